@@ -40,8 +40,8 @@ use crate::sweeper::{self, Sweeper};
 /// The SQL name of the first database.
 pub const DATABASE_NAME: &str = "postgres";
 
-/// How long a statement waits for the newest catalog. After that it is bound with the newest known
-/// one. A plan of an older catalog is planned again when it runs.
+/// The time limit for reading the newest catalog. After it, a statement is bound with the newest
+/// known catalog. A plan of an older catalog is planned again when it runs.
 const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The open databases of one machine. Clones share them; dropping the last clone closes them.

@@ -100,7 +100,7 @@ impl From<SqlError> for OpenError {
 pub struct Error(Box<SqlError>);
 
 impl Error {
-    /// The SQLSTATE.
+    /// Returns the SQLSTATE.
     pub fn code(&self) -> SqlState {
         self.0.sqlstate()
     }

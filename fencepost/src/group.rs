@@ -6,7 +6,7 @@
 //!      ├─ a group has this incarnation of it ─► initial member
 //!      └─ a group has a configuration, without it ─┐
 //! joining machine, or initial member of before: ◄──┘
-//!      reads the configuration through any member ─► join request to the CM ─► new member ─► listens
+//!      reads the configuration through any member ─► join request to the CM ─► member ─► listens
 //! ```
 //! These messages use a separate channel ([`TcpAsker`]), because they go to addresses of machines
 //! that may be no members.

@@ -38,9 +38,9 @@ use crate::error::OpenError;
 pub(crate) const CONFIGURATION: &str = "configuration";
 /// The subdirectory of the configuration directory for join requests.
 pub(crate) const DOOR: &str = "door";
-/// How long a machine tries to join.
+/// The time limit for joining.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a machine waits for one reply.
+/// The time limit for one reply.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// The longest time that this machine's previous process may need to end after it is killed.
 const ENDING: Duration = Duration::from_secs(5);

@@ -44,7 +44,7 @@ use crate::saves::{Loaded, Saver};
 
 /// The directory of the memory, inside the directory that the machines share.
 const DIRECTORY: &str = "nvram";
-/// How long a machine tries to join.
+/// The time limit for joining.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest time that this machine's previous process may need to end after it is killed.
 const ENDING: Duration = Duration::from_secs(5);
@@ -101,8 +101,8 @@ struct Place<'a> {
     domain: FailureDomain,
 }
 
-/// Starts the machine `who` of a cluster that began with `founders`. Its memory is in `directory`,
-/// and saved in `saves`. With leases, a machine that knows the secret may join.
+/// Starts a machine with the identity `who`, of a cluster that began with `founders`. Its memory is
+/// in `directory`, and saved in `saves`. With leases, a machine that knows the secret may join.
 pub(crate) fn begin(
     (directory, saves): (&Path, Option<&Path>),
     who: &Who,

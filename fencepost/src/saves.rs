@@ -22,7 +22,7 @@ use fencepost_cluster::{ConfigStore, StoreError};
 use fencepost_fabric::{LoadError, MachineId, Nvram, Saved};
 use pollster::FutureExt;
 
-/// How long a machine waits for the others to end.
+/// The longest wait until the other machines end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The delay between two checks of the other machines.
 const NAP: Duration = Duration::from_millis(2);

@@ -28,7 +28,7 @@ use crate::database::Shared;
 use crate::databases::Served;
 use crate::session::{Session, SessionOptions};
 
-/// How long closing a database waits for the queue.
+/// The longest wait for the queue when a database is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest number of attempts at one schema, while other transactions change the catalog.

@@ -27,7 +27,7 @@ use crate::log::LogStyle;
 use crate::proto::encode::Column;
 use crate::proto::startup::Startup;
 
-/// How long the server waits until another machine has received a cancel request.
+/// The longest wait until another machine has received a cancel request.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The settings of a session that this crate uses; computed again when they change.

@@ -33,7 +33,7 @@ use crate::io::Pool;
 
 /// The number of replies that are sent with one call.
 const BATCH_MAX: u16 = 16;
-/// How long a reply waits for requests that have not started.
+/// The longest wait of a reply for requests that have not started.
 const WAIT_MAX: Duration = Duration::from_micros(100);
 /// The number of consecutive flushes of a single reply after which replies are refused.
 const ALONE_MAX: u32 = 4;

@@ -30,7 +30,7 @@ use crate::outbox::Outbox;
 use crate::server::Shared;
 use crate::socket::Accepted;
 
-/// How long cancelled statements get to end before they are dropped.
+/// The time that cancelled statements get to end before they are dropped.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
 /// A command to a worker.

@@ -1,4 +1,5 @@
-//! What idle clients cost. In a process of its own, because it reads the process's memory and CPU.
+//! The cost of idle clients. In a process of its own, because it reads the process's memory and
+//! CPU.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +9,7 @@ use fencepost::Database;
 use fencepost_pgserver::listen;
 
 const CLIENTS: usize = 1000;
-/// Both ends of a socket and everything the server keeps of a session.
+/// The memory limit for both ends of a socket and the server's state of a session.
 const CLIENT_BYTES_MAX: usize = 40 << 10;
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
@@ -48,7 +49,7 @@ fn select(stream: &mut TcpStream) {
     );
 }
 
-/// Memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages = status
@@ -58,7 +59,7 @@ fn resident_bytes() -> usize {
     pages.expect("a number") * 4096
 }
 
-/// CPU time of this process, in hundredths of a second.
+/// Returns the CPU time of this process, in hundredths of a second.
 fn cpu_ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let (_, fields) = stat.rsplit_once(") ").expect("a name");

@@ -119,7 +119,7 @@ impl Marks {
     }
 }
 
-/// Whether other machines use the database.
+/// The presence of other machines in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     None,

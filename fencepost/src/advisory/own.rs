@@ -16,7 +16,7 @@ pub(super) struct Own {
     fresh: Vec<Lock>,
 }
 
-/// How many times a lock was taken, for each scope.
+/// The number of times that a lock was taken, for each scope.
 #[derive(Clone, Copy, Default)]
 struct Count {
     session: u32,

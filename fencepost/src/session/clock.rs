@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::now;
 
-/// How long the time of day is computed before the wall clock is read again.
+/// The age of a wall-clock reading at which the wall clock is read again.
 const KEEPS: Duration = Duration::from_secs(1);
 
 /// The clock of a session.

@@ -13,8 +13,8 @@
 //! - SES-2: a plan runs only on the versions of its tables for which it was made; the transaction
 //!   has their guards in its read set.
 //! - SES-3: dropping a session aborts its transaction.
-//! - SES-4: the end of a transaction, also by ROLLBACK or an error, is reported only after all data
-//!   that it has read is durable ([`Session::settle`]), unless `synchronous_commit` is off.
+//! - SES-4: the end of a transaction is reported only after all data that it has read is durable
+//!   ([`Session::settle`]). That includes ROLLBACK and errors, unless `synchronous_commit` is off.
 //! - SES-5: a statement of a transaction that continues succeeds only while the machine has its
 //!   lease. Without the lease, its reads may not be from one snapshot. A commit checks the lease
 //!   itself.

@@ -315,7 +315,7 @@ impl Rooms {
     }
 }
 
-/// The main loop of an executor's thread.
+/// Runs the main loop of an executor's thread.
 fn run(room: &Arc<Room>) {
     loop {
         match room.look() {

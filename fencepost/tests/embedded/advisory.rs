@@ -1,11 +1,12 @@
-//! Advisory locks of sessions that wait for one another.
+//! Advisory locks of sessions that wait for each other.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fencepost::{BlockingSession, Database, Error, SqlState};
 
-/// Runs statements in a session of their own, in a thread; the session and the end of the last of them.
+/// Runs statements in a session of their own, in a thread. Returns the session and the result of
+/// the last statement.
 fn session(
     db: &Database,
     statements: &'static [&'static str],
@@ -27,7 +28,7 @@ fn count(db: &Database, condition: &str) -> i64 {
     row.get("n").expect("a number")
 }
 
-/// Waits until so many sessions wait for advisory locks.
+/// Waits until `many` sessions wait for advisory locks.
 fn until_wait(db: &Database, many: i64) {
     while count(db, "NOT granted") < many {
         thread::yield_now();
@@ -67,7 +68,7 @@ fn who_waits_has_the_lock_when_it_is_given_back_however_that_comes() {
         let sharing = session(&db, &["SELECT pg_advisory_lock_shared(1)"]);
         until_wait(&db, 2);
         end.iter().for_each(|sql| run(&mut first, sql));
-        // One of both at a time: what the other waits for goes with its session.
+        // One waiter at a time gets the lock; the next waiter gets it when that session ends.
         for one in [waiting, sharing] {
             let (session, done) = one.join().expect("no panic");
             done.expect("the lock");
@@ -160,7 +161,7 @@ fn who_is_cancelled_or_out_of_time_leaves_the_line() {
         &["SET lock_timeout = 50", "SELECT pg_advisory_lock(1)"],
     );
     until_wait(&db, 1);
-    // It stands behind the one that is to leave.
+    // This request is queued behind the one that will time out.
     let behind = session(&db, &["SELECT pg_advisory_lock_shared(1)"]);
     let (session, done) = out_of_time.join().expect("no panic");
     let error = done.expect_err("out of time");

@@ -1,10 +1,10 @@
-//! Queries that run on DataFusion's operators give what they give on ours.
+//! Queries return the same results on DataFusion's operators as on Fencepost's own.
 
 use std::time::{Duration, Instant};
 
 use fencepost::{BlockingSession, Database, SqlState};
 
-/// Tables with NULLs, equal keys, and rows without partners.
+/// Opens a session with tables that contain NULLs, equal keys, and rows without join partners.
 fn session() -> BlockingSession {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
@@ -35,12 +35,12 @@ fn executor(session: &mut BlockingSession, sql: &str) -> bool {
     lines.join("\n").contains("Executor: DataFusion")
 }
 
-/// The rows on one executor, sorted unless the query orders them.
+/// Returns the rows from one executor, sorted unless the query orders them.
 fn run(session: &mut BlockingSession, setting: &str, sql: &str) -> Vec<String> {
     let set = format!("SET fencepost.analytics = {setting}");
     session.execute(&set, &[]).expect("a setting");
     let rows = session.query(sql, &[]).expect(sql);
-    // As text, so that the digits behind the point count.
+    // As text, so that trailing digits of numerics count.
     let mut rows: Vec<String> = rows.iter().map(|r| format!("{:?}", r.values())).collect();
     if !sql.contains("ORDER BY") {
         rows.sort();
@@ -232,7 +232,7 @@ fn it_is_ended_by_its_time_and_by_its_memory() {
     given_back(&db, before);
 }
 
-/// What was counted is given back, once the threads of DataFusion have noticed.
+/// Waits until all counted memory is released, which happens once DataFusion's threads have ended.
 fn given_back(db: &Database, before: u64) {
     let began = Instant::now();
     while db.machine().account().used() != before {

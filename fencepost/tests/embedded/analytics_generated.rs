@@ -1,11 +1,11 @@
-//! Generated queries over generated tables give the same on both executors: rows, their order where ORDER BY decides,
-//! digits behind the point, and errors.
+//! Generated queries over generated tables return the same on both executors: rows, their order
+//! under ORDER BY, trailing digits, and errors.
 
 use fencepost::{BlockingSession, Database, SqlState};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-/// The columns of every table, and what may be in them beside NULL.
+/// The columns of every table, and their possible values beside NULL.
 const COLUMNS: &[(&str, &str, &[&str])] = &[
     ("i2", "smallint", &["0", "1", "2", "3", "-32768"]),
     (
@@ -78,7 +78,7 @@ const COLUMNS: &[(&str, &str, &[&str])] = &[
     ("j", "jsonb", &["'1'", "'{\"a\": 1}'"]),
 ];
 
-/// What GROUP BY and the select list take of a table that goes by `x`.
+/// Expressions over a table `x` for GROUP BY and the select list.
 const KEYS: &[&str] = &[
     "x.i2",
     "x.i4",
@@ -146,7 +146,7 @@ const CONDITIONS: &[&str] = &[
     "x.i2 <> 0",
     "x.tz IS NULL",
 ];
-/// Equalities of a table `x` and another, `y`.
+/// Equalities between a table `x` and another table `y`.
 const EQUALITIES: &[&str] = &[
     "x.i2 = y.i2",
     "x.i4 = y.i4",
@@ -183,7 +183,7 @@ const OUTPUTS: &[&str] = &[
     "coalesce(x.t, 'none')",
 ];
 
-/// Rows of a table, as the VALUES of an INSERT.
+/// Generates the rows of a table, as the VALUES of an INSERT.
 fn rows() -> impl Strategy<Value = String> {
     let value = |(_, _, values): &(&str, &str, &'static [&'static str])| prop_oneof![1 => Just("NULL"), 4 => select(*values)];
     let row: Vec<_> = COLUMNS.iter().map(value).collect();
@@ -196,7 +196,8 @@ fn rows() -> impl Strategy<Value = String> {
     })
 }
 
-/// Up to so many of `texts`, each about one of the tables `names`.
+/// Generates a list of `texts`, each about one of the tables `names`. `count` is the range of its
+/// length.
 fn about(
     texts: &'static [&'static str],
     count: std::ops::Range<usize>,
@@ -211,7 +212,7 @@ fn about(
     })
 }
 
-/// FROM, and the tables in it.
+/// Generates FROM, and the tables in it.
 fn from() -> impl Strategy<Value = (String, &'static [&'static str])> {
     const ONE: &[&str] = &["a"];
     const TWO: &[&str] = &["a", "b"];
@@ -240,7 +241,7 @@ fn from() -> impl Strategy<Value = (String, &'static [&'static str])> {
     ]
 }
 
-/// A query, and whether it has groups.
+/// Generates a query, with or without groups.
 fn query() -> impl Strategy<Value = String> {
     from().prop_flat_map(|(from, names)| {
         let conditions = about(CONDITIONS, 0..2, names);
@@ -263,7 +264,7 @@ fn query() -> impl Strategy<Value = String> {
                 }
                 (list, tail)
             }),
-            // A lone table that is not grouped has nothing to be done with.
+            // An ungrouped query over one table never uses DataFusion.
             (if joined { 2 } else { 0 }) => plain.prop_map(|(outputs, limit)| {
                 let places: Vec<String> = (1..=outputs.len()).map(|n| n.to_string()).collect();
                 let tail = match limit {
@@ -288,11 +289,11 @@ fn set(session: &mut BlockingSession, setting: &str) {
     session.execute(&sql, &[]).expect("a setting");
 }
 
-/// It failed. Which of several errors comes first is decided by the order of rows.
+/// A query has failed. Which of several errors comes first depends on the order of rows.
 #[derive(Debug, PartialEq)]
 struct Failed;
 
-/// What a query gives: rows as text, in order only where that is asked for.
+/// Returns the rows of a query as text, ordered only if the query orders them.
 fn run(session: &mut BlockingSession, sql: &str) -> Result<Vec<String>, Failed> {
     let rows = session.query(sql, &[]).map_err(|error| {
         let known = [
@@ -316,7 +317,7 @@ fn is_eligible(session: &mut BlockingSession, sql: &str) -> bool {
         .any(|line| format!("{:?}", line.values()).contains("Executor: DataFusion"))
 }
 
-/// Cases, and queries of each.
+/// The number of cases, and of queries for each case.
 const CASES: u32 = 40;
 const QUERIES: usize = 12;
 

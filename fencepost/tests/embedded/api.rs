@@ -1,4 +1,4 @@
-//! The library as its users meet it: typed rows, retries, portals, cancel, COPY, reopening.
+//! The public API of the library: typed rows, retries, portals, cancel, COPY, reopening.
 
 use std::sync::Arc;
 use std::thread;
@@ -146,7 +146,7 @@ fn batches_are_run_again_whole() {
                 let mut session = db.blocking();
                 let (first, second) = (1 + thread % 2, 2 - thread % 2);
                 for _ in 0..100 {
-                    // They wait for each other in circles.
+                    // These transactions deadlock with each other.
                     let change = |id| format!("UPDATE c SET n = n + 1 WHERE id = {id}");
                     let both = format!("{}; {}", change(first), change(second));
                     session.batch(&both).expect("no conflict reaches us");

@@ -1,4 +1,4 @@
-//! What sessions count, and the conflicts that statements meet, as the views of it show them.
+//! The counters of sessions and the conflicts of statements, as the statistics views show them.
 
 use std::thread;
 
@@ -69,7 +69,7 @@ fn what_is_run_again_unseen_is_counted_and_is_one_transaction() {
     threads
         .into_iter()
         .for_each(|one| one.join().expect("no panic"));
-    // That of the look before has committed, too, and the look after is not over yet.
+    // The previous query of `looks` has committed, too; the current one has not ended yet.
     let after = (number(&mut looks, commits), number(&mut looks, rollbacks));
     assert_eq!(after, (before.0 + 402, before.1));
     let told = "SELECT coalesce(sum(told), 0)::bigint FROM pg_stat_conflicts";

@@ -1,4 +1,5 @@
-//! Cursors among sessions: what they read goes with their transaction, and what they keep counts.
+//! Cursors and their memory: reads belong to the transaction, and kept rows count against the
+//! limit.
 
 use fencepost::{Database, Error, Row, params};
 
@@ -65,7 +66,7 @@ fn held_rows_count_against_the_memory_limit() -> Result<(), Error> {
         "DECLARE h CURSOR WITH HOLD FOR SELECT repeat('x', 1000) FROM generate_series(1, 200000)";
     let refused = session.execute(declare, &[]).expect_err("200 MB");
     assert_eq!(refused.code().as_str(), "53200");
-    // Nothing of it is left.
+    // The refused cursor has left nothing.
     for _ in 0..20 {
         session.execute(
             "DECLARE h CURSOR WITH HOLD FOR SELECT repeat('x', 1000) FROM generate_series(1, 10000)",

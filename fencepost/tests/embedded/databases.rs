@@ -1,4 +1,5 @@
-//! Several databases: what is copied and dropped leaves nothing, and is there again after a restart.
+//! Several databases: copies and drops leave nothing behind, and all is there again after a
+//! restart.
 
 use fencepost::{Database, Durability, Error, Session, SessionOptions, SqlState, check};
 use fencepost_sql::catalog::Catalog;
@@ -124,7 +125,7 @@ fn roles_are_of_all_databases_and_their_privileges_end_in_all() {
         })
         .expect("a session");
     assert_eq!(number(&mut ann, "SELECT count(*) FROM t"), 0);
-    // A plan that is kept is not for who may not use it any more.
+    // A cached plan is not used for a role that has lost its privileges.
     run(&mut first, "REVOKE readers FROM ann");
     let denied = refused(&mut ann, "SELECT count(*) FROM t");
     assert_eq!(denied, SqlState::INSUFFICIENT_PRIVILEGE);
@@ -149,7 +150,7 @@ fn sequences_and_messages_are_of_one_database() {
     drop(a);
     run(&mut first, "CREATE DATABASE c TEMPLATE a");
     let (mut a, mut c) = (session(&db, "a"), session(&db, "c"));
-    // A copy goes on where its template is, not where what was taken ahead ends.
+    // A copy continues at the value of its template, not after the range that a session has taken.
     assert_eq!(number(&mut first, "SELECT nextval('s')"), 1);
     drop(first);
     let mut a_too = session(&db, "a");
@@ -158,7 +159,7 @@ fn sequences_and_messages_are_of_one_database() {
     let mut first = session(&db, "postgres");
     run(&mut first, "SELECT setval('s', 1, false)");
     for n in 1..=100 {
-        // Those of a template and its copy have the same oid.
+        // The sequences of a template and of its copy have the same oid.
         for session in [&mut a, &mut c, &mut first] {
             assert_eq!(number(session, "SELECT nextval('s')"), n);
         }
@@ -213,7 +214,7 @@ fn superuser_password_may_be_a_verifier() {
     assert_eq!(database.verifier("postgres").as_deref(), Some(text));
 }
 
-/// Whoever takes a database for new finds out that it is not.
+/// Checks that opening an existing database as a new one detects its catalog.
 #[test]
 fn a_catalog_that_is_there_is_not_replaced() {
     let db = Database::in_memory().expect("a database");

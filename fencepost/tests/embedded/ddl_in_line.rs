@@ -1,11 +1,11 @@
-//! DDL of several sessions waits in line, as behind PostgreSQL's locks, and nobody is told to start over.
+//! DDL of several sessions queues for locks, as in PostgreSQL, and no session has to start over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use fencepost::{BlockingSession, Database, Error};
 
-/// Runs statements in a session of their own.
+/// Runs statements in a session of their own, in a thread.
 fn elsewhere(db: &Database, statements: &'static [&'static str]) -> JoinHandle<Result<(), Error>> {
     let db = db.clone();
     thread::spawn(move || {
@@ -24,7 +24,7 @@ fn all(session: &mut BlockingSession, statements: &[&str]) {
     }
 }
 
-/// Waits until a session waits for a lock of a table or a row.
+/// Waits until a session waits for a table or row lock.
 fn until_waits<T>(db: &Database, who: &JoinHandle<T>) {
     const WAITING: &str = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted";
     let mut session = db.blocking();

@@ -1,5 +1,5 @@
-//! Tables that are emptied, truncated and loaded again under everybody's feet: nothing is taken for
-//! damage, and nothing is left that belongs to nobody.
+//! Tables are emptied, truncated and loaded again while other sessions use them. No read reports
+//! damage, and no object stays without an owner.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,11 +9,11 @@ use fencepost::{Database, Error, Session, SqlState};
 use fencepost_fabric::Random;
 use pollster::FutureExt;
 
-/// How long the threads run; CI is not the place to hunt for what takes minutes to show.
+/// The run time of the threads. CI does not search for failures that need minutes.
 const SECONDS: u64 = 8;
 const THREADS: u64 = 5;
 
-/// What a statement among others may end with.
+/// The errors that a statement may end with.
 const EXPECTED: [SqlState; 3] = [
     SqlState::SERIALIZATION_FAILURE,
     SqlState::UNIQUE_VIOLATION,

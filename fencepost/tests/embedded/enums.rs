@@ -1,4 +1,4 @@
-//! Enums among sessions, and after a restart: what is prepared goes on with the labels that there are by now.
+//! Enums in several sessions, and after a restart: prepared statements use the current labels.
 
 use fencepost::{Checked, Database, Row, SqlState, check, params};
 

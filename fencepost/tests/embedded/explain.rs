@@ -1,4 +1,4 @@
-//! Which path a statement takes, as EXPLAIN tells it: no full scan where an index serves.
+//! The access path of a statement, as EXPLAIN shows it: no full scan if an index serves the query.
 
 use fencepost::{BlockingSession, Database, Row, Value};
 
@@ -194,7 +194,7 @@ fn document(row: &Row) -> String {
     }
 }
 
-/// What sqlx reads to find out which columns may be NULL.
+/// Checks the keys that sqlx reads to find out which columns may be NULL.
 #[test]
 fn a_plan_as_json_has_the_keys_of_postgresql() {
     let db = Database::in_memory().expect("a database");

@@ -1,4 +1,4 @@
-//! Loads into empty tables, whose index entries are made all at once.
+//! Loads into empty tables, whose index entries are built in bulk.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 use fencepost::{Database, Error, SqlState};
 use pollster::FutureExt;
 
-/// Lines `1\tv1` to `last\tv<last>`, in an order that is not that of the keys, with more behind them.
+/// Returns the lines `1\tv1` to `last\tv<last>` in an order that differs from the key order, and
+/// then `more`.
 fn many_lines(last: u32, more: &str) -> Vec<u8> {
     let line = |n: u32| format!("{}\tv{}\n", n * 7919 % last + 1, n % 10);
     let mut lines: String = (0..last).map(line).collect();
@@ -97,7 +98,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// `wait` stands in line behind a block that has done `first`, until it is cancelled.
+/// Checks that `wait`, which queues behind a block that has run `first`, can be cancelled.
 fn can_be_cancelled(first: &str, wait: &str) {
     let db = Database::in_memory().expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b text)";

@@ -1,4 +1,5 @@
-//! Rows longer than an object: stored in chunks, and nothing left of them when they go.
+//! Rows longer than an object: they are stored in chunks, and leave nothing behind when they are
+//! deleted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +9,7 @@ use pollster::FutureExt;
 
 const MIB: usize = 1 << 20;
 
-/// Text that differs from place to place.
+/// Returns text that differs at every position.
 fn long(bytes: usize, seed: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     let mut number = seed;
@@ -43,7 +44,7 @@ fn stored(db: &Database, a: i32) -> String {
     row.get(0).expect("text")
 }
 
-/// The database is sound, and has this many objects.
+/// Checks that the database is sound. Returns the number of its objects.
 fn sound(db: &Database) -> u64 {
     let Checked {
         objects, problems, ..

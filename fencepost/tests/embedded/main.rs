@@ -1,5 +1,5 @@
-//! The engine as a library, one machine: what embedders and, through them, clients meet. One program, as each that holds the
-//! engine takes long to be linked.
+//! Tests of the engine as a library, on one machine. They form one program, because each program
+//! that contains the engine takes long to link.
 
 mod advisory;
 #[cfg(feature = "analytics")]

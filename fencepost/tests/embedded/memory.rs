@@ -1,5 +1,5 @@
-//! The memory limit covers what statements gather: such a statement is refused, the next is not, and
-//! everything counted is given back.
+//! The memory limit covers the rows that statements collect. A statement over the limit is refused,
+//! the next one succeeds, and all counted memory is released.
 
 use fencepost::{BlockingSession, Database, SqlState};
 
@@ -28,7 +28,7 @@ fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
     );
     session.execute(&fill, &[]).expect("rows");
     let before = db.machine().account().used();
-    // Each value of 700 letters comes to 20 MB in all.
+    // The values of 700 letters add up to 20 MB.
     let wide = "b || repeat('x', 700)";
     let statements = [
         format!("SELECT a, {wide} AS w FROM t ORDER BY w DESC"),
@@ -53,7 +53,7 @@ fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
     }
     let few = "SELECT a, b FROM t ORDER BY b DESC LIMIT 3";
     assert_eq!(session.query(few, &[]).expect("a short sort").len(), 3);
-    // In a block, too, a statement gives back what it held.
+    // A statement in a block also releases its memory.
     session.batch("BEGIN").expect("a block");
     for _ in 0..20 {
         let sorted = "SELECT a, b FROM t WHERE a < 15000 ORDER BY b";
@@ -90,7 +90,7 @@ fn a_database_that_is_opened_again_takes_the_memory_that_it_took() {
     };
     let used = {
         let db = open();
-        // Rows of many sizes, so that many blocks are begun.
+        // Rows of many sizes, so that many blocks are allocated.
         let rows = "CREATE TABLE t (a int PRIMARY KEY, b text);
             INSERT INTO t SELECT g, repeat('x', g * 40) FROM generate_series(1, 100) g";
         db.blocking().batch(rows).expect("rows");

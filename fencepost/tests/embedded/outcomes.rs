@@ -1,4 +1,4 @@
-//! How transactions ended, asked by number (`txid_status`).
+//! Outcomes of transactions by number (`txid_status`).
 
 use fencepost::{Database, SqlState, params};
 
@@ -40,7 +40,7 @@ fn a_number_is_of_its_transaction_and_tells_its_end() {
         session.execute(end, &[]).expect("its end");
         numbers.push(own);
     }
-    // A statement by itself that only reads is a transaction, too.
+    // A single read-only statement is a transaction, too.
     numbers.push(number(&mut session));
     let ends = ["committed", "aborted", "committed", "committed"];
     for (number, end) in numbers.iter().zip(ends) {

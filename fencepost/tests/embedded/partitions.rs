@@ -1,4 +1,5 @@
-//! Partitioned tables answer as others do, and their rows and entries are where they belong.
+//! Partitioned tables return the same results as other tables, and their rows and entries are in
+//! the right partitions.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -7,7 +8,7 @@ use fencepost::{BlockingSession, Database, Error, SqlState, params};
 use fencepost_fabric::Random;
 use pollster::FutureExt;
 
-/// A table's columns and what of it is partitioned.
+/// The columns of a table, and its partition key.
 const SCHEMAS: [(&str, &str, &str); 5] = [
     ("a int PRIMARY KEY, b int, c text", "a", ""),
     ("a int NOT NULL, b int, c text", "a", ""),
@@ -46,7 +47,7 @@ fn one_whole_and_one_partitioned(session: &mut BlockingSession, schema: (&str, &
         .expect("the schema");
 }
 
-/// What a statement answers, once for each table, must be the same.
+/// Runs a statement once for each table, and checks that the results are the same.
 fn both(session: &mut BlockingSession, sql: &str, ordered: bool) {
     let mut answers = ["whole", "parted"].map(|table| {
         let result = session.query(&sql.replace("{t}", table), &[]);
@@ -116,7 +117,7 @@ fn sound(db: &Database) {
     assert!(checked.problems.is_empty(), "{:?}", checked.problems);
 }
 
-/// Tables of partitions that are tables: columns, key, and bounds.
+/// Tables with declared partitions: columns, key, and bounds.
 const FAMILIES: [(&str, &str, &[&str]); 4] = [
     (
         "a int PRIMARY KEY, b int, c text",
@@ -177,7 +178,7 @@ fn tables_of_partitions_answer_as_whole_ones() {
                 let answers = ["whole", "parted"].map(|table| {
                     session.batch("SAVEPOINT s").ok();
                     let result = session.query(&sql.replace("{t}", table), &[]);
-                    // Who has the key is told by the partition's name.
+                    // The text of this error names the partition, so only the SQLSTATE is compared.
                     let result = result.map_err(|error| error.code().to_string());
                     if result.is_err() {
                         session.batch("ROLLBACK TO s").ok();
@@ -220,7 +221,8 @@ fn partitioned_tables_answer_as_whole_ones() {
             }
             if step % 50 < 7 {
                 session.batch("SAVEPOINT s").expect("a savepoint");
-                // An error in a block fails it: each table's part has a savepoint of its own.
+                // An error in a block fails it, so the statement for each table has a savepoint of
+                // its own.
                 both_in_block(&mut session, &sql, ordered);
             } else {
                 both(&mut session, &sql, ordered);
@@ -261,7 +263,7 @@ fn loads_indexes_and_the_end_of_a_table() {
             let copy = format!("COPY {table} FROM STDIN");
             let copied = session.copy_in(&copy, lines.as_bytes()).block_on();
             assert_eq!(copied.expect("a load"), 6000);
-            // Once more: now there are entries already.
+            // Once more, when the index has entries already.
             let again = session.copy_in(&copy, b"7919\t1\tv1\n1919\t1\tv1\n");
             let again = again.block_on().map_err(|error| error.to_string());
             again.map_err(|error| error.replace(table, "{t}"))
@@ -322,7 +324,7 @@ fn loads_indexes_and_the_end_of_a_table() {
     }
 }
 
-/// Table, partition, machine of each partition.
+/// Returns table, partition, machine and region of each partition.
 fn partitions(session: &mut BlockingSession) -> Vec<(String, i32, i32, i64)> {
     let sql = "SELECT table_name, partition, machine, region FROM pg_fencepost_partitions";
     let rows = session.query(sql, &[]).expect("partitions");
@@ -415,7 +417,7 @@ fn sessions_at_once_keep_what_they_move() {
                     let moved = session.transaction(|tx| {
                         tx.execute("UPDATE t SET v = v - 1 WHERE k = $1", params![from])?;
                         tx.execute("UPDATE t SET v = v + 1 WHERE k = $1", params![to])?;
-                        // And a row goes to another partition and back.
+                        // A row moves to another partition and back.
                         tx.execute("UPDATE t SET k = k + 1000 WHERE k = $1", params![from])?;
                         tx.execute(
                             "UPDATE t SET k = k - 1000 WHERE k = $1 + 1000",

@@ -1,4 +1,4 @@
-//! Statements and blocks that write the same rows: they stand in one line, and nobody is told to
+//! Statements and blocks that write the same rows: they queue for the rows, and no session has to
 //! start over.
 
 use std::thread::{self, JoinHandle};
@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle};
 use fencepost::{Database, Error, params};
 
 const ADD: &str = "UPDATE t SET x = x + $2 WHERE k = $1";
-/// Reads every row before it knows which it is to change.
+/// Reads every row before it finds the row to change.
 const ADD_BY_SCAN: &str = "UPDATE t SET x = x + $2 WHERE k + 0 = $1";
 
-/// Rows 0 to 7, with 0 in each.
+/// Creates a database with rows 0 to 7, each with value 0.
 fn database() -> Database {
     let db = Database::in_memory().expect("a database");
     let schema = "CREATE TABLE t (k int PRIMARY KEY, x bigint NOT NULL);
@@ -24,7 +24,7 @@ fn statement(db: &Database, sql: &'static str) -> JoinHandle<Result<u64, Error>>
     thread::spawn(move || db.blocking().execute(sql, &[]))
 }
 
-/// Waits until `count` transactions have stood in line since the database was opened.
+/// Waits until `count` transactions have queued since the database was opened.
 fn until_waits<T>(db: &Database, count: u64, who: &JoinHandle<T>) {
     while db.machine().counters().totals().intent_waits < count {
         assert!(!who.is_finished(), "it did not wait");
@@ -86,7 +86,7 @@ fn a_statement_that_reads_its_rows_before_its_turn_keeps_its_place() {
     let mut first = db.blocking();
     first.execute("BEGIN", &[]).expect("a block");
     first.execute(ADD, params![1, 1i64]).expect("a row");
-    // No index leads to the row.
+    // No index serves this condition.
     let waiting = statement(&db, "UPDATE t SET x = x * 10 WHERE k + 0 = 1");
     until_waits(&db, 1, &waiting);
     let behind = thread::spawn({
@@ -122,7 +122,7 @@ fn blocks_and_statements_of_many_threads_never_conflict() {
                 for i in 0..ROUNDS {
                     let row = (thread + i) % ROWS;
                     session.execute("BEGIN", &[]).expect("a block");
-                    // Always in this order, so that nobody waits in a circle.
+                    // All threads use the same order, so no deadlock occurs.
                     for row in row..ROWS {
                         session.execute(ADD, params![row, 1i64]).expect("a turn");
                     }

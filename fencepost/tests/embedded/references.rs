@@ -1,4 +1,4 @@
-//! Foreign keys under concurrent writers: the check is of the moment of the commit.
+//! Foreign keys under concurrent writers: the check holds at the time of the commit.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! A serializable transaction depends on the key that its INSERT has met.
+//! A serializable transaction depends on the key that its INSERT has found.
 
 use fencepost::{BlockingSession, Database, SqlState};
 
@@ -12,7 +12,7 @@ fn database(primary: &str) -> Database {
     db
 }
 
-/// Two transactions of which each changes what the other saw.
+/// Runs two transactions, each of which changes a row that the other has read.
 fn skew(db: &Database, meet: impl FnOnce(&mut BlockingSession)) {
     let (mut first, mut second) = (db.blocking(), db.blocking());
     first

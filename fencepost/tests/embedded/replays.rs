@@ -1,9 +1,9 @@
-//! Serializable blocks that meet conflicts: they go on where all that their client was told still holds, and fail with 40001
-//! where it does not.
+//! Serializable blocks that meet conflicts: they continue if all results that their client received
+//! still hold, and fail with 40001 otherwise.
 
 use fencepost::{BlockingSession, Database, Row, SqlState, Value};
 
-/// A session that has opened a serializable block, and one beside it.
+/// A session in a serializable block, and another session.
 struct Two {
     db: Database,
     block: BlockingSession,
@@ -199,7 +199,7 @@ fn replay_draws_the_same_sequence_values() {
     assert_eq!(text(&mut two.block, last), "5owner");
     assert_eq!(ids(two.beside.query(add, &[]).expect("rows")), ["6", "7"]);
     run(&mut two.beside, "UPDATE account SET cents = 8 WHERE id = 1");
-    // The conflict is this statement's, which has drawn values itself.
+    // The conflict is in this statement, which has drawn sequence values itself.
     let more = "WITH changed AS (UPDATE account SET cents = cents + 1 WHERE id = 1 RETURNING cents)
         INSERT INTO account (owner, cents) SELECT 'more', cents FROM changed RETURNING id::text";
     assert_eq!(text(&mut two.block, more), "8");

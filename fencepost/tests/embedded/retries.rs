@@ -1,10 +1,10 @@
-//! Serializable blocks of sessions whose blocks ended with conflicts: they take turns.
+//! Serializable blocks of sessions whose earlier blocks ended with conflicts take turns.
 
 use std::time::{Duration, Instant};
 
 use fencepost::{BlockingSession, Database, SqlState};
 
-/// Conflicts in a row after which blocks take turns.
+/// The number of consecutive conflicts after which blocks take turns.
 const CONFLICTS: u32 = 4;
 
 fn run(session: &mut BlockingSession, sql: &str) {
@@ -54,7 +54,7 @@ fn contended_block_waits_for_the_turn_of_another_one() {
         (second, begun.elapsed())
     });
     let (mut second, waited) = waits.join().expect("no panic");
-    // The first block does nothing, so its turn is over in the end.
+    // The first block is idle, so its turn ends after a while.
     assert!(waited >= Duration::from_millis(100), "{waited:?}");
     run(&mut first, "COMMIT");
     run(&mut second, "COMMIT");

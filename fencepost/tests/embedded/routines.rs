@@ -1,5 +1,5 @@
-//! Functions and procedures called by several sessions at once, kept in a directory, cancelled; and transactions of
-//! TPC-C as functions.
+//! Functions and procedures: concurrent calls, reopening from a directory, cancels; and
+//! transactions of TPC-C as functions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,7 @@ fn a_procedure_that_ends_transactions_loses_nothing() {
     at_once(&db, move |db, _| {
         let mut session = db.blocking();
         for _ in 0..ROUNDS / 10 {
-            // A COMMIT may still fail, which no block can handle.
+            // The COMMIT itself may still fail; no handler can catch that.
             if let Err(error) = session.execute("CALL add_many(1)", &[]) {
                 assert!(error.is_retryable(), "{error}");
                 lost.fetch_add(1, Ordering::Relaxed);
@@ -270,7 +270,7 @@ fn transactions_of_tpcc_as_functions_keep_its_books() {
         let district = nth as i32 % 4 + 1;
         for round in 0..15 {
             let sql = "SELECT * FROM neword(1, $1, 2, ARRAY[1, 5, $2], ARRAY[1, 2, 3])";
-            // The last item of some is not there: all of the order is taken back.
+            // In some orders the last item does not exist: the whole order is rolled back.
             let item = if round % 5 == 4 { 99 } else { round + 1 };
             let row = session.query_one(sql, params![district, item]);
             let made: i32 = row.expect("no conflict").get("order_id").expect("a number");

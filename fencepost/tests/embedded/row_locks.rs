@@ -1,4 +1,4 @@
-//! FOR UPDATE among sessions: who waits, who is refused, and what SKIP LOCKED hands out.
+//! FOR UPDATE in several sessions: waits, refusals, and the rows that SKIP LOCKED returns.
 
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
@@ -116,7 +116,8 @@ fn who_waits_for_a_lock_sees_what_has_become_of_the_row() {
     assert_eq!(waiter.join().expect("the waiter"), [1, 3]);
 }
 
-/// Workers take the jobs with `take` until there are none; every job once, and no worker meets a conflict.
+/// Runs workers that take jobs with `take` until none is left. Each job is taken once, and no
+/// worker meets a conflict.
 fn drain(jobs: i32, take: &'static [&'static str]) {
     let db = database(jobs);
     let done = Arc::new(Mutex::new(Vec::new()));
@@ -133,7 +134,7 @@ fn drain(jobs: i32, take: &'static [&'static str]) {
                         let left = "SELECT count(*)::int FROM jobs WHERE state = 'new'";
                         match query(&mut session, left)[0] {
                             0 => return,
-                            // Others have them, and may yet give them up.
+                            // Other workers hold the remaining jobs, and may still release them.
                             _ => continue,
                         }
                     };
@@ -214,7 +215,7 @@ fn who_writes_a_row_waits_for_all_that_share_it() {
         assert!(!writer.is_finished(), "it did not wait");
         thread::yield_now();
     }
-    // Who shares it does not wait behind the writer.
+    // A session that shares the row does not wait behind the writer.
     sharing[2].batch("BEGIN").expect("a block");
     assert_eq!(query(&mut sharing[2], share), [2, 3]);
     let blocked = "SELECT cardinality(pg_blocking_pids(pid)) FROM pg_stat_activity

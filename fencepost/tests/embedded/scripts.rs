@@ -1,10 +1,9 @@
-//! Golden scripts: statements and what PostgreSQL 15 answers to them, word for word.
+//! Golden scripts: statements and the exact output of PostgreSQL 15.
 //!
-//! A script is lines: `> ` begins a line of a statement, `#` a comment, anything else is the
-//! expected answer as psql shows it unaligned (rows with `|` between values, NULL as NULL; then the
-//! command tag where there is one; notices and errors with SQLSTATE and DETAIL). Every script runs
-//! in a database of its own, once statement by statement as simple queries, once as prepared
-//! statements.
+//! A script is lines: `> ` begins a line of a statement, `#` a comment. Any other line is expected
+//! output in psql's unaligned format: rows with `|` between values, NULL as NULL; then the command
+//! tag if there is one; notices and errors with SQLSTATE and DETAIL. Every script runs in a
+//! database of its own, once statement by statement as simple queries, once as prepared statements.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -47,7 +46,7 @@ fn scripts_answer_as_postgres_does() {
 
 fn run_script(script: &str, protocol: Protocol, name: &str, failures: &mut String) {
     let db = Database::in_memory().expect("a database");
-    // The scripts' answers were psql's.
+    // psql produced the expected output, so use its application name.
     let options = SessionOptions {
         settings: vec![("application_name".to_owned(), "psql".to_owned())],
         ..SessionOptions::default()

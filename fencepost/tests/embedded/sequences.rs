@@ -1,4 +1,5 @@
-//! Sequences drawn from by several sessions at once: no value is given twice, whatever becomes of transactions.
+//! Sequences used by several sessions at once: no value is returned twice, even if transactions
+//! abort.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ fn no_value_is_given_twice() {
                     }
                     match done {
                         Ok(committed) => kept += 2 * i64::from(committed),
-                        // Blocks that put rows beside each other may meet.
+                        // Blocks that insert adjacent rows may conflict.
                         Err(error) => assert!(in_block && error.is_retryable(), "{error}"),
                     }
                 }
@@ -71,7 +72,7 @@ fn statement_draws_later_value_than_statements_that_ended_before_it() {
                 let mut session = db.blocking();
                 for round in 0..150 {
                     let sql = match (thread, round % 50) {
-                        // More values than a statement takes at once.
+                        // More values than a statement takes in one range.
                         (0, 0) => {
                             "SELECT min(n) AS n FROM (SELECT nextval('s') AS n \
                                    FROM generate_series(1, 200)) AS a"

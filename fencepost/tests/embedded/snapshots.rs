@@ -1,4 +1,4 @@
-//! Snapshots that one session exports and others import.
+//! Snapshots that one session exports and other sessions import.
 
 use fencepost::{BlockingSession, Database, SqlState};
 
@@ -36,7 +36,7 @@ fn sessions_read_one_snapshot_whoever_writes_meanwhile() {
         .expect("rows");
     assert_eq!(imported(&mut second, &name), Ok(()));
     assert_eq!((number(&mut first, SUM), number(&mut second, SUM)), (3, 3));
-    // Whoever has imported goes on when the other has ended, and nobody else finds it then.
+    // An importing transaction continues after the exporting one has ended; later imports fail.
     first.batch("COMMIT").expect("an end");
     for round in 10..200 {
         let sql = format!("UPDATE t SET n = {round} WHERE n > 2; VACUUM");

@@ -12,7 +12,7 @@ fn count(session: &mut BlockingSession, sql: &str) -> i64 {
 
 const SCHEMAS: &str = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'pg_temp_%'";
 
-/// Waits until no session has left anything.
+/// Waits until no schema of an ended session is left.
 fn await_none(session: &mut BlockingSession) {
     let until = Instant::now() + Duration::from_secs(30);
     while count(session, SCHEMAS) > 0 {

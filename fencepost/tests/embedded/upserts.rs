@@ -1,4 +1,5 @@
-//! INSERT … ON CONFLICT DO UPDATE of one key by several at once: nobody is told of a duplicate, and nothing is lost.
+//! Concurrent INSERT … ON CONFLICT DO UPDATE of one key: no session gets a duplicate error, and no
+//! update is lost.
 
 use std::thread;
 
@@ -17,7 +18,7 @@ fn database() -> Database {
     db
 }
 
-/// Runs `work` in several threads, round after round, each on one of a few keys.
+/// Runs `work` in several threads, in rounds, each on one of a few keys.
 fn at_once(db: &Database, work: fn(&mut BlockingSession, i32) -> Result<(), Error>) {
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -57,7 +58,7 @@ fn blocks_wait_for_each_other_and_add_up() {
         let done = db.blocking().execute(UPSERT, params![key]);
         done.expect("the first");
     }
-    // What is there is queued for, so that no block ends with a conflict.
+    // Existing rows are queued for, so that no block ends with a conflict.
     at_once(&db, |session, key| {
         session.execute("BEGIN", &[])?;
         session.execute(UPSERT, params![key])?;
@@ -77,7 +78,7 @@ fn blocks_that_make_the_row_may_have_to_begin_anew_and_add_up() {
             match done {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_retryable() => {
-                    // Where the COMMIT failed there is nothing to roll back.
+                    // After a failed COMMIT there is no block to roll back.
                     session.execute("ROLLBACK", &[])?;
                 }
                 Err(error) => return Err(error),

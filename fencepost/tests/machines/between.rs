@@ -8,11 +8,11 @@ use fencepost::{BlockingSession, Cluster, Database, Options};
 use fencepost_txn::Machine;
 
 pub const MACHINES: u32 = 3;
-/// The secret of all networks.
+/// The secret of all test networks.
 pub const SECRET: &[u8] = b"of these tests alone";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is between the machines.
+/// The connection between the machines.
 pub enum Between {
     Memory(tempfile::TempDir),
     Network(Vec<String>),
@@ -27,14 +27,14 @@ impl Between {
         Between::Network(addresses(test, MACHINES))
     }
 
-    /// The machines, with so many replicas of each region.
+    /// Opens the machines, with `replicas` replicas of each region.
     pub fn machines(&self, replicas: u32) -> Vec<Database> {
         self.machines_with(replicas, |_, cluster| {
             Database::options().region_size(64 << 20).cluster(cluster)
         })
     }
 
-    /// The machines, each opened with such options by a thread as each would be by a process.
+    /// Opens the machines with these options. Each is opened by a thread, as a process would do it.
     pub fn machines_with(
         &self,
         replicas: u32,
@@ -61,14 +61,14 @@ impl Between {
     }
 }
 
-/// A directory for memory that machines share.
+/// Returns a directory for memory that machines share.
 pub fn shared() -> tempfile::TempDir {
     let tmpfs = std::path::Path::new("/dev/shm");
     let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
     dir.expect("a directory")
 }
 
-/// Addresses that are free and stay so: nobody calls from the hosts of a test.
+/// Returns free addresses. No other program uses these hosts, so they stay free.
 pub fn addresses(test: u32, machines: u32) -> Vec<String> {
     let any =
         |machine| TcpListener::bind(format!("127.1.{test}.{machine}:0")).expect("a free port");
@@ -77,14 +77,14 @@ pub fn addresses(test: u32, machines: u32) -> Vec<String> {
     listeners.iter().map(address).collect()
 }
 
-/// Runs a test over shared memory, and over a network of its own addresses.
+/// Runs a test over shared memory, and over a network with its own addresses.
 pub fn over_both(test: u32, run: impl Fn(&[Database])) {
     for between in [Between::memory(), Between::network(test)] {
         run(&between.machines(2));
     }
 }
 
-/// A session that ships whatever can be.
+/// Returns a session that ships every statement that can be shipped.
 pub fn shipping(db: &Database) -> BlockingSession {
     let mut session = db.blocking();
     session
@@ -93,7 +93,7 @@ pub fn shipping(db: &Database) -> BlockingSession {
     session
 }
 
-/// A session that ships nothing.
+/// Returns a session that ships nothing.
 pub fn staying(db: &Database) -> BlockingSession {
     let mut session = db.blocking();
     session
@@ -102,12 +102,12 @@ pub fn staying(db: &Database) -> BlockingSession {
     session
 }
 
-/// How many statements a machine has sent to others, and not got back to run itself.
+/// Returns how many statements a machine has sent to others, without those it had to run itself.
 pub fn sent(db: &Database) -> u64 {
     db.shipped().sent - db.shipped().returned
 }
 
-/// The number that a statement gives.
+/// Returns the number that a statement selects.
 pub fn number(session: &mut BlockingSession, sql: &str) -> i64 {
     let row = session.query_one(sql, &[]).expect(sql);
     row.get(0).expect("a number")
@@ -121,7 +121,8 @@ pub fn until(mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until nothing is left of any transaction, and asserts that all backups are what their primaries are.
+/// Waits until no transaction has left anything, and asserts that all backups equal their
+/// primaries.
 pub fn alike(machines: &[Database]) {
     let all: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
     let began = Instant::now();
@@ -135,7 +136,7 @@ pub fn alike(machines: &[Database]) {
     }
 }
 
-/// Waits until all machines know the table: over a network that is busy they may be slow to hear of it.
+/// Waits until all machines know the table. Over a busy network they may learn of it late.
 pub fn seen(machines: &[Database]) {
     for db in machines {
         until(|| staying(db).query("SELECT 1 FROM t LIMIT 1", &[]).is_ok());

@@ -1,4 +1,4 @@
-//! Blocks of several machines that wait for each other's rows.
+//! Deadlocks of blocks on several machines that wait for each other's rows.
 
 use std::sync::Barrier;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::between::{Between, number, until};
 
 const ADD: &str = "UPDATE c SET n = n + 1 WHERE id = $1";
 
-/// A row for each machine, of its own.
+/// Creates a row for each machine, on that machine.
 fn rows(machines: &[Database]) {
     let mut session = machines[0].blocking();
     session
@@ -24,7 +24,7 @@ fn rows(machines: &[Database]) {
     }
 }
 
-/// How often each row was counted.
+/// Returns the count of each row.
 fn counted(db: &Database) -> Vec<i32> {
     let rows = db.blocking().query("SELECT n FROM c ORDER BY id", &[]);
     let rows = rows.expect("rows");
@@ -33,7 +33,7 @@ fn counted(db: &Database) -> Vec<i32> {
         .collect()
 }
 
-/// Each machine's block has its row and waits for the next one's.
+/// Runs blocks of all machines, each of which locks its machine's row and waits for the next one.
 fn one_of_a_circle_is_told(between: &Between) {
     const ROUNDS: usize = 5;
     let machines = between.machines(3);
@@ -88,7 +88,7 @@ fn one_of_a_circle_over_machines_of_a_network_is_told() {
     one_of_a_circle_is_told(&Between::network(23));
 }
 
-/// Each machine's block shares a row of the first one with the others, and then wants to write it.
+/// Runs blocks of all machines that share a row of the first machine; each block then writes it.
 fn one_of_those_who_share_a_row_writes_it(between: &Between) {
     let machines = between.machines(1);
     rows(&machines);
@@ -139,7 +139,8 @@ fn one_of_those_who_share_a_row_of_machines_of_a_network_writes_it() {
     one_of_those_who_share_a_row_writes_it(&Between::network(53));
 }
 
-/// One has a row and wants an advisory lock, the other the reverse; the lock's home is a third one's.
+/// Runs two sessions: one holds a row lock and wants an advisory lock, the other does the reverse.
+/// The lock manager is on a third machine.
 fn a_circle_of_rows_and_advisory_locks_ends(between: &Between) {
     let machines = between.machines(2);
     rows(&machines);
@@ -176,7 +177,7 @@ fn a_circle_of_rows_and_advisory_locks_of_machines_of_a_network_ends() {
     a_circle_of_rows_and_advisory_locks_ends(&Between::network(24));
 }
 
-/// Longer than anything that is given up for.
+/// Longer than any timeout.
 const LONG: Duration = Duration::from_millis(1500);
 
 #[test]

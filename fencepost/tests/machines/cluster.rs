@@ -1,4 +1,4 @@
-//! Three machines that are one database.
+//! Three machines that form one database.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn all_see(between: &Between) {
         .batch("DROP TABLE t; CREATE TABLE t (a int PRIMARY KEY)")
         .expect("ddl");
     let stale = sessions[2].query("SELECT * FROM t WHERE a = 1", &[]);
-    // The plan of before may have been tried; who parses the text again has another.
+    // The old plan may have been tried; parsing the text again gives a new plan.
     let stale = stale.err().map(|error| error.code());
     assert!(stale.is_none_or(|code| code == SqlState::FEATURE_NOT_SUPPORTED));
     sessions[2]
@@ -146,7 +146,7 @@ fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
     };
     let mut rows = 100;
     add(&mut sessions[2], 0, rows).expect("memory");
-    // The second machine is full first, to the last row; then the first one, whose backup it is.
+    // The second machine runs out of memory first, to the last row; then the first one, its backup.
     for (machine, each) in [(1, 100), (1, 1), (0, 100)] {
         let refused = loop {
             match add(&mut sessions[machine], rows, each) {
@@ -169,12 +169,12 @@ fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
     for db in &machines {
         assert_eq!(db.machine().inventory().locked, []);
     }
-    // The third machine has room in the region that it has.
+    // The third machine has space in its own region.
     let more = add(&mut machines[2].blocking(), rows, 100);
     assert_eq!(more, Ok(()));
 }
 
-/// Each machine shows the same machines and regions.
+/// Checks that each machine shows the same machines and regions.
 fn show_themselves(sessions: &mut [BlockingSession]) {
     for (at, session) in sessions.iter_mut().enumerate() {
         let mut text = |sql: &str| {
@@ -189,7 +189,7 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         assert_eq!(text(this), (at + 1).to_string());
         let there = "SELECT count(*)::text FROM pg_fencepost_machines m WHERE m.is_reachable";
         assert_eq!(text(there), "3");
-        // All of this host, which tell a little later.
+        // All machines of this host have exact clocks, but report that a little later.
         let exact =
             "SELECT count(*)::text FROM pg_fencepost_machines WHERE clock_uncertainty_us = 0";
         await_text(&mut text, exact, "3");
@@ -202,7 +202,7 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         assert_eq!(text(first), "2,3");
         let counted_here = "SELECT count(*)::text FROM pg_fencepost_machines WHERE regions = 1";
         assert_eq!(text(counted_here), "3");
-        // How full it is says each of itself.
+        // Only a machine itself shows its memory use.
         let full = "SELECT string_agg(machine || ' ' || (memory_used > 0) || ' ' || (memory_limit IS NULL), ',')
             FROM pg_fencepost_machines WHERE memory_used IS NOT NULL";
         assert_eq!(text(full), format!("{} true true", at + 1));
@@ -214,7 +214,7 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
     }
 }
 
-/// Waits until a query answers this.
+/// Waits until a query returns this text.
 fn await_text(text: &mut impl FnMut(&str) -> String, sql: &str, expected: &str) {
     for _ in 0..5000 {
         if text(sql) == expected {
@@ -301,7 +301,8 @@ fn stand_in_line(between: &Between) {
             scope.spawn(move || {
                 let mut session = db.blocking();
                 for step in 0..EACH {
-                    // In one order mostly, and now and then in the other: circles must end, too.
+                    // The rows are usually updated in the same order, and sometimes in the reverse
+                    // order, so that deadlocks occur.
                     let rows = if (step + turn as i64) % 9 == 0 {
                         [2, 1]
                     } else {
@@ -329,7 +330,7 @@ fn stand_in_line(between: &Between) {
     );
 }
 
-/// How long it takes is the system's affair.
+/// Allows much time for the suspicion, because it depends on the system.
 #[test]
 fn machines_with_leases_suspect_one_that_is_gone() {
     for between in [Between::memory(), Between::network(5)] {
@@ -355,7 +356,7 @@ fn machines_with_leases_suspect_one_that_is_gone() {
             let counts = database.machine().lease_counts();
             counts.expect("it has leases").suspected
         };
-        // Once it is replaced nobody suspects it any more.
+        // After the machine is replaced, it is no longer suspected.
         let replaced = || machines[0].machine().members().configuration > 1;
         until("suspicion", &|| {
             suspected(&machines[0]).contains(&3) || replaced()
@@ -446,7 +447,7 @@ fn a_machine_that_is_none_of_the_network_is_told_why() {
             assert!(matches!(refused, OpenError::Refused(_)), "{refused}");
             assert!(refused.to_string().contains(why), "{refused}");
         }
-        // The others still wait for the right one.
+        // The other machines still wait for the right one.
         let third = join(3, SECRET, "one").expect("opens");
         let good = good.map(|machine| machine.join().expect("no panic").expect("opens"));
         drop((third, good));
@@ -469,7 +470,7 @@ fn a_cancel_is_heard_where_the_session_is() {
         for pid in pids {
             machine.cancel(pid, -5).block_on();
         }
-        // There is no such machine.
+        // This machine does not exist.
         machine.cancel(77 << 20, 1).block_on();
     }
     assert_eq!(*heard[0].lock(), vec![(pids[0], -5); 3]);

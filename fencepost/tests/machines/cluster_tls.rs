@@ -1,4 +1,4 @@
-//! Machines of a network that talk in TLS.
+//! Machines of a network that use TLS.
 
 use std::path::Path;
 use std::thread;
@@ -8,7 +8,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::between::{SECRET, addresses};
 
-/// A directory with certificates of one CA: `ca.pem`, and for each machine K `K.pem` and `K.key`.
+/// Creates a directory with certificates of one CA: `ca.pem`, and for each machine K `K.pem` and
+/// `K.key`.
 fn certificates(machines: u32) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let write = |name: &str, pem: String| {
@@ -44,7 +45,7 @@ fn open(addresses: &[String], machine: u32, files: Option<&Path>) -> Result<Data
     options.cluster(cluster).open()
 }
 
-/// Two machines that join at once.
+/// Opens two machines at once.
 fn both(addresses: &[String], files: [Option<&Path>; 2]) -> [Result<Database, OpenError>; 2] {
     thread::scope(|scope| {
         let [first, second] = files;

@@ -1,4 +1,4 @@
-//! What sessions of several machines count, together.
+//! Counters of sessions on several machines, added up.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn counts_are_of_all_machines_that_there_are() {
         "CREATE TABLE t (k int PRIMARY KEY)",
     );
     for (at, db) in machines.iter().enumerate() {
-        // A block runs where its session is.
+        // A block runs on the machine of its session.
         let insert = format!("BEGIN; INSERT INTO t VALUES ({at}); COMMIT");
         run(&mut db.blocking(), &insert);
     }
@@ -49,7 +49,7 @@ fn counts_are_of_all_machines_that_there_are() {
         let insert = format!("BEGIN; INSERT INTO t VALUES ({}); COMMIT", at + 3);
         run(&mut db.blocking(), &insert);
     }
-    // What the lost one has counted is lost with it.
+    // The counters of the lost machine are lost with it.
     machines.remove(2).close().expect("ends");
     for db in &machines {
         assert_eq!(number(&mut db.blocking(), put), 2);

@@ -1,4 +1,4 @@
-//! Machines that join others while they run, and machines that come back.
+//! Machines that join a running cluster, and machines that return.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::between::{Between, MACHINES, SECRET, addresses, alike, shared, until}
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A cluster that others can join.
+/// A cluster that other machines can join.
 struct Open {
     between: Between,
     kept: tempfile::TempDir,
@@ -33,7 +33,7 @@ impl Open {
             .machines_with(2, |_, cluster| self.options(cluster))
     }
 
-    /// One of those that it began with, or with number 0 none of them.
+    /// Returns the settings of an initial member, or with number 0 of a joining machine.
     fn machine(&self, number: u32, secret: &[u8]) -> Cluster {
         let cluster = match &self.between {
             Between::Memory(directory) => Cluster::of_host(directory.path(), number, MACHINES),
@@ -58,7 +58,7 @@ fn members(db: &Database) -> Vec<u32> {
     members.iter().map(|member| member.id).collect()
 }
 
-/// Adds one to rows until it is told to end; how often.
+/// Adds one to rows until it is told to end. Returns the number of additions.
 fn add_ones(db: &Database, over: &AtomicBool) -> i64 {
     let (mut session, mut ones) = (db.blocking(), 0);
     while !over.load(Ordering::Relaxed) {
@@ -98,7 +98,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
         .expect("writes");
     assert_eq!(sum(&machines[2]), ones + 100);
     alike(&machines);
-    // The third ends, and what it had others have, the new one too.
+    // The third machine ends. The other machines, including the new one, have its data.
     drop(machines.remove(2));
     until(|| machines.iter().all(|db| members(db) == [1, 2, 4]));
     until(|| machines.iter().all(|db| db.machine().is_answering()));
@@ -157,7 +157,7 @@ fn who_does_not_know_the_secret_does_not_join() {
         refused.to_string().contains("belongs to cluster"),
         "{refused}"
     );
-    // Without leases nobody is let in.
+    // Without leases no machine can join.
     let cluster = open.machine(0, SECRET).newcomer(guest);
     let refused = Database::join(cluster).err().expect("is refused");
     assert!(matches!(refused, OpenError::Configuration(_)), "{refused}");

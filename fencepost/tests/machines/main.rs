@@ -1,4 +1,4 @@
-//! Several machines that are one database.
+//! Tests of several machines that form one database.
 
 mod between;
 mod circles;

@@ -1,4 +1,5 @@
-//! A machine with a disk that the others let in again is one from then on: they may have heard of it before it does (JOINED-1).
+//! A machine with a disk that the others admit again keeps its identity from then on. The others
+//! may know of the admission before the machine does (JOINED-1).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl RaftTransport for Wire {
     }
 }
 
-/// Somebody who is in no group, and asks.
+/// Returns a store client that is in no group.
 fn bystander(addresses: &[String]) -> RaftStore {
     let parts = ["", "2"].into_iter();
     let parts: Vec<&str> = parts.chain(addresses.iter().map(String::as_str)).collect();
@@ -78,7 +79,7 @@ fn a_machine_with_a_disk_that_is_let_in_again_is_one_life() {
         });
         let cluster = Cluster::of_network(addresses.clone(), MACHINES, SECRET).replicas(2);
         let back = options(MACHINES, cluster).open();
-        // It is asked once more at least.
+        // The other machines are asked at least once more.
         thread::sleep(PATIENCE);
         over.store(true, Ordering::Relaxed);
         (back.expect("is let in"), asks.join().expect("no panic"))

@@ -1,4 +1,5 @@
-//! Partitions over three machines: each is whole on its own, whoever writes to it.
+//! Partitions on three machines: all data of a partition is on its machine, for writers on any
+//! machine.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,12 +16,13 @@ use pollster::FutureExt;
 
 use crate::between::{Between, MACHINES, number};
 
-/// The machine that partition `p` of a new table is on.
+/// Returns the machine of partition `partition` of a new table.
 fn machine_of(partition: usize) -> u32 {
     partition as u32 % MACHINES + 1
 }
 
-/// Counts the rows of each partitioned table and asserts that all of a partition is on its machine.
+/// Counts the rows of each partitioned table, and asserts that all data of a partition is on its
+/// machine.
 fn rows_in_place(db: &Database) -> BTreeMap<String, u64> {
     let machine = db.machine();
     let mut tx = machine.coordinator().begin(Mode::ReadOnly);
@@ -106,7 +108,7 @@ fn partitions_are_on_their_machines_whoever_writes() {
     sessions[2]
         .batch("CREATE TABLE u (k int, n int, PRIMARY KEY (k, n)) PARTITION BY HASH (k) WITH (colocate_with = 't')")
         .expect("a table beside another");
-    // By one at a time, and many at once, into empty tables and others.
+    // Single rows, and many rows at once, into empty tables and others.
     for (at, session) in sessions.iter_mut().enumerate() {
         for n in 0..40 {
             let key = params![at as i32 * 1000 + n];
@@ -136,7 +138,7 @@ fn partitions_are_on_their_machines_whoever_writes() {
     let expected = [("h", 120 + 903), ("t", 121 + 2103), ("u", 120)];
     let expected: BTreeMap<_, _> = expected.map(|(name, rows)| (name.to_owned(), rows)).into();
     assert_eq!(rows_in_place(&machines[0]), expected);
-    // Rows move with their partition column, and grow where they are.
+    // Rows move when their partition column changes, and grow in place otherwise.
     for (session, from) in sessions.iter_mut().zip([0, 1000, 2000]) {
         let moved = format!(
             "UPDATE t SET a = a + 100000 WHERE a BETWEEN {from} AND {}",
@@ -175,7 +177,7 @@ fn partitions_are_on_their_machines_whoever_writes() {
             1_200_002
         );
     }
-    // An index that comes later, and what TRUNCATE leaves.
+    // An index that is created later, and the trees after TRUNCATE.
     sessions[2]
         .batch("CREATE INDEX t_ac ON t (a DESC, b)")
         .expect("an index");
@@ -193,7 +195,7 @@ fn partitions_are_on_their_machines_whoever_writes() {
     }
 }
 
-/// What a machine says of the partitions.
+/// Checks the partitions that a machine shows.
 fn shows_partitions(session: &mut BlockingSession) {
     let rows = session
         .query(

@@ -1,4 +1,4 @@
-//! FOR UPDATE on rows whose line is at another machine.
+//! FOR UPDATE on rows whose lock queue is on another machine.
 
 use fencepost::{BlockingSession, Row, params};
 
@@ -33,7 +33,7 @@ fn refused_or_left_out(between: &Between) {
     for (session, job) in sessions.iter_mut().zip(1..) {
         session.batch("BEGIN").expect("a block");
         assert_eq!(ids(session, NEXT), [job]);
-        // Asked twice, it is still theirs.
+        // A second query keeps the lock.
         assert_eq!(
             ids(session, "SELECT id FROM jobs FOR UPDATE SKIP LOCKED").len(),
             5 - job as usize
@@ -41,7 +41,8 @@ fn refused_or_left_out(between: &Between) {
         session.batch("ROLLBACK; BEGIN").expect("a block");
         let mine = "SELECT id FROM jobs WHERE id = $1 FOR UPDATE NOWAIT";
         session.query(mine, params![job]).expect("a job");
-        // What a block gives back at its end it tells the rows' machine, and does not wait for it.
+        // A block releases its locks at its end with a message to the rows' machine, without
+        // waiting for it.
         until(|| number(session, LOCKED) == i64::from(job));
     }
     let [first, second, _] = &mut sessions[..] else {
@@ -62,7 +63,7 @@ fn refused_or_left_out(between: &Between) {
             .expect("a commit without a conflict");
     }
     for session in &mut sessions {
-        // So does the end of a statement.
+        // The end of a statement releases its locks in the same way.
         until(|| ids(session, NEXT) == [4]);
     }
 }

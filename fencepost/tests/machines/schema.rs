@@ -1,4 +1,4 @@
-//! Constraints, sequences, views and ALTER TABLE, each from another machine than the one before.
+//! Constraints, sequences, views and ALTER TABLE, each on another machine than the one before.
 
 use std::collections::HashSet;
 use std::thread;
@@ -7,7 +7,8 @@ use fencepost::{Database, Error, SqlState, params};
 
 use crate::between::{Between, until};
 
-/// Runs a statement, once its machine knows what it is about: over a network that is busy it may be slow to hear of it.
+/// Runs a statement, once its machine knows the objects. Over a busy network it may learn of them
+/// late.
 fn run(db: &Database, sql: &str) -> Result<u64, Error> {
     let mut done = Ok(0);
     until(|| {
@@ -69,7 +70,7 @@ fn references(one: &Database, two: &Database, three: &Database) {
     assert_eq!(state(session.execute("COMMIT", &[])), "23503");
     run(one, "DELETE FROM parent WHERE id = 1").expect("a parent");
     assert_eq!(number(three, "SELECT count(*) AS n FROM child"), 1);
-    // On one machine a parent is deleted, while a transaction of another adds a child of it.
+    // One machine deletes a parent, while a transaction of another machine adds a child of it.
     session.execute("BEGIN", &[]).expect("a block");
     let insert = "INSERT INTO child VALUES (5, 5, 2)";
     session.execute(insert, &[]).expect("its parent is there");

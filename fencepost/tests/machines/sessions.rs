@@ -1,4 +1,4 @@
-//! Sessions of several machines that meet: advisory locks, notifications, signals.
+//! Interactions of sessions on several machines: advisory locks, notifications, signals.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -28,7 +28,7 @@ fn count(db: &Database, condition: &str) -> i64 {
     row.get("n").expect("a number")
 }
 
-/// Takes a lock in a thread, for which it has to wait.
+/// Requests a lock in a thread; the request has to wait.
 fn wait(db: &Database, sql: &'static str) -> JoinHandle<(BlockingSession, Result<u64, Error>)> {
     let mut session = db.blocking();
     thread::spawn(move || {
@@ -48,7 +48,7 @@ fn locks_are_of_all_machines(between: &Between) {
     for db in &machines {
         assert_eq!(count(db, "objid = 1 AND granted"), 1);
     }
-    // Who waits, at the home and elsewhere, has it in turn.
+    // Requests on the lock manager's machine and on others get the lock in order.
     let mut waiting = Vec::new();
     for (before, at) in [0, 2].into_iter().enumerate() {
         waiting.push(wait(&machines[at], "SELECT pg_advisory_lock(1)"));
@@ -61,7 +61,7 @@ fn locks_are_of_all_machines(between: &Between) {
         drop(session);
         until(|| count(&machines[0], "objid = 1") == 1 - at as i64);
     }
-    // A circle over machines.
+    // A deadlock over two machines.
     let (mut a, mut b) = (machines[0].blocking(), machines[2].blocking());
     run(&mut a, "BEGIN");
     run(&mut b, "BEGIN");
@@ -78,7 +78,7 @@ fn locks_are_of_all_machines(between: &Between) {
     run(&mut b, "ROLLBACK");
     let (_a, done) = other.join().expect("no panic");
     done.expect("its lock");
-    // Who is out of time leaves the line at the home.
+    // A request that times out leaves the queue at the lock manager.
     run(&mut b, "SET lock_timeout = 20");
     let late = b.execute("SELECT pg_advisory_lock_shared(2)", &[]);
     let error = late.expect_err("out of time");
@@ -96,7 +96,8 @@ fn advisory_locks_are_of_all_machines_of_a_network() {
     locks_are_of_all_machines(&Between::network(21));
 }
 
-/// Machine 1 is the home, and goes; or another one goes.
+/// Checks that locks survive the loss of machine 1, which is the lock manager, or of another
+/// machine.
 fn locks_survive(lost: usize) {
     let kept = shared();
     let between = Between::memory();
@@ -166,7 +167,7 @@ fn sessions_hear_and_end_one_another(between: &Between) {
             scope.spawn(|| {
                 let mut session = db.blocking();
                 for _ in 0..TIMES {
-                    // The row says in which order they commit.
+                    // The row records the order of the commits.
                     loop {
                         let steps = [
                             "BEGIN",
@@ -198,7 +199,7 @@ fn sessions_hear_and_end_one_another(between: &Between) {
             .collect();
         assert_eq!(told, all);
     }
-    // Sessions are seen, and signalled, from everywhere.
+    // Sessions can be seen and signalled from every machine.
     let victim = value(&mut sessions[2], "SELECT pg_backend_pid()::text");
     run(&mut sessions[0], "SELECT pg_advisory_lock(1)");
     let mut waiting = sessions.pop().expect("three sessions");

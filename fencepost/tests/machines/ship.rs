@@ -34,11 +34,11 @@ fn statements_run_where_their_data_are() {
         assert!(none.expect("reads").is_empty());
         assert_eq!(sent(&machines[0]), 43);
         assert_eq!(machines[1].shipped().served, 43);
-        // Everybody sees it, whoever runs it.
+        // Every machine sees the rows, on any machine that reads them.
         for db in machines {
             assert_eq!(number(&mut staying(db), "SELECT count(*) FROM t"), 19);
         }
-        // None of these is about one key, or may leave its session.
+        // None of these statements is about one key and may also run in another session.
         for sql in [
             "SELECT count(*) FROM t",
             "SELECT 1",
@@ -53,7 +53,7 @@ fn statements_run_where_their_data_are() {
         let own = session.query_one("SHOW my.own", &[]).expect("a row");
         assert_eq!(own.get::<String>(0).expect("a text"), "set");
         assert_eq!(sent(&machines[0]), 43);
-        // At home nothing is shipped, nor by default.
+        // The home machine itself ships nothing; by default nothing is shipped.
         let mut home = shipping(&machines[1]);
         home.query("SELECT b FROM t WHERE a = 1", &[])
             .expect("runs");
@@ -114,7 +114,7 @@ fn errors_come_back_with_all_they_say() {
                 .is_some_and(|text| text.contains("(a)=(1)"))
         );
         assert_eq!(number(&mut local, "SELECT count(*) FROM t"), 1);
-        // What is planned here and not there any more runs here, and fails as it does here.
+        // A statement that has no plan on the home machine any more runs here, and fails here.
         let statement = session
             .prepare("SELECT b FROM t WHERE a = 1")
             .expect("prepares");
@@ -295,7 +295,7 @@ fn conflicts_are_dealt_with_there_and_sums_hold() {
 #[test]
 fn statements_about_one_partition_run_where_it_is() {
     over_both(9, |machines| {
-        // The root object is the first machine's. Over a network it is the default.
+        // The root object is on the first machine. Over a network, shipping is the default.
         let is_shared = !machines[1].machine().is_far(machines[0].machine().root());
         let mut session = match is_shared {
             true => shipping(&machines[0]),
@@ -329,7 +329,7 @@ fn statements_about_one_partition_run_where_it_is() {
                 .expect("a sum");
             assert_eq!(sum, 3);
         }
-        // Partitions are dealt out to the machines in turn, and keys to them by a hash.
+        // Partitions are assigned to the machines in turn, and keys to partitions by a hash.
         assert!((1..60).contains(&here), "{here} of 60 ran here");
         assert!(sent(&machines[0]) > 100);
         let all = sent(&machines[0]);

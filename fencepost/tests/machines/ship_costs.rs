@@ -1,4 +1,5 @@
-//! What a shipped statement costs, counted: the request, a COMMIT-BACKUP to each backup, and the reply.
+//! The counted messages of a shipped statement: the request, a COMMIT-BACKUP to each backup, and
+//! the reply.
 
 use fencepost::{Database, Value, params};
 use fencepost_txn::network::{Posted, Traffic};
@@ -7,7 +8,8 @@ use crate::between::{Between, seen, shipping};
 
 const STATEMENTS: u64 = 20;
 
-/// What each machine has posted since `before`, but for what goes on by itself: boards, the time, truncation.
+/// Returns the messages that each machine has posted since `before`, without background messages:
+/// status pages, time, truncation.
 fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(Posted, u64)>> {
     let by_itself = [Posted::Board, Posted::Message, Posted::Truncate];
     let of = |(db, before): (&Database, &Traffic)| {
@@ -46,7 +48,7 @@ fn a_shipped_statement_costs_its_request_its_backups_and_its_reply() {
                     assert_eq!(done.expect("updates"), 1);
                 }
             };
-            // Plans are made, and what they need is read.
+            // Warm up: make the plans and cache their data.
             update(3);
             let before: Vec<Traffic> = machines.iter().map(|db| db.machine().traffic()).collect();
             update(STATEMENTS);

@@ -1,4 +1,4 @@
-//! Shipped statements that are cut short: cancelled, their machine closed, the line to it broken.
+//! Shipped statements that are ended early: by a cancel, a closed machine, or a broken connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -54,7 +54,7 @@ fn a_cancel_here_ends_the_statement_there() {
                 assert!(error.to_string().contains(why), "{error}");
             });
         }
-        // A future that is dropped ends it, too.
+        // Dropping the future ends the statement, too.
         let mut session = machines[0].session();
         let ship = "SET fencepost.ship = always";
         session.batch(ship).block_on().expect("a setting");
@@ -76,7 +76,7 @@ fn a_cancel_here_ends_the_statement_there() {
     });
 }
 
-/// Runs a statement as who has a timer does: it is polled again now and then.
+/// Runs a statement like a caller with a timer: it is polled repeatedly.
 fn timed(session: &mut Session, sql: &str) -> Result<u64, Error> {
     let statement = session.execute(sql, &[]);
     let mut statement = std::pin::pin!(statement);
@@ -124,7 +124,8 @@ fn a_machine_that_closes_leaves_nobody_waiting() {
             machines[1].clone().close().expect("closes");
             closed.store(true, Ordering::Release);
             assert!(busy.join().expect("no panic") > 0);
-            // What waited there was ended, and runs here; if it waits for its turn, then in vain.
+            // The waiting statement was ended there, and runs here. If it waits for its turn here,
+            // it is cancelled.
             until(|| machines[2].shipped().returned == 1);
             thread::sleep(Duration::from_millis(20));
             token.cancel();
@@ -157,7 +158,7 @@ fn where_the_line_breaks_reads_run_here_and_writes_are_in_doubt() {
                 session.execute("UPDATE t SET n = n + 1 WHERE a = 1", &[])
             });
             until(|| machines[1].shipped().served == 1);
-            // Only the machine below, which tells nobody what becomes of it.
+            // Only the underlying machine is closed, so it cannot report the outcome.
             machines[1].machine().close().expect("closes");
             let error = writes.join().expect("no panic").expect_err("is not known");
             assert_eq!(error.code(), SqlState::TRANSACTION_RESOLUTION_UNKNOWN);

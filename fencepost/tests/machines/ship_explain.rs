@@ -1,4 +1,4 @@
-//! What EXPLAIN says of statements that run on the machine that has their data.
+//! The output of EXPLAIN for statements that run on the machine that has their data.
 
 use fencepost::{BlockingSession, Database, Row};
 
@@ -6,7 +6,7 @@ use crate::between::{Between, seen, shipping, staying};
 
 #[test]
 fn explain_analyze_counts_what_goes_to_other_machines() {
-    // A leaf and a row are read; memory that is mapped is read in place.
+    // The statement reads a leaf and a row; mapped memory is read in place.
     for (between, reads) in [(Between::memory(), 0), (Between::network(29), 2)] {
         let machines = between.machines(2);
         staying(&machines[1])
@@ -16,7 +16,7 @@ fn explain_analyze_counts_what_goes_to_other_machines() {
         let said = |db: &Database, sql: &str| -> String {
             let mut session = staying(db);
             let explain = format!("EXPLAIN (ANALYZE) {sql}");
-            // What leads to the leaf is known from the second time on.
+            // The inner nodes above the leaf are cached from the second time on.
             session.query(&explain, &[]).expect("runs");
             let rows = session.query(&explain, &[]).expect("runs");
             let mut lines = rows.iter().map(|row| row.get::<String>(0).expect("a line"));
@@ -29,7 +29,7 @@ fn explain_analyze_counts_what_goes_to_other_machines() {
             format!("Fabric: reads={reads} messages=0")
         );
         assert_eq!(said(&machines[1], by_key), "Fabric: reads=0 messages=0");
-        // An update of a block queues for its row.
+        // An update in a block queues for its row.
         let update = "UPDATE t SET b = 'y' WHERE a = 1";
         assert_eq!(
             said(&machines[0], update),

@@ -1,4 +1,4 @@
-//! Locks of tables among sessions of several machines: LOCK TABLE, statements and DDL.
+//! Table locks of sessions on several machines: LOCK TABLE, statements and DDL.
 
 use std::thread;
 
@@ -42,7 +42,7 @@ fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
         waiting.join().expect("no panic");
     });
     assert_eq!(number(first, "SELECT n::bigint FROM a"), 10);
-    // Each has one table and wants the other's.
+    // Each session holds one table lock and wants the other's.
     first
         .batch("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE")
         .expect("it goes together");
@@ -95,7 +95,7 @@ fn ddl_and_statements_wait_for_each_other(between: &Between) {
         let ddl = scope.spawn(|| first.batch("ALTER TABLE t ADD COLUMN w int DEFAULT 7"));
         until(|| number(second, WAITING) == 1);
         second.batch("COMMIT").expect("the end of the reader");
-        // The writer is waited for still.
+        // The DDL still waits for the writer.
         let locked = "SELECT count(*) FROM pg_locks
             WHERE locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock'";
         assert_eq!(number(second, locked), 0);
@@ -113,7 +113,7 @@ fn ddl_and_statements_wait_for_each_other(between: &Between) {
         insert.join().expect("no panic").expect("its turn");
     });
     assert_eq!(number(third, "SELECT count(*) FROM t WHERE w = 8"), 1);
-    // None of them has a lock any more.
+    // No session holds a lock any more.
     for session in sessions.iter_mut() {
         let alone = session.batch("BEGIN; LOCK TABLE t NOWAIT; ROLLBACK");
         alone.expect("no other has a lock");

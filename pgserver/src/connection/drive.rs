@@ -30,7 +30,7 @@ const GONE_LIMIT: Duration = Duration::from_secs(10);
 /// The delay of replies to earlier requests. In a pipeline, most work takes less time, and its
 /// replies are sent together with the earlier ones.
 const REPLY_WAIT: Duration = Duration::from_millis(1);
-/// How often a client with much unread input is checked.
+/// The interval between two checks of a client with much unread input.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Pieces of a result on their way from the sink to the socket.

@@ -41,7 +41,7 @@ use crate::worker::{Place, Stage};
 use dialogue::Dialogue;
 use opening::Opened;
 
-/// How long the server waits until a client has received its final error.
+/// The longest wait until a client has received its final error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The reason why a connection ends, or leaves its worker.

@@ -1,4 +1,4 @@
-//! What is supported, as COMPATIBILITY.md has it: made of the files, so that it says no more than is tested.
+//! Creates COMPATIBILITY.md from the test files, so that it lists only tested features.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ Anything that is not supported answers 0A000 and names the feature. This table i
 |---|---:|---:|---:|
 ";
 
-/// Where it is.
+/// Returns the path of the document.
 pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("COMPATIBILITY.md")
 }
 
-/// What it says of these files.
+/// Returns the text of the document for these files.
 pub fn text(files: &[PathBuf]) -> String {
     let mut text = HEAD.to_owned();
     let mut all = [0; 3];
@@ -44,7 +44,7 @@ pub fn text(files: &[PathBuf]) -> String {
     text
 }
 
-/// Statements, those that fail, and those that only one of both runs.
+/// Counts the statements of a file, the failing ones, and the ones for one server only.
 fn count(file: &Path) -> [usize; 3] {
     let records = parse_file::<Letter>(file).expect("a file that can be read");
     let mut counts = [0; 3];

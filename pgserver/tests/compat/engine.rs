@@ -1,4 +1,4 @@
-//! A connection, as the runner sees it.
+//! A connection for the test runner.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use sqllogictest::{AsyncDB, ColumnType, DBOutput};
 use tokio_postgres::types::{Kind, Type};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-/// Longer than any statement of a file takes.
+/// Longer than the run time of any statement in a file.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A connection.
+/// A connection of a file.
 pub struct Engine {
-    /// To all machines that its statements go to, in turn.
+    /// Connections to all machines; statements use them in turn.
     clients: Vec<Client>,
-    /// How they were reached.
+    /// The addresses of the machines.
     ways: Vec<Config>,
     turn: usize,
     name: &'static str,
     brief: bool,
 }
 
-/// What a statement failed with.
+/// The error of a statement.
 #[derive(Debug)]
 pub struct Failure {
     state: Option<String>,
@@ -41,13 +41,13 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Whether there is no connection any more.
+/// Returns whether the connection is lost.
 pub fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
     let failure = error.downcast_ref::<Failure>();
     failure.is_some_and(|failure| failure.state.is_none())
 }
 
-/// What kind of type a column has.
+/// The kind of a column's type, as a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Letter(char);
 
@@ -79,7 +79,7 @@ impl Letter {
 }
 
 impl Engine {
-    /// A connection to each of these; `brief` is whether failures say no more than their SQLSTATE.
+    /// Connects to each of these addresses. With `brief`, failures contain only the SQLSTATE.
     pub async fn connect(ways: &[Config], brief: bool) -> Result<Engine, Failure> {
         let failed = |error: tokio_postgres::Error| failure(&error, brief);
         let mut clients = Vec::new();
@@ -104,7 +104,7 @@ impl Engine {
         })
     }
 
-    /// `\c name`: another connection takes the place of this one, to a database of the server.
+    /// Executes `\c name`: replaces this connection by one to another database of the server.
     async fn reconnect(&mut self, database: &str) -> Result<DBOutput<Letter>, Failure> {
         let mut ways = self.ways.clone();
         for way in &mut ways {
@@ -114,7 +114,7 @@ impl Engine {
         Ok(DBOutput::StatementComplete(0))
     }
 
-    /// Runs a statement that does not fail.
+    /// Runs a statement that must not fail.
     pub async fn does(&self, sql: &str) {
         let done = self.client().simple_query(sql).await;
         done.expect("a statement that does not fail");
@@ -124,7 +124,7 @@ impl Engine {
         &self.clients[self.turn % self.clients.len()]
     }
 
-    /// The types of the columns that a statement gives.
+    /// Returns the types of the columns of a statement.
     async fn letters(&self, sql: &str, columns: usize) -> Vec<Letter> {
         match self.client().prepare(sql).await {
             Ok(prepared) if prepared.columns().len() == columns => {
@@ -164,8 +164,8 @@ impl AsyncDB for Engine {
         let messages = match run {
             Ok(messages) => messages,
             Err(error) => {
-                // The error is told before what it undoes: an answer to another statement comes after all of it.
-                // A connection that is lost says so with the next statement.
+                // The error arrives before its rollback has completed; the reply to another
+                // statement arrives after it. A lost connection is reported by the next statement.
                 let _ = self.client().simple_query("").await;
                 return Err(failure(&error, self.brief));
             }
@@ -209,7 +209,7 @@ impl AsyncDB for Engine {
     }
 }
 
-/// A value, as the files have it.
+/// Returns a value in the format of the files.
 fn cell(value: Option<&str>) -> String {
     match value {
         None => "NULL".to_owned(),

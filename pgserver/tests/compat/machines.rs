@@ -1,4 +1,4 @@
-//! A database of three machines, all of which are in this process.
+//! A database of three machines in this process.
 
 use std::path::Path;
 use std::thread;
@@ -6,16 +6,16 @@ use std::thread;
 use fencepost::{Cluster, Database};
 use tempfile::TempDir;
 
-/// How many machines there are.
+/// The number of machines.
 const MACHINES: u32 = 3;
 
-/// A folder for the memory that the machines share.
+/// Creates a directory for the memory that the machines share.
 pub fn memory() -> TempDir {
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     memory.expect("a directory")
 }
 
-/// The machines of a database that share this memory.
+/// Opens the machines of a database that share this memory.
 pub fn open(memory: &Path) -> Vec<Database> {
     let open = |machine| {
         let cluster = Cluster::of_host(memory, machine, MACHINES).replicas(2);

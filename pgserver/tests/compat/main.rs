@@ -1,27 +1,32 @@
-//! What is the same here as on PostgreSQL: statements with their results, and with the SQLSTATE where they fail.
+//! Compatibility tests: statements with the same results as on PostgreSQL, and the same SQLSTATE if
+//! they fail.
 //!
-//! The files beside this one are in the format of sqllogictest, an area of SQL each. A file gets an empty database, and
-//! its statements go over the wire, in text; and once more one of three machines, where each statement of a file whose
-//! statements do without a session of their own goes to another machine than the last. All of it passes on PostgreSQL 15
-//! as well: what only one of both is to run stands behind `onlyif fencepost` or `skipif fencepost`, and says why.
+//! The files beside this one are in the format of sqllogictest, one file for each area of SQL. A
+//! file gets an empty database, and its statements go over the wire, in text. It runs once more on
+//! a database of three machines. There, if no statement of the file needs session state, each
+//! statement goes to another machine than the last. All files pass on PostgreSQL 15 as well.
+//! Records for only one of the two servers are marked `onlyif fencepost` or `skipif fencepost`,
+//! with the reason.
 //!
 //! ```text
 //! statement ok                 statement count 2            statement error (23505)
 //! CREATE TABLE t (i int)       INSERT INTO t VALUES (1), (2)  INSERT INTO t VALUES (1)
 //!
-//! query IT rowsort             one letter a column: B boolean, I integers, R other numbers, T text, D dates and times,
-//! SELECT i, v FROM t           ? all else; without ORDER BY the rows are sorted here (`rowsort`)
-//! ----
+//! query IT rowsort             letters of columns: B boolean, I integers, R other numbers, T text,
+//! SELECT i, v FROM t           D dates and times, ? all else; without ORDER BY the rows are sorted
+//! ----                         here (`rowsort`)
 //! 1 a
 //! 2 NULL
 //! ```
-//! `\c name` as a statement connects to another database. NULL is `NULL`, an empty text `(empty)`, a line break in a text `\n`.
+//! `\c name` as a statement connects to another database. NULL is `NULL`, an empty text `(empty)`,
+//! a line break in a text `\n`.
 //!
 //! ```sh
-//! cargo test -p fencepost-pgserver --test compat                # here; COMPAT=joins for the files with that in their name
-//! COMPAT_URL='host=127.0.0.1 port=5432 user=postgres' cargo test …   # on a PostgreSQL: databases compat_… are made there
-//! COMPAT_FILL=1 COMPAT_URL=… cargo test …                       # results and SQLSTATEs as PostgreSQL has them, into the files
-//! COMPAT_DOCUMENT=1 cargo test …                                # what they are about, into COMPATIBILITY.md
+//! cargo test -p fencepost-pgserver --test compat    # Fencepost; COMPAT=joins: matching files
+//! # on PostgreSQL, in databases compat_…:
+//! COMPAT_URL='host=127.0.0.1 port=5432 user=postgres' cargo test …
+//! COMPAT_FILL=1 COMPAT_URL=… cargo test …   # writes PostgreSQL's results to the files
+//! COMPAT_DOCUMENT=1 cargo test …            # writes the list of areas to COMPATIBILITY.md
 //! ```
 
 mod document;
@@ -36,7 +41,7 @@ use std::path::{Path, PathBuf};
 use place::Place;
 use sqllogictest::{Record, Runner, TestErrorKind, parse_file};
 
-/// Mistakes of a file that are shown.
+/// The number of failures of a file that are shown.
 const SHOWN: usize = 20;
 
 #[test]
@@ -105,7 +110,7 @@ fn run(place: &Place) {
     assert!(statements > 0, "no file");
 }
 
-/// Runs a file in a database of its own: how many statements it has, and what is not as it says.
+/// Runs a file in a database of its own. Returns the number of its statements, and the failures.
 fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
     runtime().block_on(async {
         let home = place.make(file).await;
@@ -135,11 +140,11 @@ fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
     })
 }
 
-/// Writes into the files what a server answers.
+/// Writes a server's results into the files.
 fn fill(place: &Place) {
     for file in files() {
         let text = std::fs::read_to_string(&file).expect("the file");
-        // Any failure would do where none is named, and is to be named.
+        // Without a SQLSTATE any failure would match, so mark it to be filled in.
         let unnamed = text.replace(" error\n", " error unnamed\n");
         std::fs::write(&file, unnamed).expect("the file");
         let filled = runtime().block_on(async {
@@ -160,14 +165,14 @@ fn fill(place: &Place) {
         });
         filled.expect("a file that can be filled");
         let text = std::fs::read_to_string(&file).expect("the file");
-        // A SQLSTATE is written as a pattern that finds it.
+        // The SQLSTATE is written as a pattern that matches it.
         let text = text.replace("error \\(", "error (").replace("\\)\n", ")\n");
         std::fs::write(&file, text).expect("the file");
         println!("{} is filled", name_of(&file));
     }
 }
 
-/// Those that are asked for.
+/// Returns the selected files.
 fn files() -> Vec<PathBuf> {
     let wanted = std::env::var("COMPAT").unwrap_or_default();
     let mut files = all_files();

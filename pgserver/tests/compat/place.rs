@@ -1,4 +1,4 @@
-//! The databases that files get, and where these are.
+//! The databases of the test files, and their servers.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -10,28 +10,28 @@ use tokio_postgres::Config;
 use crate::engine::{Engine, Failure};
 use crate::machines;
 
-/// Where files run.
+/// The kind of server that runs the files.
 pub enum Place {
-    /// In a database in memory, which this process serves.
+    /// A database in memory, which this process serves.
     Here,
-    /// In a database of three machines, which this process serves.
+    /// A database of three machines, which this process serves.
     Machines,
-    /// On a PostgreSQL.
+    /// A PostgreSQL server with this URL.
     Server(String),
 }
 
-/// The database that a file got.
+/// The database of a file.
 pub struct Home {
-    /// How it is reached, a way for each machine.
+    /// The addresses of the database, one for each machine.
     ways: Vec<Config>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     connected: Cell<usize>,
-    /// Each statement goes to another machine, whichever connection it is for.
+    /// Whether each statement goes to another machine, on every connection.
     rotates: bool,
     kept: Kept,
 }
 
-/// Serves a database, or has others beside it.
+/// The resources that keep the database available.
 enum Kept {
     Serving {
         servers: Vec<Server>,
@@ -44,7 +44,7 @@ enum Kept {
 }
 
 impl Place {
-    /// An empty database for the file.
+    /// Creates an empty database for the file.
     pub async fn make(&self, file: &Path) -> Home {
         let rotates = matches!(self, Place::Machines) && !has_state(file);
         let (ways, kept) = match self {
@@ -68,7 +68,7 @@ impl Place {
 }
 
 impl Home {
-    /// A connection, each to another machine; of failures it says no more than their SQLSTATE where it is `brief`.
+    /// Connects, each time to another machine. With `brief`, failures contain only the SQLSTATE.
     pub async fn connect(&self, brief: bool) -> Result<Engine, Failure> {
         let nth = self.connected.replace(self.connected.get() + 1) % self.ways.len();
         let mut ways = self.ways.clone();
@@ -79,7 +79,7 @@ impl Home {
         Engine::connect(&ways, brief).await
     }
 
-    /// It goes.
+    /// Removes the database.
     pub async fn remove(self) {
         match self.kept {
             Kept::Serving { servers, .. } => drop(servers),
@@ -91,7 +91,7 @@ impl Home {
     }
 }
 
-/// Whether statements of the file need the session that others of it ran in.
+/// Returns whether statements of the file need the session of earlier ones.
 fn has_state(file: &Path) -> bool {
     const WORDS: [&str; 15] = [
         "begin",
@@ -132,7 +132,7 @@ fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Confi
     (ways, kept)
 }
 
-/// A database for a file among those of a server.
+/// Creates a database for a file on an existing server.
 async fn beside(url: &str, file: &str) -> (Vec<Config>, Kept) {
     let mut first: Config = url.parse().expect("a URL in COMPAT_URL");
     if first.get_dbname().is_none() {

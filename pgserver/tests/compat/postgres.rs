@@ -1,14 +1,14 @@
-//! A PostgreSQL of the tests' own, where there is one on this machine.
+//! A PostgreSQL server for the tests, if it is installed on this machine.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What it takes to start, at most.
+/// The longest time that the server may need to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server, which ends when it is dropped.
+/// A running server. Dropping it stops it.
 pub struct Postgres {
     child: Child,
     port: u16,
@@ -17,7 +17,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// How it is reached.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         format!(
             "host=127.0.0.1 port={} user=postgres dbname=postgres",
@@ -27,7 +27,7 @@ impl Postgres {
 }
 
 impl Postgres {
-    /// The psql that came with it.
+    /// Returns the path of its psql.
     pub fn psql(&self) -> String {
         self.programs.join("psql").to_string_lossy().into_owned()
     }
@@ -35,20 +35,20 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Killed it would leave its processes and shared memory to themselves.
+        // SIGKILL would leave its processes and shared memory behind.
         let id = self.child.id().to_string();
         let _ = Command::new("kill").args(["-INT", &id]).status();
         let _ = self.child.wait();
     }
 }
 
-/// Starts one on a new directory, or says why not.
+/// Starts a server on a new directory, or returns the reason why it cannot start.
 pub fn start() -> Result<Postgres, String> {
     let programs = programs().ok_or("no PostgreSQL 15 on this machine")?;
     let data = tempfile::tempdir().map_err(|error| error.to_string())?;
     let root = is_root();
     if root {
-        // It does not run as root.
+        // PostgreSQL does not run as root.
         run(Command::new("chown").arg("postgres").arg(data.path()))?;
     }
     let mut initdb = as_postgres(root, &programs.join("initdb"));
@@ -61,7 +61,7 @@ pub fn start() -> Result<Postgres, String> {
     server.arg("-D").arg(data.path());
     server.args(["-p", &port.to_string(), "-h", "127.0.0.1", "-F"]);
     server.args(["-c", "unix_socket_directories="]);
-    // Whoever looks sees no work but what the tests do.
+    // Without autovacuum, only the tests cause work.
     server.args(["-c", "autovacuum=off"]);
     let quiet = server.stdout(Stdio::null()).stderr(Stdio::null());
     let child = quiet.spawn().map_err(|error| error.to_string())?;

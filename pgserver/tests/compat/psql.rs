@@ -1,8 +1,8 @@
-//! psql's own commands, which ask the catalog: they say the same here as on PostgreSQL.
+//! psql's own commands, which query the catalog: they print the same here as on PostgreSQL.
 
 use std::process::Command;
 
-/// What is described.
+/// The objects that the commands describe.
 const SCHEMA: &str = "
 CREATE TABLE parent (id int PRIMARY KEY, code varchar(10) NOT NULL DEFAULT 'x', n numeric(8,2), UNIQUE (code, n));
 CREATE INDEX parent_n ON parent (n DESC, code);
@@ -28,7 +28,7 @@ CREATE TABLE copied (a int, b text, c text);
 CREATE TABLE moody (m mood NOT NULL DEFAULT 'ok', c other.color, past mood[]);
 ";
 
-/// Those whose answers are compared.
+/// The commands whose output is compared.
 const COMMANDS: &[&str] = &[
     "\\d",
     "\\d parent",
@@ -103,7 +103,7 @@ const COMMANDS: &[&str] = &[
     "SELECT 'a'\n  'b', E'c\\td'\n'e' AS x",
 ];
 
-/// Those that need only have an answer: they are about what each server has of itself.
+/// The commands that must only succeed, because their output depends on the server.
 const ANSWERED: &[&str] = &[
     "\\l",
     "\\l+",
@@ -123,7 +123,7 @@ const ANSWERED: &[&str] = &[
     "\\dAp",
 ];
 
-/// What psql says to a command, with its exit code.
+/// Returns the output of psql for commands, and whether it succeeded.
 pub fn ask(program: &str, url: &str, commands: &[&str]) -> (String, bool) {
     let mut psql = Command::new(program);
     psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]);
@@ -136,7 +136,7 @@ pub fn ask(program: &str, url: &str, commands: &[&str]) -> (String, bool) {
     (text, output.status.success())
 }
 
-/// The commands that say something else at the first of two servers than at the second, or nothing.
+/// Returns the commands that fail, or print different output on the two servers.
 pub fn differences(program: &str, here: &str, there: &str) -> Vec<String> {
     let mut found = Vec::new();
     for url in [here, there] {

@@ -1,4 +1,4 @@
-//! Connections that are driven by hand: what servers send arrives as events in one queue.
+//! Manually driven connections: the messages of all servers arrive as events in one queue.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ pub enum Event {
     Columns(Vec<String>),
     /// A row, in text.
     Row(Vec<Option<String>>),
-    /// A statement is done.
+    /// A statement is complete.
     Complete,
     /// An error: severity, SQLSTATE and text.
     Error(String, String, String),
@@ -20,7 +20,7 @@ pub enum Event {
     Notice(String, String),
     /// A notification: the sender's process, channel and payload.
     Notify(i32, String, String),
-    /// The server waits for the next query; whether no transaction is open.
+    /// The server waits for the next query; the flag says whether no transaction is open.
     Ready(bool),
     /// The connection has ended.
     Lost(String),
@@ -29,7 +29,7 @@ pub enum Event {
 /// A connection.
 pub struct Connection {
     stream: TcpStream,
-    /// The process of the server that serves it.
+    /// The server process of the connection.
     pub pid: i32,
     key: i32,
 }
@@ -88,7 +88,7 @@ impl Connection {
     /// Sends statements as one simple query.
     ///
     /// # Errors
-    /// That the connection has ended.
+    /// The reason why the connection has ended.
     pub fn send(&mut self, sql: &str) -> Result<(), String> {
         let length = (sql.len() as u32 + 5).to_be_bytes();
         let message = [&b"Q"[..], &length, sql.as_bytes(), b"\0"].concat();
@@ -152,7 +152,7 @@ fn number_at(body: &[u8], at: usize) -> i32 {
     bytes.map_or(0, i32::from_be_bytes)
 }
 
-/// A text that ends with a zero, and what comes after.
+/// Splits a zero-terminated text from the bytes after it.
 fn text(body: &[u8]) -> (String, &[u8]) {
     let end = body
         .iter()
@@ -162,7 +162,7 @@ fn text(body: &[u8]) -> (String, &[u8]) {
     (text, body.get(end + 1..).unwrap_or(&[]))
 }
 
-/// A field of an error or a notice.
+/// Returns a field of an error or a notice.
 fn field(body: &[u8], code: u8) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let found = fields.find(|field| field.first() == Some(&code));

@@ -6,19 +6,24 @@ use crate::known::Known;
 use crate::stage::{Done, Line, Record};
 use crate::variable;
 
-/// The first thing in which two records differ.
+/// The first difference between two records.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// In what: `waits` (whether a step waits), `completed` (when a step that waits is done),
-    /// `rows`, `notice`, `conflict` (only one of both has a serialization failure), `error` (of
-    /// another SQLSTATE, or only of one), `text` (of an error with the same SQLSTATE), `setup`,
-    /// `teardown`, `stuck` (no end).
+    /// The kind:
+    /// * `waits`: whether a step waits;
+    /// * `completed`: when a waiting step is done;
+    /// * `rows`, `notice`;
+    /// * `conflict`: only one server has a serialization failure;
+    /// * `error`: another SQLSTATE, or only one server has an error;
+    /// * `text`: the text of an error with the same SQLSTATE;
+    /// * `setup`, `teardown`;
+    /// * `stuck`: no end.
     pub kind: &'static str,
-    /// Where, and what both have.
+    /// The place, and the lines of both servers.
     pub text: String,
 }
 
-/// Returns the first thing in which the record of this server differs from PostgreSQL's.
+/// Returns the first difference between the records of this server and of PostgreSQL.
 pub fn difference(ours: &Record, theirs: &Record) -> Option<Difference> {
     let found = |kind, text| Some(Difference { kind, text });
     let is_lenient = variable("ISOLATION_LENIENT").is_some();
@@ -47,7 +52,7 @@ pub fn difference(ours: &Record, theirs: &Record) -> Option<Difference> {
     found("teardown", format!("{kind}: {text}"))
 }
 
-/// Whether differences of a kind do not count.
+/// Returns whether differences of this kind are ignored.
 fn ignores(kind: &str) -> bool {
     let kinds = variable("ISOLATION_IGNORE").unwrap_or_default();
     kinds.split(',').any(|ignored| ignored == kind)
@@ -114,8 +119,8 @@ fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
     None
 }
 
-/// Whether a line is an error that asks for the transaction to be run again, whose text says how it
-/// was found out.
+/// Returns whether a line is an error that asks for a retry of the transaction. Its text depends on
+/// how the conflict was detected.
 fn is_serialization_failure(line: Option<&Line>) -> bool {
     matches!(line, Some(Line::Error(state, _)) if state == "40001")
 }
@@ -123,16 +128,16 @@ fn is_serialization_failure(line: Option<&Line>) -> bool {
 /// The results of all specifications.
 pub struct Report {
     known: Known,
-    /// Permutations that ran, by file.
+    /// The number of permutations that ran, by file.
     ran: BTreeMap<String, usize>,
     differ: BTreeMap<(String, String), Difference>,
-    /// Titles of permutations that agree.
+    /// The titles of permutations that agree.
     agree: BTreeSet<(String, String)>,
     unreadable: Vec<String>,
 }
 
 impl Report {
-    /// An empty report, with the list of known differences.
+    /// Returns an empty report, with the list of known differences.
     pub fn new(known: Known) -> Report {
         Report {
             known,
@@ -143,12 +148,13 @@ impl Report {
         }
     }
 
-    /// Notes that a file is no specification.
+    /// Records that a file is not a valid specification.
     pub fn unreadable(&mut self, name: &str, why: &str) {
         self.unreadable.push(format!("{name}: {why}"));
     }
 
-    /// Whether a permutation is known to differ. What differs on one machine may differ on three.
+    /// Returns whether a permutation is known to differ. A known difference on one machine also
+    /// covers three machines.
     pub fn knows(&self, name: &str, title: &str) -> bool {
         let of = |name: &str, title: &str| self.known.contains_key(&(name.into(), title.into()));
         let alone = alone(name).unwrap_or(name);
@@ -157,7 +163,7 @@ impl Report {
             .any(|name| of(name, title) || of(name, "*"))
     }
 
-    /// Adds what both servers did.
+    /// Adds the records of both servers.
     pub fn add(&mut self, name: &str, title: &str, ours: &Record, theirs: &Record) {
         let found = difference(ours, theirs);
         if found.is_some()
@@ -183,7 +189,7 @@ impl Report {
         }
     }
 
-    /// Prints how many permutations of each file differ, and in what.
+    /// Prints how many permutations of each file differ, by kind.
     pub fn print(&self) {
         println!("\npermutations that differ, of all, by file:");
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
@@ -205,8 +211,8 @@ impl Report {
         }
     }
 
-    /// Returns the list of known differences as it should be: what differs now, with the reasons
-    /// that are known. Files that did not run keep their lines.
+    /// Returns the updated list of known differences: the current differences, with their known
+    /// reasons. Files that did not run keep their lines.
     pub fn known_anew(&self) -> String {
         let mut known = self.known.clone();
         known.retain(|(name, _), _| !self.ran.contains_key(name));
@@ -235,8 +241,8 @@ impl Report {
         known.iter().map(line).collect()
     }
 
-    /// Returns the permutations that differ without being known, and the known ones that do not
-    /// differ any more. Where only some permutations ran, `*` in the list says nothing.
+    /// Returns the permutations that differ without being known, and known ones that no longer
+    /// differ. If only some permutations ran, `*` in the list is not checked.
     pub fn unexpected(&self, is_partial: bool) -> Vec<String> {
         let mut found = self.unreadable.clone();
         for ((name, title), Difference { kind, text }) in &self.differ {
@@ -258,7 +264,7 @@ impl Report {
     }
 }
 
-/// The name of a file that ran on three machines, without the sign of that.
+/// Returns the name of a file that ran on three machines, without its suffix.
 fn alone(name: &str) -> Option<&str> {
     name.strip_suffix("/3")
 }

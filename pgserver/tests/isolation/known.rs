@@ -10,10 +10,10 @@ use std::path::PathBuf;
 /// Reasons by file and permutation.
 pub type Known = BTreeMap<(String, String), String>;
 
-/// The head of a list.
+/// The head of the list.
 const HEAD: &str = "# Permutations that differ from PostgreSQL 15: file | steps | reason\n";
 
-/// The list that counts: that of the environment, or the one beside the specifications of this
+/// Returns the path of the list: from the environment, or beside the specifications of this
 /// repository.
 fn path() -> Option<PathBuf> {
     match (
@@ -26,7 +26,7 @@ fn path() -> Option<PathBuf> {
     }
 }
 
-/// Writes the lines of the list anew.
+/// Writes the list with these lines.
 pub fn write(lines: &str) {
     let path = path().expect("ISOLATION_KNOWN names the list");
     std::fs::write(path, format!("{HEAD}{lines}")).expect("a list that can be written");

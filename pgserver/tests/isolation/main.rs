@@ -1,24 +1,24 @@
-//! Isolation tests: steps of several sessions in a given order, here and on PostgreSQL 15, where
-//! both must do the same.
+//! Isolation tests: steps of several sessions in a given order, here and on PostgreSQL 15. Both
+//! must behave the same.
 //!
 //! The specifications in `specs/` are in the format of PostgreSQL's `isolationtester` (`spec.rs`).
-//! Each permutation runs on a database of this process, on one of three machines of this process,
-//! where each session is at another machine, and on a PostgreSQL 15 of this machine.
-//! Compared are rows, SQLSTATEs, error texts and notices of each step, whether the step waited, and
-//! when it was done. Permutations that are known to differ are in `known.txt`, with the reason; one
-//! that does not differ any more must leave that list. What is known to differ on one machine may
-//! differ on three; what differs on three alone has `/3` behind the name of its file.
+//! Each permutation runs three times: on a database of this process, on three machines of this
+//! process (each session on another machine), and on a PostgreSQL 15 of this machine. The tests
+//! compare rows, SQLSTATEs, error texts and notices of each step, whether the step waited, and when
+//! it was done. Permutations that are known to differ are in `known.txt`, with the reason; one that
+//! no longer differs must be removed from that list. A known difference on one machine may also
+//! occur on three. A difference on three machines alone has `/3` after the name of its file.
 //!
 //! ```sh
 //! cargo test -p fencepost-pgserver --test isolation -- --nocapture   # all specifications
-//! ISOLATION=deadlock cargo test …   # the files with that in their name
+//! ISOLATION=deadlock cargo test …   # the files whose names contain that
 //! ISOLATION_PERMUTATION='a1 b1' …   # the permutations with these steps in a row
 //! ISOLATION_SHOW=1 …                # transcripts of both servers where they differ; or `all`
 //! ISOLATION_SPECS=dir …             # the specifications of a folder, such as PostgreSQL's own
-//! ISOLATION_LENIENT=1 …             # setups run statement by statement, without those that fail
+//! ISOLATION_LENIENT=1 …             # setups run statement by statement; failing ones are ignored
 //! ISOLATION_IGNORE=notice,text …    # kinds that do not count: of notice, text and completed
 //! ISOLATION_KNOWN=file …            # another list of known differences; nothing fails without one
-//! ISOLATION_FILL=1 …                # writes that list anew; reasons that it has stay
+//! ISOLATION_FILL=1 …                # writes that list again; its reasons stay
 //! ISOLATION_HERE=127.0.0.1:5433 …   # a running server in the place of this process
 //! ISOLATION_MACHINES=1 …            # one machine alone
 //! ISOLATION_WAIT_MS=2000 …          # a step without an answer for so long counts as waiting
@@ -42,7 +42,7 @@ use std::sync::Mutex;
 use compare::Report;
 use server::Servers;
 
-/// Files that run at a time: steps mostly wait.
+/// The number of files that run concurrently: steps mostly wait.
 const WORKERS: usize = 3;
 
 #[test]
@@ -92,7 +92,7 @@ fn run(servers: &Servers, file: &Path, report: &Mutex<Report>) {
     }
 }
 
-/// The value of a variable of the environment, if it is set.
+/// Returns the value of an environment variable, if it is set.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -106,7 +106,7 @@ fn name_of(file: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// The specifications that are asked for, by name.
+/// Returns the selected specifications, sorted by name.
 fn files() -> Vec<PathBuf> {
     let folder = variable("ISOLATION_SPECS").map_or_else(|| folder().join("specs"), PathBuf::from);
     let part = variable("ISOLATION").unwrap_or_default();

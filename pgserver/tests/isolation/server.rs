@@ -1,4 +1,4 @@
-//! The servers that are compared.
+//! The servers whose behavior is compared.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -16,10 +16,11 @@ use crate::spec::{Move, Spec};
 use crate::stage::{Blocked, Record, Stage};
 use crate::variable;
 
-/// A step that has no answer for so long is deemed to wait, unless a variable says otherwise.
+/// The time, in milliseconds, after which a step without a reply counts as waiting. A variable can
+/// change it.
 const WAIT_MS: u64 = 2000;
 
-/// Where the other server is reached.
+/// The PostgreSQL server, and the number of databases created on it.
 pub struct Servers {
     postgres: Postgres,
     made: AtomicU32,
@@ -27,18 +28,18 @@ pub struct Servers {
 
 /// A server that runs the permutations of one specification, one after the other.
 enum Side<'a> {
-    /// This process serves a database in memory, made anew where a permutation has not come to its
-    /// end.
+    /// This process serves a database in memory. It is created again if a permutation has not
+    /// ended.
     Here(Option<Box<(Server, Stage)>>),
     /// This process serves all machines of a database.
     Machines(Option<Box<Several>>),
-    /// A running server, in the place of this process.
+    /// A running server, in place of this process.
     Running(SocketAddr, Option<Stage>),
     /// A database of PostgreSQL.
     There(&'a Servers, Option<(String, Stage)>),
 }
 
-/// The machines of a database, and what runs there.
+/// The machines of a database, and the sessions on them.
 struct Several {
     stage: Stage,
     _servers: Vec<Server>,
@@ -62,7 +63,7 @@ impl Several {
 }
 
 impl Servers {
-    /// Starts a PostgreSQL 15, or says why not.
+    /// Starts a PostgreSQL 15, or returns the reason why it cannot start.
     pub fn start() -> Result<Servers, String> {
         Ok(Servers {
             postgres: postgres::start()?,
@@ -70,8 +71,8 @@ impl Servers {
         })
     }
 
-    /// Runs the permutations of a specification on all servers and reports where they differ. A
-    /// permutation that differs and is not known runs once more, as steps may be slow.
+    /// Runs the permutations of a specification on all servers and reports the differences. A
+    /// permutation with a new difference runs once more, because steps may be slow.
     pub fn compare(&self, name: &str, spec: &Spec, report: &Mutex<Report>) {
         let here = match variable("ISOLATION_HERE") {
             None => Side::Here(None),
@@ -127,7 +128,7 @@ impl Servers {
     }
 }
 
-/// Runs a permutation on all sides at once.
+/// Runs a permutation on all servers at once.
 fn at_once(
     ours: &mut [(String, Side<'_>)],
     there: &mut Side<'_>,
@@ -145,7 +146,7 @@ fn at_once(
     })
 }
 
-/// Whether one of our records differs, and is not known to.
+/// Returns whether one of our records has a difference that is not known.
 fn is_new(
     (records, theirs): &(Vec<Record>, Record),
     ours: &[(String, Side<'_>)],
@@ -170,7 +171,7 @@ impl Side<'_> {
         record
     }
 
-    /// The stage, which is set anew where there is none.
+    /// Returns the stage of the server, and creates it if there is none.
     fn stage(&mut self, spec: &Spec) -> Result<&mut Stage, String> {
         let wait =
             variable("ISOLATION_WAIT_MS").map_or(WAIT_MS, |ms| ms.parse().expect("a number"));

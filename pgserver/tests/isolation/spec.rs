@@ -8,7 +8,8 @@
 //! step b1 { SELECT * FROM t; }
 //! permutation a1 b1(*) b1(a1) b1(a1 notices 2)     all interleavings where there is none
 //! ```
-//! A line `# levels: X, Y` makes a specification of each level: its text with `@LEVEL@` replaced.
+//! A line `# levels: X, Y` creates a specification for each level: its text with `@LEVEL@`
+//! replaced.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ pub struct Session {
     pub name: String,
     /// Statements before the steps of each permutation.
     pub setup: Option<String>,
-    /// Statements after them.
+    /// Statements after the steps of each permutation.
     pub teardown: Option<String>,
     /// The indexes of its steps.
     pub steps: Vec<usize>,
@@ -43,7 +44,8 @@ pub enum Marker {
     Once,
     /// The step is not reported as completed while this step is active.
     Step(usize),
-    /// The step is not reported as completed before the session of a step has sent so many notices.
+    /// The step is not reported as completed before the session of a step has sent this number of
+    /// notices.
     Notices(usize, usize),
 }
 
@@ -59,7 +61,7 @@ pub struct Move {
 /// A specification.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// Statements before each permutation, each block a query of its own.
+    /// Statements before each permutation; each block is a query of its own.
     pub setup: Vec<String>,
     /// Statements after each permutation.
     pub teardown: Option<String>,
@@ -79,11 +81,11 @@ impl Spec {
     }
 }
 
-/// Returns the specifications of a file, by the suffix of their names: one for each level that it
-/// names.
+/// Returns the specifications of a file, with the suffix of their names: one for each level that
+/// the file names.
 ///
 /// # Errors
-/// The line and what is wrong there.
+/// The line and the mistake.
 pub fn read(text: &str) -> Result<Vec<(String, Spec)>, String> {
     let levels = text.lines().find_map(|line| line.strip_prefix("# levels:"));
     let Some(levels) = levels else {
@@ -98,7 +100,7 @@ pub fn read(text: &str) -> Result<Vec<(String, Spec)>, String> {
     levels.map(of).collect()
 }
 
-/// Returns the statements of a block of SQL, without those that are empty.
+/// Returns the statements of a block of SQL, without empty ones.
 pub fn statements(sql: &str) -> Vec<String> {
     let (mut found, mut begin, mut at) = (Vec::new(), 0, 0);
     while let Some(first) = sql[at..].chars().next() {
@@ -118,7 +120,7 @@ pub fn statements(sql: &str) -> Vec<String> {
     found
 }
 
-/// The length of the text between dollars that begins here, or 1 if none does.
+/// Returns the length of the dollar-quoted text that begins here, or 1 if none does.
 fn quoted_by_dollars(rest: &str) -> usize {
     let Some(end) = rest[1..].find('$') else {
         return 1;
@@ -142,7 +144,7 @@ enum Token {
     Sign(char),
 }
 
-/// The tokens of a specification with their lines.
+/// Returns the tokens of a specification with their lines.
 fn tokens(text: &str) -> Result<Vec<(usize, Token)>, String> {
     let (mut rest, mut line, mut found) = (text, 1, Vec::new());
     while let Some(first) = rest.chars().next() {
@@ -339,7 +341,7 @@ fn parse(text: &str) -> Result<Spec, String> {
     Ok(spec)
 }
 
-/// Adds all orders of the steps that keep the order of each session's.
+/// Adds all orders of the steps that preserve each session's order.
 fn interleave(sessions: &[Session], taken: &mut Vec<usize>, found: &mut Vec<Vec<Move>>) {
     let mut is_whole = true;
     for session in sessions {

@@ -1,8 +1,8 @@
-//! One server's side of a specification: its sessions, and permutations that run there.
+//! One server's side of a specification: its sessions, and the permutations that run there.
 //!
-//! A step that is launched is either done, or deemed to wait: the server says that its session is
-//! blocked, or it gives no answer for long. Then the next step is launched, as `isolationtester`
-//! does. A permutation is written down step by step, so that what two servers did can be compared.
+//! A launched step is either done, or counts as waiting: the server reports that its session is
+//! blocked, or there is no reply for long. Then the next step is launched, as in `isolationtester`.
+//! A permutation is recorded step by step, so that the records of two servers can be compared.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,32 +12,31 @@ use crate::client::{Connection, Event};
 use crate::spec::{Marker, Move, Spec, statements};
 use crate::variable;
 
-/// How often a server is asked whether a session is blocked.
+/// The interval between two checks whether a session is blocked.
 const POLL: Duration = Duration::from_millis(10);
-/// Longer than any step takes that does not wait for another session, on a server that says who is
-/// blocked.
+/// Longer than any step that does not wait for another session, on a server that reports blocked
+/// sessions.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The same where waiting is told by time: a permutation that waits for ever is a difference, and
-/// is given up soon.
+/// The same limit if waiting is detected by time. A permutation that waits forever is a difference,
+/// and is cancelled early.
 const SHORT_LIMIT: Duration = Duration::from_secs(4);
 
-/// How a server tells that a session is blocked.
+/// The way to detect that a session is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// PostgreSQL's function for isolation tests says so, at once.
+    /// PostgreSQL's function for isolation tests, which is exact.
     ByFunction,
-    /// `pg_blocking_pids` says so, several times in a row; or there is no answer for this long.
+    /// `pg_blocking_pids`, several times in a row; or no reply for this duration.
     ByTime(Duration),
 }
 
-/// How often a session is seen blocked in a row before it counts as blocked, where each look may be
-/// too early.
+/// The number of consecutive checks that must see a session blocked, because each may be too early.
 const LOOKS: u32 = 4;
 
-/// A line that a step left.
+/// A line of output of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Of a result: its columns, a row or its number of rows.
+    /// A line of a result: its columns, a row or its number of rows.
     Result(String),
     /// An error: SQLSTATE and text.
     Error(String, String),
@@ -52,9 +51,9 @@ pub struct Done {
     pub step: String,
     /// Whether it waited.
     pub waited: bool,
-    /// How many steps had been launched when it was reported as done; `None` if it never was.
+    /// The number of launched steps when it was reported as done; `None` if it never was.
     pub reported: Option<usize>,
-    /// The lines that came until it was reported.
+    /// The lines that arrived before the report.
     pub lines: Vec<Line>,
 }
 
@@ -67,18 +66,18 @@ pub struct Record {
     pub steps: Vec<Done>,
     /// The lines of the teardown.
     pub teardown: Vec<Line>,
-    /// The same as a text, about as `isolationtester` has it.
+    /// The same as a text, similar to the output of `isolationtester`.
     pub text: String,
-    /// Whether a step took too long and was canceled.
+    /// Whether a step took too long and was cancelled.
     pub is_canceled: bool,
-    /// Whether something may be left that the next permutation would meet.
+    /// Whether the permutation may have left data that affects the next one.
     pub is_dirty: bool,
     /// Whether steps never ended, or a connection was lost.
     pub is_stuck: bool,
 }
 
 impl Record {
-    /// The record of a permutation for which there was no connection.
+    /// Returns the record of a permutation without a connection.
     pub fn failed(why: &str) -> Record {
         Record {
             text: format!("{why}\n"),
@@ -90,7 +89,7 @@ impl Record {
     }
 }
 
-/// A session, and what it is at.
+/// A session and its current step.
 struct Session {
     connection: Connection,
     /// The index of the launched step that is not reported as done.
@@ -99,7 +98,7 @@ struct Session {
     /// Whether no transaction is open.
     is_idle: bool,
     lines: Vec<Line>,
-    /// The first line of the result that is coming, if one is.
+    /// The index of the first line of the result in progress, if there is one.
     result: Option<usize>,
     notices: usize,
 }
@@ -117,7 +116,7 @@ impl Session {
         self.lines.push(Line::Result(count));
     }
 
-    /// Drops what has come of a result that an error ends.
+    /// Removes the lines of a result that an error ends.
     fn drop_result(&mut self) {
         if let Some(first) = self.result.take() {
             let begun = self.lines.split_off(first);
@@ -138,21 +137,21 @@ pub struct Stage {
     is_lost: bool,
 }
 
-/// The session that sets up, tears down, and asks who is blocked.
+/// The session for setup, teardown, and checks for blocked sessions.
 const CONTROL: usize = 0;
 
-/// A permutation under way.
+/// A permutation in progress.
 struct Run<'a> {
     spec: &'a Spec,
     moves: &'a [Move],
     record: Record,
-    /// Wanted numbers of notices: of which launched step, of which session, and how many.
+    /// The awaited notices: launched step, session, and number of notices.
     targets: Vec<(usize, usize, usize)>,
     waiting: Vec<usize>,
 }
 
 impl Run<'_> {
-    /// The number of the connection of a launched step.
+    /// Returns the connection number of a launched step.
     fn session(&self, at: usize) -> usize {
         self.spec.steps[self.moves[at].step].session + 1
     }
@@ -181,7 +180,7 @@ impl Run<'_> {
 }
 
 impl Stage {
-    /// Connects all sessions to a database, each to the next of `ways` in turn.
+    /// Connects all sessions to a database; the addresses in `ways` are used in turn.
     ///
     /// # Errors
     /// The message of the server or the network.
@@ -215,7 +214,7 @@ impl Stage {
         })
     }
 
-    /// Runs a statement of the control connection that must not fail.
+    /// Runs a statement on the control connection; it must not fail.
     pub fn administrate(&mut self, sql: &str) {
         let lines = self.query(CONTROL, sql);
         let fails = lines.iter().any(|line| matches!(line, Line::Error(..)));
@@ -267,7 +266,8 @@ impl Stage {
         run.record
     }
 
-    /// Launches all steps of a permutation and waits for their ends; false if one does not come.
+    /// Launches all steps of a permutation and waits until they end. Returns false if one does not
+    /// end.
     fn launch_all(&mut self, run: &mut Run<'_>) -> bool {
         for at in 0..run.moves.len() {
             let session = run.session(at);
@@ -320,7 +320,7 @@ impl Stage {
         self.send(session, &step.sql);
     }
 
-    /// Looks which of the waiting steps are done, again and again while that changes anything.
+    /// Checks which of the waiting steps are done, and repeats that while anything changes.
     fn try_waiting(&mut self, run: &mut Run<'_>, nonblock: bool) {
         loop {
             let before = run.waiting.len();
@@ -339,7 +339,7 @@ impl Stage {
         }
     }
 
-    /// Waits until a launched step is done, or deemed to wait; true if it waits.
+    /// Waits until a launched step is done, or counts as waiting. Returns true if it waits.
     fn try_complete(&mut self, run: &mut Run<'_>, at: usize, first: bool, nonblock: bool) -> bool {
         let session = run.session(at);
         if first && run.moves[at].markers.contains(&Marker::Once) {
@@ -422,8 +422,8 @@ impl Stage {
         lines.contains(&Line::Result("t".into()))
     }
 
-    /// Runs statements of a setup. Where it is lenient they run one by one, and those that fail
-    /// leave nothing.
+    /// Runs statements of a setup. In lenient mode they run one by one, and failing ones have no
+    /// effect.
     fn set_up(&mut self, session: usize, sql: &str) -> Vec<Line> {
         if variable("ISOLATION_LENIENT").is_none() {
             return self.query(session, sql);
@@ -460,12 +460,12 @@ impl Stage {
         }
     }
 
-    /// Takes what has come.
+    /// Handles all events that have arrived.
     fn drain(&mut self) {
         while self.pump(Duration::ZERO) {}
     }
 
-    /// Takes one event; false if none comes in time.
+    /// Handles one event. Returns false if none arrives in time.
     fn pump(&mut self, patience: Duration) -> bool {
         match self.events.recv_timeout(patience) {
             Ok((session, event)) => {

@@ -1,4 +1,5 @@
-//! Batches of bound statements whose data are another machine's: the client is answered as if they ran here.
+//! Batches of bound statements whose data is on another machine: the client gets the same replies
+//! as if they ran here.
 
 use std::thread;
 
@@ -7,7 +8,7 @@ use fencepost_pgserver::{ListenOptions, Server, listen};
 
 use crate::common::{Client, Message, bind, error, execute, flush, named, parse, sync, tags};
 
-/// Two machines of this host, and a server of the first.
+/// Two machines of this host, and a server on the first one.
 struct Pair {
     machines: Vec<Database>,
     server: Server,
@@ -50,15 +51,16 @@ impl Pair {
         client
     }
 
-    /// Statements that the first machine has sent, and the second run.
+    /// Returns the number of statements that the first machine has sent, and that the second has
+    /// run.
     fn shipped(&self) -> (u64, u64) {
         let [here, there] = [0, 1].map(|at: usize| self.machines[at].shipped());
         assert_eq!(here.returned, 0);
         (here.sent, there.served)
     }
 
-    /// The answer to a batch, run here on the rows (1, 10) to (3, 30) and run there on them, which must be the
-    /// same; and how many of its statements were shipped.
+    /// Runs a batch here and on the other machine, each time on the rows (1, 10) to (3, 30), and
+    /// checks that the replies are the same. Returns them, and the number of shipped statements.
     fn both(&self, batch: &[Vec<u8>]) -> (Vec<Message>, u64) {
         let (mut stays, mut ships) = (self.client("off"), self.client("always"));
         let mut run = |client: &mut Client| {
@@ -92,7 +94,7 @@ fn described(statement: &str, parameters: &[&str]) -> Vec<u8> {
     bound(statement, parameters, &named(b'D', 'P', ""))
 }
 
-/// A statement that is bound and, after what is to come `between`, executed.
+/// Returns Bind and Execute of a statement, with `between` between them.
 fn bound(statement: &str, parameters: &[&str], between: &[u8]) -> Vec<u8> {
     let parameters: Vec<_> = parameters.iter().map(|text| Some(*text)).collect();
     [&bind("", statement, &parameters), between, &execute("", 0)].concat()
@@ -127,7 +129,7 @@ fn an_error_in_a_batch_leaves_nothing_of_it() {
     assert_eq!(tags(&answer), "2DC2EZ");
     assert_eq!(error(&answer).0, "23505");
     assert_eq!(shipped, 3);
-    // The last one fails as any other.
+    // The last statement fails like any other.
     let (answer, _) = pair.both(&[step("u", &["1", "5"]), step("i", &["2", "5"]), sync()]);
     assert_eq!(tags(&answer), "2DC2EZ");
     assert_eq!(rows(&mut pair.client("off"))[0][1], Some("10".into()));
@@ -137,7 +139,8 @@ fn an_error_in_a_batch_leaves_nothing_of_it() {
 fn what_is_no_batch_runs_here() {
     let pair = Pair::start();
     for (batch, wanted) in [
-        // A statement about all rows; one alone, which is shipped by itself; what asks for answers on the way.
+        // A statement about all rows; a single statement, which is shipped by itself; a request for
+        // replies in the middle.
         (
             vec![step("u", &["1", "1"]), step("a", &[]), sync()],
             ("2DC2DCZ", 0),
@@ -147,7 +150,7 @@ fn what_is_no_batch_runs_here() {
             vec![step("u", &["1", "1"]), flush(), step("s", &["1"]), sync()],
             ("2DC2DCZ", 0),
         ),
-        // What cannot be bound.
+        // A statement that cannot be bound.
         (
             vec![step("u", &["1", "1"]), step("u", &["1"]), sync()],
             ("2DCEZ", 0),
@@ -160,7 +163,7 @@ fn what_is_no_batch_runs_here() {
             vec![step("u", &["1", "1"]), step("nothing", &["1"]), sync()],
             ("2DCEZ", 0),
         ),
-        // Some of the rows only, and a portal with a name.
+        // A row limit, and a named portal.
         (
             vec![
                 step("u", &["1", "1"]),
@@ -214,7 +217,7 @@ fn batches_that_meet_are_run_again_there() {
             let mut client = pair.client("always");
             scope.spawn(move || {
                 for _ in 0..BATCHES {
-                    // In an order of its own, so that circles come up.
+                    // Each client has its own order, so that deadlocks occur.
                     let mut keys = ["1", "2", "3"];
                     keys.rotate_left(number % 3);
                     let steps = keys.map(|key| step("u", &[key, "1"])).concat();

@@ -1,4 +1,4 @@
-//! A server on a database in memory, and a client that speaks the protocol by hand.
+//! A server on a database in memory, and a client that writes protocol messages by hand.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use fencepost::Database;
 use fencepost_pgserver::{ListenOptions, Server, listen};
 
-/// A started server.
+/// Starts a server.
 pub fn server() -> Server {
     server_with(ListenOptions::new("127.0.0.1:0"))
 }
 
-/// A started server with its own options.
+/// Starts a server with these options.
 pub fn server_with(options: ListenOptions) -> Server {
     let database = Database::in_memory().expect("a database in memory");
     listen(&database, options).expect("a free port")
@@ -26,7 +26,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A field of an ErrorResponse or NoticeResponse.
+    /// Returns a field of an ErrorResponse or NoticeResponse.
     pub fn field(&self, code: u8) -> Option<String> {
         self.body
             .split(|byte| *byte == 0)
@@ -34,7 +34,7 @@ impl Message {
             .map(|field| String::from_utf8_lossy(&field[1..]).into_owned())
     }
 
-    /// The columns of a DataRow, as text.
+    /// Returns the columns of a DataRow, as text.
     pub fn columns(&self) -> Vec<Option<String>> {
         assert_eq!(self.tag, 'D');
         let mut rest = &self.body[2..];
@@ -49,7 +49,7 @@ impl Message {
         columns
     }
 
-    /// The text of a CommandComplete.
+    /// Returns the text of a CommandComplete.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body)
             .trim_end_matches('\0')
@@ -57,7 +57,7 @@ impl Message {
     }
 }
 
-/// A message of the client.
+/// Returns a message of the client.
 pub fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     out.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
@@ -65,17 +65,17 @@ pub fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Query.
+/// Returns a Query.
 pub fn query(sql: &str) -> Vec<u8> {
     frame(b'Q', format!("{sql}\0").as_bytes())
 }
 
-/// Parse without parameter types.
+/// Returns a Parse without parameter types.
 pub fn parse(name: &str, sql: &str) -> Vec<u8> {
     frame(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// Bind with parameters in text and results in text.
+/// Returns a Bind with parameters and results in text.
 pub fn bind(portal: &str, statement: &str, parameters: &[Option<&str>]) -> Vec<u8> {
     let mut body = format!("{portal}\0{statement}\0\0\0").into_bytes();
     body.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
@@ -92,29 +92,29 @@ pub fn bind(portal: &str, statement: &str, parameters: &[Option<&str>]) -> Vec<u
     frame(b'B', &body)
 }
 
-/// Describe or Close (`tag`) of a statement or portal (`target`).
+/// Returns a Describe or Close (`tag`) of a statement or portal (`target`).
 pub fn named(tag: u8, target: char, name: &str) -> Vec<u8> {
     frame(tag, format!("{target}{name}\0").as_bytes())
 }
 
-/// Execute.
+/// Returns an Execute.
 pub fn execute(portal: &str, rows_max: i32) -> Vec<u8> {
     let mut body = format!("{portal}\0").into_bytes();
     body.extend_from_slice(&rows_max.to_be_bytes());
     frame(b'E', &body)
 }
 
-/// Sync.
+/// Returns a Sync.
 pub fn sync() -> Vec<u8> {
     frame(b'S', b"")
 }
 
-/// Flush.
+/// Returns a Flush.
 pub fn flush() -> Vec<u8> {
     frame(b'H', b"")
 }
 
-/// A packet without a type.
+/// Returns a packet without a type.
 pub fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
     let mut out = (rest.len() as u32 + 8).to_be_bytes().to_vec();
     out.extend_from_slice(&code.to_be_bytes());
@@ -122,7 +122,7 @@ pub fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The start-up packet of the superuser, with more parameters.
+/// Returns the start-up packet of the superuser, with more parameters.
 pub fn startup(more: &str) -> Vec<u8> {
     packet(3 << 16, format!("user\0postgres\0{more}\0").as_bytes())
 }
@@ -146,7 +146,7 @@ pub fn read_message(stream: &mut impl Read) -> Option<Message> {
     })
 }
 
-/// The tags of messages, in a row.
+/// Returns the tags of messages, in order.
 pub fn tags(messages: &[Message]) -> String {
     messages.iter().map(|message| message.tag).collect()
 }
@@ -159,7 +159,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects without a word.
+    /// Connects without sending anything.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("a server that listens");
         stream
@@ -198,12 +198,12 @@ impl Client {
         self.send(&messages.concat());
     }
 
-    /// The next message; `None` at the end of the connection.
+    /// Returns the next message; `None` at the end of the connection.
     pub fn read(&mut self) -> Option<Message> {
         read_message(&mut self.stream)
     }
 
-    /// The messages up to the first with `tag`.
+    /// Returns the messages up to the first with `tag`.
     pub fn until(&mut self, tag: char) -> Vec<Message> {
         let mut messages = Vec::new();
         loop {
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// The messages up to the end of the connection.
+    /// Returns the messages up to the end of the connection.
     pub fn rest(&mut self) -> Vec<Message> {
         std::iter::from_fn(|| self.read()).collect()
     }
@@ -235,7 +235,7 @@ impl Client {
         messages
     }
 
-    /// The first column of the first row of a simple query.
+    /// Returns the first column of the first row of a simple query.
     pub fn value(&mut self, sql: &str) -> String {
         let messages = self.run(sql);
         let row = messages
@@ -245,13 +245,13 @@ impl Client {
         row.columns()[0].clone().expect("a value")
     }
 
-    /// Runs a simple query that must fail; the answer is its SQLSTATE.
+    /// Runs a simple query that must fail. Returns its SQLSTATE.
     pub fn fails(&mut self, sql: &str) -> String {
         self.send(&query(sql));
         error(&self.until('Z')).0
     }
 
-    /// Asks the server to cancel what this client's session runs.
+    /// Asks the server to cancel this session's statement.
     pub fn cancel(&self) {
         let address = self.stream.peer_addr().expect("connected");
         let mut other = Client::connect(address);
@@ -260,13 +260,13 @@ impl Client {
         assert_eq!(other.rest(), [], "a cancel request has no answer");
     }
 
-    /// Goes away without a word.
+    /// Disconnects without a message.
     pub fn vanish(self) {
         self.stream.shutdown(Shutdown::Both).expect("connected");
     }
 }
 
-/// SQLSTATE and message of the first error.
+/// Returns SQLSTATE and message of the first error.
 pub fn error(messages: &[Message]) -> (String, String) {
     let error = messages.iter().find(|message| message.tag == 'E');
     let field = |code| {

@@ -1,4 +1,4 @@
-//! COPY over the wire, both ways, and what goes wrong in the middle of it.
+//! COPY over the wire in both directions, and errors in the middle of it.
 
 use crate::common::{
     Client, Message, bind, error, execute, frame, parse, query, server, sync, tags,
@@ -143,7 +143,7 @@ fn statements_behind_a_copy_run_after_it() {
 
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// A tuple of COPY in binary.
+/// Returns a tuple of COPY in binary.
 fn tuple(fields: &[Option<&[u8]>]) -> Vec<u8> {
     let mut out = (fields.len() as i16).to_be_bytes().to_vec();
     for field in fields {
@@ -187,7 +187,7 @@ fn binary_rows_go_in_and_come_out() {
     let messages = client.until('Z');
     assert_eq!(tags(&messages), "HdddcCZ");
     assert_eq!(messages[0].body, b"\x01\0\x02\0\x01\0\x01");
-    // A row a message: drivers that read row by row rely on it.
+    // One row for each message: drivers that read row by row rely on it.
     assert_eq!(messages[1].body, [BINARY_HEADER, &rows[0]].concat());
     assert_eq!(messages[2].body, rows[1]);
     assert_eq!(messages[3].body, b"\xff\xff");
@@ -311,11 +311,11 @@ fn wrong_binary_data_is_told_as_postgresql_does() {
             assert_eq!(told.unwrap_or_default(), context, "{message}");
         }
     }
-    // No memory is taken for what is announced only.
+    // A length field alone does not cause an allocation.
     let messages = copy_binary(&mut client, &behind(&[b"\0\x02\x7f\xff\xff\xff"]), 1000);
     assert_eq!(error(&messages).0, "54000");
     assert_eq!(client.value("SELECT count(*) FROM t"), "0");
-    // In a transaction, a savepoint saves what precedes.
+    // In a transaction, a savepoint preserves earlier changes.
     client.run("BEGIN; INSERT INTO t VALUES (5, 'before'); SAVEPOINT s");
     assert_eq!(error(&copy_binary(&mut client, b"PGCOPY", 1000)).0, "22P04");
     assert_eq!(client.fails("SELECT 1"), "25P02");

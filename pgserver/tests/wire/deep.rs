@@ -1,11 +1,12 @@
-//! Deep statements: each is answered, with a result or an error, and the server goes on.
+//! Deeply nested statements: each gets a result or an error, and the server continues.
 
 use crate::common::{Client, query, server};
 
-/// How deep they are.
+/// The nesting depth.
 const LEVELS: usize = 1_000;
 
-/// Nested statements: their beginning, the opening of a level, the innermost part, the closing of a level.
+/// Nested statements: their start, the opening of a level, the innermost part, the closing of a
+/// level.
 const NESTED: [(&str, &str, &str, &str); 34] = [
     ("SELECT ", "(", "1", ")"),
     ("SELECT ", "(1+", "1", ")"),
@@ -53,7 +54,7 @@ const NESTED: [(&str, &str, &str, &str); 34] = [
     ("SELECT '$ ? (@ > ", "(", "1", ")"),
 ];
 
-/// Chained statements: their beginning, the repeated part, their end.
+/// Chained statements: their start, the repeated part, their end.
 const CHAINED: [(&str, &str, &str); 19] = [
     ("SELECT 1", "+1", ""),
     ("SELECT a", "||a", " FROM (VALUES ('a')) t(a)"),
@@ -80,13 +81,13 @@ const CHAINED: [(&str, &str, &str); 19] = [
     ("SELECT null::", "array<", "int"),
 ];
 
-/// Statements of `LEVELS` levels.
+/// Returns the statements, each with `LEVELS` levels.
 fn statements() -> Vec<String> {
     let mut all = Vec::new();
     for (first, open, inside, close) in NESTED {
         let (opened, closed) = (open.repeat(LEVELS), close.repeat(LEVELS));
         all.push(format!("{first}{opened}{inside}{closed}"));
-        // One that is not closed is read no more often.
+        // A statement that is not closed must not take longer to parse.
         all.push(format!("{first}{opened}"));
     }
     for (first, more, last) in CHAINED {
@@ -102,7 +103,8 @@ fn statements() -> Vec<String> {
     all
 }
 
-/// A WITH whose parts each read the one before, or a WINDOW whose windows each build on it.
+/// Returns a WITH whose parts each read the one before, or a WINDOW whose windows each extend the
+/// one before.
 fn parts(call: &str, body: &str, last: &str) -> String {
     let last_part = LEVELS - 1;
     match call {

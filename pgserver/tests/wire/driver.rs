@@ -1,4 +1,4 @@
-//! A real driver: tokio-postgres, which is all extended protocol and all binary.
+//! A real driver: tokio-postgres, which uses only the extended protocol and only binary format.
 
 use crate::common::server;
 use fencepost_pgserver::Server;

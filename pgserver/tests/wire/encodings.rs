@@ -1,8 +1,8 @@
-//! Clients whose text is not UTF-8: what they send and get is in their own encoding.
+//! Clients whose encoding is not UTF-8: they send and receive text in their own encoding.
 
 use crate::common::{Client, Message, error, execute, frame, named, server, startup, sync, tags};
 
-/// A client of an encoding.
+/// Starts a server and a client with this encoding.
 fn client_of(encoding: &str) -> (fencepost_pgserver::Server, Client) {
     let server = server();
     let mut client = Client::connect(server.local_addr());
@@ -11,12 +11,12 @@ fn client_of(encoding: &str) -> (fencepost_pgserver::Server, Client) {
     (server, client)
 }
 
-/// A Query, of bytes.
+/// Returns a Query, of bytes.
 fn query(sql: &[u8]) -> Vec<u8> {
     frame(b'Q', &[sql, b"\0"].concat())
 }
 
-/// Returns true if a message has these bytes in a row.
+/// Returns whether a message contains these bytes.
 fn has(messages: &[Message], tag: char, bytes: &[u8]) -> bool {
     let mut of_tag = messages.iter().filter(|message| message.tag == tag);
     of_tag.any(|message| message.body.windows(bytes.len()).any(|part| part == bytes))
@@ -89,7 +89,7 @@ fn parameters_and_binary_texts_are_converted() {
         let answer = client.until('Z');
         assert!(has(&answer, 'D', b"\0\0\0\x01\xe9"), "{answer:?}");
     }
-    // Names of statements are texts, too.
+    // Names of statements are converted, too.
     client.send(&named(b'D', 'S', "\u{e9}"));
     client.send(&sync());
     assert_eq!(error(&client.until('Z')).0, "26000");

@@ -1,4 +1,4 @@
-//! The extended query protocol by hand: pipelines, portals, Flush, errors and Sync.
+//! The extended query protocol, message by message: pipelines, portals, Flush, errors and Sync.
 
 use crate::common::{
     Client, bind, error, execute, flush, frame, named, parse, query, server, sync, tags,

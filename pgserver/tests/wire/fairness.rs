@@ -1,9 +1,10 @@
 //! Long statements beside other sessions of the same worker.
 //!
-//! The bounds are generous: a busy host delays everything. A statement that holds its worker fails them by far. On a quiet
-//! host the release build is measured strictly:
+//! The bounds are generous, because a busy host delays everything. A statement that blocks its
+//! worker still exceeds them by far. On a quiet host the release build can be measured strictly:
 //! ```sh
-//! FAIRNESS_P99_MS=20 cargo test --release -p fencepost-pgserver --test wire fairness -- --nocapture --test-threads=1
+//! FAIRNESS_P99_MS=20 cargo test --release -p fencepost-pgserver --test wire fairness -- \
+//!     --nocapture --test-threads=1
 //! ```
 
 use std::time::{Duration, Instant};
@@ -12,16 +13,16 @@ use fencepost_pgserver::{ListenOptions, Server};
 
 use crate::common::{Client, bind, error, execute, frame, parse, query, server_with, sync, tags};
 
-/// How long each statement runs before it is cancelled.
+/// The run time of each statement before it is cancelled.
 const WATCHED: Duration = Duration::from_millis(1500);
-/// Answers that another session gets meanwhile, at least.
+/// The smallest number of replies that another session must get meanwhile.
 const ANSWERS_MIN: usize = 15;
 /// The longest time between two answers.
 const GAP_MAX: Duration = Duration::from_millis(750);
 /// The longest time between a request to end a statement and its end.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// A server with one worker, and tables of 10,000 rows.
+/// Starts a server with one worker, and tables of 10,000 rows.
 fn one_worker() -> Server {
     let server = server_with(ListenOptions {
         workers: 1,
@@ -62,7 +63,7 @@ fn others_go_on_beside(server: &Server, sql: &str) {
     check_times(times, sql);
 }
 
-/// Checks how long the answers beside `what` took.
+/// Checks the reply times of the other session beside `what`.
 fn check_times(mut times: Vec<Duration>, what: &str) {
     let answers = times.len();
     assert!(answers >= ANSWERS_MIN, "{what}: {answers} answers");
@@ -158,7 +159,7 @@ fn long_calls_anywhere_in_a_statement_leave_others_their_turns() {
     }
 }
 
-/// Writes a call that takes long in place of each `LONG(x)`.
+/// Replaces each `LONG(x)` by a call that takes long.
 fn with_long_calls(sql: &str) -> String {
     let mut parts = sql.split("LONG(");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -170,7 +171,7 @@ fn with_long_calls(sql: &str) -> String {
     text
 }
 
-/// A JSON document of 12 MB.
+/// Returns a JSON document of 12 MB.
 fn document() -> String {
     format!("[{}0]", r#"{"a": [1, 2, "x"]},"#.repeat(600_000))
 }

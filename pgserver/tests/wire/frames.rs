@@ -1,11 +1,11 @@
-//! Bytes that are no protocol: the session that sent them ends with 08P01, others notice nothing.
-//! Whole messages with a malformed body are in `malformed`.
+//! Invalid bytes: the session that sent them ends with 08P01, and other sessions are not affected.
+//! Complete messages with a malformed body are in `malformed`.
 
 use crate::common::{
     Client, bind, error, execute, frame, packet, parse, query, server, startup, sync, tags,
 };
 
-/// Sends `bytes` in a fresh session; the answer is the last error before the connection ends.
+/// Sends `bytes` in a new session. Returns the last error before the connection ends.
 fn last_words(bytes: &[u8]) -> (String, String) {
     let server = server();
     let mut bystander = Client::start(server.local_addr());

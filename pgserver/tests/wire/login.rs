@@ -31,7 +31,7 @@ fn tls(required: bool) -> TlsOptions {
     }
 }
 
-/// A server that wants passwords, after it ran `sql`.
+/// Starts a server that requires passwords, after it ran `sql`.
 fn guarded(sql: &str) -> Server {
     let database = fencepost::Database::in_memory().expect("a database");
     let mut session = database.blocking();
@@ -173,7 +173,7 @@ fn plain_text_behind_a_tls_request_is_refused() {
     }
 }
 
-/// A server that offers TLS.
+/// Starts a server that offers TLS.
 pub fn server_with_tls() -> Server {
     server_with(ListenOptions {
         tls: Some(tls(true)),
@@ -186,7 +186,7 @@ pub fn connect_in_tls(server: &Server) -> StreamOwned<ClientConnection, TcpStrea
     connect_with(server, None)
 }
 
-/// As [`connect_in_tls`], with a certificate of the client and its key.
+/// Does the same as [`connect_in_tls`], with a certificate of the client and its key.
 fn connect_with(
     server: &Server,
     certificate: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,

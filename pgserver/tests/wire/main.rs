@@ -1,4 +1,4 @@
-//! The server as its clients see it: a real one is started, and talked to over sockets.
+//! Tests of the server over real sockets.
 
 mod batches;
 mod common;

@@ -1,11 +1,11 @@
-//! Whole messages with a malformed body: the message fails and the session goes on, as PostgreSQL's
-//! does. The expected answers are PostgreSQL 15's.
+//! Complete messages with a malformed body: the message fails and the session continues, as in
+//! PostgreSQL. The expected replies are PostgreSQL 15's.
 
 use crate::common::{Client, bind, error, execute, frame, parse, query, server, sync, tags};
 
-/// Sends `bytes` in a fresh session, then a query that must be answered.
+/// Sends `bytes` in a new session, then a query that must succeed.
 ///
-/// Returns the tags before that query's answer, and the SQLSTATE and text of the error among them.
+/// Returns the tags before that query's reply, and the SQLSTATE and text of the error among them.
 fn answer(bytes: &[Vec<u8>]) -> (String, String, String) {
     let server = server();
     let mut client = Client::start(server.local_addr());
@@ -24,7 +24,7 @@ fn answer(bytes: &[Vec<u8>]) -> (String, String, String) {
     (tags(&messages), state, text)
 }
 
-/// Checks the answer to `message` after a Parse of a statement with one parameter and two columns.
+/// Checks the reply to `message` after a Parse of a statement with one parameter and two columns.
 #[track_caller]
 fn fails_after_parse(message: &[u8], state: &str, text: &str) {
     let parsed = parse("", "SELECT $1::int4 AS a, 2 AS b");

@@ -1,10 +1,11 @@
-//! Clients whose packets come in on one processor after the other: their workers change, their sessions do not.
+//! Clients whose packets arrive at one processor after the other: their workers change, their
+//! sessions do not.
 
 use fencepost_fabric::processors::{pin, usable};
 
 use crate::common::{Client, bind, execute, parse, query, server, sync, tags};
 
-/// More than it takes to be moved.
+/// More than the number of requests after which a connection moves.
 const REQUESTS: usize = 300;
 
 fn asks_from_everywhere(client: &mut Client, statement: &str) {
@@ -42,7 +43,7 @@ fn a_client_that_moves_keeps_its_session() {
             client.until('A').last().map(|message| message.tag),
             Some('A')
         );
-        // A query of its own forgets the statement without a name.
+        // The simple query has dropped the unnamed statement, so it is parsed again.
         client.send_all(&[parse("", "SELECT a FROM t"), sync()]);
         assert_eq!(tags(&client.until('Z')), "1Z");
     }

@@ -1,11 +1,11 @@
-//! LISTEN and NOTIFY, and sessions that end others.
+//! LISTEN and NOTIFY, and sessions that terminate others.
 
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Client, Message, error, eventually, query, server, tags};
 
-/// What a NotificationResponse says: who, where, what.
+/// Returns the sender, the channel and the payload of a NotificationResponse.
 fn told(message: &Message) -> (i32, String, String) {
     assert_eq!(message.tag, 'A');
     let (pid, rest) = message.body.split_first_chunk::<4>().expect("a number");
@@ -66,7 +66,7 @@ fn a_client_in_a_block_is_told_at_its_end_and_hears_itself() {
     assert_eq!(tags(&messages), "CAAZ");
     assert_eq!(told(&messages[1]), said(&other, "a", "other"));
     assert_eq!(told(&messages[2]), said(&listener, "a", "own"));
-    // LISTEN begins with its commit, and is nothing without.
+    // LISTEN takes effect at its commit; a rollback discards it.
     other.run("BEGIN; LISTEN a; ROLLBACK");
     listener.send(&query("BEGIN; LISTEN b; NOTIFY b; COMMIT; NOTIFY a"));
     assert_eq!(tags(&listener.until('Z')), "CCCCCAAZ");
@@ -89,7 +89,7 @@ fn many_sessions_are_told_in_the_order_of_the_commits() {
     let write = || {
         let mut client = Client::start(address);
         for _ in 0..TIMES {
-            // The row says in which order they commit.
+            // The row records the order of the commits.
             client.run("BEGIN");
             client.run("UPDATE t SET n = n + 1 WHERE id = 1");
             client.run("SELECT pg_notify('a', n::text) FROM t");
@@ -132,7 +132,7 @@ fn sessions_are_cancelled_and_ended_by_others() {
     assert_eq!(sqlstate, "57014");
     assert_eq!(message, "canceling statement due to user request");
     assert_eq!(victim.value("SELECT 1"), "1");
-    // One that waits for its client ends, too, and whoever asks may wait for that.
+    // A session that waits for its client ends, too, and the caller may wait for that.
     let end = format!("SELECT pg_terminate_backend({}, 60000)", victim.pid);
     assert_eq!(other.value(&end), "t");
     let (sqlstate, message) = error(&victim.rest());

@@ -13,9 +13,9 @@ use crate::common::{
 };
 use crate::login::{connect_in_tls, server_with_tls};
 
-/// Time within which a sent message is surely read.
+/// The time within which a sent message is certainly read.
 const ARRIVAL: Duration = Duration::from_millis(100);
-/// Queries of a pipeline.
+/// The number of queries in a pipeline.
 const QUERIES: usize = 500;
 
 fn inserts() -> Vec<u8> {
@@ -23,7 +23,7 @@ fn inserts() -> Vec<u8> {
     (0..QUERIES).flat_map(insert).collect()
 }
 
-/// The messages of `stream` up to the `count`th ReadyForQuery.
+/// Returns the messages of `stream` up to the `count`th ReadyForQuery.
 fn requests(stream: &mut impl std::io::Read, count: usize) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut done = 0;
@@ -57,7 +57,7 @@ fn frame_cut_during_a_sleep_is_answered() {
         sleep(ARRIVAL / 2);
         client.send(&second[cut..]);
         assert_eq!(tags(&requests(&mut client.stream, 2)), "TDCZTDCZ", "{cut}");
-        // The rest of the frame comes after the sleep.
+        // The rest of the frame arrives after the sleep.
         client.send(&query("SELECT pg_sleep(0.2)"));
         sleep(ARRIVAL);
         client.send(&second[..cut]);
@@ -124,7 +124,7 @@ fn extended_batches_sent_during_a_sleep_are_answered() {
     sleep(ARRIVAL / 2);
     client.send(&batch("SELECT 3")[20..]);
     assert_eq!(tags(&requests(&mut client.stream, 3)), "12DCZ".repeat(3));
-    // The Sync of a batch, too, may come while its Execute waits.
+    // The Sync of a batch may also arrive while its Execute waits.
     client.send_all(&[
         parse("", "SELECT pg_sleep(0.3)"),
         bind("", "", &[]),
@@ -189,7 +189,7 @@ fn replies_to_finished_requests_leave_while_a_later_one_waits() {
     assert_eq!(tags(&requests(&mut client.stream, 2)), "TDCZTDCZ");
     client.cancel();
     assert_eq!(tags(&client.until('Z')), "TEZ");
-    // Flush asks for the replies there are, without the end of a request.
+    // Flush requests the available replies, without the end of a request.
     let parsed = [
         parse("", "SELECT pg_sleep(600)"),
         bind("", "", &[]),
@@ -213,7 +213,7 @@ fn replies_stay_in_order_before_a_large_result() {
         query("SELECT 3"),
         query(large),
     ]);
-    // The server meets a full socket.
+    // The server finds the socket full.
     sleep(ARRIVAL * 3);
     let messages = requests(&mut client.stream, 4);
     let result = format!("T{}CZ", "D".repeat(5000));

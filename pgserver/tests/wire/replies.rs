@@ -1,4 +1,5 @@
-//! Replies of many clients at once, which are sent together: each gets its own, whole and in order.
+//! Replies of many clients, which are sent together: each client gets its own, complete and in
+//! order.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use socket2::SockRef;
 
 use crate::common::{Client, frame, query, server, server_with, tags};
 
-/// Clients of one worker, so that their replies go out together.
+/// The number of clients of one worker, so that their replies are sent together.
 const CLIENTS: usize = 8;
-/// Requests that each sends before it reads: what it is answered is more than its connection holds.
+/// The number of requests that each client sends before it reads. Their replies exceed the capacity
+/// of the connection.
 const REQUESTS: usize = 400;
 const REPLY_BYTES: usize = 40_000;
 
@@ -35,7 +37,7 @@ fn clients_that_do_not_read_get_all_replies_in_the_end() {
                 socket.set_recv_buffer_size(16 << 10).expect("a size");
                 for at in 0..REQUESTS {
                     together.wait();
-                    // The server answers what it was asked before it is asked more.
+                    // The server answers each request before it gets the next one.
                     std::thread::sleep(Duration::from_millis(1));
                     client.send(&query(&format!(
                         "SELECT {at} || repeat('x', {REPLY_BYTES})"
@@ -66,7 +68,8 @@ fn short_replies_of_many_clients_are_each_their_own() {
                 let mut client = Client::start(server.local_addr());
                 for at in 0..300 {
                     let expected = format!("{place} {at}");
-                    // Every now and then two at once: the second may find the first still unsent.
+                    // Sometimes two requests at once: the second may find the first reply still
+                    // unsent.
                     let asked = query(&format!("SELECT '{expected}'"));
                     client.send(&asked);
                     if at % 5 == 0 {

@@ -1,11 +1,11 @@
-//! Clients that vanish, cancel, idle or are told to leave.
+//! Clients that disconnect, cancel, idle or are terminated.
 
 use std::time::{Duration, Instant};
 
 use crate::common::{Client, error, eventually, query, server, server_with, tags};
 use fencepost_pgserver::ListenOptions;
 
-/// A server with one row, which `holder` has updated and not committed.
+/// Starts a server with one row, which `holder` has updated and not committed.
 fn locked() -> (fencepost_pgserver::Server, Client) {
     let server = server();
     let mut holder = Client::start(server.local_addr());
@@ -15,7 +15,7 @@ fn locked() -> (fencepost_pgserver::Server, Client) {
     (server, holder)
 }
 
-/// A client in a block that waits for the row of [`locked`].
+/// Returns a client in a block that waits for the row of [`locked`].
 fn waiter(server: &fencepost_pgserver::Server) -> Client {
     let mut waiter = Client::start(server.local_addr());
     waiter.run("BEGIN");

@@ -1,4 +1,4 @@
-//! PostgreSQL's own clients, where they are installed: psql and pgbench.
+//! PostgreSQL's own clients, if they are installed: psql and pgbench.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use crate::common::server;
 use fencepost_pgserver::{AuthMode, ListenOptions, Server, TlsOptions, listen};
 use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
 
-/// Runs a client program on `server`; `None`, said aloud, where it is not installed.
+/// Runs a client program on `server`. Prints a message and returns `None` if it is not installed.
 fn tool(server: &Server, name: &str, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new(name);
     command.args(["-h", "127.0.0.1", "-U", "postgres", "-p"]);
@@ -44,7 +44,7 @@ fn psql_sets_passwords_that_the_server_checks() {
         ..ListenOptions::new("127.0.0.1:0")
     };
     let guarded = listen(&database, guarded).expect("a free port");
-    // Without a terminal \\password asks its standard input.
+    // Without a terminal \\password reads its standard input.
     let mut command = Command::new("setsid");
     command.args(["--wait", "psql", "-X", "-h", "127.0.0.1", "-U", "postgres"]);
     command.args(["-p", &open.local_addr().port().to_string()]);
@@ -75,7 +75,7 @@ fn psql_sets_passwords_that_the_server_checks() {
     }
 }
 
-/// A server that wants passwords, with a certificate that is signed with `algorithm`.
+/// Starts a server that requires passwords, with a certificate that is signed with `algorithm`.
 fn server_signed_with(algorithm: &'static SignatureAlgorithm) -> Server {
     let database = fencepost::Database::in_memory().expect("a database");
     let password = "ALTER ROLE postgres PASSWORD 'pass word'";

@@ -46,7 +46,7 @@ fn errors_of_a_part_are_the_clients() {
                 assert_eq!(split.report(), whole.report(), "{sql}");
             }
         }
-        // A block is failed by it, and the session goes on.
+        // The error fails the block, and the session continues.
         session.batch("BEGIN READ ONLY").expect("a block");
         session
             .query("SELECT 1 / (a - 82) FROM t", &[])
@@ -100,7 +100,7 @@ fn tables_that_change_are_planned_anew() {
             (2, before.1),
             "plans agree again"
         );
-        // Gone, and made again with other rows.
+        // The table is dropped, and created again with other rows.
         let mut there = staying(&machines[2]);
         there.batch("DROP TABLE t").expect("drops");
         let gone = session.query(&statement, &[]).expect_err("is gone");
@@ -115,9 +115,9 @@ fn tables_that_change_are_planned_anew() {
             let row = session.query_one("SELECT count(*), max(a) FROM t", &[]);
             row.is_ok_and(|row| row.values() == [Value::Int8(3), Value::Int4(3)])
         });
-        // With other columns: machines that knew its text plan it anew for a client that does not.
+        // With other columns: machines that know the text plan it again for a client that does not.
         let all = |session: &mut BlockingSession| {
-            // Who is slow to hear of the new table may still plan the old one.
+            // A machine that learns of the new table late may still plan the old one.
             let mut rows = None;
             until(|| {
                 session.batch("DISCARD PLANS").expect("none is kept");
@@ -158,7 +158,7 @@ fn what_no_other_machine_does_is_done_here() {
         tables(machines);
         let db = &machines[0];
         let (mut session, mut local) = (splitting(db), staying(db));
-        // Parts of more than a message's rows.
+        // Parts with more rows than fit in a message.
         for sql in [
             "SELECT a, repeat(e, 2000) FROM t",
             "SELECT a, repeat(e, 2000) FROM t ORDER BY a",
@@ -177,7 +177,7 @@ fn what_no_other_machine_does_is_done_here() {
                 "{sql}"
             );
         }
-        // A machine that tells nobody that it has gone.
+        // A machine that ends without notice.
         machines[1].machine().close().expect("closes");
         for sql in [
             "SELECT count(*), sum(c) FROM t",
@@ -199,7 +199,7 @@ fn what_no_other_machine_does_is_done_here() {
 fn a_cancel_and_a_timeout_end_all_parts() {
     over_both(51, |machines| {
         tables(machines);
-        // Long enough to be ended on its way, on each machine.
+        // Long enough to be ended during execution on each machine.
         let slow = "SELECT count(*) FROM t WHERE md5(repeat(e, 60000)) = 'none'";
         for cancelled in [true, false] {
             let mut session = splitting(&machines[0]).into_inner();
@@ -227,7 +227,7 @@ fn a_cancel_and_a_timeout_end_all_parts() {
             };
             assert!(error.to_string().contains(why), "{error}");
             until(|| machines.iter().all(|db| db.machine().is_at_rest()));
-            // The session goes on.
+            // The session continues.
             let row = session.query_one("SELECT 1", &[]).block_on();
             assert_eq!(row.expect("runs").get::<i32>(0).expect("a number"), 1);
         }

@@ -1,4 +1,4 @@
-//! Statements whose parts several machines run.
+//! Statements whose parts run on several machines.
 
 mod alone;
 mod one_snapshot;
@@ -22,13 +22,14 @@ fn over_both(test: u32, run: impl Fn(&[Database])) {
     }
 }
 
-/// Parts that other machines were asked for by this one, and those of them that it ran itself in the end.
+/// Returns the number of parts that this machine has sent to others, and how many of them it ran
+/// itself in the end.
 fn parts(db: &Database) -> (u64, u64) {
     let counts = db.shipped();
     (counts.parts_sent, counts.parts_returned)
 }
 
-/// A table of many types over all machines, an empty one, and one with hardly any rows.
+/// Creates a table of many types over all machines, an empty table, and one with few rows.
 fn tables(machines: &[Database]) {
     let mut session = staying(&machines[1]);
     session
@@ -64,7 +65,8 @@ fn values(rows: &[Row], ordered: bool) -> Vec<Vec<Value>> {
     values
 }
 
-/// The results of a statement in both sessions are the same, and the first has split it, or not.
+/// Checks that the results of a statement in both sessions are the same, and whether the first
+/// session has split it.
 fn same(
     (db, session): (&Database, &mut BlockingSession),
     local: &mut BlockingSession,
@@ -86,7 +88,8 @@ fn same(
     rows
 }
 
-/// Who splits over memory in common asks for it; over a network it is the default.
+/// Returns a session that splits statements. With shared memory that has to be requested; over a
+/// network it is the default.
 fn splitting(db: &Database) -> BlockingSession {
     match db.machine().maps_peers() {
         true => shipping(db),

@@ -1,4 +1,4 @@
-//! All parts read one snapshot, of what need not be validated.
+//! All parts read one snapshot, in transactions whose reads need no validation.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn only_what_is_never_validated_is_split() {
             assert_eq!(parts(db).0 > before, splits);
             row.get(0).expect("a count")
         };
-        // Of one snapshot, whatever comes meanwhile.
+        // All reads are of one snapshot, independent of concurrent changes.
         session
             .batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             .expect("a block");
@@ -27,7 +27,8 @@ fn only_what_is_never_validated_is_split() {
         assert_eq!(count(&mut session, true), i64::from(ROWS));
         session.batch("COMMIT").expect("ends");
         assert_eq!(count(&mut session, true), i64::from(ROWS) - 100);
-        // Its own writes are nowhere else, and what it has read is validated.
+        // A transaction's own writes exist here only, and its reads are validated, so it is not
+        // split.
         session.batch("BEGIN").expect("a block");
         assert_eq!(count(&mut session, false), i64::from(ROWS) - 100);
         session
@@ -40,7 +41,7 @@ fn only_what_is_never_validated_is_split() {
             .expect("a block");
         assert_eq!(count(&mut session, true), i64::from(ROWS) - 100);
         session.batch("COMMIT").expect("ends");
-        // Several statements are one transaction, that may write.
+        // Several statements form one transaction, which may write.
         let before = parts(db).0;
         session
             .batch("SELECT count(*) FROM t; DELETE FROM t WHERE a <= 300")

@@ -1,4 +1,4 @@
-//! What is split comes to what it does on one machine.
+//! Split statements return the same results as on one machine.
 
 use super::*;
 
@@ -89,11 +89,12 @@ fn results_are_those_of_one_machine() {
                 }
                 same((db, &mut session), &mut local, (sql, &[]), true);
             }
-            // A whole key is another matter: it may be shipped, or is read from here.
+            // A complete key is different: the statement may be shipped, or its row is read from
+            // here.
             for sql in WHOLE {
                 same((db, &mut session), &mut local, (sql, &[]), false);
             }
-            // Without an order any rows will do, each of them once.
+            // Without an order any rows may be returned, each of them once.
             for (sql, rows) in [
                 ("SELECT a FROM t WHERE b = 3 LIMIT 20", 20),
                 ("SELECT DISTINCT b FROM t LIMIT 100", 11),
@@ -166,7 +167,7 @@ fn parameters_and_prepared_statements_go_along() {
     });
 }
 
-/// Conditions, keys and orders put together at random.
+/// Checks random combinations of conditions, keys and orders.
 #[test]
 fn statements_at_random_come_to_what_they_do_on_one_machine() {
     const TRIALS: u32 = 150;

@@ -1,9 +1,9 @@
-//! What a split costs, and how EXPLAIN shows it.
+//! The messages of a split statement, and its EXPLAIN output.
 
 use super::results::WHOLE;
 use super::*;
 
-/// What each machine has posted since `before`, but for what goes on by itself.
+/// Returns the messages that each machine has posted since `before`, without background messages.
 fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(Posted, u64)>> {
     let by_itself = [
         Posted::Board,
@@ -45,7 +45,7 @@ fn a_count_over_many_rows_costs_a_request_and_a_reply_a_machine_and_no_reads() {
         ];
         assert_eq!(posted(&machines, &before), expected, "{sql}");
     }
-    // Rows that only one machine could have are read from here otherwise.
+    // Without a split, rows that only one other machine has are read from here.
     let before: Vec<Traffic> = machines.iter().map(|db| db.machine().traffic()).collect();
     staying(&machines[0])
         .query("SELECT count(*) FROM t", &[])
@@ -57,7 +57,7 @@ fn a_count_over_many_rows_costs_a_request_and_a_reply_a_machine_and_no_reads() {
     assert!(reads > Some(ROWS as u64 / 2), "{reads:?}");
 }
 
-/// The plan of a statement, without its time.
+/// Returns the plan of a statement, without its time.
 fn explained(session: &mut BlockingSession, sql: &str) -> Vec<String> {
     let rows = session.query(sql, &[]).expect(sql);
     let line = |row: &Row| row.get::<String>(0).expect("a line");
@@ -166,7 +166,7 @@ fn explain_says_how_a_statement_is_split_and_what_came_back() {
             said.last().map(String::as_str),
             Some("Fabric: reads=0 messages=2")
         );
-        // What comes back too long is told of, too.
+        // A result that is too long to be sent is shown, too.
         let said = explained(
             &mut session,
             "EXPLAIN ANALYZE SELECT repeat(e, 2000) FROM t",
