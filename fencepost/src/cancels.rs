@@ -107,7 +107,7 @@ impl Database {
     }
 
     /// Registers `hook`, which gets the number and the secret of each cancel request for a session
-    /// of this machine, no matter which machine received the request. The hook must not block.
+    /// of this machine. Any machine may have received the request. The hook must not block.
     pub fn on_cancel(&self, hook: impl Fn(i32, i32) + Send + Sync + 'static) -> CancelHook {
         let cancels = Arc::clone(&self.shared().cancels);
         let hook: Arc<Hook> = Arc::new(hook);

@@ -5,10 +5,10 @@
 //!        │                                 │
 //!        └────────── every object met is claimed by its owner ──► objects without an owner
 //! ```
-//! The check verifies that the trees and hash tables are sound by their own checks. Every row can be read,
-//! has no NULL in a NOT NULL column, and is found in every index under its own key (ROW-1). No
-//! index has more entries than there are rows. Every allocated object belongs to exactly one owner,
-//! is not locked, and its line versions agree.
+//! The check verifies that the trees and hash tables are sound by their own checks. Every row can
+//! be read, has no NULL in a NOT NULL column, and is found in every index under its own key
+//! (ROW-1). No index has more entries than there are rows. Every allocated object belongs to
+//! exactly one owner, is not locked, and its line versions agree.
 //!
 //! The check reads one snapshot. It is meant for a database without other users: objects that are
 //! created or freed meanwhile are reported as problems.

@@ -271,7 +271,7 @@ impl Cluster {
         let mut contents = Contents::read(durable).map_err(OpenError::Machine)?;
         let mut let_in = None;
         loop {
-            // Also true for an evicted machine whose disk records the identity that it was offered.
+            // This includes an evicted machine whose disk records the identity that it was offered.
             if let (Some(address), None) = (&self.newcomer, &let_in) {
                 let address = newcomer_address(address)?;
                 let knows = |last: &Configuration| last.has_address(&address);

@@ -75,11 +75,12 @@ fn plan_here(
     planned(bound, parsed.text.clone(), &types, &allowed)
 }
 
-/// The names that a statement was bound with, and the objects that it depends on.
+/// The role and the search path with which a statement was bound, and the objects that it depends
+/// on.
 struct Allowed {
     names: Arc<str>,
-    /// True if only this session may run the plan. It may use temporary objects, or be too deep for
-    /// the stacks of other machines' threads.
+    /// True if other machines must not run the plan. It may use temporary objects, or be too deep
+    /// for the stacks of their threads.
     is_bound_here: bool,
     depends: Dependencies,
 }

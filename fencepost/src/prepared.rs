@@ -241,7 +241,7 @@ impl Prepared {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Notes that a session keeps it under a name.
+    /// Records that a session keeps the statement under a name.
     pub(crate) fn note_named(&self) {
         self.named.store(true, Relaxed);
     }

@@ -9,13 +9,13 @@
 //!     yes: ask the lock manager for it   the mark is removed with the lock
 //! ```
 //! # Invariants
-//! * ADV-5: a session notes a lock before it looks for marks, and a machine sets a mark before it
-//!   looks at its sessions, both under the session's mutex. So a statement sees the mark, or its
+//! * ADV-5: a session notes a lock before it looks for marks. A machine sets a mark before it looks
+//!   at its sessions. Both happen under the session's mutex. So a statement sees the mark, or its
 //!   lock is reported.
 //!
 //! # Failure
-//! If the removal of a mark is lost, the mark stays until the machine of its session is no longer a
-//! member. Until then, statements on that table ask the lock manager.
+//! A mark whose session is lost without a message stays until the machine of that session is no
+//! longer a member. Until then, statements on that table ask the lock manager.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -70,7 +70,7 @@ impl Marks {
         self.known.lock().all
     }
 
-    /// Notes that all marks that were set before are known.
+    /// Records that all marks that were set before are known.
     pub fn note_all(&self) {
         let mut known = self.known.lock();
         if !std::mem::replace(&mut known.all, true) {
@@ -96,12 +96,12 @@ impl Marks {
         }
     }
 
-    /// Takes a mark away.
+    /// Removes a mark.
     pub fn remove(&self, owner: Owner, lock: Lock) {
         self.retain(|mark| *mark != Mark { owner, lock });
     }
 
-    /// Takes the marks of all owners away that are `gone`.
+    /// Removes the marks of all owners for which `gone` returns true.
     pub fn part_with(&self, gone: impl Fn(Owner) -> bool) {
         self.retain(|mark| !gone(mark.owner));
     }

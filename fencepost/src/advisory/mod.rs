@@ -9,10 +9,10 @@
 //!        └─► circles.rs  deadlocks that contain waits for rows, over all machines
 //! ```
 //! One machine is the lock manager ("home" in the code). A session asks the lock manager only for
-//! locks that it does not hold yet, and notifies it only of locks that it no longer holds. A new
-//! lock manager first asks all members for the locks of their sessions. It answers no request
-//! before all have replied. A machine that is no longer a member holds no locks; requests there
-//! fail with 57P03.
+//! locks that it does not hold yet. It notifies the lock manager only of locks that it no longer
+//! holds. A new lock manager first asks all members for the locks of their sessions. It answers no
+//! request before all have replied. A machine that is no longer a member holds no locks; requests
+//! there fail with 57P03.
 //!
 //! # Invariants
 //! * ADV-1…3 of the table, ADV-5 of the marks.

@@ -53,8 +53,8 @@ impl Session {
         })
     }
 
-    /// Does the same as [`Session::fail`]. Returns the error to report: `error`, or another one if
-    /// the data behind `error` may not become durable.
+    /// Does the same as [`Session::fail`]. Returns the error to report: that of `halt`, or another
+    /// one if the data behind `halt` may not become durable.
     pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
         Box::pin(async move {
             let halt = self.doubted(halt).await;

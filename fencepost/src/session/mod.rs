@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants
-//! - SES-1: a statement outside a block is retried transparently after a conflict, if it forms a
-//!   whole transaction and the client has received nothing of its result.
+//! - SES-1: a statement outside a block is retried transparently after a conflict. It must form a
+//!   whole transaction, and the client must not have received any of its result.
 //! - SES-2: a plan runs only on the versions of its tables for which it was made; the transaction
 //!   has their guards in its read set.
 //! - SES-3: dropping a session aborts its transaction.

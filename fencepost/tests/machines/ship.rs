@@ -38,7 +38,8 @@ fn statements_run_where_their_data_are() {
         for db in machines {
             assert_eq!(number(&mut staying(db), "SELECT count(*) FROM t"), 19);
         }
-        // None of these statements is about one key and may also run in another session.
+        // None of these statements can be shipped: each is not about one key, or depends on its
+        // session.
         for sql in [
             "SELECT count(*) FROM t",
             "SELECT 1",

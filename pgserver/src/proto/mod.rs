@@ -6,8 +6,9 @@
 //!   backend::append  appends any other message of the server: pgwire's types
 //! ```
 //!
-//! The decoders are not pgwire's: those copy, panic on truncated bodies, read past the end of a
-//! message, and replace bytes that are not UTF-8, which PostgreSQL refuses with 08P01 and 22021.
+//! The decoders are not pgwire's. Those copy, panic on truncated bodies, and read past the end of a
+//! message. They also replace bytes that are not UTF-8. PostgreSQL refuses such messages with 08P01
+//! and 22021.
 //!
 //! No decoder allocates memory by the value of a length field: a frame is complete only when its
 //! bytes have arrived, and every count is checked against the bytes that follow it.

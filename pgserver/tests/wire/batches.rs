@@ -59,8 +59,8 @@ impl Pair {
         (here.sent, there.served)
     }
 
-    /// Runs a batch here and on the other machine, each time on the rows (1, 10) to (3, 30), and
-    /// checks that the replies are the same. Returns them, and the number of shipped statements.
+    /// Runs a batch here and on the other machine, each time on the rows (1, 10) to (3, 30). Checks
+    /// that the replies are the same. Returns them, and the number of shipped statements.
     fn both(&self, batch: &[Vec<u8>]) -> (Vec<Message>, u64) {
         let (mut stays, mut ships) = (self.client("off"), self.client("always"));
         let mut run = |client: &mut Client| {
