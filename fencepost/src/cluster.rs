@@ -138,9 +138,9 @@ impl Cluster {
         }
     }
 
-    /// Describes processes that listen at `addresses` for each other; this one is `machine`, from
-    /// 1. All machines get the same addresses, in the same order, and the same secret. Keep the
-    /// secret private.
+    /// Describes processes that listen at `addresses` for each other. This one is `machine`, and
+    /// numbers begin with 1. All machines get the same addresses, in the same order, and the same
+    /// secret. Keep the secret private.
     pub fn of_network(addresses: Vec<String>, machine: u32, secret: impl Into<Vec<u8>>) -> Cluster {
         Cluster {
             machines: u32::try_from(addresses.len()).unwrap_or(u32::MAX),

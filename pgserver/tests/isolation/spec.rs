@@ -6,7 +6,7 @@
 //! step a1 { INSERT INTO t VALUES (1); }
 //! session s2
 //! step b1 { SELECT * FROM t; }
-//! permutation a1 b1(*) b1(a1) b1(a1 notices 2)     all interleavings where there is none
+//! permutation a1 b1(*) b1(a1) b1(a1 notices 2)     without one: all interleavings
 //! ```
 //! A line `# levels: X, Y` creates a specification for each level: its text with `@LEVEL@`
 //! replaced.
