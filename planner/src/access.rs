@@ -1,9 +1,10 @@
 //! The choice of an access path: which index, which keys, which order.
 //!
-//! There are no statistics: an index that pins more leading columns is taken to give fewer rows.
-//! A whole unique key beats everything; a hash index serves whole keys only; an index that gives
-//! the order asked for wins a tie, and decides where no condition does. An index with a tree for each
-//! partition gives an order where the partition column is given, or by merging its trees.
+//! There are no statistics. An index that fixes more leading columns is assumed to return fewer
+//! rows. A whole unique key is preferred to everything else. A hash index serves only whole keys.
+//! An index that gives the requested order wins a tie, and decides if no condition does. An index
+//! with one tree for each partition gives an order if the partition column is known, or by merging
+//! its trees.
 
 use std::borrow::Cow;
 
@@ -13,33 +14,33 @@ use fencepost_sql::catalog::{EXPRESSION, IndexDef, IndexKind, TableDef};
 use crate::plan::{Access, KeyTerm};
 use crate::terms::{SlotRange, Term, TermKind, expression_terms};
 
-/// One column of the order a statement wants from a scan.
+/// One column of the order that a statement wants from a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedOrder {
-    /// By what.
+    /// The column or expression to order by.
     pub by: OrderedBy,
-    /// Descending.
+    /// Whether the order is descending.
     pub desc: bool,
-    /// NULLs first.
+    /// Whether NULLs come first.
     pub nulls_first: bool,
 }
 
-/// What an order is by.
+/// The subject of an order: a column or an indexed expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderedBy {
     /// A column, by position in the table.
     Column(usize),
-    /// An expression that an index has for a key column.
+    /// An expression that is a key column of an index.
     Expression {
         /// The index, by position.
         index: usize,
-        /// The key column.
+        /// The key column of the index.
         column: usize,
     },
 }
 
 impl OrderedBy {
-    /// The key column of an index that it may be.
+    /// Returns the key column of the index at `position` that this order can use.
     fn key_of(self, position: usize) -> Option<usize> {
         match self {
             OrderedBy::Column(column) => Some(column),
@@ -48,24 +49,24 @@ impl OrderedBy {
     }
 }
 
-/// The chosen path.
+/// The chosen access path.
 #[derive(Debug)]
 pub struct Path {
     /// The index, by position in `TableDef::indexes`.
     pub index: usize,
-    /// How its keys are found.
+    /// How the path reaches its rows.
     pub access: Access,
-    /// Walk from the end.
+    /// Whether the scan runs backward, from the end of the index.
     pub backward: bool,
-    /// Merge the trees of all partitions.
+    /// Whether the trees of all partitions are merged.
     pub merged: bool,
-    /// The rows come in the wanted order.
+    /// Whether the rows come in the wanted order.
     pub ordered: bool,
-    /// The conjuncts that the path does.
+    /// The conjuncts that the path covers.
     pub served: Vec<usize>,
 }
 
-/// The best path to the rows of `table` under `terms`.
+/// Returns the best path to the rows of `table` under `terms`.
 pub fn choose(
     table: &TableDef,
     terms: &[Term],
@@ -99,8 +100,9 @@ pub fn choose(
     best.map_or_else(full_primary, |(_, path)| path)
 }
 
-/// Do all rows that pass `conditions` pass the condition of a partial index, as far as can be seen: each of its parts is
-/// one of theirs, or says that a column is not NULL that equals something.
+/// Returns whether the predicate of a partial index provably follows from `conditions`. Each part
+/// of the predicate must be one of the conditions, or state that a column is not NULL that a
+/// condition compares for equality.
 fn is_implied(predicate: &Expr, terms: &[Term], conditions: &[Expr], first_slot: usize) -> bool {
     let parts = match &predicate.node {
         Node::And(parts) => parts.as_slice(),
@@ -133,7 +135,7 @@ fn full_primary() -> Path {
     }
 }
 
-/// Compared from the first field on.
+/// The rank of a candidate path. Fields are compared in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
     whole_unique_key: bool,
@@ -167,7 +169,7 @@ fn candidate(
     }
     let whole = !index.columns.is_empty() && prefix.len() == index.columns.len();
     if index.kind == IndexKind::Hash && !whole {
-        // A hash index gives every row, in no order, only as the primary one.
+        // A hash index can be scanned in full, in no order, only if it is the primary index.
         return (position == 0).then(|| (Score::of_full(true, false), full_primary()));
     }
     let equal_columns = prefix.len();
@@ -197,7 +199,8 @@ fn candidate(
     let direction = (!several)
         .then(|| order_direction(table, (position, index), &pinned, wanted))
         .flatten();
-    // The beginning of a key tells the partition, but for those that are tables of their own.
+    // A prefix of the key determines the hash partition. It does not determine the leaf of a
+    // partitioned table (PARTITION BY).
     let scattered = index.roots.are_partitioned() && (prefix.is_empty() || table.is_parent());
     let bound_count = usize::from(lower.is_some()) + usize::from(upper.is_some());
     let score = Score {
@@ -239,7 +242,8 @@ impl Score {
     }
 }
 
-/// The term that pins `column`: one value before several, and several only once a path.
+/// Returns the term that fixes `column`. A single value is preferred to several values, and only
+/// one column of a path may have several (`several`: one already has).
 fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyTerm)> {
     let on_column = || terms.iter().filter(move |t| t.column == column);
     for term in on_column() {
@@ -259,7 +263,7 @@ fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyT
 
 type Bound = Option<(Expr, bool)>;
 
-/// The first lower and the first upper bound on `column`.
+/// Returns the first lower and the first upper bound on `column`.
 fn bounds(terms: &[Term], column: usize, served: &mut Vec<usize>) -> (Bound, Bound) {
     let mut lower = None;
     let mut upper = None;
@@ -279,8 +283,8 @@ fn bounds(terms: &[Term], column: usize, served: &mut Vec<usize>) -> (Bound, Bou
     (lower, upper)
 }
 
-/// Does the index, with `pinned` columns constant, give the wanted order? `Some(true)` walks from
-/// the end.
+/// Returns whether the index gives the wanted order while the `pinned` columns are constant.
+/// `Some(true)` means a backward scan; `None` means that the order differs.
 fn order_direction(
     table: &TableDef,
     (position, index): (usize, &IndexDef),
@@ -308,7 +312,8 @@ fn order_direction(
             return None;
         }
         if index.unique && index.columns.iter().all(|k| not_null(k.column)) {
-            // Once every key column has been wanted the rest of the order cannot matter.
+            // Once the order covers every key column of a unique index, further order columns
+            // cannot matter.
             let rest_done = keys.clone().next().is_none();
             if rest_done {
                 return backward;

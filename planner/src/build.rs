@@ -1,7 +1,7 @@
-//! Bound SELECTs become plans.
+//! Plans bound SELECTs.
 //!
-//! WHERE is cut into conjuncts; each goes down to the lowest source that has its slots, where an
-//! index may serve it; what no source does stays above as a filter.
+//! WHERE is split into conjuncts. Each conjunct moves down to the lowest source that has its slots,
+//! where an index may serve it. Conjuncts that no source evaluates stay above as a filter.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
 use crate::unions::balanced;
 
-/// A table whose rows are had by their places: a statement changes or locks them.
+/// A table that a statement changes or locks, so that the plan must deliver its row addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     /// Its first slot in the from row.
@@ -34,23 +34,24 @@ pub struct Changed {
     pub pointer_slot: usize,
 }
 
-/// What the parts of a FROM tree are planned with.
+/// The context in which the parts of a FROM clause are planned.
 pub struct Builder<'a> {
-    /// Which slots are read by someone.
+    /// For each slot, whether an expression reads it.
     pub needed: Vec<bool>,
-    /// The order wanted from a lone scan.
+    /// The order wanted from a scan, if it is the only source.
     pub wanted: &'a [WantedOrder],
-    /// The scans take intents on their rows.
+    /// FOR UPDATE and similar: the scans take intents on their rows.
     pub locks: Option<&'a Locking>,
-    /// The tables whose rows are to be had by their places.
+    /// The tables for which the plan must deliver row addresses.
     pub pointers: &'a [Changed],
-    /// WHERE CURRENT OF: the place of the row to change.
+    /// WHERE CURRENT OF: the address of the row to change.
     pub place: Option<Expr>,
-    /// UPDATE, DELETE or MERGE changes these, and locks them so.
+    /// For UPDATE, DELETE or MERGE: the lock on the rows of `pointers`, which the statement
+    /// changes.
     pub writes: Option<Hold>,
-    /// What of the scan need not stay in the read set.
+    /// The rows of the scan that need not stay in the read set.
     pub hints: Hints,
-    /// Partners are found by hash tables wherever that can be.
+    /// Whether joins use hash tables wherever possible.
     pub hashes: bool,
 }
 
@@ -58,13 +59,13 @@ pub struct Builder<'a> {
 pub struct Planned {
     /// The source.
     pub source: Source,
-    /// The conjuncts that it does not do.
+    /// The conjuncts that the source does not evaluate.
     pub rest: Vec<Expr>,
-    /// It gives the wanted order.
+    /// Whether the source gives the wanted order.
     pub ordered: bool,
 }
 
-/// The plan of `select`, which is a statement by itself.
+/// Plans `select`, which is a whole statement.
 pub fn plan_whole_select(select: Select) -> SelectPlan {
     let copy = analytics::may_run(&select).then(|| select.clone());
     let mut plan = plan_select(select);
@@ -74,7 +75,7 @@ pub fn plan_whole_select(select: Select) -> SelectPlan {
     plan
 }
 
-/// The plan of `select`.
+/// Plans `select`.
 pub fn plan_select(select: Select) -> SelectPlan {
     plan_with(select, false)
 }
@@ -127,10 +128,11 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
         && scan.hints == Hints::Passing
         && cut_off
     {
-        // What is sorted away has had its part in the result.
+        // Rows that the sort and LIMIT remove have influenced the result, so they stay in the read
+        // set.
         scan.hints = Hints::No;
     }
-    // Of a sorted cursor it is known where its rows are if they are locked.
+    // A sorted cursor delivers row addresses only if its rows are locked.
     let lone = select.locking.is_some() || sorted || select.order_by.is_empty();
     let (sort, order) = match sorted {
         true => (Vec::new(), select.order_by),
@@ -174,8 +176,9 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     plan
 }
 
-/// The first slot and the oid of the one table that a cursor's rows are those of, as far as they can be changed through it: the
-/// one that it is of, or the one that is locked of several. The pointer gets a target of its own, unless it `has` one.
+/// Returns the first slot and the oid of the table that WHERE CURRENT OF can change through a
+/// cursor, if there is one. It is the cursor's only table, or the one locked table of several. The
+/// pointer gets a target of its own, unless the plan already `has` one.
 fn places_of(select: &mut Select, pointer_slot: usize, has: bool) -> Option<(usize, u32)> {
     let plain = select.grouping.is_none()
         && !select.distinct
@@ -220,7 +223,8 @@ pub fn for_each_leaf(from: &From, f: &mut dyn FnMut(&Leaf)) {
     }
 }
 
-/// Takes what grouping reads and has a query in it out of a SELECT, which finds it in slots behind the from row's.
+/// Moves the expressions with subqueries that grouping reads out of a SELECT. Grouping then reads
+/// them from slots behind those of the from row.
 fn take_computed(select: &mut Select) -> Vec<Expr> {
     let width = select.from.width();
     let mut computed = Vec::new();
@@ -251,7 +255,7 @@ pub fn mark(expr: &Expr, needed: &mut [bool]) {
     });
 }
 
-/// Marks the slots that `select` reads, but for its order.
+/// Marks the slots that `select` reads, except those of its ORDER BY.
 pub fn mark_select(select: &Select, needed: &mut [bool]) {
     if let Some(filter) = &select.filter {
         mark(filter, needed);
@@ -291,8 +295,8 @@ pub fn mark_joins(from: &From, needed: &mut [bool]) {
     }
 }
 
-/// The order that would save the sort: plain columns of the only table, nothing in between. An
-/// empty ORDER BY wants nothing.
+/// Returns the order that would save the sort: plain columns of the only table, without grouping or
+/// DISTINCT in between. An empty ORDER BY yields an empty order.
 fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
     let From::Leaf(leaf) = &select.from else {
         return None;
@@ -300,7 +304,7 @@ fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
     let LeafSource::Table(table) = &leaf.source else {
         return None;
     };
-    // What ties is found where it is sorted.
+    // Ties are detected by the sort operator.
     if select.with_ties
         || select.grouping.is_some()
         || select.distinct
@@ -326,7 +330,7 @@ fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
         .collect()
 }
 
-/// The index whose key has the expression, which stands over a leaf's slots.
+/// Returns the index that has the expression as a key column. `expr` reads the leaf's slots.
 fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<OrderedBy> {
     table.indexes.iter().enumerate().find_map(|(index, def)| {
         let mut all = def.more.expressions.iter();
@@ -343,7 +347,7 @@ fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<Or
 }
 
 impl Builder<'_> {
-    /// Plans `from` under `conditions`, which read its slots and those `known` from the left.
+    /// Plans `from` under `conditions`, which read its slots and the `known` slots to its left.
     pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: SlotRange) -> Planned {
         match from {
             From::Nothing => Planned {
@@ -446,7 +450,7 @@ impl Builder<'_> {
 }
 
 impl Builder<'_> {
-    /// How the rows of a table are locked.
+    /// Returns how the rows of a table are locked.
     fn locks_of(&self, leaf: &Leaf) -> Option<Hold> {
         let mut pointers = self.pointers.iter();
         if self.writes.is_some() && pointers.any(|c| c.first_slot == leaf.first_slot) {
@@ -458,7 +462,7 @@ impl Builder<'_> {
     }
 }
 
-/// A source other than a table.
+/// Plans a source other than a table.
 fn plan_relation(
     source: LeafSource,
     first_slot: usize,
@@ -509,12 +513,13 @@ fn plan_relation(
             args: lateral.args,
             input: Box::new(plan_relation(lateral.source, first_slot, (alias, columns))),
         },
-        // Tables are scanned, and never here.
+        // Tables are scanned; they never get here.
         LeafSource::Table(_) => Source::One,
     }
 }
 
-/// A guess at how many rows `from` gives under `conditions`, with `known` slots given.
+/// Estimates how many rows `from` returns under `conditions`, given the values of the `known`
+/// slots.
 pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
     const TABLE_ROWS: f64 = 10_000.0;
     match from {
@@ -543,9 +548,9 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
     }
 }
 
-/// The part of a table that an access reaches, by rule of thumb.
+/// Estimates the number of rows that an access reaches, by rules of thumb.
 pub fn access_rows(access: &Access, table_rows: f64) -> f64 {
-    /// What PostgreSQL takes an array of unknown size to have.
+    /// PostgreSQL's estimate of the length of an array of unknown size.
     const ARRAY_ELEMENTS: f64 = 10.0;
     let choices = |terms: &[KeyTerm]| -> f64 {
         let lists = terms.iter().map(|t| match t {

@@ -1,4 +1,4 @@
-//! Statements about one key of one table.
+//! Statements that access one key of one table.
 
 use fencepost_sql::catalog::IndexDef;
 
@@ -7,7 +7,7 @@ use crate::statement::Plan;
 use crate::write::InsertSource;
 
 impl Plan {
-    /// Whether it takes but a moment: it is about one row, found by its key or put in.
+    /// Returns whether the statement is short: it finds one row by its key, or inserts one row.
     pub fn is_short(&self) -> bool {
         let one_row = match self {
             Plan::Insert(insert) => match &insert.source {
@@ -19,8 +19,8 @@ impl Plan {
         one_row && self.by_key().is_some()
     }
 
-    /// The index by whose whole key the statement finds its one row, or the first index of the table that it
-    /// puts rows of its own into; `None` for any other statement.
+    /// Returns the index by whose whole key the statement finds its one row. For an INSERT of its
+    /// own rows, returns the first index of the table; for any other statement, `None`.
     pub fn by_key(&self) -> Option<&IndexDef> {
         if self.has_references() || self.queries().is_some() {
             return None;

@@ -1,10 +1,12 @@
-//! EXISTS with an equality that no index serves: it becomes a question whether a value is among those of a query that
-//! runs once.
+//! Decorrelation of EXISTS with an equality that no index serves: it becomes a membership test over
+//! a subquery that runs once.
 //!
 //! ```text
 //!   EXISTS (SELECT … FROM u WHERE u.x = t.y AND …)   ─▶   (t.y = ANY (SELECT u.x FROM u WHERE …)) IS TRUE
 //! ```
-//! Run for each row the query would read all of `u` each time. Where an index has `u.x` it is left as it is.
+//!
+//! Without the rewrite the subquery would read all of `u` for each row. If an index serves `u.x`,
+//! the query is left unchanged.
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use fencepost_sql::types::Type;
 
 use crate::terms::{conjunction, conjuncts};
 
-/// Does this wherever it can be done in the statement.
+/// Decorrelates every eligible EXISTS of the statement.
 pub fn decorrelate(statement: &mut Statement) {
     match statement {
         Statement::Select(select) => in_select(select),
@@ -74,7 +76,7 @@ fn in_expr(expr: &mut Expr) {
     }
 }
 
-/// EXISTS as a question for a member.
+/// Returns EXISTS rewritten as a membership test; `None` if it is not eligible.
 fn among(sub: &Subquery) -> Option<Subquery> {
     let [(slot, arg)] = sub.args.as_slice() else {
         return None;
@@ -146,14 +148,14 @@ fn among(sub: &Subquery) -> Option<Subquery> {
     })
 }
 
-/// How often an expression reads an outer slot.
+/// Counts how often an expression reads an outer slot.
 fn uses(expr: &Expr, slot: usize) -> usize {
     let mut count = usize::from(expr.node == Node::Outer(slot));
     expr.for_each_part(|part| count += uses(part, slot));
     count
 }
 
-/// Is it a column that an index begins with?
+/// Returns whether `value` is a column that is the leading column of an index.
 fn index_has(from: &From, value: &Expr) -> bool {
     let mut found = false;
     value.for_each_column(&mut |slot| {

@@ -1,14 +1,16 @@
-//! Statements of several parts, all of which see the tables as they were before the first of them changed anything.
+//! Statement snapshots: statements of several parts whose parts all see the tables as they were
+//! before the statement.
 //!
-//! Such a statement marks where its transaction is, and its scans look back to that; whoever writes, and the functions
-//! and triggers that run meanwhile, see what is so now. Others need no mark: they read before they write.
+//! Such a statement marks its position in its transaction, and its scans read the state at that
+//! mark. Writes, functions and triggers that run meanwhile see the current state. Other statements
+//! need no mark, because they read before they write.
 
 use std::collections::HashSet;
 
 use fencepost_sql::bound::{Changes, InsertSource, LeafSource, Select, Statement, Volatility};
 use foldhash::fast::FixedState;
 
-/// Might a part of the statement read what another part has changed by then?
+/// Returns whether a part of the statement may read rows that another part has already changed.
 pub fn looks_back(statement: &Statement) -> bool {
     if let Statement::With(changes) = statement {
         let parts = || {
@@ -19,7 +21,8 @@ pub fn looks_back(statement: &Statement) -> bool {
                 .chain([&changes.main])
         };
         let mut reads = false;
-        // Also what triggers and foreign keys change is not to be seen, so it may be any table.
+        // Changes by triggers and foreign keys must stay invisible too, so any table that is read
+        // counts.
         statement.for_each_leaf(&mut |leaf| {
             reads |= matches!(leaf.source.inner(), LeafSource::Table(_));
         });
@@ -31,7 +34,7 @@ pub fn looks_back(statement: &Statement) -> bool {
     let Some(table) = statement.changed_table() else {
         return false;
     };
-    // Rows that a function changes meanwhile are found by their marks.
+    // A row that a function changes meanwhile is detected by the mark.
     let mut found = finds_rows(statement) && calls_volatile(statement);
     let mut check = |select: &Select| {
         select.for_each_table(&mut |read| found |= read.id == table.id);
@@ -54,7 +57,7 @@ pub fn looks_back(statement: &Statement) -> bool {
     found
 }
 
-/// Does a statement look for rows before it changes them?
+/// Returns whether a statement finds rows before it changes them.
 fn finds_rows(part: &Statement) -> bool {
     matches!(
         part,
@@ -62,7 +65,8 @@ fn finds_rows(part: &Statement) -> bool {
     )
 }
 
-/// Does a statement call functions that may change rows, besides those of its triggers?
+/// Returns whether a statement calls volatile functions, which may change rows. The functions of
+/// its triggers do not count.
 fn calls_volatile(statement: &Statement) -> bool {
     let mut found = false;
     statement.for_each_routine(&mut |call| {
@@ -71,7 +75,8 @@ fn calls_volatile(statement: &Statement) -> bool {
     found
 }
 
-/// The parts whose rows no part reads, and that change the table that the statement itself changes: they come last.
+/// Returns the parts that change the same table as the main statement and whose RETURNING rows no
+/// part reads. They run last.
 pub fn unread_changes(changes: &Changes) -> HashSet<usize, FixedState> {
     let Some(table) = changes.main.changed_table() else {
         return HashSet::default();
@@ -85,8 +90,9 @@ pub fn unread_changes(changes: &Changes) -> HashSet<usize, FixedState> {
     last
 }
 
-/// The positions of the parts in the order in which they run. Of several updates and deletes of one table whose rows no
-/// part reads, the last comes first, as in PostgreSQL: a row that two of them are to change is changed by that alone.
+/// Returns the positions of the parts in the order in which they run. Several updates and deletes
+/// of one table whose RETURNING rows no part reads run in reverse order, as in PostgreSQL. If two
+/// of them match the same row, only the last one changes it.
 pub fn order_of_changes(changes: &Changes) -> Vec<usize> {
     let unread = unread(changes);
     let group = |at: &usize| {
@@ -112,7 +118,7 @@ pub fn order_of_changes(changes: &Changes) -> Vec<usize> {
     order
 }
 
-/// The parts that change rows and whose rows no part reads.
+/// Returns the parts that change rows and whose RETURNING rows no part reads.
 fn unread(changes: &Changes) -> HashSet<usize, FixedState> {
     let ids = changes.first.iter().map(|(id, _)| *id);
     let mut last: HashSet<usize, FixedState> = ids.collect();

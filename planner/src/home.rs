@@ -1,15 +1,17 @@
-//! Where a statement is at home: the one partition that all of it is about, if there is one.
+//! The home partition of a statement: the one partition that all of its accesses concern, if there
+//! is one.
 //!
-//! A statement is at home in a partition if all its tables are of one group of partitioned tables, every
-//! access gives the partition column one and the same value, and whatever it writes is in indexes that have a
-//! tree for each partition. Then all that it reads and writes, but for the catalog, is on that partition's
-//! machine. What the value is depends on the parameters; where to find it is known when the statement is
-//! planned.
+//! A statement has a home partition if three conditions hold. All its tables belong to one group of
+//! partitioned tables. Every access gives the partition column the same value. Every index that the
+//! statement writes has one tree for each partition. Then all its reads and writes, except those of
+//! the catalog, are on that partition's machine. The value depends on the parameters; the
+//! expression that gives it is known when the statement is planned.
 //!
-//! One with queries in expressions has none: what those read is not looked at.
+//! A statement with subqueries in expressions has no home, because the tables of those subqueries
+//! are not examined.
 //!
-//! It is a guess in one direction only: a statement of which it is not seen has no home. One that has a home
-//! may run anywhere.
+//! The analysis is conservative: a statement for which it cannot prove a home has none. A statement
+//! with a home may run on any machine.
 
 use std::sync::Arc;
 
@@ -23,26 +25,26 @@ use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::write::{Action, ChangePlan, InsertPlan, InsertSource};
 
-/// A statement's home.
+/// The home partition of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The partition.
+    /// The number of the partition.
     pub partition: u32,
-    /// An object of it: its machine is the statement's.
+    /// An object of the partition. The statement's home machine is the machine of this object.
     pub root: Addr,
 }
 
-/// What tells a statement's home from its parameters.
+/// How the home of a statement follows from its parameters.
 #[derive(Debug)]
 pub struct HomeKey {
-    /// One of its tables.
+    /// One of the statement's tables.
     table: Arc<TablePlan>,
-    /// Constants and parameters that the partition columns are equal to.
+    /// The constants and parameters that the partition columns must equal.
     values: Vec<Expr>,
 }
 
 impl Plan {
-    /// Where the statement is at home with these parameters; `None` where that is not one partition.
+    /// Returns the home of the statement with these parameters; `None` if it is not one partition.
     pub fn home(&self, params: &[Value]) -> Option<Home> {
         let key = match self {
             Plan::Row(_) | Plan::CopyIn(_) | Plan::Merge(_) => &None,
@@ -53,7 +55,7 @@ impl Plan {
         key.as_ref()?.find(params)
     }
 
-    /// Notes what tells its home.
+    /// Records how the home of the statement is found.
     pub(crate) fn find_home(mut self) -> Plan {
         match &mut self {
             Plan::Row(_) | Plan::CopyIn(_) | Plan::Merge(_) => {}
@@ -94,7 +96,7 @@ impl HomeKey {
     }
 }
 
-/// What is known of the partition columns that have been met.
+/// The state of the analysis: the values found so far for the partition columns.
 #[derive(Default)]
 struct Pins {
     table: Option<Arc<TablePlan>>,
@@ -104,14 +106,16 @@ struct Pins {
 }
 
 impl Pins {
-    /// Meets a table; false where it is not partitioned as those before are.
+    /// Adds a table. Returns false if it is not partitioned in the same group as the tables before
+    /// it.
     fn table(&mut self, table: &Arc<TablePlan>) -> bool {
         let group = |table: &TablePlan| table.def.partitioning.map(|by| by.group);
         let first = self.table.get_or_insert_with(|| Arc::clone(table));
         group(table).is_some() && group(table) == group(first)
     }
 
-    /// Meets what a partition column is equal to; false where that is not known to be the one value.
+    /// Adds an expression that a partition column equals. Returns false if it is not known to be
+    /// the one value.
     fn value(&mut self, expr: &Expr) -> bool {
         let expr = bare(expr);
         match &expr.node {
@@ -129,7 +133,8 @@ impl Pins {
     fn source(&mut self, source: &Source) -> bool {
         match source {
             Source::One | Source::Values { .. } | Source::Function { .. } => true,
-            // What the machine knows that is asked.
+            // A system table shows the state of the machine that runs the statement, so it has no
+            // home.
             Source::System { .. } => false,
             Source::Cte { .. }
             | Source::Work { .. }
@@ -145,7 +150,7 @@ impl Pins {
             Source::Filter { input, .. } | Source::Analytics { input, .. } => self.source(input),
             Source::Join(join) => self.source(&join.left) && self.source(&join.right),
             Source::Subquery { plan, .. } => {
-                // It has slots of its own.
+                // A subquery has its own from row and its own slots.
                 let slots = std::mem::take(&mut self.slots);
                 let known = self.source(&plan.source);
                 self.slots = slots;
@@ -224,7 +229,8 @@ fn of_insert(insert: &InsertPlan) -> Option<HomeKey> {
     known.then(|| pins.key())?
 }
 
-/// What a query puts into a column, over its from row.
+/// Returns the expression, over the from row of the source query, that INSERT … SELECT stores in a
+/// column.
 fn selected<'a>(plan: &'a SelectPlan, expr: &'a Expr) -> Option<&'a Expr> {
     match bare(expr).node {
         Node::Column(target) if plan.grouping.is_none() => Some(&plan.targets.get(target)?.expr),
@@ -233,13 +239,13 @@ fn selected<'a>(plan: &'a SelectPlan, expr: &'a Expr) -> Option<&'a Expr> {
     }
 }
 
-/// Has every index of the table a tree for each partition?
+/// Returns whether every index of the table has one tree for each partition.
 fn writes_in_partition(table: &TablePlan) -> bool {
     let mut indexes = table.def.indexes.iter();
     indexes.all(|index| index.roots.are_partitioned())
 }
 
-/// The expression under casts that change no value that fits.
+/// Strips casts that do not change the value if it fits the target type.
 fn bare(expr: &Expr) -> &Expr {
     let string = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar | TypeKind::Name);
     match &expr.node {

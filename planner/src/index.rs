@@ -1,7 +1,7 @@
-//! The indexes of a table by kind: what a B-tree and a hash table have in common.
+//! The operations that B-tree and hash indexes share, by kind of index.
 //!
-//! Whatever is about one entry takes the partition of its row; an index that is not partitioned does not
-//! look at it.
+//! An operation on one entry takes the partition of its row. An index without partitions ignores
+//! it.
 
 use std::hash::BuildHasher;
 
@@ -18,25 +18,25 @@ use foldhash::fast::FixedState;
 use crate::exec::Cx;
 use crate::place::Places;
 
-/// The tree that a B-tree index has for a partition.
+/// Returns the tree that a B-tree index has for a partition.
 #[inline]
 pub fn tree(index: &IndexDef, partition: u32) -> BTree {
     BTree::open(Addr::from_raw(index.roots.of(partition)))
 }
 
-/// The table that a hash index has for a partition.
+/// Returns the hash table that a hash index has for a partition.
 #[inline]
 fn hash_table(index: &IndexDef, partition: u32) -> HashTable {
     HashTable::open(Addr::from_raw(index.roots.of(partition)))
 }
 
-/// All trees of a B-tree index.
+/// Returns all trees of a B-tree index.
 pub fn trees(index: &IndexDef) -> impl Iterator<Item = BTree> {
     let roots = index.roots.all().iter();
     roots.map(|root| BTree::open(Addr::from_raw(*root)))
 }
 
-/// The entry of `key`.
+/// Returns the entry of `key`.
 pub async fn find(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -48,8 +48,8 @@ pub async fn find(
     }
 }
 
-/// Whether there is a row under `key`. Either way it is to be so at the commit too: a row that is
-/// there is guarded.
+/// Returns whether a row exists under `key`. The commit validates the answer: an existing row is
+/// added to the read set.
 pub async fn is_taken(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -60,16 +60,17 @@ pub async fn is_taken(
         match find(tx, (index, partition), key).await? {
             None => return Ok(false),
             Some(entry) if guard_row(tx, entry).await? => return Ok(true),
-            // Index and rows do not agree: nothing is to be done on the strength of that.
+            // Index and rows disagree twice in the same way: no result can be trusted.
             entry if entry == without_row => return Err(Stop::Retry(AbortReason::NodeConflict)),
-            // The snapshot has moved since the index was asked.
+            // The snapshot has moved since the index was read.
             entry => without_row = entry,
         }
     }
 }
 
-/// Returns whether a row is under `key` that a foreign key references, and locks the row so that it stays and keeps its key.
-/// Either way it is to be so at the commit too; other columns of the row may change.
+/// Returns whether a row that a foreign key references exists under `key`. Locks the row FOR KEY
+/// SHARE, so that it stays and keeps its key. The commit validates the answer; other columns of the
+/// row may change.
 pub async fn is_referenced(
     cx: &mut Cx<'_>,
     (index, partition): (&IndexDef, u32),
@@ -84,7 +85,8 @@ pub async fn is_referenced(
         cx.breathe().await?;
         let row = FatPtr::from_words(entry).addr;
         if cx.tx.has_image(row) {
-            // The transaction's own row: its commit finds the row, or the entry, as it changed them.
+            // The transaction's own row: its commit writes the row and the entry together with this
+            // read.
             return Ok(true);
         }
         cx.queue(row, Strength::KeyShare).await?;
@@ -93,27 +95,28 @@ pub async fn is_referenced(
         if now == found {
             return Ok(true);
         }
-        // The row was deleted or has moved while its lock was awaited.
+        // The row was deleted or has moved while this transaction waited for its lock.
         cx.tx.forget_reads(mark);
         found = now;
     }
-    // Guards that there is none.
+    // Adds the absence of the key to the read set.
     Ok(tree.get(cx.tx, key).await?.is_some())
 }
 
-/// The address that stands for a key of a unique index in locks: no object's, as it is odd.
+/// Returns the address that represents a key of a unique index in row locks. The address is odd, so
+/// it is never the address of an object.
 pub fn key_lock(index: &IndexDef, partition: u32, key: &[u8]) -> Addr {
     let root = Addr::from_raw(index.roots.of(partition));
     let hash = FixedState::default().hash_one((root.offset(), key));
     Addr::new(root.region(), hash as u32 | 1)
 }
 
-/// Returns whether an address in a lock stands for a key of a unique index, and is no object's.
+/// Returns whether an address in a row lock represents a key of a unique index and not an object.
 pub fn is_key_lock(addr: Addr) -> bool {
     addr.offset() & 1 == 1
 }
 
-/// Guards the row of an entry; false if the snapshot has none.
+/// Adds the row of an entry to the read set. Returns false if the row is not in the snapshot.
 async fn guard_row(tx: &mut Transaction, entry: [u64; 2]) -> Result<bool, Stop> {
     let seen = tx
         .view(FatPtr::from_words(entry).addr, None, |_| ())
@@ -124,7 +127,8 @@ async fn guard_row(tx: &mut Transaction, entry: [u64; 2]) -> Result<bool, Stop> 
     Ok(seen.is_some())
 }
 
-/// Adds an entry; gives the one that is there already instead, and guards its row.
+/// Adds an entry. If an entry for the key exists, returns that entry and adds its row to the read
+/// set.
 pub async fn insert(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -133,14 +137,14 @@ pub async fn insert(
 ) -> Result<Insert, Halt> {
     loop {
         match try_insert(tx, (index, partition), key, value).await? {
-            // That it is there no more is the snapshot's, which has moved since.
+            // The snapshot moved after the index was read, and the row is gone: try again.
             Insert::Exists(_) if !is_taken(tx, (index, partition), key).await? => {}
             done => return Ok(done),
         }
     }
 }
 
-/// As [`insert`], for who looks again by itself.
+/// Adds an entry as [`insert`] does, but without checking the existing row; the caller checks it.
 pub async fn try_insert(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -164,7 +168,7 @@ pub async fn try_insert(
     }
 }
 
-/// Removes an entry, which must be there.
+/// Removes an entry, which must exist.
 pub async fn remove(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -180,7 +184,7 @@ pub async fn remove(
     }
 }
 
-/// Puts another value under a key, which must be there.
+/// Replaces the value of a key, which must exist.
 pub async fn replace(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
@@ -201,7 +205,7 @@ pub async fn replace(
     }
 }
 
-/// A new, empty index of the shape of `index`, whose roots are not looked at; its roots.
+/// Creates an empty index of the shape of `index`, ignoring its roots. Returns the new roots.
 pub async fn create(
     tx: &mut Transaction,
     table: &TableDef,
@@ -223,7 +227,8 @@ pub async fn create(
     Ok(Roots::Each(roots.into()))
 }
 
-/// A new, empty tree or hash table; its root. That of a partition is kept together where it is made.
+/// Creates an empty tree or hash table and returns its root. All nodes of a partition are allocated
+/// near `partition`.
 async fn create_one(
     tx: &mut Transaction,
     table: &TableDef,
@@ -247,7 +252,8 @@ async fn create_one(
     })
 }
 
-/// Homes of a shard: fewer where there are many partitions, which begin with a shard each.
+/// Returns the number of home buckets of a shard. It is smaller for a table with many partitions,
+/// because each partition starts with one shard.
 fn shard_buckets(table: &TableDef, partitioned: bool) -> usize {
     const FEWEST: usize = 16;
     let whole = HashOptions::default().shard_buckets;
@@ -271,7 +277,7 @@ pub async fn drop_index(tx: &mut Transaction, index: &IndexDef) -> Result<(), St
     Ok(())
 }
 
-/// 54000: the key does not fit a node, or a slot.
+/// Returns error 54000: the key does not fit a node, or a slot.
 #[cold]
 fn too_long(index: &IndexDef, length: usize, limit: usize) -> Halt {
     let (name, kind) = (&index.name, index.kind);

@@ -1,5 +1,5 @@
-//! Queries of WITH that one relation reads, and nothing else: they become subqueries, which give their rows as they
-//! are wanted. All others are run once, and their rows kept.
+//! Inlining of WITH queries: a query that exactly one relation reads becomes a subquery, which
+//! produces its rows on demand. All other WITH queries run once and materialize their rows.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use fencepost_sql::bound::{
     CopySource, From, InsertSource, Lateral, Leaf, LeafSource, Select, Statement,
 };
 
-/// Puts such queries where they are read.
+/// Replaces each WITH query that is read once by a subquery at the place where it is read.
 pub fn inline_queries(statement: &mut Statement) {
     let mut readers: HashMap<usize, usize> = HashMap::new();
     statement.for_each_leaf(&mut |leaf| {
@@ -74,7 +74,8 @@ fn in_leaf(leaf: &mut Leaf, once: &dyn Fn(usize) -> bool) {
         };
         return;
     }
-    // What is run again and again keeps its queries.
+    // The recursive term and LATERAL sources run repeatedly, so their WITH queries stay
+    // materialized.
     match &mut leaf.source {
         LeafSource::Subquery(select) => in_select(select, once),
         LeafSource::Set(set) => {

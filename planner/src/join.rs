@@ -1,7 +1,7 @@
-//! Joins: which side drives, and how partners are found.
+//! Joins: which side drives, and how matching rows are found.
 //!
-//! Slots are absolute, so the sides of a join can change places without touching an expression. A
-//! right join is a left join with its sides changed.
+//! Slots are absolute, so the sides of a join can be swapped without changing expressions. A right
+//! join is a left join with its sides swapped.
 
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
 
@@ -12,14 +12,14 @@ use crate::plan::{self, Carried, JoinMethod, Source};
 use crate::subplans::any_deep;
 use crate::terms::{SlotRange, Term, conjunction, conjuncts, reads_any, reads_only, terms};
 
-/// Conditions by the sides they read.
+/// Conditions by the sides that they read.
 struct Split {
     left: Vec<Expr>,
     right: Vec<Expr>,
     both: Vec<Expr>,
 }
 
-/// How a join could be run, and what that would cost.
+/// The join method.
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
     Index,
@@ -73,7 +73,8 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
     }
 }
 
-/// Does a relation of `right` read columns of the left side, so that it has other rows for each left row?
+/// Returns whether a relation of `right` reads columns of the left side (LATERAL), so that its rows
+/// differ for each left row.
 fn reads_left(right: &From, left: SlotRange) -> bool {
     let mut found = false;
     right.for_each_leaf(&mut |leaf| {
@@ -84,8 +85,8 @@ fn reads_left(right: &From, left: SlotRange) -> bool {
     found
 }
 
-/// Sends conditions to the sides of the join where that changes no result; the second part stays
-/// above the join.
+/// Distributes conditions to the sides of the join where that changes no result. The second part of
+/// the result stays above the join.
 fn distribute(
     kind: JoinKind,
     left: SlotRange,
@@ -123,7 +124,7 @@ fn distribute(
     (split, rest)
 }
 
-/// The cheapest method with `left` driving, and its cost.
+/// Returns the cheapest method with `left` driving, and its cost.
 fn best(
     builder: &Builder<'_>,
     kind: JoinKind,
@@ -133,7 +134,8 @@ fn best(
     let left_rows = estimate(left, &split.left, (0, 0));
     let right_rows = estimate(right, &split.right, (0, 0));
     let sides = (slots(left), slots(right));
-    // With equal keys a hash join is never much worse than a loop, and the guesses may be far off.
+    // With equality keys a hash join is never much worse than a nested loop, and the estimates may
+    // be far off.
     let hashes = split
         .both
         .iter()
@@ -146,7 +148,8 @@ fn best(
         && !(hashes && builder.hashes)
         && let Some(rows) = index_rows(right, split, sides)
     {
-        // Reading only what is needed also guards less: a little cheaper than it looks.
+        // Reading only the needed rows also keeps the read set small, so an index is slightly
+        // favoured.
         let cost = left_rows * (0.5 + 2.0 * rows);
         if cost < found.1 {
             found = (Method::Index, cost);
@@ -155,7 +158,8 @@ fn best(
     found
 }
 
-/// The rows that an index on `right` gives for one left row, if one serves a join condition.
+/// Returns the number of rows that an index on `right` returns for one left row, if one serves a
+/// join condition.
 fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Option<f64> {
     let From::Leaf(leaf) = right else {
         return None;
@@ -240,7 +244,7 @@ fn assemble(
     }))
 }
 
-/// A side of a join with its leftover conditions as a filter.
+/// Wraps a side of a join with its remaining conditions as a filter.
 fn closed(planned: Planned) -> Source {
     match conjunction(planned.rest) {
         None => planned.source,
@@ -252,7 +256,7 @@ fn closed(planned: Planned) -> Source {
 }
 
 impl Builder<'_> {
-    /// The sides of an equality that a hash table serves.
+    /// Returns the two sides of an equality that a hash table can serve.
     fn key_pair<'e>(
         &self,
         condition: &'e Expr,
@@ -263,7 +267,7 @@ impl Builder<'_> {
     }
 }
 
-/// The sides of an equality between the left and the right.
+/// Returns the two sides of an equality between the left and the right source.
 fn key_pair(condition: &Expr, sides: (SlotRange, SlotRange)) -> Option<(&Expr, &Expr)> {
     let Node::Compare {
         op: CompareOp::Eq,

@@ -1,5 +1,5 @@
-//! Rows that are kept from statement to statement: those that a cursor may come back to, and those that a portal has
-//! made ahead. They count against the memory limit.
+//! Materialized rows that outlive a statement: the rows that a scrollable cursor may return to, and
+//! the rows that a portal has produced in advance. They count against the memory limit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use fencepost_txn::{Machine, Stop};
 
 use crate::sink::RowSink;
 
-/// What is gathered before it is counted again.
+/// The growth in bytes after which the memory limit is charged again.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Rows one after the other, by their numbers from 1 on; the first ones may be gone.
+/// A queue of rows with numbers from 1 on. The first rows may have been discarded.
 pub struct Kept {
     machine: Arc<Machine>,
-    /// How many are gone.
+    /// The number of rows discarded at the front.
     passed: u64,
     rows: VecDeque<Box<[Value]>>,
     bytes: usize,
@@ -25,7 +25,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// None yet.
+    /// Creates an empty queue.
     pub fn new(machine: &Arc<Machine>) -> Kept {
         Kept {
             machine: Arc::clone(machine),
@@ -36,19 +36,19 @@ impl Kept {
         }
     }
 
-    /// The number of the last one.
+    /// Returns the number of the last row.
     pub fn last(&self) -> u64 {
         self.passed + self.rows.len() as u64
     }
 
-    /// The row of this number, where it is kept.
+    /// Returns the row with this number; `None` if it is not kept.
     pub fn get(&self, number: u64) -> Option<&[Value]> {
         let place = number.checked_sub(self.passed + 1)?;
         let row = self.rows.get(usize::try_from(place).ok()?)?;
         Some(row)
     }
 
-    /// One more.
+    /// Appends a row.
     ///
     /// # Errors
     /// 53200 at the memory limit.
@@ -64,7 +64,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Forgets the rows up to this number.
+    /// Discards the rows up to and including this number.
     pub fn pass(&mut self, number: u64) {
         while self.passed < number
             && let Some(row) = self.rows.pop_front()
@@ -75,7 +75,7 @@ impl Kept {
         self.recount();
     }
 
-    /// Forgets the rows behind this number.
+    /// Discards the rows after this number.
     fn back_to(&mut self, number: u64) {
         while self.last() > number
             && let Some(row) = self.rows.pop_back()
@@ -111,16 +111,16 @@ fn bytes_of(row: &[Value]) -> usize {
     size_of::<Box<[Value]>>() + size_of_val(row) + apart
 }
 
-/// The sink of one run that adds to kept rows.
+/// The sink of one run that appends to materialized rows.
 #[derive(Debug)]
 pub struct Keeping<'a> {
     kept: &'a mut Kept,
-    /// The last row before the run.
+    /// The number of the last row before the run.
     before: u64,
 }
 
 impl Keeping<'_> {
-    /// A sink that adds to `kept`.
+    /// Creates a sink that appends to `kept`.
     pub fn of(kept: &mut Kept) -> Keeping<'_> {
         Keeping {
             before: kept.last(),

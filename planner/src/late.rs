@@ -1,18 +1,22 @@
-//! Targets that are evaluated late: of the rows that a SELECT gives, when they are sorted and counted.
+//! Late targets: targets that are evaluated only for the rows that a SELECT returns, after sort and
+//! limit.
 //!
 //! ```text
 //!   SELECT f(a), b FROM t ORDER BY c LIMIT 10
 //!     becomes   SELECT f(a), b FROM (SELECT b, a FROM t ORDER BY c LIMIT 10)
 //! ```
-//! What is volatile is evaluated there wherever there is a sort or a limit, as in PostgreSQL: who asks for one row draws one
-//! number of a sequence, or takes one lock. Queries and functions of users are where there are both, for the work that it saves.
 //!
-//! - LATE-1: a target that sorts, or that DISTINCT looks at, is evaluated before.
-//! - LATE-2: rows that OFFSET passes over have their targets evaluated, too.
+//! Volatile targets are evaluated late wherever there is a sort or a limit, as in PostgreSQL. A
+//! client that asks for one row draws one sequence value, or takes one lock. Subqueries and
+//! user-defined functions are evaluated late if there are both a sort and a limit, because that
+//! saves work.
+//!
+//! - LATE-1: a target that is a sort key, or that DISTINCT compares, is evaluated early.
+//! - LATE-2: the targets of rows that OFFSET skips are evaluated, too.
 
 use fencepost_sql::bound::{Expr, From, Leaf, LeafSource, Node, Select, Target, Volatility};
 
-/// `select`, or what gives the same with late targets evaluated late.
+/// Returns `select`, or an equivalent SELECT that evaluates late targets late.
 pub fn postpone(mut select: Select) -> Select {
     let mut ends = select.limit.iter().chain(&select.offset);
     let fixed = select.distinct
@@ -74,7 +78,7 @@ pub fn postpone(mut select: Select) -> Select {
     }
 }
 
-/// Lets `expr` read what `targets` give of the columns that it reads.
+/// Makes `expr` read the outputs of `targets` in place of the columns that it reads.
 fn take_columns(expr: &mut Expr, targets: &mut Vec<Target>) {
     if !matches!(expr.node, Node::Column(_)) {
         expr.for_each_part_mut(|part| take_columns(part, targets));
@@ -96,7 +100,7 @@ fn is_volatile(expr: &Expr) -> bool {
     expr.volatility() == Volatility::Volatile
 }
 
-/// Is there a query or a function of users in it?
+/// Returns whether the expression contains a subquery or a user-defined function.
 fn is_dear(expr: &Expr) -> bool {
     let mut dear = matches!(expr.node, Node::Subquery(_) | Node::Routine(_));
     expr.for_each_part(|part| dear |= is_dear(part));

@@ -1,4 +1,5 @@
-//! The leaves of a partitioned table whose rows are written: each has rules and indexes of its own.
+//! The leaf partitions of a partitioned table whose rows are written. Each has its own constraints
+//! and indexes.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use fencepost_sql::value::Value;
 use crate::plan::TablePlan;
 use crate::write::{no_partition, outside_partition};
 
-/// The leaves of a partitioned table.
+/// The leaf partitions of a partitioned table.
 #[derive(Debug)]
 pub struct Leaves {
     tree: Arc<Tree>,
@@ -19,7 +20,8 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Those of `def` with the rules of each, as far as they are needed; `None` where it is not partitioned.
+    /// Creates the leaf plans of `def` with the constraints of each leaf, as far as they are
+    /// needed. Returns `None` if the table is not partitioned.
     pub fn of(def: &TableDef, rules: Vec<RowRules>) -> Option<Leaves> {
         let tree = Arc::clone(def.tree()?);
         let mut rules = rules.into_iter();
@@ -28,7 +30,8 @@ impl Leaves {
         Some(Leaves { tree, plans })
     }
 
-    /// The leaf that a row of `whole`, whose leaves these are, belongs to.
+    /// Returns the leaf that a row of `whole` belongs to. `whole` is the partitioned table of these
+    /// leaves.
     pub fn leaf_of(
         &self,
         whole: &TablePlan,
@@ -47,17 +50,18 @@ impl Leaves {
         }
     }
 
-    /// All of them.
+    /// Returns the plans of all leaves.
     pub fn plans(&self) -> &[Arc<TablePlan>] {
         &self.plans
     }
 
-    /// A leaf.
+    /// Returns the plan of one leaf.
     pub fn plan(&self, leaf: usize) -> &Arc<TablePlan> {
         &self.plans[leaf]
     }
 
-    /// The index of a leaf that the index of `whole` at this position reaches it by.
+    /// Returns the position of the leaf's own index that corresponds to the index of `whole` at
+    /// this position.
     pub fn index_in(
         &self,
         whole: &TablePlan,
@@ -71,7 +75,7 @@ impl Leaves {
     }
 }
 
-/// Does the table above all lead the row to the leaf (FAMILY-3)?
+/// Returns whether the top partitioned table routes the row to this leaf (FAMILY-3).
 pub fn is_within(table: &TablePlan, leaf: u32, row: &[Value]) -> bool {
     let top = table.rules.within.as_ref();
     top.and_then(|top| top.tree()).is_none_or(|tree| {

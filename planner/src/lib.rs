@@ -1,11 +1,11 @@
-//! Bound statements to plans, plans to transactions.
+//! Plans bound statements, and runs the plans over transactions.
 //!
 //! ```text
 //! bound::Statement ──plan──▶ Plan (shared, cached) ──Execution::run──▶ rows, count
 //!                    access, join, build               exec, write, copy
 //! ```
 //!
-//! A plan knows which index serves a condition and which side of a join drives; running it needs
+//! A plan states which index serves a condition and which side of a join drives. Running it needs
 //! only a transaction, the parameters and a sink. DDL runs from the bound statement itself.
 
 #![forbid(unsafe_code)]

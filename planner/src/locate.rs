@@ -1,4 +1,4 @@
-//! From an object to the row that it is.
+//! The way from an object's address to the table row that it stores.
 
 use fencepost_btree::BTree;
 use fencepost_sql::stop::Halt;
@@ -9,7 +9,7 @@ use fencepost_txn::Transaction;
 use crate::plan::TablePlan;
 use crate::store::read_row;
 
-/// The row at `addr`, if it is one of the table.
+/// Returns the row at `addr`, if the object is a row of the table.
 pub async fn row_at(
     tx: &mut Transaction,
     plan: &TablePlan,
@@ -17,7 +17,7 @@ pub async fn row_at(
 ) -> Result<Option<Vec<Value>>, Halt> {
     let mut words = Vec::new();
     let mut row = vec![Value::Null; plan.layout.width()];
-    // What is no row may look like the head of a long one, and lead nowhere.
+    // Another object may look like the head of a long row and have invalid chunk pointers.
     let read = matches!(read_row(tx, addr, &mut words).await, Ok(true));
     if !read || plan.layout.decode(&words, &mut row).is_err() {
         return Ok(None);

@@ -1,12 +1,14 @@
-//! How a SELECT with FOR UPDATE and its kin locks the rows that it gives.
+//! How SELECT … FOR UPDATE and its variants lock the rows that they return.
 //!
 //! ```text
 //! SELECT a.x FROM a JOIN b ON … WHERE … FOR UPDATE OF a
 //! targets:  x │ pointer of a's row │ slots of b that a target or a condition reads
 //!           shown                  hidden
 //! ```
-//! The rows are locked as they come out of the sort, so that LIMIT and SKIP LOCKED lock what is given and no more. All that
-//! conditions and targets need to be evaluated again, should a locked row have changed, comes along in hidden targets.
+//!
+//! The rows are locked after the sort, so that LIMIT and SKIP LOCKED lock exactly the returned
+//! rows. Hidden targets carry the values that conditions and targets need if a locked row has
+//! changed and must be evaluated again.
 
 use std::sync::Arc;
 
@@ -19,23 +21,23 @@ use crate::build::{Changed, for_each_leaf, mark_select};
 use crate::plan::{Access, Scan, Source, TablePlan};
 use crate::terms::{conjunction, conjuncts, terms};
 
-/// The lock on each row that a SELECT gives.
+/// The lock on each row that a SELECT returns.
 #[derive(Debug)]
 pub struct RowLock {
-    /// How it is locked.
+    /// The lock strength and wait policy.
     pub hold: Hold,
     /// The tables whose rows are locked.
     pub leaves: Vec<LockedLeaf>,
-    /// The other slots of the from row that come along, and their targets.
+    /// The other slots of the from row that hidden targets carry, and those targets.
     pub carried: Vec<(usize, usize)>,
-    /// WHERE and the conditions of inner joins, to be looked at once more.
+    /// WHERE and the conditions of inner joins, which are evaluated again after locking.
     pub filter: Option<Expr>,
 }
 
 /// A table whose rows are locked.
 #[derive(Debug)]
 pub struct LockedLeaf {
-    /// The table; nothing before the source is planned.
+    /// The table; `None` until the source is planned.
     pub table: Option<Arc<TablePlan>>,
     /// Its first slot.
     pub first_slot: usize,
@@ -55,15 +57,16 @@ impl LockedLeaf {
         table.ok_or_else(|| SqlError::internal("a locked row is of no table"))
     }
 
-    /// Returns the number of its slots.
+    /// Returns the number of slots that the table fills.
     pub fn width(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.layout.width())
     }
 }
 
 impl RowLock {
-    /// The lock of `select`, whose from row has `width` slots; `None` where it locks nothing, or one row by its key,
-    /// which is locked before it is read. Pointers go into slots behind the from row, and all that is carried into targets.
+    /// Returns the lock of `select`, whose from row has `width` slots. Returns `None` if it locks
+    /// nothing, or only one row by its key, which is locked before it is read. Fat pointers go into
+    /// slots behind the from row, and all carried values into targets.
     pub fn of(select: &mut Select, width: usize) -> Option<RowLock> {
         let locking = select.locking.clone()?;
         let mut first_slots = Vec::new();
@@ -107,7 +110,7 @@ impl RowLock {
         })
     }
 
-    /// The slots that get the pointers of the rows, of a from row with `width` slots.
+    /// Returns the slots for the fat pointers of the rows, given a from row with `width` slots.
     pub fn pointers(&self, width: usize) -> Vec<Changed> {
         let slot = |(nth, leaf): (usize, &LockedLeaf)| Changed {
             first_slot: leaf.first_slot,
@@ -116,7 +119,7 @@ impl RowLock {
         self.leaves.iter().enumerate().map(slot).collect()
     }
 
-    /// The source is planned: takes the tables from it.
+    /// Takes the tables from the source, once it is planned.
     pub fn take_tables(&mut self, source: &Source) {
         for leaf in &mut self.leaves {
             if let Some(scan) = scan_at(source, leaf.first_slot) {
@@ -126,7 +129,7 @@ impl RowLock {
         }
     }
 
-    /// Whether `target` is for the lock alone.
+    /// Returns whether `target` exists only for the lock.
     pub fn hides(&self, target: usize) -> bool {
         let pointers = self.leaves.iter().map(|leaf| leaf.pointer);
         let carried = self.carried.iter().map(|(_, target)| *target);
@@ -134,7 +137,7 @@ impl RowLock {
     }
 }
 
-/// Puts hidden targets behind those that are shown.
+/// Inserts hidden targets behind the visible ones.
 pub fn hide_targets(select: &mut Select, exprs: Vec<Expr>) {
     let (at, count) = (select.visible, exprs.len());
     let targets = exprs.into_iter().map(|expr| Target {
@@ -150,7 +153,7 @@ pub fn hide_targets(select: &mut Select, exprs: Vec<Expr>) {
     }
 }
 
-/// Whether `select` reads one table by whole keys.
+/// Returns whether `select` reads one table by whole unique keys.
 fn reaches_one_row(select: &Select) -> bool {
     let From::Leaf(leaf) = &select.from else {
         return false;
@@ -166,7 +169,7 @@ fn reaches_one_row(select: &Select) -> bool {
     matches!(path.access, Access::Points(_))
 }
 
-/// WHERE and ON of inner joins. What an outer join's ON says of a row is not looked at again.
+/// Returns WHERE and ON of inner joins. The ON condition of an outer join is not evaluated again.
 fn conditions_of(select: &Select) -> Option<Expr> {
     let mut all = Vec::new();
     conjuncts(select.filter.clone(), &mut all);
@@ -192,7 +195,7 @@ fn slot_types(from: &From, width: usize) -> Vec<Type> {
     types
 }
 
-/// The scan of the table whose first slot is `first_slot`.
+/// Returns the scan of the table whose first slot is `first_slot`.
 fn scan_at(source: &Source, first_slot: usize) -> Option<&Scan> {
     match source {
         Source::Scan(scan) => (scan.first_slot == first_slot).then_some(scan),

@@ -1,36 +1,36 @@
-//! On which machines the partitions of a table are.
+//! The placement of a table's partitions on machines.
 //!
-//! Those of a new table go round the machines: partition p is on the machine at position p modulo their
-//! number. Those of a table that is kept together with another are where the other's are, which new machines
-//! do not change.
+//! The partitions of a new table are distributed round-robin: partition p is on the machine at
+//! position p modulo their number. The partitions of a table that is colocated with another table
+//! are where the other's partitions are; new machines do not change that.
 
 use fencepost_sql::catalog::TableDef;
 use fencepost_storage::Addr;
 use fencepost_txn::{Machine, MachineId, Near};
 
-/// Where the partitions of a table are made.
+/// The placement of a table's partitions.
 #[derive(Debug)]
 pub enum Places {
-    /// On these machines in turn.
+    /// Round-robin over these machines.
     Round(Vec<MachineId>),
-    /// Each with one of these objects.
+    /// Each partition on the machine of one of these objects.
     With(Vec<Addr>),
 }
 
 impl Places {
-    /// On all machines.
+    /// Returns a placement on all machines.
     pub fn spread(machine: &Machine) -> Places {
         let members = machine.members().machines;
         Places::Round(members.iter().map(|member| MachineId(member.id)).collect())
     }
 
-    /// Where the partitions of `table` are.
+    /// Returns the placement of the partitions of `table`.
     pub fn with(table: &TableDef) -> Places {
         let roots = table.primary().roots.all().iter();
         Places::With(roots.map(|root| Addr::from_raw(*root)).collect())
     }
 
-    /// Where a partition is made.
+    /// Returns where to create a partition.
     pub fn of(&self, partition: u32) -> Near {
         let at = partition as usize;
         match self {

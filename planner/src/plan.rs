@@ -1,4 +1,4 @@
-//! What a statement will do: the plan, immutable and shared by every session that runs it.
+//! The plan of a statement: immutable, and shared by every session that runs the statement.
 //!
 //! ```text
 //! SelectPlan   source ─▶ filter ─▶ group ─▶ having ─▶ targets ─▶ distinct ─▶ sort ─▶ offset, limit
@@ -35,22 +35,22 @@ use crate::subplans::Subplans;
 /// A table as plans use it: its definition and its codecs.
 #[derive(Debug)]
 pub struct TablePlan {
-    /// The definition planned with; its version is checked by each transaction.
+    /// The definition that the statement was planned with. Each transaction checks its version.
     pub def: Arc<TableDef>,
-    /// How its rows are laid out.
+    /// The layout of the table's rows.
     pub layout: RowLayout,
-    /// How the keys of each index are made, in the order of `def.indexes`.
+    /// The key codec of each index, in the order of `def.indexes`.
     pub keys: Vec<KeyCodec>,
-    /// What rows that are written have to satisfy; nothing where the table is only read.
+    /// The constraints that written rows must satisfy; empty if the table is only read.
     pub rules: RowRules,
-    /// Of a partitioned table whose rows are written: its leaves.
+    /// The leaf partitions, if the table is partitioned and its rows are written.
     pub leaves: Option<Box<Leaves>>,
-    /// Triggers may run, be they its own or those of leaves.
+    /// Whether triggers may run, either those of the table or those of its leaf partitions.
     pub fires: bool,
 }
 
 impl TablePlan {
-    /// A table that is read.
+    /// Creates the plan of a table that is only read.
     pub fn new(def: &Arc<TableDef>) -> TablePlan {
         TablePlan {
             rules: RowRules::default(),
@@ -62,7 +62,7 @@ impl TablePlan {
         }
     }
 
-    /// A table whose rows are written.
+    /// Creates the plan of a table whose rows are written.
     pub fn written(def: &Arc<TableDef>, mut rules: RowRules) -> TablePlan {
         let fires = rules.all_triggers().next().is_some();
         let leaves = std::mem::take(&mut rules.leaves);
@@ -74,8 +74,9 @@ impl TablePlan {
         }
     }
 
-    /// Where the rows of a partition are at home: the root that the first index has for it. Anywhere in a
-    /// table without partitions.
+    /// Returns an address on the machine of a partition: the root that the first index has for the
+    /// partition. For a table without hash partitions, returns a null address: its rows may be
+    /// anywhere.
     #[inline]
     pub fn home_of(&self, partition: u32) -> Addr {
         match &self.def.primary().roots {
@@ -84,7 +85,8 @@ impl TablePlan {
         }
     }
 
-    /// Where a new row of a partition goes, `beside` another of it if there is one.
+    /// Returns where to allocate a new row of a partition. `beside` is another row of the
+    /// partition, if there is one.
     #[inline]
     pub fn near(&self, partition: u32, beside: Option<Addr>) -> Near {
         match &self.def.primary().roots {
@@ -93,7 +95,7 @@ impl TablePlan {
         }
     }
 
-    /// Has a row an entry in the index at this position?
+    /// Returns whether a row has an entry in the index at this position.
     #[inline]
     pub async fn has_entry(
         &self,
@@ -107,66 +109,71 @@ impl TablePlan {
         }
     }
 
-    /// The definition of index `index`.
+    /// Returns the definition of the index at position `index`.
     pub fn index_def(&self, index: usize) -> &IndexDef {
         &self.def.indexes[index]
     }
 }
 
-/// A SELECT.
+/// The plan of a SELECT.
 #[derive(Debug)]
 pub struct SelectPlan {
-    /// Width of the from row.
+    /// The number of slots of the from row.
     pub width: usize,
-    /// Where from rows come from.
+    /// The source of the from rows.
     pub source: Source,
-    /// What of WHERE the source does not do.
+    /// The part of WHERE that the source does not evaluate.
     pub filter: Option<Expr>,
     /// GROUP BY and aggregates.
     pub grouping: Option<Grouping>,
-    /// HAVING, over the group row.
+    /// HAVING, evaluated over the group row.
     pub having: Option<Expr>,
-    /// Window calls: their values are in the slots behind the row that targets read.
+    /// Window function calls. Their values are in the slots behind the row that the targets read.
     pub windows: Vec<WindowCall>,
-    /// The select list, then hidden sort keys.
+    /// The select list, followed by hidden sort keys.
     pub targets: Vec<Target>,
-    /// How many targets the client sees.
+    /// The number of targets that the client sees.
     pub visible: usize,
-    /// DISTINCT over the visible targets.
+    /// Whether there is a DISTINCT over the visible targets.
     pub distinct: bool,
-    /// DISTINCT ON: over these targets instead.
+    /// The positions of the targets of DISTINCT ON; empty without it.
     pub distinct_on: Vec<usize>,
-    /// The sort to do; empty when there is none or an index gives the order.
+    /// The sort keys; empty if there is no ORDER BY or an index gives the order.
     pub sort: Vec<OrderKey>,
-    /// Expressions with queries in them that grouping reads: they are put into the slots behind the from row's.
+    /// Expressions with subqueries that grouping reads. Their values go into the slots behind those
+    /// of the from row.
     pub computed: Vec<Expr>,
-    /// There are queries in its own expressions.
+    /// Whether the SELECT's own expressions contain subqueries.
     pub deep: bool,
-    /// Queries that keys of its scans read: they run first.
+    /// Subqueries that the keys of its scans read. They run before the scans open.
     pub inits: Vec<Expr>,
-    /// The queries in expressions of the statement that it is, if it is one.
+    /// The subqueries in the statement's expressions, if this SELECT is a statement.
     pub queries: Option<Arc<Subplans>>,
     /// LIMIT.
     pub limit: Option<Expr>,
-    /// WITH TIES: rows equal to the last one under the sort's keys come, too.
+    /// FETCH FIRST … WITH TIES: rows that tie with the last row under the sort keys are returned
+    /// too.
     pub with_ties: bool,
     /// OFFSET.
     pub offset: Option<Expr>,
-    /// Rows before OFFSET are given, too: whoever reads them passes them over.
+    /// Whether rows before OFFSET are returned too; the caller skips them.
     pub gives_skipped: bool,
-    /// What tells its home, where it is a statement by itself.
+    /// How to find the statement's home partition, if this SELECT is a statement.
     pub home: Option<HomeKey>,
-    /// FOR UPDATE of the rows of its tables, as they come out of it.
+    /// FOR UPDATE and similar: the lock on the rows of its tables, taken as the rows leave the
+    /// plan.
     pub lock: Option<RowLock>,
-    /// How other machines may run parts of it, where it is a statement by itself.
+    /// How other machines may run parts of it, if this SELECT is a statement.
     pub split: Option<Split>,
-    /// The same for much work, where it is a statement by itself: its source is [`Source::Analytics`].
+    /// The analytical plan of the same query, if this SELECT is a statement. Its source is
+    /// [`Source::Analytics`].
     pub bulk: Option<Box<SelectPlan>>,
-    /// Of a cursor: the table whose rows are changed through it. Their places are the target behind those that are shown.
+    /// For a cursor: the oid of the table that UPDATE and DELETE … WHERE CURRENT OF can change
+    /// through it. The row addresses are the target behind the visible targets.
     pub places: Option<u32>,
 }
 
-/// Where from rows come from.
+/// The source of from rows.
 #[derive(Debug)]
 pub enum Source {
     /// One row without columns.
@@ -177,61 +184,61 @@ pub enum Source {
     Values {
         /// The rows.
         rows: Vec<Vec<Expr>>,
-        /// The first slot they fill.
+        /// The first slot that they fill.
         first_slot: usize,
     },
-    /// generate_series.
+    /// A set-returning function, such as `generate_series`.
     Function {
-        /// Which function.
+        /// The function.
         function: TableFunction,
         /// Its arguments.
         args: Vec<Expr>,
-        /// The slot it fills.
+        /// The slot that it fills.
         first_slot: usize,
     },
-    /// A table of the system.
+    /// A system table.
     System {
-        /// Which table.
+        /// The system table.
         table: SystemTable,
-        /// The first slot it fills.
+        /// The first slot that it fills.
         first_slot: usize,
     },
     /// A subquery.
     Subquery {
         /// Its plan.
         plan: Box<SelectPlan>,
-        /// The first slot it fills.
+        /// The first slot that it fills.
         first_slot: usize,
-        /// Its name.
+        /// Its alias.
         alias: String,
     },
-    /// Two queries put together.
+    /// Two queries that a set operation combines.
     Set(Box<SetPlan>),
-    /// A query of WITH, whose rows are kept.
+    /// A query of WITH with materialized rows.
     Cte {
-        /// Which.
+        /// The query.
         cte: Arc<Cte>,
-        /// The first slot it fills.
+        /// The first slot that it fills.
         first_slot: usize,
-        /// The name it goes by.
+        /// Its alias.
         alias: String,
     },
-    /// A query that reads its own rows.
+    /// A recursive query of WITH.
     Recursive(Box<RecursivePlan>),
-    /// What the last round of a recursive query gave.
+    /// The work table of a recursive query: the rows of the last iteration.
     Work {
-        /// The number of its work table.
+        /// The number of the work table.
         work: usize,
         /// The names of its columns.
         columns: Vec<String>,
-        /// The first slot it fills.
+        /// The first slot that it fills.
         first_slot: usize,
-        /// The name it goes by.
+        /// Its alias.
         alias: String,
     },
-    /// A source that reads what stands left of it, or around its query.
+    /// A source that reads columns of the sources to its left, or of an outer query.
     Lateral {
-        /// The outer slots that it reads, and what goes into them.
+        /// The outer slots that it reads, and the expressions that fill them.
         args: Vec<(usize, Expr)>,
         /// The source.
         input: Box<Source>,
@@ -242,10 +249,10 @@ pub enum Source {
     Analytics {
         /// The scans and joins.
         input: Box<Source>,
-        /// What is asked of them.
+        /// The parts of the query that DataFusion evaluates.
         shape: Shape,
     },
-    /// A source whose rows are filtered: a leaf other than a table under a join.
+    /// A source with a filter on its rows: a leaf of a join that is not a table.
     Filter {
         /// The source.
         input: Box<Source>,
@@ -254,33 +261,33 @@ pub enum Source {
     },
 }
 
-/// Two queries put together.
+/// Two queries that a set operation combines.
 #[derive(Debug)]
 pub struct SetPlan {
-    /// How.
+    /// The operation: UNION, INTERSECT or EXCEPT.
     pub op: SetOp,
-    /// ALL.
+    /// Whether the operation keeps duplicates (ALL).
     pub all: bool,
     /// The left query.
     pub left: SelectPlan,
     /// The right query.
     pub right: SelectPlan,
-    /// The first slot it fills.
+    /// The first slot that the result fills.
     pub first_slot: usize,
 }
 
-/// A query that reads its own rows.
+/// A recursive query of WITH.
 #[derive(Debug)]
 pub struct RecursivePlan {
     /// The number of its work table.
     pub work: usize,
-    /// UNION ALL.
+    /// Whether the union keeps duplicates (UNION ALL).
     pub all: bool,
-    /// The first round.
+    /// The non-recursive term.
     pub base: SelectPlan,
-    /// Each further round.
+    /// The recursive term, which runs once for each iteration.
     pub step: SelectPlan,
-    /// The first slot it fills.
+    /// The first slot that the result fills.
     pub first_slot: usize,
 }
 
@@ -289,46 +296,50 @@ pub struct RecursivePlan {
 pub struct Scan {
     /// The table.
     pub table: Arc<TablePlan>,
-    /// The name it goes by.
+    /// The alias of the table.
     pub alias: String,
-    /// The first slot it fills.
+    /// The first slot that it fills.
     pub first_slot: usize,
     /// The columns to decode, by position in the table.
     pub columns: Vec<usize>,
-    /// The index to go through.
+    /// The position of the index that the scan reads.
     pub index: usize,
-    /// How to reach the rows.
+    /// How the scan reaches the rows.
     pub access: Access,
-    /// From the end.
+    /// Whether the scan runs backward, from the end of the index.
     pub backward: bool,
-    /// The rows of several partitions in the order of the index.
+    /// Whether the rows of several partitions are merged into the order of the index.
     pub merged: bool,
-    /// Of a partitioned table: what tells the leaves to look at.
+    /// For a partitioned table: the conditions that select the leaf partitions to scan.
     pub prune: Vec<Prune>,
-    /// Conditions on its own slots (and those left of it in a join) that the access does not do.
+    /// Conditions that the access does not cover. They read the scan's own slots, and the slots to
+    /// its left in a join.
     pub filter: Option<Expr>,
-    /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
+    /// FOR UPDATE, UPDATE, DELETE: the intent to take on each row, before the row is read where
+    /// possible.
     pub locks: Option<Hold>,
-    /// Below SERIALIZABLE, a row that a key leads to is locked only if it passes the filter as it is found.
+    /// Below SERIALIZABLE, a row that a key leads to is locked only if the version that was found
+    /// passes the filter.
     pub filters_first: bool,
-    /// Which of its rows are only hints, as each that is used is locked and read again.
+    /// The rows that stay out of the read set, because each row that is used is locked and read
+    /// again.
     pub hints: Hints,
-    /// Queries above it choose among its rows.
+    /// Whether subqueries above the scan choose among its rows.
     pub chosen_above: bool,
-    /// WHERE CURRENT OF: the place of the one row, which its access has no part in.
+    /// WHERE CURRENT OF: the address of the one row, which the access does not use.
     pub place: Option<Expr>,
-    /// The slot that takes the row's fat pointer, for UPDATE and DELETE.
+    /// The slot that receives the row's fat pointer, for UPDATE and DELETE.
     pub pointer_slot: Option<usize>,
 }
 
-/// Which rows of a scan stay out of the read set.
+/// The rows of a scan that stay out of the read set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hints {
-    /// None.
+    /// No rows.
     No,
-    /// Those that pass its filter.
+    /// The rows that pass the filter.
     Passing,
-    /// All, and what leads to them: SKIP LOCKED depends on nothing that it passes over.
+    /// All rows and the index nodes too: SKIP LOCKED must not conflict with rows that it skips.
     All,
 }
 
@@ -339,30 +350,31 @@ pub enum Access {
     Full,
     /// Whole unique keys, one row at most for each.
     Points(Vec<KeyTerm>),
-    /// Key ranges: equality on the leading columns, then perhaps bounds on the next.
+    /// Key ranges: equality on the leading columns, then optionally bounds on the next column.
     Ranges {
         /// Equality on the leading key columns.
         prefix: Vec<KeyTerm>,
-        /// The lower bound of the next column and whether it is included.
+        /// The lower bound of the next column, and whether the bound is inclusive.
         lower: Option<(Expr, bool)>,
-        /// The upper bound of the next column and whether it is included.
+        /// The upper bound of the next column, and whether the bound is inclusive.
         upper: Option<(Expr, bool)>,
     },
 }
 
-/// What one key column must equal.
+/// The values that one key column must equal.
 #[derive(Debug)]
 pub enum KeyTerm {
     /// One value.
     One(Expr),
-    /// One of several. At most one term of an access is this, or the next. Where an array stands alone here, it
-    /// is one of its elements.
+    /// One of several values. An access has at most one `Any` or `Members` term. A single array
+    /// here stands for its elements.
     Any(Vec<Expr>),
-    /// One of those that a query gives, which is the condition `… = ANY (query)`.
+    /// One of the values that a subquery returns. The expression is the condition `… = ANY
+    /// (query)`.
     Members(Expr),
 }
 
-/// Returns whether terms are single parameters and constants: their values take no time.
+/// Returns whether all terms are single parameters or constants, which are free to evaluate.
 #[inline]
 pub fn are_plain(terms: &[KeyTerm]) -> bool {
     let is_plain = |term: &KeyTerm| match term {
@@ -372,17 +384,18 @@ pub fn are_plain(terms: &[KeyTerm]) -> bool {
     terms.iter().all(is_plain)
 }
 
-/// Do these values stand for the elements of an array?
+/// Returns whether these values are a single array that stands for its elements.
 pub fn is_array(values: &[Expr]) -> bool {
     matches!(values, [one] if one.ty.kind.element().is_some())
 }
 
-/// A join of two sources. Right and full joins hash or loop as the kind says.
+/// A join of two sources. For right and full joins, too, `method` selects a hash join or a nested
+/// loop.
 #[derive(Debug)]
 pub struct Join {
-    /// Which rows stay.
+    /// The join type.
     pub kind: JoinKind,
-    /// How partners are found.
+    /// How the join finds matching rows.
     pub method: JoinMethod,
     /// The left side.
     pub left: Source,
@@ -392,46 +405,47 @@ pub struct Join {
     pub left_slots: (usize, usize),
     /// The slots of the right side: first and one past the last.
     pub right_slots: (usize, usize),
-    /// The rest of the condition, over the from row.
+    /// The rest of the join condition, over the from row.
     pub on: Option<Expr>,
-    /// There is a query in the condition.
+    /// Whether the join condition contains a subquery.
     pub deep: bool,
-    /// Slots outside both sides' that go along: the pointers of rows to change or lock.
+    /// Slots outside both sides that the join passes on: fat pointers of rows to change or lock.
     pub carried: Vec<Carried>,
 }
 
-/// A slot that a join hands on.
+/// A slot outside both sides that a join passes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
-    /// It comes from the left side.
+    /// Whether the slot comes from the left side.
     pub from_left: bool,
     /// The slot.
     pub slot: usize,
 }
 
-/// How a join finds partners.
+/// How a join finds matching rows.
 #[derive(Debug)]
 pub enum JoinMethod {
-    /// The right side is opened again for each left row, through an index on values of that row.
+    /// Index nested loop: for each left row, the right side is opened again through an index on
+    /// values of that row.
     Index,
-    /// The right side is kept in memory, by the values of its key.
+    /// Hash join: the right side is kept in memory, by the values of its key.
     Hash {
-        /// Over the left row.
+        /// The keys over the left row.
         left_keys: Vec<Expr>,
-        /// Over the right row.
+        /// The keys over the right row.
         right_keys: Vec<Expr>,
     },
-    /// The right side is kept in memory, and each left row meets all of it.
+    /// Nested loop: the right side is kept in memory, and each left row is compared with all of it.
     Loop,
 }
 
 impl Scan {
-    /// Does it reach its rows by whole unique keys?
+    /// Returns whether the scan reaches its rows by whole unique keys.
     pub fn is_point(&self) -> bool {
         matches!(self.access, Access::Points(_))
     }
 
-    /// The keys of a scan for one whole unique key.
+    /// Returns the key terms of a scan for exactly one unique key; `None` for other scans.
     pub fn single_point(&self) -> Option<&[KeyTerm]> {
         match &self.access {
             Access::Points(terms) => terms
@@ -444,12 +458,12 @@ impl Scan {
 }
 
 impl SelectPlan {
-    /// How many targets go to the sink.
+    /// Returns the number of targets that go to the sink.
     pub fn given(&self) -> usize {
         self.visible + usize::from(self.places.is_some())
     }
 
-    /// Does a scan in it take intents?
+    /// Returns whether a scan of the plan takes intents.
     pub fn locks(&self) -> bool {
         self.lock.is_some() || self.source.locks() || self.subplans().any(SelectPlan::locks)
     }

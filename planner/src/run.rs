@@ -1,4 +1,4 @@
-//! Plans run: rows to the sink, a count for the command tag.
+//! The execution of plans: rows go to the sink, and a count to the command tag.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::write::{
 const CHUNK: usize = 256;
 const COPY_BYTES: usize = 64 * 1024;
 
-/// How far a run came.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All rows are out; this many were given or changed in all.
+    /// The statement has ended; the number of rows returned or changed.
     Done(u64),
-    /// The row limit is reached; there may be more.
+    /// The row limit is reached; more rows may follow.
     Suspended,
 }
 
-/// A plan on its way, kept by a portal from call to call.
+/// The state of a running plan. A portal keeps it from call to call.
 #[derive(Default)]
 pub struct Execution {
     state: Option<State>,
-    /// Rows given so far.
+    /// The number of rows returned so far.
     given: u64,
-    /// Bytes that its operators hold.
+    /// Bytes of memory that its operators hold.
     held: usize,
-    /// What its queries in expressions have given.
+    /// The state and results of the subqueries in expressions.
     queries: Option<Box<Queries>>,
-    /// It runs as the plan for much work says.
+    /// Whether the analytical plan runs.
     bulk: bool,
 }
 
@@ -53,17 +53,17 @@ enum State {
     },
     /// The rows of RETURNING, and how many rows were changed.
     Kept { rows: Batch, at: usize, count: u64 },
-    /// Nothing is left.
+    /// All rows have been returned.
     Over,
 }
 
 impl Execution {
-    /// Has it given or changed anything yet?
+    /// Returns whether the execution has returned or changed rows.
     pub fn has_begun(&self) -> bool {
         self.state.is_some()
     }
 
-    /// It is not gone on with: what it holds is given back.
+    /// Closes the execution and releases its memory.
     pub fn close(&mut self, cx: &mut Cx<'_>) {
         let held = std::mem::take(&mut self.held) + std::mem::take(&mut cx.held);
         if held > 0 {
@@ -72,7 +72,7 @@ impl Execution {
         self.state = Some(State::Over);
     }
 
-    /// Runs `plan` on, giving at most `max_rows` rows (0: all).
+    /// Continues `plan` and returns at most `max_rows` rows (0: all).
     pub async fn run(
         &mut self,
         plan: &Plan,
@@ -106,8 +106,8 @@ impl Execution {
                 self.state = Some(State::Over);
                 Ok(Progress::Done(count))
             }
-            // The rest is boxed, which keeps the future of a point statement short: it is moved
-            // from caller to caller before it runs.
+            // The rest is boxed to keep the future of a point statement small: callers move it
+            // before it runs.
             Plan::Select(select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
                 let progress = match select.queries.as_deref().filter(|q| q.looks_back) {
@@ -150,7 +150,7 @@ impl Execution {
         }
     }
 
-    /// Gives what is kept for the statement's queries in expressions to where it is used.
+    /// Lends the state of the statement's subqueries to the context that evaluates them.
     fn lend_queries(&mut self, plans: Option<&Arc<Subplans>>, cx: &mut Cx<'_>) {
         if let Some(plans) = plans {
             let kept = self.queries.take();
@@ -158,7 +158,7 @@ impl Execution {
         }
     }
 
-    /// Runs a statement whose parts see nothing of what the others change.
+    /// Runs a statement with a statement snapshot: its parts do not see each other's changes.
     fn run_in_parts<'a>(
         &'a mut self,
         (plan, queries): (&'a Plan, &'a Subplans),
@@ -194,7 +194,7 @@ impl Execution {
         })
     }
 
-    /// Makes all rows of a SELECT, before anything else is done in the transaction.
+    /// Produces all rows of a SELECT before the transaction does anything else.
     async fn make_all(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let mut state = Box::new(SelectState::new(plan));
         let mut batch = Batch::new(plan.targets.len());
@@ -208,7 +208,8 @@ impl Execution {
         Ok(())
     }
 
-    /// The queries of a statement that begins, if some of them change rows and come first.
+    /// Returns the subplans of a statement that begins, if some of its WITH parts change rows
+    /// first.
     fn changing<'a>(&self, queries: Option<&'a Subplans>) -> Option<&'a Subplans> {
         let begins = self.state.is_none();
         queries.filter(|queries| begins && queries.changes.iter().any(|change| !change.last))
@@ -254,7 +255,8 @@ impl Execution {
                     self.given += 1;
                 }
                 if !*more {
-                    // The tag of a portal's last piece counts the rows of that piece, as PostgreSQL's.
+                    // The tag of a portal's last piece counts the rows of that piece, as in
+                    // PostgreSQL.
                     let count = if max_rows == 0 {
                         self.given
                     } else {
@@ -325,7 +327,7 @@ impl Execution {
     }
 }
 
-/// Runs the statements of WITH that change rows, those that come first or those that come last.
+/// Runs the data-modifying statements of WITH: those that run first or those that run last.
 fn run_changes<'a>(
     queries: &'a Subplans,
     last: bool,
@@ -356,7 +358,7 @@ fn run_changes<'a>(
     })
 }
 
-/// One row that no table has a part in.
+/// Runs a SELECT of one row without a table.
 async fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
     let mut out = std::mem::take(&mut cx.scratch.out);
     out.clear();
@@ -368,7 +370,7 @@ async fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> 
     Ok(())
 }
 
-/// One row by its key: from the index to the client without operators or batches.
+/// Runs a SELECT of one row by its key: from the index to the client without operators or batches.
 async fn run_point(
     plan: &SelectPlan,
     cx: &mut Cx<'_>,

@@ -1,29 +1,30 @@
-//! Where results go.
+//! The destinations of results.
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
-/// The end of a flush.
+/// The future of a flush.
 pub type Flushed<'a> = Work<'a, Result<(), SqlError>>;
 
-/// Takes the rows of a result.
+/// A destination for the rows of a result.
 pub trait RowSink: Send {
-    /// The next row.
+    /// Accepts the next row.
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError>;
 
-    /// Bytes of a COPY TO STDOUT.
+    /// Accepts bytes of a COPY TO STDOUT.
     fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError>;
 
-    /// Forgets what came since the statement began; false if the client may have seen some of it.
+    /// Discards the rows of the current statement. Returns false if the client may have seen some
+    /// of them.
     fn rewind(&mut self) -> bool;
 
-    /// Has so much gathered that it should go out?
+    /// Returns whether the buffered output is large enough to be flushed.
     fn should_flush(&self) -> bool {
         false
     }
 
-    /// Sends what has gathered.
+    /// Sends the buffered output.
     fn flush(&mut self) -> Flushed<'_> {
         Box::pin(async { Ok(()) })
     }

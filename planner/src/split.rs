@@ -1,5 +1,5 @@
-//! Which SELECTs can be split: machines that have partitions of its table scan those, each its own, and send
-//! what they come to.
+//! SELECTs that can be split: each machine scans its own partitions of the table and sends partial
+//! results.
 //!
 //! ```text
 //! another machine                              the session's machine
@@ -8,9 +8,11 @@
 //!   groups      what the rows of each add up to              ═══► added up
 //!   groups      columns, where that has no parts             ═══► grouped
 //! ```
-//! A SELECT is split that scans one table, through an index that has a tree for each partition, and does not
-//! know the partition. Whoever runs a part has planned the same text: only rows travel, and a number that tells
-//! whether the two plans are one ([`Split::fingerprint`]).
+//!
+//! A SELECT can be split if it scans one table through an index that has one tree for each
+//! partition, and the partition is not known. The machine that runs a part has planned the same
+//! text. Only rows travel, and a number that shows whether the two plans are equal
+//! ([`Split::fingerprint`]).
 
 use std::fmt::{self, Write};
 use std::hash::{BuildHasher, Hasher};
@@ -24,31 +26,31 @@ use foldhash::fast::FixedState;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 
-/// What a part of a SELECT gives.
+/// The output of a part of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
     /// Rows of targets.
     Targets,
-    /// The keys of its groups, and partial aggregates.
+    /// The group keys and partial aggregates.
     Groups,
-    /// The columns of its scan: an aggregate needs all of its input together.
+    /// The columns of its scan, for an aggregate that needs all of its input together.
     Columns,
 }
 
 /// How a SELECT is split.
 #[derive(Debug)]
 pub struct Split {
-    /// What a part gives.
+    /// The output of a part.
     pub gives: Gives,
-    /// The types of the rows of that.
+    /// The column types of that output.
     pub columns: Vec<TypeKind>,
-    /// The order in which the index gives the rows, where that is the one asked for.
+    /// The order in which the index returns the rows, if that is the requested order.
     pub order: Vec<OrderKey>,
     fingerprint: OnceLock<u64>,
 }
 
 impl Split {
-    /// That of a plan whose rows come in the order `order` without a sort.
+    /// Returns the split of a plan whose rows come in the order `order` without a sort.
     pub(crate) fn of(plan: &SelectPlan, order: Vec<OrderKey>) -> Option<Split> {
         let scan = plan.split_scan()?;
         let (gives, columns) = match &plan.grouping {
@@ -74,8 +76,8 @@ impl Split {
         })
     }
 
-    /// A number that two machines have in common if they plan the statement alike: it is of all that the plan says,
-    /// addresses of partitions and folded constants included.
+    /// Returns a number that is equal on two machines if they plan the statement alike. It hashes
+    /// the whole plan, including addresses of partitions and folded constants.
     fn fingerprint(&self, plan: &SelectPlan) -> u64 {
         *self.fingerprint.get_or_init(|| {
             let mut hash = Hash(FixedState::default().build_hasher());
@@ -88,14 +90,15 @@ impl Split {
                 self.gives,
                 &self.columns,
             );
-            // It writes into a number, which takes everything.
+            // Writing into a hash cannot fail.
             let _ = write!(hash, "{whole:?} {above:?} {ends:?}");
             hash.0.finish()
         })
     }
 }
 
-/// The types of keys and partial aggregates, if there are such.
+/// Returns the types of the group keys and partial aggregates, if all aggregates have partial
+/// forms.
 fn partial_types(grouping: &Grouping) -> Option<Vec<TypeKind>> {
     let mut columns: Vec<_> = grouping.keys.iter().map(|key| key.ty.kind).collect();
     for aggregate in &grouping.aggregates {
@@ -104,12 +107,13 @@ fn partial_types(grouping: &Grouping) -> Option<Vec<TypeKind>> {
     Some(columns)
 }
 
-/// Whether the order in which rows come is nothing to an aggregate, because it has one of its own or needs none.
+/// Returns whether the result of an aggregate does not depend on the order of its input rows: it
+/// sorts by itself, or it needs no order.
 fn has_an_order(aggregate: &Aggregate) -> bool {
     aggregate.distinct || !aggregate.order_by.is_empty() || aggregate.partial_types().is_some()
 }
 
-/// Hashes text.
+/// A `Write` that hashes its text.
 struct Hash<H>(H);
 
 impl<H: Hasher> Write for Hash<H> {
@@ -120,7 +124,7 @@ impl<H: Hasher> Write for Hash<H> {
 }
 
 impl SelectPlan {
-    /// The scan of a plan that can be split by its partitions.
+    /// Returns the scan of a plan that can be split by its partitions.
     pub(crate) fn split_scan(&self) -> Option<&Scan> {
         let Source::Scan(scan) = &self.source else {
             return None;
@@ -146,25 +150,26 @@ impl Plan {
         }
     }
 
-    /// How it can be split, if it can.
+    /// Returns how the plan can be split, if it can.
     pub fn split(&self) -> Option<&Split> {
         self.split_select().map(|(_, split)| split)
     }
 
-    /// What two machines have in common that plan it alike; `None` where it is not split.
+    /// Returns the number that identifies equal plans on two machines; `None` if the plan is not
+    /// split.
     pub fn fingerprint(&self) -> Option<u64> {
         self.split_select()
             .map(|(select, split)| split.fingerprint(select))
     }
 
-    /// Where the partitions are that it is split by: an object of each.
+    /// Returns one object of each partition that the plan is split by.
     pub fn split_roots(&self) -> Option<Vec<Addr>> {
         let scan = self.split_select()?.0.split_scan()?;
         let roots = scan.table.index_def(scan.index).roots.all().iter();
         Some(roots.map(|root| Addr::from_raw(*root)).collect())
     }
 
-    /// The SELECT of a plan that is split.
+    /// Returns the SELECT of a plan that is split.
     pub(crate) fn part(&self) -> Option<&SelectPlan> {
         self.split_select().map(|(select, _)| select)
     }

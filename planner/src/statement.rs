@@ -1,4 +1,4 @@
-//! Statements that run by a plan, as opposed to those that only the session or the catalog knows.
+//! Statements that run by a plan, unlike those that only the session or the catalog handles.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use crate::write::{
 /// A planned statement.
 #[derive(Debug)]
 pub enum Plan {
-    /// A SELECT of one row from no table.
+    /// A SELECT of one row without a table.
     Row(SelectPlan),
-    /// A SELECT of one row at most by a whole unique key.
+    /// A SELECT of at most one row by a whole unique key.
     Point(SelectPlan),
     /// Any other SELECT.
     Select(SelectPlan),
@@ -42,13 +42,13 @@ pub enum Plan {
     Delete(ChangePlan),
     /// MERGE.
     Merge(ChangePlan),
-    /// COPY TO: the statement for its options, the plan of its rows.
+    /// COPY TO: the statement for its options, and the plan of its rows.
     CopyOut(Box<Copy>, SelectPlan),
     /// COPY FROM.
     CopyIn(Box<Copy>),
 }
 
-/// The plan of a statement, or the statement back if it has none.
+/// Plans a statement. Returns the statement itself if it does not run by a plan.
 pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
     decorrelate(&mut statement);
@@ -63,7 +63,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
         for (id, change) in order.into_iter().filter_map(|at| parts[at].take()) {
             let mut plan = plan_alone(change)?;
             if let Plan::Insert(insert) = &mut plan {
-                // What its queries read is not known here.
+                // The tables that its queries read are not known here.
                 insert.make_rows_first();
             }
             let last = unread.contains(&id);
@@ -95,7 +95,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     Ok(plan.find_home())
 }
 
-/// The plan of a statement without its queries in expressions.
+/// Plans a statement without the subqueries in its expressions.
 fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
     Ok(match statement {
         Statement::Select(select) => {
@@ -121,7 +121,7 @@ fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
     })
 }
 
-/// The SELECT that a COPY TO writes out.
+/// Returns the SELECT for the rows that a COPY TO writes.
 fn copied_rows(copy: &mut Copy) -> Select {
     let (table, columns) = match &mut copy.source {
         CopySource::Query(select) => {
@@ -152,7 +152,7 @@ fn copied_rows(copy: &mut Copy) -> Select {
 }
 
 impl SelectPlan {
-    /// The scan, where the plan is just one row by a whole unique key.
+    /// Returns the scan if the plan reads exactly one row by a whole unique key.
     pub fn point_scan(&self) -> Option<&Scan> {
         match &self.source {
             Source::Scan(scan) if self.is_plain() => scan.single_point().is_some().then_some(scan),
@@ -160,7 +160,7 @@ impl SelectPlan {
         }
     }
 
-    /// Whether the plan is just one row of values, from no table.
+    /// Returns whether the plan is exactly one row of values without a table.
     pub fn is_single_row(&self) -> bool {
         matches!(self.source, Source::One) && self.is_plain()
     }
@@ -180,7 +180,7 @@ impl SelectPlan {
 }
 
 impl Plan {
-    /// The tables that the plan uses.
+    /// Returns the tables that the plan uses.
     pub fn tables(&self) -> Vec<Arc<TablePlan>> {
         let mut tables: Vec<Arc<TablePlan>> = Vec::new();
         if let Plan::CopyIn(copy) = self
@@ -217,8 +217,8 @@ impl Plan {
         tables
     }
 
-    /// Calls `f` on each table that the plan uses, each maybe more than once; COPY FROM has none yet. A view whose
-    /// triggers do what is to be done is none.
+    /// Calls `f` on each table that the plan uses, possibly several times. It skips the table of
+    /// COPY FROM, which is not planned yet, and a view with INSTEAD OF triggers.
     pub(crate) fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
@@ -250,7 +250,7 @@ impl Plan {
         }
     }
 
-    /// The plans of its queries in expressions.
+    /// Returns the plans of the subqueries in its expressions.
     pub fn queries(&self) -> Option<&Subplans> {
         let queries = match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
@@ -263,7 +263,7 @@ impl Plan {
         queries.as_deref()
     }
 
-    /// The functions of users that it calls.
+    /// Returns the user-defined functions that it calls.
     pub fn routines(&self) -> &[Arc<RoutineDef>] {
         if let Plan::CopyIn(copy) = self
             && let CopySource::Table { integrity, .. } = &copy.source
@@ -273,13 +273,13 @@ impl Plan {
         self.queries().map_or(&[], |queries| &queries.routines)
     }
 
-    /// May a function that it calls change rows?
+    /// Returns whether it calls a volatile user-defined function, which may change rows.
     fn calls_volatile(&self) -> bool {
         let volatile = |routine: &Arc<RoutineDef>| routine.volatility == Volatility::Volatile;
         self.routines().iter().any(volatile)
     }
 
-    /// RETURNING, where the plan changes rows; empty for none.
+    /// Returns the RETURNING list of a plan that changes rows; empty without one.
     pub fn returning(&self) -> &[Target] {
         match self {
             Plan::Insert(insert) => &insert.returning,
@@ -293,7 +293,7 @@ impl Plan {
         }
     }
 
-    /// Has it to do with other tables by foreign keys?
+    /// Returns whether foreign keys connect the statement with other tables.
     pub fn has_references(&self) -> bool {
         match self {
             Plan::Insert(insert) => insert.references.is_some(),
@@ -304,7 +304,7 @@ impl Plan {
         }
     }
 
-    /// The number of columns of a COPY TO, and whether it is in binary.
+    /// Returns the number of columns of a COPY TO, and whether the format is binary.
     pub fn copied_columns(&self) -> Option<(usize, bool)> {
         match self {
             Plan::CopyOut(copy, select) => {
@@ -315,16 +315,16 @@ impl Plan {
         }
     }
 
-    /// Do statements in its WITH change rows?
+    /// Returns whether WITH contains statements that change rows.
     fn has_changes(&self) -> bool {
         self.queries()
             .is_some_and(|queries| !queries.changes.is_empty())
     }
 
-    /// Whether it runs as its plan for much work says.
+    /// Returns whether the analytical plan is to run.
     ///
     /// # Errors
-    /// As those of reading.
+    /// Those of reading rows.
     pub async fn is_bulk(
         &self,
         machine: &Machine,
@@ -336,7 +336,7 @@ impl Plan {
         }
     }
 
-    /// Does it only read, without taking intents?
+    /// Returns whether the plan only reads and takes no intents.
     pub fn is_snapshot_read(&self) -> bool {
         if self.has_changes() || self.calls_volatile() {
             return false;
@@ -353,7 +353,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether it reads tables otherwise than to check constraints.
+    /// Returns whether it reads tables for other purposes than constraint checks.
     pub fn needs_snapshot(&self) -> bool {
         match self {
             Plan::Row(plan) => plan.queries.is_some(),
@@ -370,12 +370,12 @@ impl Plan {
         }
     }
 
-    /// Is it a SELECT?
+    /// Returns whether it is a SELECT.
     pub fn is_query(&self) -> bool {
         matches!(self, Plan::Row(_) | Plan::Point(_) | Plan::Select(_))
     }
 
-    /// Is it a SELECT FOR UPDATE?
+    /// Returns whether it is a SELECT FOR UPDATE, or takes another row lock.
     pub fn locks_rows(&self) -> bool {
         match self {
             Plan::Point(plan) | Plan::Select(plan) => plan.locks(),
@@ -383,7 +383,7 @@ impl Plan {
         }
     }
 
-    /// Does it change rows?
+    /// Returns whether it changes rows.
     pub fn is_write(&self) -> bool {
         matches!(
             self,
@@ -391,7 +391,7 @@ impl Plan {
         ) || self.has_changes()
     }
 
-    /// The oid of the table whose rows it changes, if it changes any itself.
+    /// Returns the oid of the table that the main statement changes, if there is one.
     pub fn changed_table(&self) -> Option<u32> {
         match self {
             Plan::Insert(insert) => Some(insert.table.def.id),
@@ -402,7 +402,7 @@ impl Plan {
         }
     }
 
-    /// The name of the command, for messages.
+    /// Returns the name of the command, for messages.
     pub fn command(&self) -> &'static str {
         match self {
             Plan::Row(_) | Plan::Point(_) | Plan::Select(_) => "SELECT",
@@ -414,7 +414,7 @@ impl Plan {
         }
     }
 
-    /// The command tag after `count` rows.
+    /// Returns the command tag after `count` rows.
     pub fn tag(&self, count: u64) -> Tag {
         match self {
             Plan::Insert(_) => Tag::counted("INSERT 0", count),
@@ -423,10 +423,10 @@ impl Plan {
     }
 }
 
-/// What the executor cannot run.
+/// Checks whether the executor can run the statement.
 ///
 /// # Errors
-/// As of a materialized view that has no rows yet.
+/// 55000 for a materialized view that has not been populated.
 pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
     match statement {
         Statement::Declare(declare) => check_supported(&declare.query),
@@ -434,7 +434,7 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
     }
 }
 
-/// 55000 where rows of a materialized view are read that have not been made.
+/// Returns error 55000 if the statement reads a materialized view that has not been populated.
 fn check_populated(statement: &Statement) -> Result<(), SqlError> {
     let mut empty = None;
     let mut check = |table: &Arc<TableDef>| {

@@ -1,4 +1,4 @@
-//! Where rows live: a short row in one object, a long one in a head and chunks.
+//! The storage of rows: a short row in one object, a long row in a head and chunks.
 //!
 //! ```text
 //! short   the words of the row (see `sql::row`)
@@ -8,11 +8,11 @@
 //!
 //! Invariants
 //! - STORE-1: a row is long exactly when its encoding has more than `CHUNK_WORDS` words.
-//! - STORE-2: a chunk belongs to one head, is never changed, and is freed only by a transaction that
-//!   writes or frees the head. So who has the head in the read set need not have the chunks there,
-//!   and a version of the head leads to chunks of the same snapshot.
+//! - STORE-2: a chunk belongs to one head, is never changed, and is freed only by a transaction
+//!   that writes or frees the head. So a transaction with the head in its read set need not have
+//!   the chunks there, and a version of the head leads to chunks of the same snapshot.
 //!
-//! Failure: a head that does not fit its chunks is XX001.
+//! Failure: a head that does not fit its chunks is error XX001.
 
 use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words};
 use fencepost_storage::classes::MAX_SLOT_WORDS;
@@ -22,11 +22,11 @@ use fencepost_txn::{Near, Seen, Stop, Transaction};
 
 /// Payload words of the largest object.
 const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
-/// Words of a head before the pointers.
+/// Words of a head before the fat pointers.
 const HEAD_WORDS: usize = 2;
 const WORD_BYTES: usize = 8;
 
-/// Copies the words of the row at `addr` to `words`; false where there is none.
+/// Copies the words of the row at `addr` to `words`. Returns false if there is no row.
 pub async fn read_row(
     tx: &mut Transaction,
     addr: Addr,
@@ -35,7 +35,8 @@ pub async fn read_row(
     Ok(read(tx, addr, None, words).await?.is_some())
 }
 
-/// As [`read_row`], but of a long row no more than `columns` need (for `RowLayout::decode_some`).
+/// Reads as [`read_row`] does, but only those chunks of a long row that `columns` need (for
+/// `RowLayout::decode_some`).
 pub async fn read_columns(
     tx: &mut Transaction,
     addr: Addr,
@@ -47,7 +48,7 @@ pub async fn read_columns(
         .is_some())
 }
 
-/// As [`read_columns`]; answers which version of the row, or of its head, it was.
+/// Reads as [`read_columns`] does, and returns the version of the row, or of its head.
 pub async fn read_version(
     tx: &mut Transaction,
     addr: Addr,
@@ -57,7 +58,7 @@ pub async fn read_version(
     read(tx, addr, Some((layout, columns)), words).await
 }
 
-/// What of a row is asked for; `None` is all of it.
+/// The part of a row that is read; `None` means the whole row.
 type Wanted<'a> = Option<(&'a RowLayout, &'a [usize])>;
 
 async fn read(
@@ -73,8 +74,8 @@ async fn read(
     Ok(seen)
 }
 
-/// Puts the row that the head in `words` stands for into `words`: all of it, or its first chunk if
-/// that has what is wanted.
+/// Replaces the head in `words` by the row that it describes: the whole row, or only the first
+/// chunk if that has the wanted columns.
 async fn gather(
     tx: &mut Transaction,
     wanted: Wanted<'_>,
@@ -109,12 +110,12 @@ async fn gather(
     Ok(())
 }
 
-/// Words of a chunk.
+/// Returns the number of words of a chunk.
 fn length(chunk: &FatPtr) -> usize {
     chunk.size as usize / WORD_BYTES
 }
 
-/// The chunks of a head; `None` where it is none.
+/// Returns the chunks of a head; `None` if the object is not a valid head.
 fn pointers(head: &View<'_>) -> Option<Vec<FatPtr>> {
     let count = usize::try_from(head.word(1)).ok()?;
     let room = head.len().checked_sub(HEAD_WORDS)? / 2;
@@ -125,7 +126,7 @@ fn pointers(head: &View<'_>) -> Option<Vec<FatPtr>> {
     (count <= room).then(|| (0..count).map(at).collect())
 }
 
-/// The chunks of the row at `addr`; none of a short one.
+/// Returns the chunks of the row at `addr`; a short row has none.
 pub async fn chunks_of(tx: &mut Transaction, addr: Addr) -> Result<Vec<FatPtr>, Stop> {
     match tx.view(addr, None, chunks_in).await? {
         Some((chunks, _)) => chunks.ok_or(Stop::Damaged),
@@ -169,8 +170,8 @@ fn begin_head(words: &[u64]) -> Vec<u64> {
     head
 }
 
-/// Writes `words` over the row at `place`; false, and nothing is done, where its object is too
-/// small. Chunks of a long one that are new are stored near `near`.
+/// Overwrites the row at `place` with `words`. Returns false and changes nothing if its object is
+/// too small. New chunks of a long row are stored near `near`.
 pub async fn update_row(
     tx: &mut Transaction,
     place: FatPtr,
@@ -197,7 +198,7 @@ pub async fn update_row(
     Box::pin(update_long(tx, place, words, near)).await
 }
 
-/// As [`update_row`], where the row was long or becomes so. Chunks that stay the same stay.
+/// Updates as [`update_row`] does, if the row was long or becomes long. Unchanged chunks stay.
 async fn update_long(
     tx: &mut Transaction,
     place: FatPtr,
@@ -236,14 +237,14 @@ async fn update_long(
     Ok(true)
 }
 
-/// In the place of an old chunk that the new head has too.
+/// Marks an old chunk that the new head keeps.
 const NO_CHUNK: FatPtr = FatPtr {
     addr: Addr::NULL,
     size: 0,
     incarnation: 0,
 };
 
-/// Frees the row at `addr` with all that belongs to it.
+/// Frees the row at `addr` and its chunks.
 pub async fn free_row(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
     let chunks = tx.free_seen(addr, chunks_in).await?.ok_or(Stop::Damaged)?;
     for chunk in chunks {

@@ -1,6 +1,7 @@
-//! The plans of a statement's queries in expressions, by their numbers.
+//! The plans of the subqueries in a statement's expressions, by number.
 //!
-//! They belong to the statement as a whole: a query in a query in an expression is one of them too.
+//! They belong to the statement as a whole: a subquery inside a subquery of an expression is also
+//! in this list.
 
 use std::sync::Arc;
 
@@ -12,34 +13,36 @@ use crate::hindsight::looks_back;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 
-/// What a statement needs to run its queries in expressions.
+/// The data that a statement needs to run the subqueries in its expressions.
 #[derive(Debug, Default)]
 pub struct Subplans {
-    /// By number; `None` for a number that no expression has any more.
+    /// The plans by number; `None` for a number that no expression uses any more.
     plans: Vec<Option<SelectPlan>>,
-    /// How many outer slots there are.
+    /// The number of outer slots.
     pub outer_slots: usize,
-    /// The statements of WITH that change rows.
+    /// The data-modifying statements of WITH.
     pub changes: Vec<Change>,
-    /// Its parts see the tables as they were before it, whatever the others change.
+    /// Whether the parts run with a statement snapshot: they see the tables as they were before the
+    /// statement.
     pub looks_back: bool,
-    /// The functions of users that it calls, or that triggers may.
+    /// The user-defined functions that the statement or its triggers may call.
     pub routines: Vec<Arc<RoutineDef>>,
 }
 
-/// A statement of WITH that changes rows.
+/// A data-modifying statement of WITH.
 #[derive(Debug)]
 pub struct Change {
-    /// The number that what it returns is kept under.
+    /// The number under which its RETURNING rows are materialized.
     pub id: usize,
     /// Its plan.
     pub plan: Plan,
-    /// Nobody reads what it returns, and the statement itself changes the same table: it comes behind that.
+    /// Whether it runs after the main statement: no part reads its RETURNING rows, and the main
+    /// statement changes the same table.
     pub last: bool,
 }
 
 impl Subplans {
-    /// Those of `statement`, if it has any.
+    /// Plans the subqueries of `statement`, if it has any.
     pub fn of(statement: &Statement) -> Option<Subplans> {
         let mut queries: Vec<Option<Arc<Select>>> = Vec::new();
         let mut outer_slots = 0;
@@ -100,23 +103,23 @@ impl Subplans {
         })
     }
 
-    /// The plan of a query.
+    /// Returns the plan of a subquery.
     pub fn get(&self, id: usize) -> Option<&SelectPlan> {
         self.plans.get(id)?.as_ref()
     }
 
-    /// All of them with their numbers.
+    /// Returns all plans with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (usize, &SelectPlan)> {
         let plans = self.plans.iter().enumerate();
         plans.filter_map(|(id, plan)| Some((id, plan.as_ref()?)))
     }
 
-    /// All of them.
+    /// Returns all plans.
     pub fn all(&self) -> impl Iterator<Item = &SelectPlan> {
         self.plans.iter().flatten()
     }
 
-    /// Calls `f` on each table that they use.
+    /// Calls `f` on each table that the plans use.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         self.all().for_each(|plan| plan.for_each_table(f));
         self.changes
@@ -134,12 +137,13 @@ fn slots_of(sub: &Subquery) -> Vec<usize> {
     slots
 }
 
-/// Is there a query in one of these?
+/// Returns whether one of the expressions contains a subquery.
 pub fn any_deep<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> bool {
     exprs.into_iter().any(Expr::has_subquery)
 }
 
-/// Expressions that must have run before a scan of `source` opens: the queries in its keys.
+/// Returns the expressions that must run before a scan of `source` opens: the subqueries in its
+/// keys.
 pub fn inits(source: &Source) -> Vec<Expr> {
     let mut found = Vec::new();
     collect(source, &mut found);

@@ -1,8 +1,8 @@
-//! Command tags: what a statement did, and to how many rows.
+//! Command tags: the command that a statement ran, and its number of rows.
 
 use std::fmt;
 
-/// What CommandComplete says, such as `INSERT 0 3`.
+/// The text of a CommandComplete message, such as `INSERT 0 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     command: &'static str,
@@ -10,7 +10,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Of a command that concerns no rows.
+    /// Creates the tag of a command without a row count.
     pub const fn plain(command: &'static str) -> Tag {
         Tag {
             command,
@@ -18,7 +18,7 @@ impl Tag {
         }
     }
 
-    /// Of a command that concerned `rows` rows.
+    /// Creates the tag of a command that returned or changed `rows` rows.
     pub const fn counted(command: &'static str, rows: u64) -> Tag {
         Tag {
             command,
@@ -26,12 +26,12 @@ impl Tag {
         }
     }
 
-    /// The number of rows; 0 where the command concerns none.
+    /// Returns the number of rows; 0 if the tag has no count.
     pub fn rows(self) -> u64 {
         self.rows.unwrap_or(0)
     }
 
-    /// Appends the text. Every statement ends with it, so it does not go through the formatter.
+    /// Appends the text. Every statement ends with it, so it avoids the formatter.
     pub fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.command.as_bytes());
         let Some(mut rest) = self.rows else {

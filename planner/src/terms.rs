@@ -1,11 +1,11 @@
-//! Conditions cut into terms that an index may serve.
+//! Conditions split into terms that an index may serve.
 
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, SubqueryKind, Volatility};
 use fencepost_sql::types::{Type, TypeKind};
 
 use crate::plan::is_array;
 
-/// The conjuncts of a condition.
+/// Appends the conjuncts of a condition to `out`.
 pub fn conjuncts(filter: Option<Expr>, out: &mut Vec<Expr>) {
     match filter {
         None => {}
@@ -21,7 +21,7 @@ pub fn conjuncts(filter: Option<Expr>, out: &mut Vec<Expr>) {
     }
 }
 
-/// One condition of several.
+/// Combines several conditions into one with AND.
 pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
     match parts.len() {
         0 => None,
@@ -30,57 +30,58 @@ pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
     }
 }
 
-/// Slots from the first up to, not including, the second.
+/// Slots from the first up to, but not including, the second.
 pub type SlotRange = (usize, usize);
 
-/// Does `expr` read only slots within `slots`?
+/// Returns whether `expr` reads only slots within `slots`.
 pub fn reads_only(expr: &Expr, slots: SlotRange) -> bool {
     let mut only = true;
     expr.for_each_column(&mut |slot| only &= slots.0 <= slot && slot < slots.1);
     only
 }
 
-/// Does `expr` read any slot within `slots`?
+/// Returns whether `expr` reads any slot within `slots`.
 pub fn reads_any(expr: &Expr, slots: SlotRange) -> bool {
     let mut any = false;
     expr.for_each_column(&mut |slot| any |= slots.0 <= slot && slot < slots.1);
     any
 }
 
-/// A term on one column of a leaf that an index could serve.
+/// A condition on one column of a leaf that an index could serve.
 #[derive(Clone, Debug)]
 pub struct Term {
     /// The column, by position in the table.
     pub column: usize,
-    /// What it says.
+    /// The comparison.
     pub kind: TermKind,
-    /// The conjunct it comes from.
+    /// The conjunct that it comes from.
     pub conjunct: usize,
 }
 
-/// What a term says of its column.
+/// The comparison that a term makes with its column.
 #[derive(Clone, Debug)]
 pub enum TermKind {
-    /// Equal to this.
+    /// Equal to this value.
     Equal(Expr),
-    /// Equal to one of these, or to an element of the array that stands alone.
+    /// Equal to one of these values, or to an element of a single array.
     Any(Vec<Expr>),
-    /// Equal to one of those that a query gives, which is the condition.
+    /// Equal to one of the values of a subquery. The expression is the condition `… = ANY (query)`.
     Members(Expr),
-    /// Above this, or equal if included.
+    /// Greater than this value, or also equal if the flag is set.
     Lower(Expr, bool),
-    /// Below this, or equal if included.
+    /// Less than this value, or also equal if the flag is set.
     Upper(Expr, bool),
 }
 
-/// What terms are about: the columns of a leaf, or an expression over them, which is the column `own.0` then.
+/// The subject of terms: the columns of a leaf, or an expression over them, which then counts as
+/// the column `own.0`.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     own: SlotRange,
     expression: Option<&'a Expr>,
 }
 
-/// The terms on the leaf that owns `own`, whose other sides read only `known` slots.
+/// Returns the terms on the leaf that owns `own`. Their other sides read only `known` slots.
 pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> {
     let subject = Subject {
         own,
@@ -89,7 +90,7 @@ pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> 
     about(conjuncts, subject, known, 0)
 }
 
-/// The terms on what an expression over the leaf gives, as those of the column `column`.
+/// Returns the terms on an expression over the leaf, as terms of the column `column`.
 pub fn expression_terms(
     conjuncts: &[Expr],
     (own, known): (SlotRange, SlotRange),
@@ -173,7 +174,7 @@ fn term(conjunct: &Expr, of: Subject<'_>, known: SlotRange) -> Option<(usize, Te
     }
 }
 
-/// `a = 1 OR a = 2` is `a IN (1, 2)`.
+/// Rewrites `a = 1 OR a = 2` as `a IN (1, 2)`.
 fn any_of(parts: &[Expr], of: Subject<'_>, known: SlotRange) -> Option<(usize, TermKind)> {
     let mut list = Vec::new();
     let mut column = None;
@@ -217,8 +218,8 @@ fn comparison(
     Some((slot, kind))
 }
 
-/// The slot, where `expr` is a column of the leaf or the expression that is asked about, perhaps under a cast that changes
-/// no value.
+/// Returns the slot if `expr` is a column of the leaf or the subject expression. A cast that
+/// changes no value may surround it.
 fn own_column(expr: &Expr, of: Subject<'_>) -> Option<usize> {
     if of.expression.is_some_and(|wanted| wanted == expr) {
         return Some(of.own.0);
@@ -232,8 +233,8 @@ fn own_column(expr: &Expr, of: Subject<'_>) -> Option<usize> {
     }
 }
 
-/// The sides of a test that asks whether a value is among a query's rows: what is looked for, and what a row has in
-/// its one column.
+/// Returns the two sides of a membership test: the value that is looked up, and the one column of
+/// the subquery's rows.
 pub fn member_test<'a>(test: &'a Expr, columns: &[usize]) -> Option<(&'a Expr, &'a Expr)> {
     let (
         Node::Compare {
@@ -257,13 +258,14 @@ fn reads_outer(expr: &Expr, slot: usize) -> bool {
     found
 }
 
-/// Casts between the unpadded strings keep the bytes.
+/// Returns whether a cast between unpadded string types keeps the bytes.
 fn same_values(from: &Type, to: &Type) -> bool {
     let plain = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar | TypeKind::Name);
     plain(from.kind) && plain(to.kind) && to.typmod < 0
 }
 
-/// Whether a scan may take the value for its keys: a query in it has run before, so it reads no columns.
+/// Returns whether a scan may use the value for its keys. A subquery in it has already run, so it
+/// must not read columns.
 fn is_known(expr: &Expr, own: SlotRange, known: SlotRange) -> bool {
     if expr.has_subquery() && expr.has_columns() {
         return false;

@@ -1,10 +1,12 @@
-//! Chains of UNION as trees of little depth.
+//! Chains of UNION as trees of small depth.
 //!
 //! ```text
 //!   ((a ∪ b) ∪ c) ∪ d   becomes   (a ∪ b) ∪ (c ∪ d)
 //! ```
-//! A row goes through all operations above its side: in a chain of n sides that is n operations, in the tree log n. Where
-//! the last operation is UNION without ALL, those below it need not remove duplicates.
+//!
+//! Each row passes through all operations above its side: n operations in a chain of n sides, log n
+//! in the tree. If the last operation is UNION without ALL, the operations below it need not remove
+//! duplicates.
 
 use fencepost_sql::bound::{Expr, From, Leaf, LeafSource, Select, SetOp, SetOperation, Target};
 
@@ -30,7 +32,7 @@ pub fn balanced(set: SetOperation) -> SetOperation {
     }
 }
 
-/// Takes the operation whose rows a side gives as they are, if it can be part of the chain above.
+/// Takes the operation whose rows a side returns unchanged, if it can be part of the chain above.
 fn chained(side: &mut Select, all: bool) -> Option<SetOperation> {
     let From::Leaf(leaf) = &side.from else {
         return None;
@@ -69,7 +71,7 @@ fn chained(side: &mut Select, all: bool) -> Option<SetOperation> {
     }
 }
 
-/// Returns UNION ALL of some sides, of which there is at least one.
+/// Returns UNION ALL of several sides; there is at least one.
 fn tree(mut sides: Vec<Select>) -> Select {
     if sides.len() < 2 {
         return sides

@@ -1,14 +1,14 @@
-//! The tables that a plan uses, and the locks that a statement takes of them, as PostgreSQL's do.
+//! The tables that a plan uses, and the table locks that its statement takes, as in PostgreSQL.
 //!
 //! | The statement | Its lock |
 //! |---|---|
 //! | reads the table | ACCESS SHARE |
-//! | locks rows of it, or looks for rows that a foreign key leads to | ROW SHARE |
-//! | changes rows of it, itself or through a foreign key | ROW EXCLUSIVE |
-//! | draws from the sequence | ROW EXCLUSIVE |
+//! | locks rows of it, or looks up rows for a foreign key | ROW SHARE |
+//! | changes rows of it, directly or through a foreign key | ROW EXCLUSIVE |
+//! | draws a value from the sequence | ROW EXCLUSIVE |
 //! | names the view | ACCESS SHARE |
 //!
-//! A partitioned table whose rows change is locked with its leaves.
+//! If rows of a partitioned table change, its leaf partitions are locked with it.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ use crate::write::References;
 pub struct UsedTables {
     /// The tables, each once.
     pub plans: Vec<Arc<TablePlan>>,
-    /// The locks that the statement takes, each table once.
+    /// The locks that the statement takes, one for each table.
     pub locks: Box<[TableUse]>,
-    /// How long the other objects that the plan depends on are to be as it knows them.
+    /// How long the other objects that the plan depends on must stay as planned.
     pub others: Hold,
-    /// How long the guard of each of `plans` is to hold.
+    /// How long the guard of each of `plans` must hold.
     holds: Box<[Hold]>,
 }
 
 impl UsedTables {
-    /// Returns the tables, and how long each is to be as the plan knows it.
+    /// Returns the tables, and how long each must stay as planned.
     pub fn guarded(&self) -> impl Iterator<Item = (&TableDef, Hold)> {
         let tables = self.plans.iter().map(|table| &*table.def);
         tables.zip(self.holds.iter().copied())
@@ -43,7 +43,7 @@ impl UsedTables {
 }
 
 impl Plan {
-    /// Returns the tables that the plan uses, whose statement also depends on `others`.
+    /// Returns the tables that the plan uses. The statement also depends on `others`.
     pub fn used(&self, others: &Dependencies) -> UsedTables {
         let plans = self.tables();
         let mode = match self.locks_rows() {
@@ -79,7 +79,7 @@ impl Locks {
         }
     }
 
-    /// Returns how long the guard of a table is to hold: up to the commit if rows of it change.
+    /// Returns how long the guard of a table must hold: up to the commit if its rows change.
     fn hold(&self, table: u32) -> Hold {
         let changes = |used: &TableUse| used.table == table && used.mode >= LockMode::RowExclusive;
         match self.0.iter().any(changes) {

@@ -1,5 +1,5 @@
-//! Whether a plan has to do with the state of the session that runs it, such as that of `random()`, or what
-//! `set_config` sets.
+//! Whether a plan depends on the state of the session that runs it, such as that of `random()`, or
+//! on settings that `set_config` changes.
 
 use fencepost_sql::bound::{Expr, Grouping, TableFunction, Target, Volatility};
 
@@ -7,17 +7,18 @@ use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::InsertSource;
 
-/// A search of the expressions of a plan for one that the function accepts.
+/// A search of a plan's expressions for one that the predicate accepts.
 struct Search(fn(&Expr) -> bool);
 
 impl Plan {
-    /// Does it call a function that may give something else at each call, or change the session?
+    /// Returns whether it calls a volatile function: one that may return another value at each
+    /// call, or change the session.
     pub fn is_volatile(&self) -> bool {
         Search(|expr| expr.volatility() == Volatility::Volatile).finds_in(self)
     }
 
-    /// Does it do the same on the same data, if it gets the same values of sequences, and leave nothing but those behind when
-    /// it is rolled back?
+    /// Returns whether it does the same on the same data, given the same sequence values, and
+    /// leaves nothing but sequence values behind after a rollback.
     pub fn is_repeatable(&self) -> bool {
         !Search(|expr| expr.volatility_beside_draws() == Volatility::Volatile).finds_in(self)
     }
@@ -25,7 +26,7 @@ impl Plan {
 
 impl Search {
     fn finds_in(&self, plan: &Plan) -> bool {
-        // What triggers do is not looked at.
+        // The bodies of triggers are not examined.
         if plan.is_write() && !plan.routines().is_empty() {
             return true;
         }
