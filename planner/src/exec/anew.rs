@@ -1,17 +1,21 @@
-//! Rows that another transaction has changed since a READ COMMITTED statement found them: PostgreSQL's EvalPlanQual.
+//! Rows that another transaction has changed after a READ COMMITTED statement found them:
+//! PostgreSQL's EvalPlanQual.
 //!
 //! ```text
 //! found in the snapshot ─► lock ─► newest version is in the snapshot ─► Same
-//!                                  newest version is not            ─► Changed: read anew, the caller decides again
-//!                                  the row is not there             ─► follow its unique key ─► lock ─► …
-//!                                                                       nothing under the key ─► Gone
+//!                                  newest version is not            ─► Changed: the row is read again, the caller rechecks
+//!                                  the row is gone                  ─► follow its unique key ─► lock ─► …
+//!                                                                       no row under the key ─► Gone
 //! ```
-//! Invariants
-//! - ANEW-1: only the locked row is read anew. What it is joined with, and queries in expressions, stay as the snapshot has them.
-//! - ANEW-2: the snapshot does not move here. Who writes a changed row moves it first ([`fencepost_txn::Transaction::refresh`]).
 //!
-//! At REPEATABLE READ a row that has changed is a conflict. At SERIALIZABLE reading or writing it finds that, where the snapshot
-//! cannot move; here it counts as the same.
+//! Invariants
+//! - ANEW-1: only the locked row is read again. Rows that it is joined with, and subqueries in
+//!   expressions, stay as the snapshot has them.
+//! - ANEW-2: the snapshot does not move here. The writer of a changed row moves it first
+//!   ([`fencepost_txn::Transaction::refresh`]).
+//!
+//! At REPEATABLE READ, a changed row is a conflict. At SERIALIZABLE, the read or write itself
+//! detects the change if the snapshot cannot move; here the row counts as `Same`.
 
 use fencepost_sql::bound::Hold;
 use fencepost_sql::row::RowLayout;
@@ -27,30 +31,30 @@ use crate::index::find;
 use crate::plan::{Scan, TablePlan};
 use crate::store::{read_columns, read_row, read_version};
 
-/// Moves of one row from object to object that a statement follows.
+/// The maximal number of moves of one row, from object to object, that a statement follows.
 const MOVES_MAX: u32 = 1024;
 
-/// A locked row beside the snapshot that it was found in.
+/// The state of a locked row, compared with the snapshot in which it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The snapshot has its newest version, or the transaction has changed it itself.
+    /// The snapshot has the row's newest version, or this transaction has changed the row itself.
     Same,
-    /// There is a newer version.
+    /// The row has a newer version.
     Changed,
-    /// It is not there any more.
+    /// The row no longer exists.
     Gone,
 }
 
-/// The end of waiting for a row.
+/// The result of locking a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowState {
     /// The row is as it was found.
     Same,
-    /// The row is another, and lives at this place.
+    /// The row has changed, and lives at this address now.
     Changed(FatPtr),
-    /// The row was deleted, or is left out because another transaction has it locked.
+    /// The row was deleted, or SKIP LOCKED skips it because another transaction has locked it.
     Out,
-    /// The row was deleted or has moved, and no unique key tells which.
+    /// The row was deleted or has moved; without a unique key the two cannot be distinguished.
     Unknown,
 }
 
@@ -59,14 +63,14 @@ pub enum RowState {
 pub struct LockTarget<'a> {
     /// The table.
     pub table: &'a TablePlan,
-    /// The columns to read anew.
+    /// The columns to read again.
     pub columns: &'a [usize],
-    /// The strength of the lock, and whether to wait for it.
+    /// The strength of the lock, and the wait policy.
     pub hold: Hold,
 }
 
-/// Compares the newest version of a locked row with the snapshot. The commit validates a newer one, as the lock may be lost, if
-/// the lock keeps others from writing the row (LEVEL-4).
+/// Compares the newest version of a locked row with the snapshot. If the lock excludes other
+/// writers, the commit also validates a newer version, because the lock may be lost (LEVEL-4).
 pub async fn standing(cx: &mut Cx<'_>, row: Addr, strength: Strength) -> Result<Standing, Halt> {
     if cx.tx.isolation() == Isolation::Serializable {
         return Ok(Standing::Same);
@@ -85,25 +89,27 @@ pub async fn standing(cx: &mut Cx<'_>, row: Addr, strength: Strength) -> Result<
     })
 }
 
-/// Returns the newest commit of a version that decides about rows which stand as they were found ([`Standing::Same`]).
+/// Returns the newest commit timestamp that a version may have and still count as found
+/// ([`Standing::Same`]).
 pub fn decided_by(cx: &Cx<'_>) -> Timestamp {
     match cx.tx.isolation() {
         Isolation::ReadCommitted => cx.tx.statement_timestamp(),
-        // All reads are checked where the snapshot moves.
+        // All reads are validated when the snapshot moves.
         Isolation::RepeatableRead | Isolation::Serializable => Timestamp::MAX,
     }
 }
 
-/// Returns the oldest snapshot that the row may have been found in (LEVEL-3).
+/// Returns the oldest snapshot in which the row may have been found (LEVEL-3).
 fn oldest_snapshot(cx: &Cx<'_>) -> Timestamp {
     match cx.tx.isolation() {
         Isolation::ReadCommitted => cx.tx.statement_timestamp(),
-        // Where the snapshot has moved, rows that were found before are as they were.
+        // If the snapshot has moved, the rows that were found before have not changed.
         Isolation::RepeatableRead | Isolation::Serializable => cx.tx.read_timestamp(),
     }
 }
 
-/// As [`standing`], and reads what `wanted` columns need of the newest version into `words`.
+/// Compares as [`standing`] does, and reads the `wanted` columns of the newest version into
+/// `words`.
 pub async fn read_standing(
     cx: &mut Cx<'_>,
     row: Addr,
@@ -120,7 +126,7 @@ pub async fn read_standing(
     })
 }
 
-/// Locks the row found at `place`. If it has changed since, `row` gets the columns that it has now.
+/// Locks the row found at `place`. If it has changed since, fills `row` with its current columns.
 ///
 /// # Errors
 /// 40001 at REPEATABLE READ, if it has changed.
@@ -176,7 +182,8 @@ async fn read_anew(
     Err(Stop::Retry(AbortReason::WriteConflict).into())
 }
 
-/// A unique key of the row as the snapshot has it: the position of its index, its partition, its bytes.
+/// Returns a unique key of the row in the snapshot: the position of its index, its partition, its
+/// bytes.
 async fn unique_key(
     cx: &mut Cx<'_>,
     table: &TablePlan,
@@ -208,8 +215,8 @@ async fn unique_key(
     Ok(Some((position, partition, key)))
 }
 
-/// Locks the row under a whole key that has changed since the snapshot; `words` gets what the scan's columns need of it as it
-/// is now.
+/// Locks the row under a whole key that has changed since the snapshot. Fills `words` with the
+/// columns that the scan needs, in their current state.
 ///
 /// # Errors
 /// 40001 at REPEATABLE READ.

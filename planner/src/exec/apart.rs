@@ -1,6 +1,8 @@
-//! Long calls of expressions on threads of their own, so that the other sessions of the worker go on meanwhile.
+//! Long-running expression calls on their own threads, so that the other sessions of the worker can
+//! continue.
 //!
-//! A thread ends with its call. A statement that is cancelled does not wait for it: the call is told to stop.
+//! A thread ends with its call. A cancelled statement does not wait for its call: it only asks the
+//! call to stop.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +22,7 @@ use super::cx::{Cx, check_stop};
 
 type Outcome = Result<Value, SqlError>;
 
-/// A long call that runs.
+/// A long call that is running.
 #[derive(Default)]
 struct Running {
     state: Mutex<State>,
@@ -56,7 +58,7 @@ impl Running {
     }
 }
 
-/// Finishes a call whose thread ends without a result.
+/// A guard that finishes the call if its thread ends without a result.
 struct End(Arc<Running>);
 
 impl Drop for End {
@@ -66,7 +68,7 @@ impl Drop for End {
     }
 }
 
-/// Stops a call that is not waited for any more.
+/// A guard that stops a call when its caller no longer waits for it.
 struct Stopped<'a>(&'a Running);
 
 impl Drop for Stopped<'_> {
@@ -75,11 +77,11 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// The result of [`Cx::in_parts`]: it is there at once where no call takes long.
+/// The result of [`Cx::in_parts`]: ready at once unless a call takes long.
 pub enum InParts<'a, T> {
-    /// It is there, until it is taken.
+    /// The result; `None` once it has been taken.
     Done(Option<Result<T, SqlError>>),
-    /// A call runs.
+    /// A long call is running.
     Long(Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>),
 }
 
@@ -99,10 +101,10 @@ impl<T: Unpin> Future for InParts<'_, T> {
 }
 
 impl Cx<'_> {
-    /// The value of `expr` over `row`; what takes long of it runs on a thread of its own.
+    /// Returns the value of `expr` over `row`. Long calls in it run on their own threads.
     ///
     /// # Errors
-    /// Those of the expression, and as [`Cx::pause`].
+    /// Those of the expression, and those of [`Cx::pause`].
     #[inline(always)]
     pub fn value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> InParts<'a, Value> {
         match expr.node {
@@ -113,7 +115,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Does `filter` hold for `row`? NULL does not.
+    /// Returns whether `filter` is true for `row`; NULL counts as false.
     ///
     /// # Errors
     /// As [`Cx::value`].
@@ -129,13 +131,14 @@ impl Cx<'_> {
         }
     }
 
-    /// Does `work`, which evaluates expressions, and does it again after each long call of them.
+    /// Runs `work`, which evaluates expressions, and runs it again after each of its long calls.
     ///
-    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again. It
-    /// computes one value, so that a `nextval` of another value is not evaluated twice.
+    /// `work` must change nothing before its last expression is evaluated, or start over when it is
+    /// called again. It must compute one value only, so that it does not evaluate a `nextval` of
+    /// another value twice.
     ///
     /// # Errors
-    /// Those of the work, and as [`Cx::pause`].
+    /// Those of the work, and those of [`Cx::pause`].
     #[inline(always)]
     pub fn in_parts<'a, T: Send + 'a>(
         &'a mut self,
@@ -167,7 +170,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Waits for a long call, or for what ends the statement.
+    /// Waits for a long call, or until the statement is cancelled.
     async fn run_long(&mut self, call: LongCall) -> Outcome {
         let running = Running::begin(call)?;
         let _stopped = Stopped(&running);

@@ -1,25 +1,25 @@
-//! Rows in bulk: one flat vector that is used again and again.
+//! Batches of rows: one flat vector that is reused.
 //!
-//! A row that is pushed keeps the stale values of the row that stood in its place before: whoever
-//! pushes it fills the slots that will be read.
+//! A pushed row keeps the stale values of an earlier row at its position. The caller that pushes it
+//! must fill the slots that will be read.
 
 use fencepost_sql::value::Value;
 
-/// Rows of one width, side by side.
+/// Rows of the same width, side by side.
 #[derive(Debug, Default)]
 pub struct Batch {
     width: usize,
     values: Vec<Value>,
     rows: usize,
-    /// Bytes of long rows in it.
+    /// Bytes of the long rows in it.
     weight: usize,
 }
 
-/// What the long rows may weigh that are added to a batch in one go.
+/// The number of bytes of long rows that may be added to a batch at once.
 const WEIGHT_MAX: usize = 8 << 20;
 
 impl Batch {
-    /// An empty batch of rows with `width` values.
+    /// Creates an empty batch of rows with `width` values.
     pub fn new(width: usize) -> Batch {
         Batch {
             width,
@@ -29,17 +29,17 @@ impl Batch {
         }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Values in a row.
+    /// Returns the number of values in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Forgets the rows and keeps their memory, unless they are long.
+    /// Removes the rows. Keeps their memory, unless they are long.
     pub fn clear(&mut self) {
         self.rows = 0;
         if self.weight > 0 {
@@ -48,7 +48,7 @@ impl Batch {
         }
     }
 
-    /// A row of `bytes` came in; short ones do not matter.
+    /// Adds the weight of a row of `bytes` bytes; short rows do not count.
     #[inline]
     pub fn weigh(&mut self, bytes: usize) {
         if bytes > WEIGHT_MAX / 16 {
@@ -56,30 +56,30 @@ impl Batch {
         }
     }
 
-    /// The weight at which the rows that a caller is about to add are to be worked on, however few
-    /// they are.
+    /// Returns the weight at which a caller must stop adding rows and process them, even if they
+    /// are few.
     #[inline]
     pub fn weight_limit(&self) -> usize {
         self.weight + WEIGHT_MAX
     }
 
-    /// Bytes of long rows in it.
+    /// Returns the bytes of the long rows in it.
     #[inline]
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     pub fn row(&self, i: usize) -> &[Value] {
         &self.values[i * self.width..(i + 1) * self.width]
     }
 
-    /// Row `i`, to change it.
+    /// Returns row `i` for changes.
     pub fn row_mut(&mut self, i: usize) -> &mut [Value] {
         &mut self.values[i * self.width..(i + 1) * self.width]
     }
 
-    /// A further row, with stale values.
+    /// Appends a row with stale values.
     pub fn push(&mut self) -> &mut [Value] {
         let start = self.rows * self.width;
         self.rows += 1;
@@ -89,7 +89,7 @@ impl Batch {
         &mut self.values[start..start + self.width]
     }
 
-    /// Exchanges two rows.
+    /// Swaps two rows.
     pub fn swap(&mut self, a: usize, b: usize) {
         if a != b {
             for i in 0..self.width {
@@ -111,7 +111,7 @@ impl Batch {
         self.rows -= count;
     }
 
-    /// Takes the last row back.
+    /// Removes the last row.
     pub fn pop(&mut self) {
         self.rows -= 1;
     }

@@ -1,4 +1,4 @@
-//! What running a plan needs besides the plan: the transaction, the parameters, the surroundings.
+//! The execution context: all that a plan needs to run, such as the transaction and the parameters.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -38,17 +38,17 @@ pub struct CancelFlag(Arc<Flag>);
 #[derive(Debug, Default)]
 struct Flag {
     state: AtomicU8,
-    /// Whoever waits, and is to look.
+    /// The waker of the task that waits for the next request.
     waiting: Mutex<Option<Waker>>,
 }
 
 impl CancelFlag {
-    /// Ends the running statement with 57014, as the user asked.
+    /// Ends the running statement with 57014, at the request of the user.
     pub fn cancel(&self) {
         self.raise(CANCELLED);
     }
 
-    /// Ends the running statement with 57014, as it took too long.
+    /// Ends the running statement with 57014, because of `statement_timeout`.
     pub fn time_out(&self) {
         self.raise(TIMED_OUT);
     }
@@ -59,13 +59,14 @@ impl CancelFlag {
         self.wake();
     }
 
-    /// Whether the session is to end.
+    /// Returns whether the session must end.
     #[inline]
     pub fn is_shut_down(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == SHUT_DOWN
     }
 
-    /// Has a task woken by the next request. Whoever waits looks after this once more.
+    /// Registers a task to wake at the next request. The caller must check for a request once more
+    /// after this call.
     pub fn watch(&self, waker: &Waker) {
         let mut waiting = self.0.waiting.lock();
         if !waiting.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -81,7 +82,7 @@ impl CancelFlag {
     }
 
     fn raise(&self, to: u8) {
-        // Losing the race means that another reason to end it is there already.
+        // If the exchange fails, another reason to end the statement is already set.
         let _ = self
             .0
             .state
@@ -89,14 +90,14 @@ impl CancelFlag {
         self.wake();
     }
 
-    /// Forgets requests that came before the statement; a shut-down stays.
+    /// Clears requests that came before the statement; a shut-down stays.
     pub fn reset(&self) {
         if !self.is_shut_down() {
             self.0.state.store(RUNNING, Ordering::Relaxed);
         }
     }
 
-    /// The error of a request, if there is one.
+    /// Returns the error of a request, if there is one.
     #[inline]
     pub fn check(&self) -> Result<(), SqlError> {
         match self.0.state.load(Ordering::Relaxed) {
@@ -124,10 +125,10 @@ fn cancelled(reason: u8) -> SqlError {
     }
 }
 
-/// Memory that statements of one session use again and again.
+/// Buffers that the statements of one session reuse.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// A key.
+    /// An encoded key.
     pub key: Vec<u8>,
     /// An encoded row.
     pub words: Vec<u64>,
@@ -137,19 +138,19 @@ pub struct Scratch {
     pub filtered: Vec<Value>,
     /// A result row.
     pub out: Vec<Value>,
-    /// The routines of users that have been called.
+    /// The user-defined functions that have been called.
     pub routines: Routines,
-    /// Where it counts what it does.
+    /// The counters of the session.
     pub counting: Counting,
-    /// Its time slice.
+    /// The state of the time slice.
     pub pace: Pace,
 }
 
-/// Words of a row that is not kept from statement to statement.
+/// The size in words above which a row buffer is freed after a statement.
 const LONG_WORDS: usize = 128 * 1024;
 
 impl Scratch {
-    /// Forgets a long row.
+    /// Frees the buffers of a long row.
     #[inline]
     pub fn shrink(&mut self) {
         if self.words.capacity() > LONG_WORDS {
@@ -161,45 +162,46 @@ impl Scratch {
     }
 }
 
-/// The surroundings of a running statement.
+/// The context of a running statement.
 pub struct Cx<'a> {
     /// The transaction.
     pub tx: &'a mut Transaction,
-    /// The parameters, lifted literals after those of the client.
+    /// The parameters: those of the client, then constants that were lifted from the text.
     pub params: &'a [Value],
     /// Settings and clocks.
     pub eval: &'a EvalContext,
-    /// Asked now and then in every loop.
+    /// The cancellation flag, which every loop checks regularly.
     pub cancel: &'a CancelFlag,
-    /// The statement takes intents on the rows that it is going to write: it is one of several, or
-    /// has met conflicts. One that is all its transaction does only waits for others' intents.
+    /// Whether the statement takes intents on the rows that it is going to write: the transaction
+    /// has several statements, or met conflicts. The only statement of a transaction just waits for
+    /// the intents of others.
     pub intents: bool,
-    /// Memory to use again.
+    /// Buffers to reuse.
     pub scratch: &'a mut Scratch,
-    /// When `statement_timeout` ends the statement.
+    /// The time at which `statement_timeout` ends the statement.
     pub deadline: Option<Instant>,
     /// Bytes that operators hold and that count against the memory limit.
     pub held: usize,
-    /// The partitions, in order, that the scan of a plan that is split reads; `None`: all.
+    /// The partitions, in order, that the scan of a split plan reads; `None` means all.
     pub part: Option<Vec<u32>>,
-    /// Checks that wait for the end of the transaction; where there is nobody to keep them, none wait.
+    /// Deferred checks, run at the end of the transaction. If it is `None`, no check is deferred.
     pub deferred: Option<&'a mut Deferred>,
     /// The parts of the plan that other machines run.
     pub parts: Option<Box<dyn Parts>>,
-    /// The statement's queries in expressions, if it has any.
+    /// The state of the statement's subqueries in expressions, if it has any.
     pub queries: Option<Box<Queries>>,
-    /// Where its scans look at; `None`: at what is so now.
+    /// The statement snapshot of its scans; `None` means that they read the current state.
     pub before: Option<MarkPlace>,
 }
 
 impl Cx<'_> {
-    /// The transaction, as scans are to see it.
+    /// Returns the transaction as scans must see it.
     #[inline]
     pub fn seen(&mut self) -> Past<'_> {
         self.tx.seen_at(self.before)
     }
 
-    /// The surroundings of a statement within this one, with parameters of its own.
+    /// Creates the context of a nested statement with parameters of its own.
     pub fn within<'b>(&'b mut self, params: &'b [Value]) -> Cx<'b> {
         Cx {
             tx: self.tx,
@@ -218,7 +220,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The value of `expr`, queries in it included, with parameters of its own.
+    /// Evaluates `expr`, including its subqueries, with parameters of its own.
     pub async fn value_with(&mut self, expr: &Expr, params: &[Value]) -> Result<Value, Halt> {
         let mut inner = self.within(params);
         let value = match expr.has_subquery() {
@@ -230,20 +232,20 @@ impl Cx<'_> {
         value
     }
 
-    /// Counts something of a table or an index.
+    /// Adds to a counter of a table or an index.
     #[inline]
     pub fn count(&mut self, id: u32, what: Count, more: u64) {
         self.scratch.counting.of(id).add(what, more);
     }
 
-    /// Whether a scan reads this partition.
+    /// Returns whether a scan reads this partition.
     #[inline]
     pub fn reads(&self, partition: u32) -> bool {
         let part = self.part.as_ref();
         part.is_none_or(|part| part.binary_search(&partition).is_ok())
     }
 
-    /// The parameters, and the outer slots behind them.
+    /// Returns the parameters, followed by the outer slots.
     #[inline]
     pub fn params(&self) -> &[Value] {
         match &self.queries {
@@ -252,13 +254,14 @@ impl Cx<'_> {
         }
     }
 
-    /// The value of `expr` over `row`, however long that takes: within [`Cx::in_parts`] long calls are given away.
+    /// Evaluates `expr` over `row`, however long that takes. Within [`Cx::in_parts`], long calls
+    /// are moved to other threads.
     #[inline]
     pub fn value_here(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {
         eval(expr, row, self.params(), self.eval)
     }
 
-    /// As [`Cx::holds`], in the manner of [`Cx::value_here`].
+    /// Tests `filter` as [`Cx::holds`] does, but evaluates it as [`Cx::value_here`] does.
     #[inline]
     pub fn holds_here(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
         match filter {
@@ -267,10 +270,11 @@ impl Cx<'_> {
         }
     }
 
-    /// Waits for the turn to write a row, or to have nobody write it; best before it is read.
+    /// Waits for the row lock that is needed to write the row, or to prevent others from writing
+    /// it. It is best called before the row is read.
     ///
     /// # Errors
-    /// 55P03 where that takes longer than `lock_timeout`.
+    /// 55P03 if the wait exceeds `lock_timeout`.
     #[inline]
     pub async fn queue(&mut self, row: Addr, strength: Strength) -> Result<(), Halt> {
         if let (Some(limit), Some(sessions)) = (self.eval.lock_timeout, &self.eval.sessions) {
@@ -286,14 +290,15 @@ impl Cx<'_> {
         Ok(take_turn(self.tx, self.intents, (row, strength)).await?)
     }
 
-    /// Counts a step of work; returns true when [`Cx::pause`] is due. Loops whose steps are cheap use both directly.
+    /// Counts a step of work. Returns true when [`Cx::pause`] is due. Loops with cheap steps use
+    /// both directly.
     #[inline]
     pub fn is_due(&mut self) -> bool {
         self.scratch.pace.step()
     }
 
-    /// Ends a statement that is cancelled or past its time limit, and yields to the other tasks of the thread when the time
-    /// slice is over.
+    /// Ends a statement that is cancelled or past its time limit. Yields to the other tasks of the
+    /// thread when the time slice is over.
     ///
     /// # Errors
     /// 57014 or 57P01.
@@ -310,7 +315,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Counts a step of work and pauses when that is due. Every loop over rows calls it, or [`Cx::is_due`].
+    /// Counts a step of work, and pauses when a pause is due. Every loop over rows calls it, or
+    /// [`Cx::is_due`].
     ///
     /// # Errors
     /// As [`Cx::pause`].
@@ -323,7 +329,7 @@ impl Cx<'_> {
     }
 }
 
-/// Ends a statement that is cancelled, or past its time limit.
+/// Returns an error if the statement is cancelled or past its time limit.
 pub(super) fn check_stop(
     cancel: &CancelFlag,
     deadline: Option<Instant>,
@@ -347,7 +353,7 @@ async fn take_turn(
     }
 }
 
-/// As [`take_turn`], and 55P03 once `over` is ready.
+/// Waits as [`take_turn`] does, but returns 55P03 once `over` is ready.
 async fn queue_until(
     tx: &mut Transaction,
     intends: bool,

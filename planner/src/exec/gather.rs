@@ -1,14 +1,16 @@
-//! A SELECT whose parts other machines run, and what of it is left for this one.
+//! The gathering side of a split SELECT: other machines run parts of it, and this machine combines
+//! the results.
 //!
 //! ```text
-//! asked ─► own partitions ─► what others have made of theirs ─► partitions that were left undone
-//! in the order of an index:  what others have made ─► merged with own and undone partitions as they are read
+//! request parts ─► own partitions ─► results of other machines ─► partitions that they did not read
+//! in index order:   results of other machines ─► merged with own and unread partitions as these are read
 //! ```
-//! So all machines are at work at once; but in an index's order nothing of the own partitions can be given before
-//! the others' first rows are known.
+//!
+//! So all machines work at the same time. In index order, however, no row of the own partitions can
+//! be returned before the first rows of the other machines are known.
 //!
 //! # Failure
-//! A part that nobody else runs is run here, in the same transaction, on the same snapshot.
+//! A part that no other machine runs is run here, in the same transaction, on the same snapshot.
 
 use fencepost_sql::bound::OrderKey;
 use fencepost_sql::stop::Halt;
@@ -20,60 +22,60 @@ use super::cx::Cx;
 use super::gathered::Gathered;
 use super::sort::{Sorter, compare_rows};
 
-/// What has become of a part.
+/// The result of a part.
 pub enum Part {
     /// The values of its rows, side by side.
     Rows(Vec<Value>),
-    /// These partitions were not read.
+    /// The partitions that were not read.
     Undone(Vec<u32>),
 }
 
-/// The next of them; `None` after the last.
+/// The future of the next result; it yields `None` after the last one.
 pub type NextPart<'a> = Work<'a, Result<Option<Part>, Halt>>;
 
-/// What came back of a part.
+/// The statistics of a part that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
-    /// The number of the machine.
+    /// The number of the machine that ran the part.
     pub machine: u32,
-    /// Its rows and their bytes; `None` where the part was run here after all.
+    /// The number of rows and bytes; `None` if the part was run here after all.
     pub rows: Option<(u64, u64)>,
 }
 
 /// The parts of a statement that other machines run.
 pub trait Parts: Send {
-    /// The partitions that nobody else is asked for, in order.
+    /// Returns the partitions that no other machine is asked for, in order.
     fn own(&self) -> Vec<u32>;
 
-    /// Asks for the others; the number of messages.
+    /// Requests the other partitions. Returns the number of messages.
     fn ask(&mut self) -> u32;
 
-    /// Waits for what has become of the next part.
+    /// Waits for the result of the next part.
     fn next(&mut self) -> NextPart<'_>;
 
-    /// What has come back so far.
+    /// Returns the statistics of the parts that have finished.
     fn came(&self) -> Vec<Came>;
 }
 
-/// How far it came.
+/// The progress of a gathering SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Own partitions are read.
+    /// This machine reads its own partitions.
     Own,
-    /// Others' parts are waited for.
+    /// This machine waits for the parts of other machines.
     Others,
-    /// What they have left is read; then it is over.
+    /// This machine reads the partitions that other machines did not read. This is the last stage.
     Rest,
 }
 
-/// Where the gathering of a SELECT stands.
+/// The state of a gathering SELECT.
 pub struct Gather {
     pub stage: Stage,
     pub undone: Vec<u32>,
     merging: Option<Merging>,
 }
 
-/// Others' rows in the order of the index, and those of this machine.
+/// The rows of other machines in the order of the index, and the rows of this machine.
 pub struct Merging {
     theirs: Sorter,
     ours: Batch,
@@ -82,7 +84,7 @@ pub struct Merging {
 }
 
 impl Gather {
-    /// Asks other machines for their parts.
+    /// Requests the parts of other machines.
     pub fn begin(cx: &mut Cx<'_>) -> Option<Gather> {
         let parts = cx.parts.as_mut()?;
         let messages = parts.ask();
@@ -95,7 +97,7 @@ impl Gather {
         })
     }
 
-    /// What has become of the next part, apart from what was left undone.
+    /// Returns the rows of the next part. Collects the partitions that were not read.
     pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
         loop {
             let Some(parts) = cx.parts.as_mut() else {
@@ -109,7 +111,8 @@ impl Gather {
         }
     }
 
-    /// What others have left is to be read now; whether there is any.
+    /// Starts to read the partitions that other machines did not read. Returns whether there are
+    /// any.
     pub fn begin_rest(&mut self, cx: &mut Cx<'_>) -> bool {
         self.stage = Stage::Rest;
         let mut undone = std::mem::take(&mut self.undone);
@@ -119,7 +122,8 @@ impl Gather {
         some
     }
 
-    /// The merging of rows in an order; before the first of them all parts of others are waited for.
+    /// Returns the merge of rows in an order. Before the first row it waits for all parts of other
+    /// machines.
     pub async fn merging(
         &mut self,
         cx: &mut Cx<'_>,
@@ -148,7 +152,8 @@ impl Gather {
 }
 
 impl Merging {
-    /// Where rows of this machine are to be added before any more can be given; `None` where that is not so.
+    /// Returns the batch to which rows of this machine must be added before more rows can be
+    /// returned; `None` if no rows are needed.
     pub fn wants(&mut self) -> Option<&mut Batch> {
         if self.at < self.ours.len() || !self.more {
             return None;
@@ -158,12 +163,13 @@ impl Merging {
         Some(&mut self.ours)
     }
 
-    /// Rows were added, and there may be more.
+    /// Records that rows were added, and whether more may follow.
     pub fn added(&mut self, more: bool) {
         self.more = more;
     }
 
-    /// Moves rows to `out` up to `target` of them, or until more are wanted; false where there are none any more.
+    /// Moves rows to `out`, until it has `target` rows or rows of this machine are needed. Returns
+    /// false when there are no more rows.
     pub fn give(&mut self, order: &[OrderKey], out: &mut Batch, target: usize) -> bool {
         while out.len() < target {
             let ours = (self.at < self.ours.len()).then(|| self.ours.row(self.at));
@@ -188,7 +194,7 @@ impl Merging {
     }
 }
 
-/// Moves rows, side by side, to `out`.
+/// Moves rows, side by side in `values`, to `out`.
 pub fn push_rows(values: &mut [Value], out: &mut Batch) {
     for row in values.chunks_exact_mut(out.width().max(1)) {
         for (slot, value) in out.push().iter_mut().zip(row) {

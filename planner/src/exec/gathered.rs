@@ -1,7 +1,7 @@
-//! Memory that operators gather: sorts, groups, the build side of a join.
+//! The memory of operators that collect rows: sorts, groups, the build side of a hash join.
 //!
-//! It counts against the memory limit, a megabyte at a time, until the statement ends: a statement that
-//! asks for more than there is gets 53200 and nothing else suffers.
+//! It counts against the memory limit, in steps of a megabyte, until the statement ends. A
+//! statement that exceeds the limit gets 53200; other statements are not affected.
 
 use fencepost_sql::value::Value;
 use fencepost_txn::Stop;
@@ -9,12 +9,12 @@ use fencepost_txn::Stop;
 use super::batch::Batch;
 use super::cx::Cx;
 
-/// What is gathered before it is counted again.
+/// The growth in bytes after which the memory limit is charged again.
 const STEP_BYTES: usize = 1 << 20;
-/// Bytes of a hash table's entry beside its key.
+/// Bytes of a hash table's entry besides its key.
 const ENTRY_BYTES: usize = 64;
 
-/// What one operator has gathered.
+/// The memory that one operator has collected.
 #[derive(Debug, Default)]
 pub struct Gathered {
     bytes: usize,
@@ -22,7 +22,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// The rows of `batch` from `from` on were added.
+    /// Adds the rows of `batch` from `from` on.
     pub fn add_rows(&mut self, cx: &mut Cx<'_>, batch: &Batch, from: usize) -> Result<(), Stop> {
         let rows = batch.len().saturating_sub(from);
         let fixed = rows * batch.width() * size_of::<Value>();
@@ -31,23 +31,23 @@ impl Gathered {
         self.add(cx, fixed + apart)
     }
 
-    /// A row was added.
+    /// Adds a row.
     pub fn add_row(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Stop> {
         let apart: usize = row.iter().map(Value::bytes_apart).sum();
         self.add(cx, size_of_val(row) + apart)
     }
 
-    /// What was gathered is gone, and room for as much stays counted.
+    /// Starts from zero. The memory that is already charged stays charged.
     pub fn restart(&mut self) {
         self.bytes = 0;
     }
 
-    /// An entry under a key of `key` bytes was added to a hash table.
+    /// Adds an entry of a hash table with a key of `key` bytes.
     pub fn add_entry(&mut self, cx: &mut Cx<'_>, key: usize) -> Result<(), Stop> {
         self.add(cx, key + ENTRY_BYTES)
     }
 
-    /// So many bytes were added.
+    /// Adds this number of bytes.
     pub fn add_bytes(&mut self, cx: &mut Cx<'_>, bytes: usize) -> Result<(), Stop> {
         self.add(cx, bytes)
     }

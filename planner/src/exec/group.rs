@@ -1,4 +1,4 @@
-//! GROUP BY and aggregates, by a hash table of groups.
+//! GROUP BY and aggregates, with a hash table of groups.
 
 use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping, Node};
 use fencepost_sql::error::SqlError;
@@ -13,10 +13,10 @@ use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::order::sort_indexes;
 
-/// The groups: first the accumulating, then the finished.
+/// The groups: they accumulate rows first, and hold results after `finish`.
 pub struct Groups {
     by_key: HashMap<Vec<u8>, u32>,
-    /// The group rows: keys, then results.
+    /// The group rows: keys, followed by results.
     rows: Batch,
     /// The aggregates of each group, side by side.
     accumulators: Vec<Accumulator>,
@@ -27,7 +27,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No groups yet; or the one group, where there are no keys.
+    /// Creates the table without groups, or with the one group if there are no keys.
     pub fn new(grouping: &Grouping) -> Groups {
         let width = grouping.keys.len() + grouping.aggregates.len();
         let mut groups = Groups {
@@ -42,7 +42,7 @@ impl Groups {
         if grouping.keys.is_empty() {
             groups.begin(grouping, &mut Vec::new());
         }
-        // A set without keys has its one group, also over no rows.
+        // A grouping set without keys has one group, even over no rows.
         for (number, set) in grouping.sets.iter().enumerate() {
             if set.is_empty() {
                 let mut keys = vec![Value::Null; grouping.keys.len()];
@@ -63,7 +63,7 @@ impl Groups {
         group
     }
 
-    /// Adds from rows.
+    /// Adds from rows to their groups.
     pub async fn add(
         &mut self,
         grouping: &Grouping,
@@ -141,7 +141,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Counts the groups from `from` on: a group's key stands in its row and in the table.
+    /// Counts the memory of the groups from `from` on. A group's key is stored in its row and in
+    /// the hash table.
     fn count(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), Halt> {
         self.gathered.add_rows(cx, &self.rows, from)?;
         for _ in from..self.rows.len() {
@@ -150,7 +151,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds what rows of other machines come to: keys, then partial aggregates, side by side.
+    /// Adds partial results of other machines: keys, followed by partial aggregates, side by side.
     pub async fn merge(
         &mut self,
         grouping: &Grouping,
@@ -178,7 +179,7 @@ impl Groups {
         self.count(cx, from)
     }
 
-    /// Gives what each group's rows come to so far, for [`Groups::merge`].
+    /// Passes the partial result of each group to `give`, for [`Groups::merge`].
     pub async fn partial(
         &mut self,
         grouping: &Grouping,
@@ -215,7 +216,7 @@ impl Groups {
         Ok(self.group_with(grouping, keys))
     }
 
-    /// The group with these keys, which are taken if it is new.
+    /// Returns the group with these keys. A new group takes the keys out of `keys`.
     fn group_with(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> u32 {
         self.key.clear();
         for key in keys.iter() {
@@ -229,7 +230,7 @@ impl Groups {
         group
     }
 
-    /// Computes the results.
+    /// Computes the results of all aggregates.
     pub async fn finish(&mut self, grouping: &Grouping, cx: &mut Cx<'_>) -> Result<(), SqlError> {
         let aggregates = grouping.aggregates.len();
         let accumulators = std::mem::take(&mut self.accumulators);
@@ -243,7 +244,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Up to `max` of the group rows that were not given yet, and whether there are more.
+    /// Returns up to `max` of the remaining group rows, and whether more follow.
     pub fn rows(&mut self, max: usize) -> (&Batch, bool) {
         self.page.clear();
         let end = self.rows.len().min(self.next + max);
@@ -257,7 +258,7 @@ impl Groups {
     }
 }
 
-/// Whether the state of an aggregate grows with its rows.
+/// Returns whether the state of an aggregate grows with its rows.
 fn grows(aggregate: &Aggregate) -> bool {
     aggregate.distinct
         || !aggregate.order_by.is_empty()
@@ -276,10 +277,11 @@ fn bytes_of(accumulators: &[Accumulator]) -> usize {
     accumulators.iter().map(Accumulator::bytes).sum()
 }
 
-/// Rows of one aggregate that are put in order or taken in at once.
+/// The number of rows of one aggregate that are sorted or accumulated without a pause.
 const AT_ONCE: usize = 1024;
 
-/// The result of an aggregate. Many rows that it has kept are sorted and taken in piece by piece.
+/// Returns the result of an aggregate. If it has kept many rows, they are sorted and accumulated in
+/// pieces.
 async fn result(
     mut accumulator: Accumulator,
     aggregate: &Aggregate,
@@ -310,14 +312,15 @@ async fn result(
     accumulator.finish(aggregate)
 }
 
-/// The last key is the number of the grouping set.
+/// Sets the last key to the number of the grouping set.
 fn number_set(keys: &mut [Value], number: usize) {
     if let Some(last) = keys.last_mut() {
         *last = Value::Int4(i32::try_from(number).unwrap_or(i32::MAX));
     }
 }
 
-/// Makes `nulled` a from row with NULL for the columns that are keys of other sets than this.
+/// Copies a from row to `nulled`, with NULL in the columns that are keys of other grouping sets
+/// only.
 fn null_keys(grouping: &Grouping, set: &[usize], row: &[Value], nulled: &mut Vec<Value>) {
     nulled.clear();
     nulled.extend_from_slice(row);

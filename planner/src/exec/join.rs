@@ -1,4 +1,4 @@
-//! Joins: an index on the right for each left row, or the right side kept in memory.
+//! Joins: an index lookup on the right side for each left row, or a right side kept in memory.
 
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ use crate::plan::{Join, JoinMethod};
 const LEFT_CHUNK: usize = 256;
 const RIGHT_CHUNK: usize = 1024;
 
-/// Where a join stands.
+/// The state of a join.
 pub struct JoinState {
     left: SourceState,
     right: SourceState,
     left_rows: Batch,
     left_more: bool,
-    /// The left row whose partners are sought.
+    /// The left row for which matching rows are searched.
     current: usize,
-    /// Its search has begun.
+    /// Whether the search for the current left row has begun.
     open: bool,
-    /// It had a partner.
+    /// Whether the current left row had a match.
     matched: bool,
-    /// The right rows in memory; for an index join those of the current left row.
+    /// The right rows in memory; for an index join, those of the current left row.
     right_rows: Batch,
     right_more: bool,
     right_at: usize,
@@ -43,7 +43,7 @@ pub struct JoinState {
 }
 
 impl JoinState {
-    /// The state before the first row.
+    /// Creates the state before the first row.
     pub fn new(join: &Join, width: usize) -> JoinState {
         JoinState {
             left: SourceState::new(&join.left, width),
@@ -65,7 +65,7 @@ impl JoinState {
         }
     }
 
-    /// Adds up to `max` rows to `out`; false when there are no more after them.
+    /// Adds up to `max` rows to `out`. Returns false when no more rows follow.
     pub async fn next(
         &mut self,
         join: &Join,
@@ -152,7 +152,7 @@ impl JoinState {
         Ok(())
     }
 
-    /// Begins the search for partners of the current left row.
+    /// Begins the search for matches of the current left row.
     async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
         self.open = true;
         self.matched = false;
@@ -217,7 +217,8 @@ impl JoinState {
         self.pair(join, cx, out, target, self.right_at..end).await
     }
 
-    /// Pairs the current left row with candidates; false when `out` is full before they end.
+    /// Joins the current left row with candidates. Returns false if `out` is full before the
+    /// candidates end.
     async fn pair(
         &mut self,
         join: &Join,
@@ -264,7 +265,7 @@ impl JoinState {
         Ok(true)
     }
 
-    /// After the last left row: the right rows of a full join that had no partner.
+    /// Adds the right rows of a full join that had no match, after the last left row.
     fn unmatched_right(&mut self, join: &Join, out: &mut Batch, target: usize) -> bool {
         while self.unmatched_at < self.right_matched.len() {
             if out.len() >= target {
@@ -293,7 +294,8 @@ fn clear(row: &mut [Value], slots: (usize, usize)) {
     row[slots.0..slots.1].fill(Value::Null);
 }
 
-/// The bytes under which equal values meet; false where one is NULL and meets nothing.
+/// Writes the hash key of a row to `out`; equal values have equal bytes. Returns false if a value
+/// is NULL and matches nothing.
 pub fn hash_key(
     keys: &[Expr],
     cx: &Cx<'_>,
@@ -311,7 +313,7 @@ pub fn hash_key(
     Ok(true)
 }
 
-/// Integers of every width meet as bigint.
+/// Encodes a value for comparison: integers of every width are encoded as bigint.
 pub fn push_comparable(value: &Value, out: &mut Vec<u8>) {
     match value.as_int() {
         Some(wide) => encode_plain(&Value::Int8(wide), false, out),

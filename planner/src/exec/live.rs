@@ -1,4 +1,5 @@
-//! The rows of PostgreSQL's views of what goes on: sessions, of all machines, and the statements of this one.
+//! The rows of PostgreSQL's activity views: the sessions of all machines, and the statements of
+//! this machine.
 
 use fencepost_sql::advisory::LockKey;
 use fencepost_sql::catalog::CatalogView;
@@ -9,7 +10,7 @@ use fencepost_sql::sessions::Activity;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
-/// The rows of a relation, if it is about what goes on.
+/// Returns the rows of a relation if it is an activity view.
 pub async fn rows(
     relation: &'static Relation,
     eval: &EvalContext,
@@ -26,7 +27,7 @@ pub async fn rows(
     Ok(Some(rows.made))
 }
 
-/// `pg_stat_activity`: the sessions of all machines.
+/// Adds `pg_stat_activity`: the sessions of all machines.
 async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
     let Some(sessions) = &eval.sessions else {
         return Ok(());
@@ -97,7 +98,8 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// `pg_stat_statements`: those of this machine, of all roles together. What is not counted is NULL.
+/// Adds `pg_stat_statements`: the statements of this machine, all roles together. Values that are
+/// not counted are NULL.
 fn statements(rows: &mut Rows, eval: &EvalContext) {
     let ms = |ns: f64| Value::Float8(ns / 1e6);
     let nothing = rows.columns_of(&[TypeKind::Int8, TypeKind::Float8]);

@@ -1,8 +1,10 @@
-//! FOR UPDATE and FOR SHARE: rows are locked as they come out of a SELECT, in its order, and looked at once more.
+//! FOR UPDATE and FOR SHARE: rows are locked as they come out of a SELECT, in its order, and then
+//! checked again.
 //!
-//! A lock is an intent: others who are about to change the row, or lock it, wait in line or do without. What is returned was
-//! read after the lock was there, so that it is the newest; a row that is no longer one of those asked for is left out.
-//! SKIP LOCKED leaves out what somebody else has locked, and its result depends on no row that it does not return.
+//! A lock is an intent: other transactions that want to change or lock the row wait, or skip it.
+//! Returned values are read after the lock was taken, so they are the newest. A row that no longer
+//! satisfies the query is left out. SKIP LOCKED leaves out rows that other transactions have
+//! locked, and its result does not depend on rows that it does not return.
 
 use fencepost_sql::bound::{Hold, WaitPolicy};
 use fencepost_sql::error::{SqlError, SqlState};
@@ -19,7 +21,7 @@ use crate::locking::{LockedLeaf, RowLock};
 use crate::plan::{SelectPlan, TablePlan};
 use crate::store::read_columns;
 
-/// Locks a row, or waits for that, or not, as told; false where it is to be left out.
+/// Locks a row according to the wait policy of `hold`. Returns false if the row must be left out.
 pub async fn lock_row(
     cx: &mut Cx<'_>,
     table: &TablePlan,
@@ -39,7 +41,7 @@ pub async fn lock_row(
     }
 }
 
-/// 55P03
+/// Returns error 55P03.
 #[cold]
 fn not_available(table: &str) -> SqlError {
     SqlError::new(
@@ -48,8 +50,8 @@ fn not_available(table: &str) -> SqlError {
     )
 }
 
-/// Locks the rows of `out` from `from` on, which are `plan`'s targets. Makes the targets of rows that have changed anew, and
-/// removes rows that are left out.
+/// Locks the rows of `out` from `from` on, which are target rows of `plan`. Recomputes the targets
+/// of rows that have changed, and removes rows that are left out.
 pub async fn lock_rows(
     plan: &SelectPlan,
     lock: &RowLock,
@@ -87,18 +89,19 @@ pub async fn lock_rows(
     Ok(())
 }
 
-/// The outcome of locking the rows that a row of targets is made of.
+/// The outcome of locking the rows behind one row of targets.
 #[derive(PartialEq, Eq)]
 enum Sight {
-    /// It is left out.
+    /// The row is left out.
     Out,
-    /// It is as it was found.
+    /// The row is as it was found.
     Same,
-    /// The from row was read anew.
+    /// The from row was read again.
     Anew,
 }
 
-/// Locks the rows that one row of targets is made of; reads them into the from row `row` where they are to be decided on again.
+/// Locks the rows behind one row of targets. If they must be checked again, reads them into the
+/// from row `row`.
 async fn lock_leaves(
     lock: &RowLock,
     cx: &mut Cx<'_>,
@@ -107,13 +110,14 @@ async fn lock_leaves(
 ) -> Result<Sight, Halt> {
     let mut sight = match cx.tx.isolation() {
         Isolation::ReadCommitted | Isolation::RepeatableRead => Sight::Same,
-        // The row was read before its lock was there, and is not in the read set ([`crate::plan::Hints`]).
+        // The row was read before its lock was taken, and is not in the read set
+        // ([`crate::plan::Hints`]).
         Isolation::Serializable => Sight::Anew,
     };
     for (nth, leaf) in lock.leaves.iter().enumerate() {
         let pointer = &targets[leaf.pointer];
         if pointer.is_null() {
-            // An outer join has no row of this table here.
+            // The outer join has no row of this table here.
             row[leaf.first_slot..][..leaf.width()].fill(Value::Null);
             continue;
         }
@@ -142,7 +146,7 @@ async fn lock_leaves(
     Ok(sight)
 }
 
-/// Reads a locked row of one table into the from row; false where there is none.
+/// Reads a locked row of one table into the from row. Returns false if the row does not exist.
 async fn read_leaf(
     leaf: &LockedLeaf,
     cx: &mut Cx<'_>,
@@ -166,8 +170,8 @@ async fn read_leaf(
     decoded
 }
 
-/// Has the commit validate that no other transaction has written a locked row: a lock is lost with the machine that keeps it.
-/// Below [`Strength::Share`] others may write the row all the same.
+/// Makes the commit validate that no other transaction has written a locked row, because a lock is
+/// lost if its machine fails. Locks weaker than [`Strength::Share`] do not exclude writers.
 async fn guard_lock(cx: &mut Cx<'_>, hold: Hold, place: FatPtr) -> Result<(), Halt> {
     if cx.tx.isolation() != Isolation::Serializable && hold.strength >= Strength::Share {
         let seen = cx.tx.newest().view(place.addr, None, |_| ()).await?;

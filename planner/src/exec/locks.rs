@@ -1,7 +1,8 @@
-//! `pg_locks`, of all machines: advisory locks, those of LOCK TABLE, intents on rows and who waits for them, and the tables of the statements
-//! that run, or ran last in a transaction that is open.
+//! `pg_locks`, of all machines: advisory locks, locks of LOCK TABLE, intents on rows and the
+//! transactions that wait for them. It also shows the tables of the statements that run, or that
+//! ran last in an open transaction.
 //!
-//! A row is told by its place: its region as `page`, where it is there as `objid`.
+//! A row is identified by its address: the region as `page`, the offset in the region as `objid`.
 
 use fencepost_sql::advisory::{LockKey, LockState};
 use fencepost_sql::catalog::{CatalogView, Snapshot};
@@ -17,9 +18,9 @@ use crate::index::is_key_lock;
 use crate::locate::row_at;
 use crate::plan::TablePlan;
 
-/// Rows whose table is looked for; of more it is not told.
+/// The number of row locks for which the table is searched; for further row locks it is unknown.
 const SOUGHT_MAX: usize = 1000;
-/// What is nothing to most locks.
+/// The columns that are NULL for most kinds of locks.
 const NONE: [&str; 8] = [
     "relation",
     "page",
@@ -31,7 +32,7 @@ const NONE: [&str; 8] = [
     "virtualtransaction",
 ];
 
-/// All of them.
+/// Returns all rows of the view.
 pub async fn rows(
     relation: &'static Relation,
     snapshot: &Snapshot,
@@ -85,7 +86,7 @@ pub async fn rows(
     Ok(rows.made)
 }
 
-/// What PostgreSQL calls the mode of a row's lock.
+/// Returns PostgreSQL's name for the mode of a row lock.
 fn mode_of(strength: Strength) -> &'static str {
     match strength {
         Strength::KeyShare => "AccessShareLock",
@@ -128,13 +129,13 @@ fn add_advisory(rows: &mut Rows, lock: &LockState) {
     ]));
 }
 
-/// The oid of the database that a session is of.
+/// Returns the oid of a session's database.
 fn database_of(snapshot: &Snapshot, state: &SessionState) -> Value {
     let database = snapshot.database_named(&state.database);
     database.map_or(Value::Null, |of| Value::Oid(of.id))
 }
 
-/// The tables of the statement that a session runs, or ran last in its transaction.
+/// Adds the tables of the statement that a session runs, or ran last in its transaction.
 fn add_tables(rows: &mut Rows, snapshot: &Snapshot, state: &SessionState) {
     if matches!(state.activity, Activity::Idle | Activity::IdleInFailed) {
         return;
@@ -156,8 +157,8 @@ fn add_tables(rows: &mut Rows, snapshot: &Snapshot, state: &SessionState) {
     }
 }
 
-/// The oid of the table that a row is of, NULL where that is not known. What is read for that is no part of what the
-/// transaction depends on.
+/// Returns the oid of the table that a row belongs to; NULL if it is unknown. The reads of this
+/// search do not stay in the read set.
 async fn table_of(snapshot: &Snapshot, cx: &mut Cx<'_>, row: u64) -> Value {
     if is_key_lock(Addr::from_raw(row)) {
         return Value::Null;

@@ -1,28 +1,30 @@
-//! The entries of the trees of all partitions in the order of their keys.
+//! A merge of the trees of all partitions: their entries in the order of their keys.
 //!
 //! ```text
 //! partition 0   [ .. a .. c .. ]──┐
 //! partition 1   [ .. b .. f .. ]──┼──► heap of trees by their next keys ──► a b c f
 //! partition 2   [ .. g .. .. .. ]─┘
 //! ```
-//! No two trees have equal keys: a key has the partition column in it, or the address of its row.
+//!
+//! No two trees have equal keys: a key contains the partition column, or the address of its row.
 
 use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_txn::{Stop, Transaction};
 
-/// Entries that are read ahead of a tree at least.
+/// The minimal number of entries that are read ahead from a tree.
 const AHEAD: usize = 4;
 
-/// A merging walk.
+/// A merging scan of several trees.
 pub struct Merge {
     parts: Vec<Part>,
-    /// Positions of the parts that have more, a heap: that with the next key of all is first.
+    /// A heap of the positions of the parts that have more entries. The part with the next key is
+    /// first.
     heap: Vec<usize>,
     begun: bool,
     backward: bool,
 }
 
-/// One tree.
+/// The state of one tree.
 struct Part {
     cursor: Cursor,
     entries: ScanBatch,
@@ -34,7 +36,7 @@ impl Part {
         self.entries.key(self.next)
     }
 
-    /// Has it an entry in hand, after reading more where it has none?
+    /// Returns whether the tree has a next entry. Reads more entries if none is buffered.
     async fn fill(&mut self, tx: &mut Transaction, ahead: usize) -> Result<bool, Stop> {
         if self.next < self.entries.len() {
             return Ok(true);
@@ -45,7 +47,7 @@ impl Part {
 }
 
 impl Merge {
-    /// Merges walks that all go in `direction`.
+    /// Merges cursors that all move in `direction`.
     pub fn new(cursors: impl Iterator<Item = Cursor>, direction: Direction) -> Merge {
         let part = |cursor| Part {
             cursor,
@@ -60,7 +62,7 @@ impl Merge {
         }
     }
 
-    /// As [`Cursor::next_batch`].
+    /// Returns entries as [`Cursor::next_batch`] does.
     pub async fn next_batch(
         &mut self,
         tx: &mut Transaction,
@@ -96,13 +98,13 @@ impl Merge {
         Ok(!out.is_empty())
     }
 
-    /// Does the part at `a` of the heap come before that at `b`?
+    /// Returns whether the part at `a` of the heap comes before the part at `b`.
     fn before(&self, a: usize, b: usize) -> bool {
         let key = |at: usize| self.parts[self.heap[at]].key();
         (key(a) < key(b)) != self.backward
     }
 
-    /// Moves what is at `at` of the heap down to where it belongs.
+    /// Moves the element at `at` of the heap down to its place.
     fn sink(&mut self, mut at: usize) {
         loop {
             let children = [2 * at + 1, 2 * at + 2].into_iter();

@@ -1,7 +1,7 @@
-//! The executor: plans at work, a batch of rows at a time.
+//! The executor: it runs plans, a batch of rows at a time.
 //!
-//! Each operator has a state that mirrors its plan; the plan is shared and passed along. A state
-//! borrows neither the plan nor the transaction, so a portal can keep it between two calls.
+//! Each operator has a state that mirrors its plan. The plan is shared and passed to every call. A
+//! state borrows neither the plan nor the transaction, so a portal can keep it between two calls.
 
 mod anew;
 mod apart;

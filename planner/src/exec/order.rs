@@ -1,7 +1,7 @@
-//! Stable sorting in pieces: a statement that sorts many rows yields to others meanwhile.
+//! Stable sorting in pieces: a statement that sorts many rows yields to other tasks meanwhile.
 //!
 //! ```text
-//! indexes ─► runs of RUN, each sorted at once ─► merged by twos, element by element
+//! indexes ─► runs of RUN, each sorted without a pause ─► merged in pairs, element by element
 //! ```
 
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use fencepost_sql::error::SqlError;
 
 use super::cx::Cx;
 
-/// Indexes that are sorted without a pause.
+/// The number of indexes that are sorted without a pause.
 const RUN: usize = 512;
 
 /// Sorts `order` stably by `compare`.
@@ -44,7 +44,8 @@ where
     Ok(())
 }
 
-/// Appends two sorted runs to `merged`, in order; of equal elements the left ones come first.
+/// Appends two sorted runs to `merged`, in order. Of equal elements, those of the left run come
+/// first.
 async fn merge<F>(
     (mut left, mut right): (&[u32], &[u32]),
     merged: &mut Vec<u32>,

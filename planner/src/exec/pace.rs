@@ -1,18 +1,20 @@
-//! Time slices: when a statement gives way to the other tasks of its thread.
+//! Time slices: when a statement yields to the other tasks of its thread.
 //!
 //! ```text
 //! step, step, … ──stride──► read the clock ──slice is over──► yield to the other tasks, begin a new slice
 //! ```
-//! An executor has one thread, so a loop that does not yield stops every session of that thread. A loop counts each row as
-//! one step; the clock is read after `stride` steps. The stride follows the cost of the steps.
+//!
+//! An executor has one thread, so a loop that does not yield stops every session of that thread. A
+//! loop counts each row as one step. The clock is read after `stride` steps, and the stride follows
+//! the cost of the steps.
 
 use std::time::{Duration, Instant};
 
 /// How long a statement runs before it yields.
 const SLICE: Duration = Duration::from_millis(1);
-/// The stride grows while reading the clock takes place more often than this.
+/// The stride grows while the interval between clock readings is shorter than this.
 const LOOK_MIN: Duration = Duration::from_micros(50);
-/// The stride shrinks when reading the clock takes place less often than this.
+/// The stride shrinks if the interval between clock readings is longer than this.
 const LOOK_MAX: Duration = Duration::from_micros(250);
 /// The largest stride: cheap steps may be followed by expensive ones.
 const STRIDE_MAX: u32 = 128;
@@ -22,15 +24,15 @@ const STRIDE_FIRST: u32 = 4;
 /// The progress of a session's task within its time slice.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Steps until the clock is read.
+    /// The number of steps until the clock is read.
     left: u32,
     stride: u32,
-    /// The beginning of the slice and the last reading of the clock; `None` before the first reading.
+    /// The start of the slice and the last reading of the clock; `None` before the first reading.
     times: Option<(Instant, Instant)>,
 }
 
 impl Pace {
-    /// Begins a statement: the slice begins when the clock is read for the first time.
+    /// Begins a statement. Its slice begins with the first reading of the clock.
     #[inline]
     pub fn restart(&mut self) {
         self.times = None;
@@ -38,14 +40,14 @@ impl Pace {
         self.left = self.stride;
     }
 
-    /// Counts a step; returns true when the clock is to be read.
+    /// Counts a step. Returns true when the clock must be read.
     #[inline]
     pub fn step(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }
 
-    /// Takes a reading of the clock; returns true when the slice is over, and a new one begins.
+    /// Takes a reading of the clock. Returns true when the slice is over.
     pub fn is_over(&mut self, now: Instant) -> bool {
         let Some((begun, last)) = self.times else {
             self.times = Some((now, now));
@@ -63,7 +65,7 @@ impl Pace {
         now.duration_since(begun) >= SLICE
     }
 
-    /// Begins a slice at `now`, after the other tasks had their turn.
+    /// Begins a slice at `now`, after the other tasks have run.
     pub fn begin_slice(&mut self, now: Instant) {
         self.times = Some((now, now));
     }
@@ -73,7 +75,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Takes steps of `cost` each until the slice is over; how many.
+    /// Takes steps of `cost` each until the slice is over. Returns the number of steps.
     fn steps_in_slice(pace: &mut Pace, now: &mut Instant, cost: Duration) -> u32 {
         for steps in 1..1_000_000 {
             *now += cost;
@@ -92,7 +94,7 @@ mod tests {
         pace.restart();
         for cost_ns in [10, 100, 1_000, 20_000, 100_000, 1_000_000] {
             let cost = Duration::from_nanos(cost_ns);
-            // The stride of the cost before may be too large once.
+            // The stride of the previous cost may be too large once.
             steps_in_slice(&mut pace, &mut now, cost);
             steps_in_slice(&mut pace, &mut now, cost);
             let steps = steps_in_slice(&mut pace, &mut now, cost);

@@ -1,4 +1,5 @@
-//! A part of a SELECT for the machine that gathers them: some partitions, and what the rows of those come to.
+//! The executing side of a split SELECT: it reads some partitions and returns partial results to
+//! the gathering machine.
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
@@ -14,8 +15,8 @@ use crate::statement::Plan;
 
 const CHUNK: usize = 256;
 
-/// Runs the part of a plan that is split which is about the partitions of `cx`, and gives its rows, which are of the
-/// types of [`crate::Split::columns`]; how many.
+/// Runs the part of a split plan for the partitions in `cx`. Passes rows of the types
+/// [`crate::Split::columns`] to the sink, and returns their number.
 pub fn run_part<'a>(
     plan: &'a Plan,
     cx: &'a mut Cx<'_>,

@@ -1,5 +1,5 @@
-//! The keys of an access path, computed when a scan opens: points or byte ranges, each with the partition
-//! that has them where the index is partitioned.
+//! The keys of an access path, computed when a scan opens: points or byte ranges. If the index is
+//! partitioned, each has its partition.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,39 +16,39 @@ use super::routed::{leaf, routed_keys};
 use super::scan::pointer_of;
 use crate::plan::{Access, KeyTerm, Scan, is_array};
 
-/// What a scan walks through.
+/// The keys that a scan reads.
 #[derive(Debug)]
 pub enum Keys {
     /// Whole keys.
     Points(Vec<Prefix>),
-    /// Ranges, in index order, that do not overlap.
+    /// Ranges in index order that do not overlap.
     Ranges(Vec<KeyRange>),
-    /// None: the place of a row.
+    /// No keys: the address of one row.
     Place(Option<FatPtr>),
 }
 
-/// A whole key, or the beginning of keys.
+/// A whole key, or a prefix of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
     /// Its bytes.
     pub key: Vec<u8>,
-    /// The partition that has it, once the partition column is in it.
+    /// The partition that has it, once the partition column is part of it.
     pub partition: u32,
 }
 
-/// Keys from `lower` on, up to and not including `upper`.
+/// Keys from `lower` on, up to but not including `upper`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRange {
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
-    /// The partition whose tree is walked through; `None`: all of them, merged.
+    /// The partition whose tree is read; `None` means all partitions, merged.
     pub partition: Option<u32>,
-    /// Of all, only these.
+    /// If the partitions are merged: only these of them.
     among: Option<Arc<[u32]>>,
 }
 
 impl KeyRange {
-    /// All keys.
+    /// Returns the range of all keys.
     pub fn all() -> KeyRange {
         KeyRange {
             lower: Vec::new(),
@@ -58,7 +58,7 @@ impl KeyRange {
         }
     }
 
-    /// The same in these partitions, merged.
+    /// Returns the same range in these partitions, merged.
     pub fn among(self, partitions: Arc<[u32]>) -> KeyRange {
         KeyRange {
             partition: None,
@@ -67,7 +67,7 @@ impl KeyRange {
         }
     }
 
-    /// The same in a partition.
+    /// Returns the same range in one partition.
     pub fn of_partition(self, partition: u32) -> KeyRange {
         KeyRange {
             partition: Some(partition),
@@ -75,7 +75,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether a partition is one of those that are merged.
+    /// Returns whether the merge includes a partition.
     pub fn merges(&self, partition: u32, cx: &Cx<'_>) -> bool {
         match &self.among {
             Some(among) => among.contains(&partition),
@@ -83,12 +83,12 @@ impl KeyRange {
         }
     }
 
-    /// Whether its partition is one of those that are to be read.
+    /// Returns whether its partition must be read.
     fn is_read(&self, cx: &Cx<'_>) -> bool {
         self.partition.is_none_or(|partition| cx.reads(partition))
     }
 
-    /// The lower bound.
+    /// Returns the lower bound.
     pub fn lower(&self) -> Bound<&[u8]> {
         match self.lower.is_empty() {
             true => Bound::Unbounded,
@@ -96,7 +96,7 @@ impl KeyRange {
         }
     }
 
-    /// The upper bound.
+    /// Returns the upper bound.
     pub fn upper(&self) -> Bound<&[u8]> {
         match &self.upper {
             None => Bound::Unbounded,
@@ -105,19 +105,20 @@ impl KeyRange {
     }
 }
 
-/// A value beside the values of a key column.
+/// The position of a value relative to the value range of a key column.
 pub enum Fit {
-    /// One of them.
+    /// The value is in the range.
     Value(Value),
-    /// Less than all of them.
+    /// The value is less than all values of the range.
     Below,
-    /// More than all of them.
+    /// The value is greater than all values of the range.
     Above,
     /// NULL: no comparison holds.
     Null,
 }
 
-/// A comparison takes integers of any width; a key holds the column's.
+/// Converts a value to the type of a key column. Comparisons accept integers of any width, but a
+/// key holds the column's width.
 pub fn fit(value: Value, kind: TypeKind) -> Fit {
     if value.is_null() {
         return Fit::Null;
@@ -137,7 +138,7 @@ pub fn fit(value: Value, kind: TypeKind) -> Fit {
     }
 }
 
-/// The keys that `scan` asks for, where `row` has the slots that its terms read.
+/// Computes the keys of `scan`. `row` has the slots that its key terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     if let Some(place) = &scan.place {
         return Ok(Keys::Place(pointer_of(&cx.value_here(place, row)?)));
@@ -167,7 +168,7 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     }
 }
 
-/// A range that leaves the partition open, in each of them.
+/// Returns a range for each partition, for a range that does not determine the partition.
 fn everywhere(scan: &Scan, cx: &Cx<'_>, range: KeyRange) -> Vec<KeyRange> {
     let trees = scan.table.index_def(scan.index).roots.all().len() as u32;
     if scan.merged || (trees == 1 && cx.reads(0)) {
@@ -182,7 +183,8 @@ fn everywhere(scan: &Scan, cx: &Cx<'_>, range: KeyRange) -> Vec<KeyRange> {
     each.collect()
 }
 
-/// The single key of a point access into `out`, and its partition; `None` where no row can have it.
+/// Writes the single key of a point access to `out` and returns its partition. Returns `None` if no
+/// row can have the key.
 pub fn point_key(
     scan: &Scan,
     terms: &[KeyTerm],
@@ -212,7 +214,7 @@ pub fn point_key(
     Ok(Some(partition))
 }
 
-/// The partition of the keys that begin with `value`.
+/// Returns the partition of the keys that begin with `value`.
 #[inline]
 fn partition_of(scan: &Scan, value: &Value, scratch: &mut Vec<u8>) -> u32 {
     match &scan.table.def.partitioning {
@@ -223,7 +225,7 @@ fn partition_of(scan: &Scan, value: &Value, scratch: &mut Vec<u8>) -> u32 {
     }
 }
 
-/// Every key prefix that the terms allow, sorted and each once.
+/// Returns every key prefix that the terms allow, sorted and without duplicates.
 pub fn prefixes(
     scan: &Scan,
     terms: &[KeyTerm],
@@ -271,7 +273,7 @@ pub fn prefixes(
     Ok(keys)
 }
 
-/// The elements of an array; none of NULL.
+/// Returns the elements of an array; none for NULL.
 pub fn elements(value: Value) -> Vec<Value> {
     match value {
         Value::Array(array) => array.values,
@@ -279,10 +281,11 @@ pub fn elements(value: Value) -> Vec<Value> {
     }
 }
 
-/// A bound that is still to be evaluated, and whether it is included.
+/// A bound before evaluation, and whether it is inclusive.
 pub type ExprBound<'a> = Option<&'a (Expr, bool)>;
 
-/// The range behind `prefix` between the bounds of key column `position`; none if it is empty.
+/// Returns the range after `prefix` between the bounds of key column `position`; `None` if it is
+/// empty.
 pub fn range(
     scan: &Scan,
     position: usize,
@@ -324,7 +327,7 @@ pub fn range(
     if codec.is_desc(position) {
         std::mem::swap(&mut low, &mut high);
     }
-    // Every value other than NULL lies between these two.
+    // Every value other than NULL lies between these two keys.
     let mut values = prefix;
     codec.push_not_null(position, &mut values);
     let stem = values.len() - usize::from(codec.is_marked(position));

@@ -1,7 +1,8 @@
-//! Queries that read their own rows: WITH RECURSIVE.
+//! The execution of WITH RECURSIVE.
 //!
-//! Each round's rows are given, and are what the next round reads as its work table; a round that gives none is the
-//! last. A reader that wants no more rows ends it, however many there would be.
+//! The rows of each iteration are returned, and are the work table of the next iteration. An
+//! iteration without rows is the last one. A reader that needs no more rows ends the query early,
+//! even if it would not terminate by itself.
 
 use std::sync::Arc;
 
@@ -15,24 +16,24 @@ use super::select::SelectState;
 use super::set::key_of;
 use crate::plan::RecursivePlan;
 
-/// Where a recursive query stands.
+/// The state of a recursive query.
 pub struct RecursiveState {
     first_round: bool,
     current: SelectState,
     rows: Batch,
-    /// What this round has given.
+    /// The rows of the current iteration.
     round: Batch,
-    /// UNION: what has been given in all.
+    /// For UNION: all rows returned so far.
     seen: HashSet<Vec<u8>>,
-    /// What `seen` holds.
+    /// The memory of `seen`.
     gathered: Gathered,
-    /// What `round` holds.
+    /// The memory of `round`.
     gathered_round: Gathered,
     key: Vec<u8>,
 }
 
 impl RecursiveState {
-    /// The state before the first row.
+    /// Creates the state before the first row.
     pub fn new(plan: &RecursivePlan) -> RecursiveState {
         RecursiveState {
             first_round: true,
@@ -46,7 +47,7 @@ impl RecursiveState {
         }
     }
 
-    /// Adds up to `max` rows to `out`; false when there are no more after them.
+    /// Adds up to `max` rows to `out`. Returns false when no more rows follow.
     pub async fn next(
         &mut self,
         plan: &RecursivePlan,
@@ -85,7 +86,7 @@ impl RecursiveState {
         if self.round.len() == 0 {
             return Ok(false);
         }
-        // A round may give nothing at all for a long time.
+        // An iteration may return no new rows for a long time.
         cx.breathe().await?;
         let width = plan.base.visible;
         let done = std::mem::replace(&mut self.round, Batch::new(width));

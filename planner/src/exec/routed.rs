@@ -1,7 +1,8 @@
-//! Scans of partitioned tables: which leaves they walk through, once the values that tell are there.
+//! Scans of partitioned tables: partition pruning when the scan opens.
 //!
-//! Each leaf is a partition of the scan, whose tree is that of the leaf's own index. What a condition says of the columns
-//! that tell the leaf is looked at when the scan opens, be it a constant, a parameter, or of the row around.
+//! Each leaf is a partition of the scan, and its tree is that of the leaf's own index. Conditions
+//! on the routing columns are evaluated when the scan opens. They may compare with constants,
+//! parameters, or columns of an outer row.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use super::range::{Fit, KeyRange, Keys, elements, fit, prefixes, range};
 use crate::plan::{Access, KeyTerm, Scan, is_array};
 use crate::terms::{Term, TermKind};
 
-/// What is said of a column that tells the leaf.
+/// A condition on a routing column of a partitioned table.
 #[derive(Debug)]
 pub struct Prune {
     /// The column, by position in the table.
     column: usize,
-    /// What it is.
+    /// The condition.
     by: PruneBy,
 }
 
@@ -31,7 +32,7 @@ enum PruneBy {
 }
 
 impl Prune {
-    /// What `terms` say of the columns that tell the leaf of a row of `table`.
+    /// Returns the conditions of `terms` on the routing columns of `table`.
     pub fn of(table: &TableDef, terms: &[Term]) -> Vec<Prune> {
         if !table.is_parent() {
             return Vec::new();
@@ -122,7 +123,8 @@ impl Prune {
     }
 }
 
-/// The leaves that a scan of a partitioned table has to look at, where `value` evaluates what its conditions say.
+/// Returns the leaves that a scan of a partitioned table must read. `value` evaluates the
+/// expressions of the conditions.
 pub fn leaves(
     scan: &Scan,
     tree: &Tree,
@@ -139,7 +141,8 @@ pub fn leaves(
     }))
 }
 
-/// The one leaf that a row with a whole unique key can be in: such a key has all columns that tell (FAMILY-3).
+/// Returns the one leaf that can have a row with a whole unique key: such a key has all routing
+/// columns (FAMILY-3).
 #[cold]
 pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Option<u32>, SqlError> {
     let leaves = leaves(scan, tree, &|expr| cx.value_here(expr, row))?;
@@ -152,7 +155,7 @@ pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Opti
     }
 }
 
-/// The keys that a scan of a partitioned table asks for.
+/// Returns the keys that a scan of a partitioned table reads.
 pub fn routed_keys(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     let leaves: Arc<[u32]> = leaves(scan, tree, &|expr| cx.value_here(expr, row))?.into();
     match &scan.access {
@@ -188,7 +191,7 @@ pub fn routed_keys(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Resu
     }
 }
 
-/// A range in each of these leaves, or merged.
+/// Returns the range for each of these leaves, or one merged range.
 fn over(scan: &Scan, leaves: &Arc<[u32]>, range: KeyRange) -> Vec<KeyRange> {
     if scan.merged && leaves.len() > 1 {
         return vec![range.among(Arc::clone(leaves))];

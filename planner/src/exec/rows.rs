@@ -1,4 +1,4 @@
-//! The rows of functions that give arrays: `unnest`, and what is like it.
+//! The rows of functions that return arrays row by row, such as `unnest`.
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::stop::Halt;
@@ -7,16 +7,17 @@ use fencepost_sql::value::Value;
 use super::batch::Batch;
 use super::cx::Cx;
 
-/// Arrays that are given row by row.
+/// Arrays that are returned row by row.
 pub struct Rows {
-    /// The columns that are left, each with how many values a row takes of it.
+    /// The remaining values of each array, and the number of values that a row takes of it.
     columns: Vec<(std::vec::IntoIter<Value>, usize)>,
-    /// The number of the row before, if rows are numbered.
+    /// The number of the previous row, for WITH ORDINALITY.
     ordinal: Option<i64>,
 }
 
 impl Rows {
-    /// Computes the arrays. A `wide` one has several values a row, else each argument is a column.
+    /// Computes the arrays. A `wide` function has one array with several values for each row;
+    /// otherwise each argument is a column.
     pub async fn open(
         args: &[Expr],
         wide: bool,
@@ -41,7 +42,8 @@ impl Rows {
         })
     }
 
-    /// Adds up to `max` rows; false when there are no more after them. A column that ends before others is NULL.
+    /// Adds up to `max` rows. Returns false when no more rows follow. A column that ends before the
+    /// others is NULL.
     pub fn next(&mut self, first_slot: usize, out: &mut Batch, max: usize) -> bool {
         for _ in 0..max {
             if self.columns.iter().all(|(left, _)| left.len() == 0) {

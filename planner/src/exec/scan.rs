@@ -20,31 +20,31 @@ use crate::store::read_columns;
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
 
-/// Where a scan stands.
+/// The state of a scan.
 #[derive(Default)]
 pub struct ScanState {
     keys: Option<Keys>,
     position: usize,
     walk: Option<Walk>,
     entries: ScanBatch,
-    /// The entry whose row is next.
+    /// The position of the entry whose row is next.
     entry: usize,
-    /// The cursor has more entries.
+    /// Whether the cursor has more entries.
     more: bool,
     words: Vec<u64>,
     chunk: usize,
 }
 
-/// A walk through the entries of a range.
+/// A scan of the entries of a range.
 enum Walk {
-    /// Of one tree.
+    /// In one tree.
     One(Cursor),
-    /// Of the trees of all partitions.
+    /// In the trees of all partitions, merged.
     All(Box<Merge>),
 }
 
 impl ScanState {
-    /// Starts (again): computes the keys from `row`.
+    /// Starts or restarts the scan: computes the keys from `row`.
     pub async fn open(&mut self, scan: &Scan, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
         self.keys = Some(cx.in_parts(|cx| keys(scan, cx, row)).await?);
         self.position = 0;
@@ -55,7 +55,7 @@ impl ScanState {
         Ok(())
     }
 
-    /// Adds up to `max` rows, or a few more, to `out`; false when there are no more after them.
+    /// Adds up to `max` rows, or a few more, to `out`. Returns false when no more rows follow.
     pub async fn next(
         &mut self,
         scan: &Scan,
@@ -109,7 +109,7 @@ impl ScanState {
         Ok(true)
     }
 
-    /// The one row of WHERE CURRENT OF, if it is still there.
+    /// Adds the row of WHERE CURRENT OF, if it still exists.
     async fn row_at_place(
         &mut self,
         scan: &Scan,
@@ -236,16 +236,17 @@ impl ScanState {
     }
 }
 
-/// A row that a whole key has led to.
+/// A row found by a whole key.
 #[derive(Clone, Copy, Debug)]
 pub struct PointRow {
-    /// Where it is.
+    /// The row's fat pointer.
     pub place: FatPtr,
-    /// [`Standing::Changed`] where it was locked, and is newer than the snapshot.
+    /// [`Standing::Changed`] if the row was locked and is newer than the snapshot.
     pub stands: Standing,
 }
 
-/// The row with the whole key `key`, in its partition; what the scan's columns need of its encoding in `words`.
+/// Finds the row with the whole key `key` in its partition. Fills `words` with the part of its
+/// encoding that the scan's columns need.
 pub async fn fetch_point(
     scan: &Scan,
     cx: &mut Cx<'_>,
@@ -293,7 +294,8 @@ pub async fn fetch_point(
                 stands: Standing::Same,
             }));
         }
-        // It was deleted, or moved, while this transaction waited for it: ask the index again.
+        // The row was deleted or moved while this transaction waited for its lock: read the index
+        // again.
         if row.addr == last {
             return Ok(None);
         }
@@ -322,12 +324,13 @@ async fn is_rejected(
     Ok(!passes?)
 }
 
-/// Is it of the whole table, and not for the order of an index?
+/// Returns whether the scan reads the whole table, and not in the order of an index.
 fn is_whole(scan: &Scan) -> bool {
     scan.index == 0 && matches!(scan.access, Access::Full)
 }
 
-/// What counts a scan of ranges: the table where that is all of it, else the index.
+/// Returns the object whose scan counter is incremented: the table for a full scan, otherwise the
+/// index.
 fn counted(scan: &Scan) -> u32 {
     match is_whole(scan) {
         true => scan.table.def.id,
@@ -335,12 +338,13 @@ fn counted(scan: &Scan) -> u32 {
     }
 }
 
-/// A locking scan queues for a row before it reads it, where its access decides on the row alone.
+/// Returns whether a locking scan locks a row before it reads it. It does if the access alone
+/// decides about the row.
 fn queues_first(scan: &Scan) -> bool {
     scan.locks.is_some() && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
-/// Decodes a row, and takes it back if the filter rejects it; whether it is kept.
+/// Decodes a row, and removes it again if the filter rejects it. Returns whether it stays.
 #[inline]
 async fn emit(
     scan: &Scan,
@@ -363,7 +367,7 @@ async fn emit(
     Ok(passes)
 }
 
-/// A fat pointer in a slot: its two words as 16 bytes.
+/// Encodes a fat pointer as a slot value: its two words as 16 bytes.
 pub fn pointer_value(row: FatPtr) -> Value {
     let [a, b] = row.to_words();
     let mut bytes = [0; 16];
@@ -372,12 +376,12 @@ pub fn pointer_value(row: FatPtr) -> Value {
     Value::Uuid(bytes)
 }
 
-/// Returns where the row is whose fat pointer is in a slot.
+/// Returns the address of the row whose fat pointer is in a slot.
 pub fn row_address(place: &Value) -> Option<Addr> {
     pointer_of(place).map(|pointer| pointer.addr)
 }
 
-/// The fat pointer that [`pointer_value`] put into a slot.
+/// Decodes a fat pointer that [`pointer_value`] encoded.
 pub fn pointer_of(value: &Value) -> Option<FatPtr> {
     let Value::Uuid(bytes) = value else {
         return None;

@@ -1,4 +1,4 @@
-//! A SELECT at work: rows of the source become rows of the select list.
+//! The execution of a SELECT: from rows of the source to rows of the select list.
 
 use fencepost_sql::bound::Grouping;
 use fencepost_sql::stop::Halt;
@@ -21,7 +21,7 @@ use crate::split::Gives;
 
 const CHUNK: usize = 1024;
 
-/// Where a SELECT stands.
+/// The state of a SELECT.
 pub struct SelectState {
     source: SourceState,
     input: Batch,
@@ -30,17 +30,17 @@ pub struct SelectState {
     seen: HashSet<Vec<u8>>,
     sorter: Option<Sorter>,
     limits: Option<Limits>,
-    /// What DISTINCT has seen.
+    /// The memory of DISTINCT.
     gathered: Gathered,
     key: Vec<u8>,
-    /// Where other machines run parts of it.
+    /// The state of gathering, if other machines run parts of the plan.
     gather: Option<Box<Gather>>,
-    /// Where it has window calls: all rows that targets read.
+    /// With window function calls: all rows that the targets read.
     windowed: Option<Box<Windowed>>,
 }
 
 impl SelectState {
-    /// The state before the first row.
+    /// Creates the state before the first row.
     pub fn new(plan: &SelectPlan) -> SelectState {
         SelectState {
             source: SourceState::new(&plan.source, plan.width),
@@ -57,8 +57,8 @@ impl SelectState {
         }
     }
 
-    /// As [`Self::next`], of a part of the plan: it gives the rows that may be among the first of all. Where all
-    /// of them are, whoever gathers them sorts them.
+    /// Adds rows as [`Self::next`] does, for a part of a split plan: only rows that may be among
+    /// the first rows of the whole result. If all rows may be, the gathering machine sorts them.
     pub async fn next_of_part(
         &mut self,
         plan: &SelectPlan,
@@ -76,7 +76,7 @@ impl SelectState {
         }
     }
 
-    /// Adds up to `max` rows of all targets to `out`; false when there are no more after them.
+    /// Adds up to `max` rows of all targets to `out`. Returns false when no more rows follow.
     pub async fn next(
         &mut self,
         plan: &SelectPlan,
@@ -154,21 +154,21 @@ impl SelectState {
                 return Ok(false);
             }
             if self.input.weight() > 0 {
-                // Long rows are handed on before more of them come.
+                // Long rows are passed on before more rows are read.
                 break;
             }
         }
         Ok(true)
     }
 
-    /// Makes every row and sorts; with a limit only the rows that may be given are kept.
+    /// Produces and sorts all rows. With a limit, only the rows that may be returned are kept.
     async fn sort(
         &mut self,
         plan: &SelectPlan,
         cx: &mut Cx<'_>,
         limits: Limits,
     ) -> Result<(), Halt> {
-        // Which rows are left out for their locks is known only once their turn comes.
+        // The sort cannot know which rows will be left out because of their locks.
         let (skip, keep) = match plan.lock {
             None if !plan.with_ties => (limits.skip, limits.skip.saturating_add(limits.take)),
             None => (limits.skip, u64::MAX),
@@ -217,7 +217,7 @@ impl SelectState {
         }
     }
 
-    /// Of the from rows.
+    /// Projects the from rows.
     async fn project_rows(
         &mut self,
         plan: &SelectPlan,
@@ -244,7 +244,7 @@ impl SelectState {
         Ok(more)
     }
 
-    /// Of the from rows or the groups, once the window calls are computed.
+    /// Projects the from rows or the groups, after the window function calls are computed.
     async fn project_windows(
         &mut self,
         plan: &SelectPlan,
@@ -271,7 +271,7 @@ impl SelectState {
         Ok(more)
     }
 
-    /// All rows that targets read, with their window calls.
+    /// Returns all rows that the targets read, with the values of the window function calls.
     async fn window(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<Box<Windowed>, Halt> {
         let calls = plan.windows.len();
         let Some(grouping) = &plan.grouping else {
@@ -309,7 +309,7 @@ impl SelectState {
         Ok(Box::new(windowed))
     }
 
-    /// Of the groups.
+    /// Projects the groups.
     async fn project_groups(
         &mut self,
         plan: &SelectPlan,
@@ -349,7 +349,7 @@ impl SelectState {
         Ok(more)
     }
 
-    /// All groups, accumulating.
+    /// Accumulates all groups.
     pub async fn group(
         &mut self,
         plan: &SelectPlan,
@@ -393,7 +393,7 @@ impl SelectState {
         Ok(groups)
     }
 
-    /// Gives the columns of the scan, of all from rows; how many.
+    /// Passes the columns of the scan, of all from rows, to the sink. Returns the number of rows.
     pub async fn give_columns(
         &mut self,
         plan: &SelectPlan,
@@ -433,7 +433,7 @@ impl SelectState {
         groups.add(grouping, cx, &self.input).await
     }
 
-    /// Of the from rows of this machine, and of targets that others have made.
+    /// Projects the from rows of this machine, and adds the target rows of other machines.
     async fn project_gathered(
         &mut self,
         plan: &SelectPlan,
@@ -474,7 +474,7 @@ impl SelectState {
         Ok(true)
     }
 
-    /// As [`Self::project_gathered`], in the order of the index.
+    /// Projects as [`Self::project_gathered`] does, in the order of the index.
     async fn project_merged(
         &mut self,
         plan: &SelectPlan,
@@ -501,13 +501,13 @@ impl SelectState {
         Ok(more)
     }
 
-    /// The source begins again, with other partitions.
+    /// Restarts the source, for other partitions.
     fn restart(&mut self, plan: &SelectPlan) {
         self.source = SourceState::new(&plan.source, plan.width);
         self.input_more = true;
     }
 
-    /// The next from rows that pass WHERE, into `input`.
+    /// Reads the next from rows that pass WHERE into `input`.
     async fn next_input(
         &mut self,
         plan: &SelectPlan,
@@ -552,7 +552,7 @@ impl SelectState {
         Ok(self.input_more)
     }
 
-    /// Runs the queries that the keys of scans and the limits read.
+    /// Runs the subqueries that the keys of scans and the limits read.
     async fn begin_deep(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         for init in &plan.inits {
             cx.run_init(init).await?;
@@ -566,7 +566,7 @@ impl SelectState {
     }
 }
 
-/// The next rows of a sorted SELECT that locks what it gives.
+/// Adds the next rows of a sorted SELECT that locks the rows it returns.
 async fn next_locked(
     plan: &SelectPlan,
     lock: &RowLock,

@@ -1,4 +1,5 @@
-//! A sequence read as a relation: one row of how far it is, of what its machines have taken of it.
+//! A sequence read as a relation: one row with its state, as far as its machines have reserved
+//! values.
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{CatalogView, Reached, SequenceDef, Snapshot};
@@ -9,7 +10,7 @@ use fencepost_sql::value::Value;
 use super::cx::Cx;
 use super::system::catalog;
 
-/// `last_value`, `log_cnt` and `is_called` of the sequence whose oid is the argument.
+/// Returns `last_value`, `log_cnt` and `is_called` of the sequence whose oid is the argument.
 pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Halt> {
     let gone = || SqlError::internal("the sequence is gone");
     let oid = args.first().ok_or_else(gone)?;
@@ -23,7 +24,7 @@ pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Ha
     Ok([Value::Int8(last), Value::Int8(0), Value::Bool(was_given)])
 }
 
-/// How far a sequence is; `None` where the transaction does not see its cell.
+/// Returns the state of a sequence; `None` if the transaction does not see its cell.
 pub(super) async fn reached(
     sequence: &SequenceDef,
     cx: &mut Cx<'_>,
@@ -34,7 +35,7 @@ pub(super) async fn reached(
     Ok(cell.map(|cell| sequences.reached(sequence.id, cell, machine)))
 }
 
-/// Puts the last values of sequences into the rows of `pg_sequences`: its last column.
+/// Fills the last column of the rows of `pg_sequences` with the last values of the sequences.
 pub(super) async fn add_last_values(
     rows: &mut [Vec<Value>],
     snapshot: &Snapshot,

@@ -1,7 +1,8 @@
-//! UNION, INTERSECT and EXCEPT at work.
+//! The execution of UNION, INTERSECT and EXCEPT.
 //!
-//! UNION ALL gives the left rows, then the right ones. The others know rows by the bytes of their values: UNION keeps
-//! what it has given; INTERSECT and EXCEPT first read the right side and count it, then look the left rows up.
+//! UNION ALL returns the left rows, then the right rows. The other operations compare rows by the
+//! bytes of their values. UNION remembers the rows that it has returned. INTERSECT and EXCEPT first
+//! read and count the rows of the right side, and then look up the left rows.
 
 use fencepost_sql::bound::SetOp;
 use fencepost_sql::stop::Halt;
@@ -17,12 +18,13 @@ use crate::plan::SetPlan;
 
 const CHUNK: usize = 1024;
 
-/// Where a set operation stands.
+/// The state of a set operation.
 pub struct SetState {
     side: Side,
     current: SelectState,
     rows: Batch,
-    /// How often each row may still be given, or stands in the way of a left one; for UNION: it was given.
+    /// For each row: how often it may still be returned (INTERSECT) or still removes a left row
+    /// (EXCEPT). For UNION: it was returned.
     counts: HashMap<Vec<u8>, u64>,
     gathered: Gathered,
     key: Vec<u8>,
@@ -30,7 +32,7 @@ pub struct SetState {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// The right side is to be counted.
+    /// The rows of the right side must be counted first.
     Count,
     Left,
     Right,
@@ -38,7 +40,7 @@ enum Side {
 }
 
 impl SetState {
-    /// The state before the first row.
+    /// Creates the state before the first row.
     pub fn new(set: &SetPlan) -> SetState {
         let (side, first) = match set.op {
             SetOp::Union => (Side::Left, &set.left),
@@ -54,7 +56,7 @@ impl SetState {
         }
     }
 
-    /// Adds up to `max` rows to `out`; false when there are no more after them.
+    /// Adds up to `max` rows to `out`. Returns false when no more rows follow.
     pub async fn next(
         &mut self,
         set: &SetPlan,
@@ -124,7 +126,7 @@ impl SetState {
         Ok(())
     }
 
-    /// Is row `i` one of the result?
+    /// Returns whether row `i` belongs to the result.
     fn passes(
         &mut self,
         set: &SetPlan,
@@ -155,7 +157,7 @@ impl SetState {
     }
 }
 
-/// The bytes that equal rows have in common; NULLs are equal here.
+/// Writes the key of a row to `key`: equal rows have equal keys, and NULLs count as equal.
 pub fn key_of(row: &[Value], key: &mut Vec<u8>) {
     key.clear();
     for value in row {
@@ -163,7 +165,7 @@ pub fn key_of(row: &[Value], key: &mut Vec<u8>) {
     }
 }
 
-/// Moves values.
+/// Moves the values of `from` to `to`.
 pub fn give(from: &mut [Value], to: &mut [Value]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = std::mem::take(from);

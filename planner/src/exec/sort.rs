@@ -1,4 +1,4 @@
-//! ORDER BY: all rows in memory, or with a limit just the first of them.
+//! ORDER BY: all rows in memory, or with a limit only the first of them.
 
 use std::cmp::Ordering;
 
@@ -12,10 +12,10 @@ use super::cx::Cx;
 use super::order::sort_indexes;
 use crate::plan::SelectPlan;
 
-/// Rows beyond the limit that gather before they are thrown away.
+/// The number of rows beyond the limit that collect before they are discarded.
 const SLACK: usize = 4096;
 
-/// Rows to be sorted, then sorted rows.
+/// Rows to be sorted, or sorted rows after `finish`.
 pub struct Sorter {
     keys: Vec<OrderKey>,
     keep: usize,
@@ -25,12 +25,12 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter for the plan's ORDER BY that gives the first `keep` rows.
+    /// Creates a sorter for the plan's ORDER BY that returns the first `keep` rows.
     pub fn new(plan: &SelectPlan, keep: u64) -> Sorter {
         Sorter::by(plan.sort.clone(), plan.targets.len(), keep)
     }
 
-    /// A sorter of rows with `width` values that gives the first `keep`.
+    /// Creates a sorter of rows with `width` values that returns the first `keep` rows.
     pub fn by(keys: Vec<OrderKey>, width: usize, keep: u64) -> Sorter {
         Sorter {
             keys,
@@ -41,12 +41,12 @@ impl Sorter {
         }
     }
 
-    /// Where rows are added.
+    /// Returns the batch to which rows are added.
     pub fn rows(&mut self) -> &mut Batch {
         &mut self.rows
     }
 
-    /// Throws rows away that cannot be among the first, now and then; whether it did.
+    /// From time to time, discards rows that cannot be among the first. Returns whether it did.
     pub async fn trim(&mut self, cx: &mut Cx<'_>) -> Result<bool, SqlError> {
         if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
             return Ok(false);
@@ -63,7 +63,7 @@ impl Sorter {
         Ok(true)
     }
 
-    /// Sorts, and passes the first `skip` rows over.
+    /// Sorts the rows, and skips the first `skip` rows.
     pub async fn finish(&mut self, cx: &mut Cx<'_>, skip: u64) -> Result<(), SqlError> {
         self.sort(cx).await?;
         self.order.truncate(self.keep);
@@ -71,7 +71,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Keeps the first `count` rows, and those that are equal to the last of them.
+    /// Keeps the first `count` rows, and the rows that tie with the last of them.
     pub fn keep_ties(&mut self, count: u64) {
         let mut count = usize::try_from(count).unwrap_or(usize::MAX);
         let row = |at: usize| self.order.get(at).map(|row| self.rows.row(*row as usize));
@@ -84,13 +84,13 @@ impl Sorter {
         self.order.truncate(count);
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn peek(&self) -> Option<&[Value]> {
         let row = self.order.get(self.next)?;
         Some(self.rows.row(*row as usize))
     }
 
-    /// Moves the next row to `out`.
+    /// Moves the next row to `out`. Returns false if there is none.
     pub fn next(&mut self, out: &mut Batch) -> bool {
         let Some(&row) = self.order.get(self.next) else {
             return false;
@@ -104,7 +104,7 @@ impl Sorter {
         self.order.clear();
         self.order.extend(0..self.rows.len() as u32);
         let (rows, keys) = (&self.rows, &self.keys);
-        // Stable, so rows that are equal under the keys keep the order they came in.
+        // The sort is stable: rows that are equal under the keys keep their order.
         let compare = |a, b| compare_rows(rows.row(a as usize), rows.row(b as usize), keys);
         sort_indexes(&mut self.order, cx, compare).await
     }
@@ -116,7 +116,7 @@ fn take_row(rows: &mut Batch, row: u32, to: &mut [Value]) {
     }
 }
 
-/// Which of two rows comes first.
+/// Compares two rows by the sort keys.
 pub fn compare_rows(a: &[Value], b: &[Value], keys: &[OrderKey]) -> Ordering {
     for key in keys {
         let ordering = sort_compare(&a[key.target], &b[key.target], key.desc, key.nulls_first);

@@ -1,4 +1,4 @@
-//! Sources at work: one future a batch, whatever the source is.
+//! The execution of sources: one future for each batch, for every kind of source.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -23,42 +23,42 @@ use crate::analytics::Running;
 use crate::plan::Source;
 use crate::subplans::any_deep;
 
-/// A batch in the making: true when there may be more.
+/// The future of a batch; it yields true if more rows may follow.
 pub type NextBatch<'a> = Work<'a, Result<bool, Halt>>;
 
-/// Where a source stands. It mirrors the plan, which is passed along with it.
+/// The state of a source. It mirrors the plan, which is passed to every call.
 pub enum SourceState {
-    /// One row, not given yet, or nothing.
+    /// One row without columns; true until it is returned.
     One(bool),
     /// A scan.
     Scan(Box<ScanState>),
-    /// The next row of VALUES.
+    /// The position of the next row of VALUES.
     Values(usize),
-    /// The next row of VALUES with queries in them.
+    /// The position of the next row of VALUES with subqueries.
     DeepValues(usize),
-    /// generate_series.
+    /// The state of `generate_series`.
     Series(Option<Series>),
     /// The elements of arrays.
     Rows(Option<Rows>),
-    /// The rows of a function of users that are still to be given, and the number of the one before.
+    /// The remaining rows of a user-defined function, and the number of the previous row.
     Routine(Option<std::vec::IntoIter<Vec<Value>>>, i64),
-    /// txid_status, which has not been asked yet, or nothing.
+    /// `txid_status`; true until its row is returned.
     Status(bool),
-    /// What a sequence has, unless it was given.
+    /// The state of a sequence; true until its row is returned.
     Sequence(bool),
-    /// The rows of a table of the system that are still to be given, the last first.
+    /// The remaining rows of a system table, in reverse order.
     System(Option<Vec<Vec<Value>>>),
     /// A subquery and its last batch.
     Subquery(Box<SelectState>, Batch),
-    /// Two queries put together.
+    /// A set operation.
     Set(Box<SetState>),
-    /// The next row of a query of WITH.
+    /// The position of the next row of a WITH query.
     Cte(usize),
-    /// A query that reads its own rows.
+    /// A recursive query.
     Recursive(Box<RecursiveState>),
-    /// A work table, and its next row.
+    /// A work table, and the position of its next row.
     Work(Option<Arc<Batch>>, usize),
-    /// A source that reads outer slots, and whether it has begun.
+    /// A source that reads outer slots, and whether it has started.
     Lateral(Box<SourceState>, bool),
     /// A join.
     Join(Box<JoinState>),
@@ -69,7 +69,7 @@ pub enum SourceState {
 }
 
 impl SourceState {
-    /// The state before the first row.
+    /// Creates the state before the first row.
     pub fn new(source: &Source, width: usize) -> SourceState {
         match source {
             Source::One => SourceState::One(true),
@@ -105,7 +105,8 @@ impl SourceState {
         }
     }
 
-    /// Starts again, with keys and outer slots taken from `row`, of which the columns within `slots` are there.
+    /// Restarts the source, with keys and outer slots from `row`. Only the columns within `slots`
+    /// of `row` are set.
     pub async fn reopen(
         &mut self,
         source: &Source,
@@ -122,7 +123,7 @@ impl SourceState {
         }
     }
 
-    /// Adds up to `max` rows, or a few more, to `out`; false when there are no more after them.
+    /// Adds up to `max` rows, or a few more, to `out`. Returns false when no more rows follow.
     pub fn next<'a>(
         &'a mut self,
         source: &'a Source,
@@ -130,7 +131,8 @@ impl SourceState {
         out: &'a mut Batch,
         max: usize,
     ) -> NextBatch<'a> {
-        // Each has a box of its own size, and where nothing is awaited hardly any.
+        // Each kind has a box of its own size; a source that awaits nothing needs hardly any
+        // memory.
         match (self, source) {
             (SourceState::Scan(state), Source::Scan(scan)) => {
                 Box::pin(state.next(scan, cx, out, max))
@@ -385,7 +387,7 @@ async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Halt> {
     Ok(Series::new(&values, &cx.eval.settings.time_zone)?)
 }
 
-/// Fills the outer slots that relations of `source` read of what stands left of them.
+/// Fills the outer slots that LATERAL sources in `source` read from the sources to their left.
 fn fill_slots(
     source: &Source,
     cx: &mut Cx<'_>,

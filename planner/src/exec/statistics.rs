@@ -1,5 +1,5 @@
-//! The rows of PostgreSQL's views of what has been counted, by all machines of a cluster together. What nobody counts
-//! is 0, and what has not been is NULL.
+//! The rows of PostgreSQL's statistics views, summed over all machines of a cluster. Columns that
+//! Fencepost does not count are 0; unknown values are NULL.
 
 use fencepost_sql::catalog::{DatabaseDef, IndexDef, IndexKind, Snapshot, TableDef};
 use fencepost_sql::context::EvalContext;
@@ -12,7 +12,7 @@ use fencepost_txn::Machine;
 
 use crate::index::trees;
 
-/// Whose relations a view is about.
+/// The kind of tables that a view covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     All,
@@ -20,7 +20,7 @@ enum Whose {
     Users,
 }
 
-/// The rows of a relation, if it is about what has been counted.
+/// Returns the rows of a relation if it is a statistics view.
 pub async fn rows(
     relation: &'static Relation,
     snapshot: &Snapshot,
@@ -91,7 +91,7 @@ pub async fn rows(
     Ok(Some(rows.made))
 }
 
-/// What a view's name says of whose relations it has, and the rest of it.
+/// Splits a view's name into the kind of tables that it covers, and the rest of the name.
 fn whose(name: &str) -> (Whose, String) {
     for (word, whose) in [
         ("_all_", Whose::All),
@@ -116,7 +116,7 @@ async fn totals_of(database: u32, eval: &EvalContext) -> Result<Totals, Halt> {
     })
 }
 
-/// Users' tables, where a view has them.
+/// Returns the user tables, if the view covers them.
 fn of(snapshot: &Snapshot, whose: Whose) -> Vec<std::sync::Arc<TableDef>> {
     match whose {
         Whose::System => Vec::new(),
@@ -124,7 +124,7 @@ fn of(snapshot: &Snapshot, whose: Whose) -> Vec<std::sync::Arc<TableDef>> {
     }
 }
 
-/// The system's tables, where a view has them; nothing of them is counted.
+/// Calls `add` for each system table, if the view covers them. Fencepost does not count their use.
 fn each_system(whose: Whose, mut add: impl FnMut(&'static Relation)) {
     if whose != Whose::Users {
         let all = Relation::all().iter().filter(|system| system.kind == "r");
@@ -155,12 +155,12 @@ fn of_index(table: &TableDef, index: &IndexDef) -> Vec<(&'static str, Value)> {
     columns
 }
 
-/// The indexes that clients know of.
+/// Returns the indexes that are visible to clients.
 fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
-/// About how many rows a table has, where that is easily known.
+/// Estimates the number of rows of a table; `None` if that is expensive.
 async fn live(table: &TableDef, machine: &Machine) -> Result<Option<i64>, Halt> {
     let first = table.primary();
     if first.kind != IndexKind::BTree {
@@ -202,7 +202,7 @@ fn add_table(rows: &mut Rows, table: &TableDef, totals: &Totals, live: Option<i6
     ]));
 }
 
-/// `pg_stat_database`: what is of no database, and each of them.
+/// Adds `pg_stat_database`: a row without a database, and a row for each database.
 async fn databases(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
     let sessions = match &eval.sessions {
         Some(sessions) => sessions.all().await?,
@@ -220,7 +220,7 @@ async fn databases(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> 
     Ok(())
 }
 
-/// One of them, whose sessions were opened then.
+/// Adds the row of one database. `opened` has the times at which its sessions were opened.
 fn database(rows: &mut Rows, of: &DatabaseDef, totals: &Totals, (opened, now): (&[i64], i64)) {
     let open_us: i64 = opened.iter().map(|opened| now - opened).sum();
     let ms = |us: i64| Value::Float8(us as f64 / 1000.0);
@@ -256,8 +256,8 @@ fn database(rows: &mut Rows, of: &DatabaseDef, totals: &Totals, (opened, now): (
     ]);
 }
 
-/// `pg_stat_conflicts`: which statements had to begin anew, on which table and for which others, how often, and how often
-/// a client was told.
+/// Adds `pg_stat_conflicts`: the statements that had to be retried, the table, the conflicting
+/// statements, the number of retries, and the number of errors that clients received.
 async fn conflicts(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
     let Some(counters) = &eval.counters else {
         return Ok(());

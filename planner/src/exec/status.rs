@@ -1,4 +1,4 @@
-//! `txid_status`: how a transaction ended, by its number.
+//! `txid_status`: the outcome of a transaction, by its number.
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{Catalog, Ending};
@@ -7,8 +7,9 @@ use fencepost_sql::value::Value;
 
 use super::cx::Cx;
 
-/// The status of the transaction whose number is the argument. Other than PostgreSQL's, the answer is final: a transaction that
-/// has not committed yet will not any more, but for the one that asks.
+/// Returns the status of the transaction whose number is the argument. Unlike in PostgreSQL, the
+/// answer is final: a transaction that has not committed yet will not commit later, except the
+/// calling one.
 pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, Halt> {
     let Some(number) = args.first() else {
         return Ok(Value::Null);

@@ -1,11 +1,12 @@
-//! Queries in expressions at work.
+//! The execution of subqueries in expressions.
 //!
-//! `functions::eval` knows rows and parameters and waits for nothing. An expression with a query in it is evaluated
-//! here instead: node by node as far as there are queries below, in the order and with the short cuts that `eval`
-//! has; what has none goes to `eval`. A query's rows are kept with the arguments that it was run with, so that it
-//! runs again only where those have changed. One without arguments runs once in a statement.
+//! `functions::eval` knows rows and parameters, and never waits. An expression with a subquery is
+//! evaluated here instead, node by node down to its subqueries, in the same order and with the same
+//! short-circuit rules as `eval`. Parts without subqueries go to `eval`. The rows of a subquery are
+//! materialized together with its arguments, so that it runs again only if the arguments have
+//! changed. A subquery without arguments runs once in a statement.
 //!
-//! Only statements that have such queries have [`Queries`]; all others never come here.
+//! Only statements with such subqueries have [`Queries`]; other statements do not use this module.
 
 use std::sync::Arc;
 
@@ -27,42 +28,42 @@ use crate::terms::{member_test, reads_only};
 
 const CHUNK: usize = 1024;
 
-/// A value in the making.
+/// The future of a value.
 pub type Evaluation<'a> = Work<'a, Result<Value, Halt>>;
 
-/// What a statement with queries in expressions keeps while it runs.
+/// The state of the subqueries in expressions of a running statement.
 #[derive(Debug)]
 pub struct Queries {
     plans: Arc<Subplans>,
-    /// The parameters, then the outer slots, the first of them last.
+    /// The parameters, followed by the outer slots in reverse order.
     pub params: Vec<Value>,
     kept: Vec<Kept>,
-    /// The last round's rows of each recursive query.
+    /// The rows of the last iteration of each recursive query.
     pub works: HashMap<usize, Arc<Batch>>,
 }
 
-/// The rows of a query as it was last run.
+/// The materialized rows of the last run of a subquery.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The arguments that it was run with; `None`: never.
+    /// The arguments of the last run; `None` if it has not run.
     args: Option<Vec<Value>>,
     rows: Batch,
-    /// What its rows are equal to, where that is all that is asked.
+    /// The hash table of its values, if only membership tests use the subquery.
     members: Option<Members>,
     gathered: Gathered,
 }
 
-/// The values of a query's one column.
+/// The values of a subquery's one column.
 #[derive(Debug, Default)]
 struct Members {
     keys: HashSet<Vec<u8>>,
-    /// The same values, each once.
+    /// The same values, without duplicates.
     values: Vec<Value>,
     null: bool,
 }
 
 impl Queries {
-    /// Before any has run.
+    /// Creates the state before any subquery has run.
     pub fn new(plans: &Arc<Subplans>, params: &[Value]) -> Queries {
         let mut all = params.to_vec();
         all.resize(params.len() + plans.outer_slots, Value::Null);
@@ -74,14 +75,14 @@ impl Queries {
         }
     }
 
-    /// Keeps what a statement of WITH has returned.
+    /// Stores the RETURNING rows of a data-modifying WITH statement.
     pub fn keep(&mut self, id: usize, rows: Batch) {
         let kept = self.kept(id);
         kept.args = Some(Vec::new());
         kept.rows = rows;
     }
 
-    /// Fills an outer slot.
+    /// Sets an outer slot.
     pub fn set(&mut self, slot: usize, value: Value) {
         let place = self.params.len().checked_sub(slot + 1);
         if let Some(place) = place.and_then(|place| self.params.get_mut(place)) {
@@ -98,7 +99,7 @@ impl Queries {
 }
 
 impl Cx<'_> {
-    /// The value of `expr` over `row`, queries in it included.
+    /// Evaluates `expr` over `row`, including its subqueries.
     pub fn deep_value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> Evaluation<'a> {
         Box::pin(async move {
             if !expr.has_subquery() {
@@ -127,7 +128,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Does `filter` hold for `row`? NULL does not.
+    /// Returns whether `filter` is true for `row`; NULL counts as false.
     pub async fn deep_holds(&mut self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, Halt> {
         match filter {
             None => Ok(true),
@@ -135,7 +136,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A node that needs all of its parts: they are computed first.
+    /// Evaluates a node that needs the values of all of its parts: the parts are computed first.
     async fn strict(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, Halt> {
         let mut parts = Vec::new();
         expr.for_each_part(|part| parts.push(part));
@@ -156,8 +157,9 @@ impl Cx<'_> {
         Ok(self.value(&known, row).await?)
     }
 
-    /// The value of a function that may have to wait. Others may have committed meanwhile, and what it has waited for is
-    /// often that: the transaction reads what is so now, if what it has read before still is.
+    /// Evaluates a function that may wait. Other transactions may have committed meanwhile, and the
+    /// function often waits for just that. Afterwards the transaction reads the current state, if
+    /// its earlier reads are still valid.
     async fn waited(
         &mut self,
         function: &ScalarFunction,
@@ -184,7 +186,7 @@ impl Cx<'_> {
         Ok(value)
     }
 
-    /// AND or OR.
+    /// Evaluates AND or OR.
     async fn junction(&mut self, parts: &[Expr], and: bool, row: &[Value]) -> Result<Value, Halt> {
         let mut result = Value::Bool(and);
         for part in parts {
@@ -228,7 +230,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Fills the outer slots that a relation reads of columns within `slots`, or of none.
+    /// Fills the outer slots that a relation reads from columns within `slots`, or from none.
     pub fn fill_slots(
         &mut self,
         args: &[(usize, Expr)],
@@ -246,8 +248,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Rows of a query of WITH from `from` on, up to `max`, into the slots from `first_slot` on; false when there are
-    /// no more after them.
+    /// Adds up to `max` rows of a WITH query, starting at `from`, to the slots from `first_slot`
+    /// on. Returns false when no more rows follow.
     pub async fn cte_rows(
         &mut self,
         (cte, first_slot): (&Cte, usize),
@@ -274,7 +276,7 @@ impl Cx<'_> {
         Ok(end < rows.len())
     }
 
-    /// What a query gives.
+    /// Returns the value of a subquery.
     async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, Halt> {
         let mut args = Vec::with_capacity(sub.args.len());
         for (_, arg) in &sub.args {
@@ -324,7 +326,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Sees that the rows of the query under these arguments are kept: all of them, or the first few.
+    /// Ensures that the rows of the subquery under these arguments are materialized: all of them,
+    /// or the first `wanted`.
     async fn run_query(
         &mut self,
         sub: &Subquery,
@@ -336,7 +339,7 @@ impl Cx<'_> {
         self.run_kept((sub.id, &slots), args, wanted, again).await
     }
 
-    /// As [`Cx::run_query`]; rows that are kept may do `again`, or not.
+    /// Runs as [`Cx::run_query`] does. `again` states whether materialized rows may be reused.
     async fn run_kept(
         &mut self,
         (id, slots): (usize, &[usize]),
@@ -381,7 +384,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Runs a query that keys of a scan read.
+    /// Runs a subquery that the keys of a scan read.
     pub fn run_init<'a>(&'a mut self, init: &'a Expr) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
             if let Node::Subquery(sub) = &init.node
@@ -401,7 +404,7 @@ impl Cx<'_> {
         })
     }
 
-    /// What a query gives that has run by [`Cx::run_init`].
+    /// Returns the values of a subquery that [`Cx::run_init`] has run.
     pub fn members(&self, condition: &Expr) -> &[Value] {
         let Node::Subquery(sub) = &condition.node else {
             return &[];
@@ -411,7 +414,7 @@ impl Cx<'_> {
             .map_or(&[], |members| &members.values)
     }
 
-    /// Makes the hash table of a query's rows.
+    /// Builds the hash table of a subquery's rows.
     async fn find_members(
         &mut self,
         id: usize,
@@ -447,7 +450,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// `input = ANY (…)` by a hash table of the candidates.
+    /// Evaluates `input = ANY (…)` with a hash table of the candidates.
     async fn is_member(
         &mut self,
         sub: &Subquery,
@@ -472,14 +475,15 @@ impl Cx<'_> {
         })
     }
 
-    /// ANY or ALL, row by row.
+    /// Evaluates ANY or ALL, row by row.
     async fn quantified(
         &mut self,
         id: usize,
         (all, test, columns): (bool, &Expr, &[usize]),
         row: &[Value],
     ) -> Result<Value, Halt> {
-        // A query within the test may be run for each row: this one's rows stand aside meanwhile.
+        // A subquery within the test may run for each row, so the rows of this one are taken out
+        // meanwhile.
         let kept = std::mem::take(self.kept(id)?);
         let mut result = Value::Bool(all);
         for i in 0..kept.rows.len() {

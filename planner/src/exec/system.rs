@@ -1,4 +1,4 @@
-//! The rows of the system's tables.
+//! The rows of the system tables.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
 use super::{Cx, live, locks, sequence, statistics};
 
-/// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
-/// the transaction sees it.
+/// Returns all rows of a table. Cluster tables show what this machine and the configuration manager
+/// know now. Catalog tables show what the transaction sees.
 pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
     if let SystemTable::Catalog(relation) = table {
         if let Some(rows) = live::rows(relation, cx.eval).await? {
@@ -49,7 +49,7 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
     let tx = &mut *cx.tx;
     let members = tx.machine().members();
     Ok(match table {
-        // The machines are shown also where the manager cannot be asked.
+        // The machines are shown even if the configuration manager cannot be asked.
         SystemTable::Machines => {
             let regions = tx.machine().all_regions().await.ok();
             machines(&members, regions, tx.machine().account())
@@ -72,7 +72,7 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
 fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for timeline in timelines {
-        // One that is under way has no number yet.
+        // A reconfiguration in progress has no number yet.
         let id = timeline.configuration;
         let id = id.map_or(Value::Null, |id| Value::Int8(id as i64));
         let times = Step::ALL.map(|step| (step, timeline.at_ns(step)));
@@ -91,7 +91,7 @@ fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
     rows
 }
 
-/// The catalog, as the transaction sees it.
+/// Returns the catalog, as the transaction sees it.
 pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
     match &cx.eval.database_catalog {
         Some(catalog) => catalog.snapshot(cx.tx).await,
@@ -102,7 +102,7 @@ pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
     }
 }
 
-/// Is the role that asks a superuser?
+/// Returns whether the current role is a superuser.
 fn is_superuser(snapshot: &Snapshot, cx: &Cx<'_>) -> Result<bool, Halt> {
     let role = snapshot.role(&cx.eval.current_user())?;
     Ok(role.is_some_and(|role| role.superuser))
@@ -145,7 +145,7 @@ async fn partitions(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
     Ok(rows)
 }
 
-/// What is known of the machines; how full one is, it says only itself.
+/// Returns the rows of the machines. A machine knows the memory use of itself only.
 fn machines(
     members: &Members,
     regions: Option<Vec<Mapping>>,
@@ -203,12 +203,12 @@ fn number(machine: MachineId) -> Value {
     Value::Int4(machine.0 as i32)
 }
 
-/// Rounded up, so that only what is exact is 0.
+/// Converts to microseconds, rounded up, so that only an exact value is 0.
 fn microseconds(ns: Option<u64>) -> Value {
     ns.map_or(Value::Null, |ns| Value::Int8(ns.div_ceil(1000) as i64))
 }
 
-/// A text, with commas.
+/// Joins values with commas.
 fn list(all: impl Iterator<Item = impl ToString>) -> Value {
     let all: Vec<String> = all.map(|one| one.to_string()).collect();
     Value::Text(all.join(",").into())

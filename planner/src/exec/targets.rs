@@ -1,4 +1,4 @@
-//! What a SELECT makes of a row, and how many of its rows it gives.
+//! The target rows of a SELECT, and the limits on their number.
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::error::SqlError;
@@ -12,23 +12,23 @@ use super::cx::Cx;
 use super::join::push_comparable;
 use crate::plan::SelectPlan;
 
-/// LIMIT and OFFSET, evaluated.
+/// LIMIT and OFFSET after evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Rows that come first and are not given.
+    /// The number of rows to skip first.
     pub skip: u64,
-    /// Rows given after them.
+    /// The number of rows to return after them.
     pub take: u64,
 }
 
 impl Limits {
-    /// The first `take` rows.
+    /// Returns limits for the first `take` rows.
     pub fn of_first(take: u64) -> Limits {
         Limits { skip: 0, take }
     }
 }
 
-/// One row of targets, unless DISTINCT has seen it.
+/// Adds one row of targets, unless DISTINCT has seen it.
 pub async fn target_row(
     plan: &SelectPlan,
     cx: &mut Cx<'_>,
@@ -47,7 +47,7 @@ pub async fn target_row(
     Ok(())
 }
 
-/// As [`target_row`], with queries in the targets.
+/// Adds a row as [`target_row`] does, with subqueries in the targets.
 pub async fn deep_target_row(
     plan: &SelectPlan,
     cx: &mut Cx<'_>,
@@ -69,7 +69,7 @@ pub async fn deep_target_row(
     Ok(())
 }
 
-/// Takes the last row back if DISTINCT has seen it.
+/// Removes the last row if DISTINCT has seen it.
 pub fn keep_new(
     plan: &SelectPlan,
     out: &mut Batch,
@@ -94,7 +94,7 @@ pub fn keep_new(
     }
 }
 
-/// LIMIT and OFFSET of a plan.
+/// Evaluates LIMIT and OFFSET of a plan.
 pub fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
     let count = |expr: Option<&Expr>, offset| match expr {
         None => Ok(None),

@@ -1,11 +1,11 @@
-//! Window functions at work.
+//! The execution of window functions.
 //!
-//! All rows are gathered. For each window they are put in its order, cut into partitions, and each partition into
-//! groups of rows that are equal under ORDER BY; then each call's values go into the slots behind the rows. The rows
-//! come out in the order of the last window.
+//! All rows are collected. For each window they are sorted and split into partitions, and each
+//! partition into peer groups, which are equal under ORDER BY. Then the values of each call go into
+//! the slots behind the rows. The rows are returned in the order of the last window.
 //!
-//! An aggregate whose frame begins with the partition only takes the rows in that are new to the frame; any other is
-//! added up again for each frame.
+//! An aggregate whose frame starts with the partition only adds the rows that are new in the frame.
+//! Any other aggregate is computed again for each frame.
 
 mod subqueries;
 
@@ -27,22 +27,23 @@ use super::gathered::Gathered;
 use super::order::sort_indexes;
 use super::set::give;
 
-/// Rows between two counts of their memory.
+/// The number of rows after which their memory is counted.
 const BREATH: usize = 1024;
 
-/// Rows with their window calls, the first before anything is computed.
+/// Rows with the values of their window function calls. Before the calls are computed, it only
+/// collects rows.
 #[derive(Default)]
 pub struct Windowed {
     rows: Batch,
     order: Vec<u32>,
     next: usize,
     gathered: Gathered,
-    /// Values in a row, without those of subqueries behind them.
+    /// The number of values in a row, without those of subqueries behind them.
     width: usize,
 }
 
 impl Windowed {
-    /// Takes rows of `width` values in, which have room for the calls behind them.
+    /// Creates an empty collection of rows with `width` values, including the slots for the calls.
     pub fn new(width: usize) -> Windowed {
         Windowed {
             rows: Batch::new(width),
@@ -51,12 +52,12 @@ impl Windowed {
         }
     }
 
-    /// Values in a row.
+    /// Returns the number of values in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Takes the first `width` values of each row in.
+    /// Adds the first `width` values of each row.
     pub fn add(&mut self, cx: &mut Cx<'_>, rows: &Batch, width: usize) -> Result<(), Halt> {
         let from = self.rows.len();
         for i in 0..rows.len() {
@@ -66,7 +67,7 @@ impl Windowed {
         Ok(())
     }
 
-    /// As [`Self::compute`], of calls without subqueries.
+    /// Computes as [`Self::compute`] does, for calls without subqueries.
     async fn compute_values(
         &mut self,
         calls: &[WindowCall],
@@ -121,7 +122,7 @@ impl Windowed {
         Ok(())
     }
 
-    /// Moves up to `max` rows to `out`; whether there are more.
+    /// Moves up to `max` rows to `out`. Returns whether more rows follow.
     pub fn give(&mut self, out: &mut Batch, max: usize) -> bool {
         let end = self.order.len().min(self.next + max);
         for i in self.next..end {
@@ -132,20 +133,20 @@ impl Windowed {
     }
 }
 
-/// Rows in the order of a window.
+/// Rows in the order of a window. A place is a position in that order.
 struct Sorted {
-    /// Where each partition is.
+    /// The places of each partition.
     partitions: Vec<Range<usize>>,
-    /// For each place, the group of equal rows that is there.
+    /// For each place, the number of its peer group.
     groups: Vec<u32>,
-    /// Where each group is.
+    /// The places of each peer group.
     group_ranges: Vec<Range<usize>>,
     /// The values of the first ORDER BY expression, by place.
     keys: Vec<Value>,
 }
 
 impl Sorted {
-    /// Puts `order` in the window's order.
+    /// Sorts `order` into the window's order.
     async fn new(
         order: &mut Vec<u32>,
         rows: &Batch,
@@ -216,7 +217,7 @@ impl Sorted {
     }
 }
 
-/// Adds a place to the last range, or begins one.
+/// Adds a place to the last range, or begins a range.
 fn extend(ranges: &mut Vec<Range<usize>>, place: usize, new: bool) {
     match ranges.last_mut() {
         Some(last) if !new => last.end = place + 1,
@@ -224,7 +225,7 @@ fn extend(ranges: &mut Vec<Range<usize>>, place: usize, new: bool) {
     }
 }
 
-/// The offsets of a frame, evaluated.
+/// The offsets of a frame after evaluation.
 struct Bounds {
     start: Value,
     end: Value,
@@ -281,7 +282,7 @@ struct Part<'a> {
     rows: &'a Batch,
     /// Its rows, in the window's order.
     order: &'a [u32],
-    /// The place of its first row among all.
+    /// The place of its first row.
     first: usize,
     sorted: &'a Sorted,
     call: &'a WindowCall,
@@ -293,7 +294,7 @@ impl Part<'_> {
         self.rows.row(self.order[at] as usize)
     }
 
-    /// The rows that are equal to the one at `at` under ORDER BY.
+    /// Returns the peers of the row at `at`.
     fn peers(&self, at: usize) -> Range<usize> {
         let group = self.sorted.groups[self.first + at] as usize;
         self.group(group)
@@ -304,7 +305,7 @@ impl Part<'_> {
         range.start - self.first..range.end - self.first
     }
 
-    /// The call's value for each row.
+    /// Returns the call's value for each row.
     async fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
         if let WindowFunction::Aggregate(aggregate) = &self.call.function {
             return self.aggregates(aggregate, cx).await;
@@ -369,7 +370,7 @@ impl Part<'_> {
         })
     }
 
-    /// An argument over the row at `at`; NULL for none.
+    /// Evaluates an argument over the row at `at`; NULL if there is no such argument or row.
     fn argument(&self, nth: usize, at: Option<usize>, cx: &Cx<'_>) -> Result<Value, SqlError> {
         match (self.call.args.get(nth), at) {
             (Some(arg), Some(at)) => cx.value_here(arg, self.row(at)),
@@ -377,7 +378,7 @@ impl Part<'_> {
         }
     }
 
-    /// ntile: the first buckets have one row more where they do not come out even.
+    /// Evaluates `ntile`: if the rows do not divide evenly, the first buckets have one row more.
     fn bucket(&self, at: usize, cx: &Cx<'_>) -> Result<Value, SqlError> {
         let Some(buckets) = self.argument(0, Some(0), cx)?.as_int() else {
             return Ok(Value::Null);
@@ -397,7 +398,7 @@ impl Part<'_> {
         Ok(Value::Int4(i32::try_from(bucket + 1).unwrap_or(i32::MAX)))
     }
 
-    /// lag and lead.
+    /// Evaluates `lag` and `lead`.
     fn beside(&self, at: usize, direction: i64, cx: &Cx<'_>) -> Result<Value, SqlError> {
         let offset = match self.call.args.len() {
             1 => 1,
@@ -453,7 +454,7 @@ impl Part<'_> {
         Ok(values)
     }
 
-    /// As [`Part::aggregates`], where the frames have holes.
+    /// Computes as [`Part::aggregates`] does, for frames with an EXCLUDE clause.
     async fn aggregates_of_pieces(
         &self,
         aggregate: &Aggregate,
@@ -477,7 +478,8 @@ impl Part<'_> {
         Ok(values)
     }
 
-    /// The frame of the row at `at` without what it excludes: in order, and each perhaps empty.
+    /// Returns the frame of the row at `at` without the excluded rows, as ordered pieces that may
+    /// be empty.
     fn pieces(&self, at: usize, cx: &Cx<'_>) -> Result<[Range<usize>; 3], SqlError> {
         let frame = self.frame(at, cx)?;
         let (hole, kept) = match self.call.frame.exclude {
@@ -497,7 +499,7 @@ impl Part<'_> {
         ])
     }
 
-    /// The frame of the row at `at`.
+    /// Returns the frame of the row at `at`.
     fn frame(&self, at: usize, cx: &Cx<'_>) -> Result<Range<usize>, SqlError> {
         let frame = &self.call.frame;
         let count = self.order.len();
@@ -532,7 +534,8 @@ impl Part<'_> {
         Ok(start..end.max(start))
     }
 
-    /// A bound that is an offset from the row: the first place within, or the first beyond.
+    /// Returns the position of a bound with an offset: the first row inside (`start`), or the first
+    /// row beyond.
     fn bound(
         &self,
         at: usize,
@@ -574,7 +577,7 @@ impl Part<'_> {
                     let peers = self.peers(at);
                     return Ok(if start { peers.start } else { peers.end });
                 }
-                // No whole number is beyond what is compared.
+                // In 128 bits, no sum of integers overflows.
                 if let (Some(here), Some(by)) = (keys[at].as_int(), by.as_int()) {
                     let (here, by) = (i128::from(here), i128::from(by));
                     let bound = match (direction < 0) != *desc {
@@ -612,7 +615,7 @@ impl Part<'_> {
     }
 }
 
-/// A key as what it gives with an offset, where that is of another type than the key.
+/// Converts a key to the type of key plus offset, if that differs from the key's type.
 fn as_wide(key: &Value, bound: &Value) -> Option<Value> {
     match (key, bound) {
         (Value::Date(day), Value::Timestamp(_)) => Some(Value::Timestamp(match *day {

@@ -1,7 +1,7 @@
 //! UPDATE and DELETE: find the rows, then change them.
 //!
-//! A statement for one whole unique key goes straight to its row. Any other finds all its rows
-//! before it changes the first, so it never meets its own work.
+//! A statement for one whole unique key accesses its row directly. Any other statement finds all
+//! its rows before it changes the first, so it never sees its own changes.
 
 use std::sync::Arc;
 
@@ -31,54 +31,55 @@ use crate::plan::{Hints, Scan, Source, TablePlan, are_plain};
 use crate::subplans::{Subplans, any_deep, inits};
 use crate::terms::{conjunction, conjuncts};
 
-/// An UPDATE or DELETE.
+/// The plan of an UPDATE, DELETE or MERGE.
 #[derive(Debug)]
 pub struct ChangePlan {
-    /// The table.
+    /// The table or view to change.
     pub table: Arc<TablePlan>,
-    /// Foreign keys that it may meet.
+    /// The foreign keys that the change may affect.
     pub references: Option<Arc<References>>,
-    /// Its rows, and those they are joined with.
+    /// The source of the table's rows, joined with the other relations of the statement.
     pub source: Source,
-    /// What of WHERE the source does not do.
+    /// The part of WHERE that the source does not evaluate.
     pub filter: Option<Expr>,
-    /// All of WHERE, or the condition of a MERGE, for rows that have changed since they were found.
+    /// All of WHERE, or the condition of a MERGE, to recheck rows that have changed since they were
+    /// found.
     pub(super) whole: Option<Expr>,
-    /// How its rows are locked.
+    /// The lock on its rows.
     pub(super) hold: Hold,
-    /// What to do with each row.
+    /// The change to make to each row.
     pub action: Action,
     /// RETURNING.
     pub returning: Vec<Target>,
-    /// What tells its home.
+    /// How to find the home partition.
     pub home: Option<HomeKey>,
-    /// Its queries in expressions.
+    /// The subqueries in its expressions.
     pub queries: Option<Arc<Subplans>>,
-    /// Queries that keys of its scans read: they run first.
+    /// Subqueries that the keys of its scans read. They run before the scans open.
     pub(super) inits: Vec<Expr>,
-    /// There are queries in its expressions.
+    /// Whether its expressions contain subqueries.
     pub(super) deep: bool,
-    /// There are queries in SET.
+    /// Whether SET contains subqueries.
     deep_set: bool,
-    /// There are queries in RETURNING.
+    /// Whether RETURNING contains subqueries.
     deep_returning: bool,
-    /// Width of the from row, without the pointer.
+    /// The number of slots of the from row, without the fat pointer.
     pub(super) width: usize,
 }
 
-/// What happens to a row.
+/// The change to make to a row.
 #[derive(Debug)]
 pub enum Action {
-    /// It gets new values.
+    /// Set new values.
     Update {
-        /// SET.
+        /// The assignments of SET.
         assignments: Vec<Assignment>,
-        /// The columns set.
+        /// The columns that change, generated columns included.
         columns: Vec<usize>,
     },
-    /// It goes.
+    /// Delete the row.
     Delete,
-    /// What the first WHEN of a MERGE says that fits.
+    /// Apply the first WHEN clause of a MERGE that matches.
     Merge(Vec<When>),
 }
 
@@ -101,7 +102,7 @@ impl Action {
     }
 }
 
-/// The plan of `update`.
+/// Plans `update`.
 pub fn plan_update(update: bound::Update) -> ChangePlan {
     let set = update.assignments.iter().map(|a| a.column);
     let generated = update.integrity.rules.generated.iter();
@@ -120,7 +121,7 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
     plan_change(target, rest, action, integrity)
 }
 
-/// The plan of `delete`.
+/// Plans `delete`.
 pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     let target = (delete.table, delete.alias, delete.view);
     let rest = (
@@ -131,10 +132,11 @@ pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     plan_change(target, rest, Action::Delete, delete.integrity)
 }
 
-/// What a change has besides its table: others, WHERE and the row that a cursor is at, and RETURNING.
+/// The parts of a change besides its table: the other relations, WHERE with the row of WHERE
+/// CURRENT OF, and RETURNING.
 type Rest = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
 
-/// What is changed, the name it goes by, and its query if it is a view.
+/// The table or view to change, its alias, and its query if it is a view.
 type Changing = (Arc<TableDef>, String, Option<Box<Select>>);
 
 pub(super) fn plan_change(
@@ -157,7 +159,7 @@ pub(super) fn plan_change(
         first_slot: 0,
     });
     let (kind, on) = match &action {
-        // Rows of the source that have no partner are there, too.
+        // MERGE also needs the source rows without a matching row.
         Action::Merge(_) => (JoinKind::Right, filter.take()),
         _ => (JoinKind::Inner, None),
     };
@@ -173,9 +175,9 @@ pub(super) fn plan_change(
     let width = from.width();
     let mut needed = vec![false; width];
     match action {
-        // To encode the new row, and to find its index entries.
+        // The columns are needed to encode the new row, and to find its index entries.
         Action::Update { .. } | Action::Merge(_) => needed[..table.columns.len()].fill(true),
-        // To find its index entries.
+        // The columns are needed to find the row's index entries.
         Action::Delete => {
             for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
                 *needed = references.is_some()
@@ -231,7 +233,8 @@ pub(super) fn plan_change(
 }
 
 impl ChangePlan {
-    /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
+    /// Returns the scan if it reaches one row by a whole unique key and there is no filter,
+    /// subquery or trigger.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
             Source::Scan(scan) if self.filter.is_none() && !self.deep && !self.table.fires => {
@@ -242,7 +245,7 @@ impl ChangePlan {
     }
 }
 
-/// Runs the statement; the number of rows it changed.
+/// Runs the statement. Returns the number of rows that it changed.
 pub async fn run_change(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
@@ -280,11 +283,11 @@ pub async fn run_change(
             continue;
         }
         let (row, place) = (rows.row(i), place(i)?);
-        // A row with several join partners is changed once.
+        // A row that matches several rows of the other relations is changed once.
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
-        // Other parts of the statement have been looked for: a function or a trigger has changed it since.
+        // The row was found before a function or trigger of this statement changed it.
         if is_changed(cx, place) {
             return Err(already_modified(plan.action.participle()).into());
         }
@@ -296,7 +299,7 @@ pub async fn run_change(
     Ok(count)
 }
 
-/// One row by its whole unique key: no operators, no batches.
+/// Changes one row by its whole unique key, without operators or batches.
 async fn change_point(
     plan: &ChangePlan,
     scan: &Scan,
@@ -353,15 +356,15 @@ async fn change_point(
     result
 }
 
-/// Buffers for changing rows, kept from row to row.
+/// The state and buffers for changing the rows of a statement.
 pub(super) struct Changer {
     writer: RowWriter,
     referee: Option<Referee>,
     firing: Option<Firing>,
     new: Vec<Value>,
-    /// What SET gives the next row, where that is known.
+    /// The values of SET for the next row, if they are already computed.
     pub(super) set: Option<Vec<Value>>,
-    /// The newest commit of a version that decides about the next row.
+    /// The newest commit timestamp that the version of the next row may have.
     pub(super) latest: Timestamp,
 }
 
@@ -377,7 +380,7 @@ impl Changer {
         }
     }
 
-    /// Before the first row.
+    /// Fires BEFORE STATEMENT triggers, before the first row.
     pub(super) async fn begin(&mut self, plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let Some(firing) = &mut self.firing else {
             return Ok(());
@@ -392,7 +395,8 @@ impl Changer {
         }
     }
 
-    /// Changes the row at `place`, which is the first columns of `row`; false where a trigger leaves it as it is.
+    /// Changes the row at `place`, whose values are the first columns of `row`. Returns false if a
+    /// trigger suppresses the change.
     async fn change(
         &mut self,
         plan: &ChangePlan,
@@ -458,7 +462,7 @@ impl Changer {
         Ok(true)
     }
 
-    /// The new row is in `new` then.
+    /// Updates a row, and leaves the new row in `new`.
     pub(super) async fn update(
         &mut self,
         plan: &ChangePlan,
@@ -502,7 +506,7 @@ impl Changer {
         Ok(true)
     }
 
-    /// What SET makes of a row, into `new`.
+    /// Computes the row that SET produces, into `new`.
     async fn assign(
         &mut self,
         plan: &ChangePlan,
@@ -527,7 +531,8 @@ impl Changer {
         Ok(())
     }
 
-    /// A row of a view: its triggers do what is to be done. The number of rows for that they did.
+    /// Changes a row of a view through its INSTEAD OF triggers. Returns the number of rows for
+    /// which they did something.
     async fn instead(
         &mut self,
         plan: &ChangePlan,
@@ -568,7 +573,7 @@ impl Changer {
         Ok(1)
     }
 
-    /// A row that is new.
+    /// Inserts a row for MERGE.
     pub(super) async fn insert(
         &mut self,
         plan: &ChangePlan,
@@ -596,14 +601,14 @@ impl Changer {
         Ok(true)
     }
 
-    /// All rows are changed.
+    /// Ends the statement, after all rows have changed.
     pub(super) async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         finish(&mut self.referee, &mut self.firing, cx).await
     }
 }
 
-/// The end of a statement that has changed all its rows: what its foreign keys do, its own triggers, and then those of
-/// the rows that followed.
+/// Ends a statement that has changed all its rows: runs its foreign-key actions, its own triggers,
+/// and then the triggers of the rows that foreign-key actions changed.
 pub async fn finish(
     referee: &mut Option<Referee>,
     firing: &mut Option<Firing>,

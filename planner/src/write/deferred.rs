@@ -1,8 +1,9 @@
-//! Checks of foreign keys, and constraint triggers, that wait for the end of their transaction.
+//! Deferred checks of foreign keys and unique keys, and deferred constraint triggers, which run at
+//! the end of the transaction.
 //!
-//! What waits, what SET CONSTRAINTS said and which triggers have run only grow until then, so a savepoint is three
-//! lengths, and going back to it is cutting off. What SET CONSTRAINTS … IMMEDIATE has checked is checked again at the
-//! commit; a trigger runs once.
+//! The queue, the SET CONSTRAINTS commands and the list of triggers that have run only grow until
+//! then. So a savepoint is three lengths, and a rollback to it truncates three lists. Checks that
+//! SET CONSTRAINTS … IMMEDIATE has run are run again at the commit; a trigger runs once.
 
 use std::sync::Arc;
 
@@ -15,21 +16,21 @@ use super::triggers::Queued;
 use super::twins::Twin;
 use crate::exec::Cx;
 
-/// What a transaction still has to check.
+/// The deferred checks and triggers of a transaction.
 #[derive(Debug, Default)]
 pub struct Deferred {
     waiting: Vec<Waiting>,
-    /// The triggers among them that have run, by position.
+    /// The positions of the triggers that have already run.
     ran: Vec<usize>,
-    /// How many of what waits have been looked at for keys of two rows.
+    /// The length of the queue at the last check for duplicate keys.
     seen: usize,
-    /// Keys of two rows have come since.
+    /// Whether duplicate keys were queued since then.
     has_new_twins: bool,
-    /// What SET CONSTRAINTS said: of which constraint (`None`: all), and whether it is deferred.
+    /// The SET CONSTRAINTS commands: the constraint (`None`: all), and whether it is deferred.
     said: Vec<(Option<u32>, bool)>,
 }
 
-/// What waits.
+/// A deferred check or trigger.
 #[derive(Clone, Debug)]
 enum Waiting {
     Check(Arc<References>, Check),
@@ -38,7 +39,8 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// The oid of the constraint, whether it may wait, and whether it does unless it is told otherwise.
+    /// Returns the oid of the constraint, whether it is deferrable, and whether it is initially
+    /// deferred.
     fn constraint(&self) -> (u32, bool, bool) {
         match self {
             Waiting::Check(references, check) => of_key(&references.keys[check.key].def),
@@ -52,7 +54,7 @@ fn of_key(key: &ForeignKeyDef) -> (u32, bool, bool) {
     (key.id, key.deferrable, key.deferred)
 }
 
-/// How much there was at a savepoint.
+/// The lengths of the lists at a savepoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeferredMark {
     waiting: usize,
@@ -60,7 +62,7 @@ pub struct DeferredMark {
     said: usize,
 }
 
-/// Does a check of `key` wait for the end of the transaction?
+/// Returns whether a check of `key` is deferred to the end of the transaction.
 pub fn is_deferred(cx: &Cx<'_>, key: &ForeignKeyDef) -> bool {
     cx.deferred
         .as_ref()
@@ -68,24 +70,25 @@ pub fn is_deferred(cx: &Cx<'_>, key: &ForeignKeyDef) -> bool {
 }
 
 impl Deferred {
-    /// Is there nothing to check, and was nothing said?
+    /// Returns whether the queue is empty and no SET CONSTRAINTS command was given.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.said.is_empty()
     }
 
-    /// Does a check of `key` wait for the end of the transaction?
+    /// Returns whether a check of `key` is deferred to the end of the transaction.
     pub fn is(&self, key: &ForeignKeyDef) -> bool {
         self.waits(of_key(key))
     }
 
-    /// Does a constraint wait, of which is known whether it may and whether it does unless it is told otherwise?
+    /// Returns whether a constraint is deferred, given its oid, whether it is deferrable, and
+    /// whether it is initially deferred.
     pub(super) fn waits(&self, (id, deferrable, deferred): (u32, bool, bool)) -> bool {
         let about = |(of, _): &&(Option<u32>, bool)| of.is_none_or(|of| of == id);
         let said = self.said.iter().rev().find(about);
         deferrable && said.map_or(deferred, |(_, deferred)| *deferred)
     }
 
-    /// SET CONSTRAINTS, of all of them or of one.
+    /// Records SET CONSTRAINTS, for all constraints or for one.
     pub fn say(&mut self, constraint: Option<u32>, deferred: bool) {
         self.said.push((constraint, deferred));
     }
@@ -104,12 +107,12 @@ impl Deferred {
         self.waiting.push(Waiting::Twin(twin));
     }
 
-    /// Have keys of two rows come that no statement's end has looked at?
+    /// Returns whether duplicate keys were queued that no end of a statement has checked.
     pub(super) fn has_new_twins(&self) -> bool {
         self.has_new_twins
     }
 
-    /// Those of them that do not wait for the end of the transaction.
+    /// Returns the new duplicate keys of constraints that are not deferred now.
     pub(super) fn new_twins(&mut self) -> Vec<Twin> {
         let new = self.waiting.iter().skip(self.seen);
         let due = new.filter_map(|waiting| match waiting {
@@ -122,7 +125,7 @@ impl Deferred {
         due
     }
 
-    /// How much there is now.
+    /// Returns a mark of the current lengths.
     pub fn mark(&self) -> DeferredMark {
         DeferredMark {
             waiting: self.waiting.len(),
@@ -131,7 +134,7 @@ impl Deferred {
         }
     }
 
-    /// Goes back to a mark.
+    /// Truncates the lists to a mark.
     pub fn back_to(&mut self, mark: DeferredMark) {
         self.waiting.truncate(mark.waiting);
         self.seen = self.seen.min(mark.waiting);
@@ -139,12 +142,12 @@ impl Deferred {
         self.said.truncate(mark.said);
     }
 
-    /// Forgets everything.
+    /// Clears all lists.
     pub fn clear(&mut self) {
         self.back_to(DeferredMark::default());
     }
 
-    /// Has a row of the table `id` something before it?
+    /// Returns whether a check or trigger of the table `id` is still pending.
     pub fn concerns(&self, id: u32) -> bool {
         let mut waiting = self.waiting.iter().enumerate();
         waiting.any(|(position, waiting)| match waiting {
@@ -154,8 +157,8 @@ impl Deferred {
         })
     }
 
-    /// Does what is not deferred any more; everything at the `end` of the transaction. What triggers leave to be done
-    /// comes behind it.
+    /// Runs the checks and triggers that are no longer deferred; at the `end` of the transaction,
+    /// all of them. Checks and triggers that triggers queue run afterwards.
     pub async fn run(&mut self, cx: &mut Cx<'_>, end: bool) -> Result<(), Halt> {
         let mut position = 0;
         while let Some(waiting) = self.waiting.get(position).cloned() {

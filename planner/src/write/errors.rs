@@ -1,4 +1,4 @@
-//! The errors of constraints, with the fields that clients read.
+//! The errors of constraint violations, with the fields that clients read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use fencepost_sql::settings::Settings;
 use fencepost_sql::types::text_out;
 use fencepost_sql::value::Value;
 
-/// 23505: `row` has a key that another row has.
+/// Returns error 23505: `row` has a key that another row has.
 #[cold]
 pub fn duplicate(
     table: &TableDef,
@@ -32,7 +32,7 @@ pub fn duplicate(
     .constraint(&index.name)
 }
 
-/// 23505 of CREATE UNIQUE INDEX: two rows share a key.
+/// Returns error 23505 of CREATE UNIQUE INDEX: two rows share a key.
 #[cold]
 pub fn not_unique(
     table: &TableDef,
@@ -50,7 +50,7 @@ pub fn not_unique(
     .constraint(&index.name)
 }
 
-/// 23514: a CHECK rejects `row`.
+/// Returns error 23514: a CHECK constraint rejects `row`.
 #[cold]
 pub fn check_violated(
     table: &TableDef,
@@ -70,7 +70,7 @@ pub fn check_violated(
     .constraint(name)
 }
 
-/// 44000
+/// Returns error 44000: `row` violates the check option of a view.
 #[cold]
 pub fn outside_view(table: &TableDef, view: &str, row: &[Value], settings: &Settings) -> SqlError {
     SqlError::new(
@@ -80,7 +80,7 @@ pub fn outside_view(table: &TableDef, view: &str, row: &[Value], settings: &Sett
     .detail(failing_row(table, row, settings))
 }
 
-/// 23514: no partition of a table, or of one of its partitions, takes `row`.
+/// Returns error 23514: a partitioned table, or one of its partitions, has no partition for `row`.
 #[cold]
 pub fn no_partition(
     table: &TableDef,
@@ -108,7 +108,7 @@ pub fn no_partition(
     .table(&table.schema, &name)
 }
 
-/// 23514: `row` does not belong to the partition that it is put into.
+/// Returns error 23514: `row` violates the partition constraint of the partition it is written to.
 #[cold]
 pub fn outside_partition(table: &TableDef, row: &[Value], settings: &Settings) -> SqlError {
     SqlError::new(
@@ -130,7 +130,7 @@ fn failing_row(table: &TableDef, row: &[Value], settings: &Settings) -> String {
     format!("Failing row contains ({}).", values.join(", "))
 }
 
-/// 23503 of a row that references: there is no such row.
+/// Returns error 23503 of a referencing row: the referenced row does not exist.
 #[cold]
 pub fn not_present(
     key: &ForeignKeyDef,
@@ -152,7 +152,7 @@ pub fn not_present(
     ))
 }
 
-/// 23503 of a row that is referenced.
+/// Returns error 23503 of a row that is still referenced.
 #[cold]
 pub fn still_referenced(
     key: &ForeignKeyDef,
@@ -174,7 +174,8 @@ pub fn still_referenced(
     ))
 }
 
-/// 23503 of a partition that is to go, with a row that is referenced.
+/// Returns error 23503 of a partition that cannot be dropped or detached, because one of its rows
+/// is referenced.
 #[cold]
 pub fn still_in_partition(
     key: &ForeignKeyDef,
@@ -196,7 +197,7 @@ pub fn still_in_partition(
     ))
 }
 
-/// 23503 of MATCH FULL where some columns are NULL and others not.
+/// Returns error 23503 of MATCH FULL: some columns are NULL and others are not.
 #[cold]
 pub fn partly_null(key: &ForeignKeyDef, child: &TableDef) -> SqlError {
     foreign_key_error(
@@ -230,7 +231,7 @@ fn values_text(
     (names.join(", "), shown.join(", "))
 }
 
-/// 23502: `row` has NULL in a NOT NULL column.
+/// Returns error 23502: `row` has NULL in a NOT NULL column.
 #[cold]
 pub fn null_value(table: &TableDef, column: usize, row: &[Value], settings: &Settings) -> SqlError {
     let name = &table.columns[column].name;
@@ -246,7 +247,8 @@ pub fn null_value(table: &TableDef, column: usize, row: &[Value], settings: &Set
     .column(name)
 }
 
-/// 23502 of ALTER TABLE: a row that is there has NULL in what becomes a key column.
+/// Returns error 23502 of ALTER TABLE: an existing row has NULL in a column that becomes a key
+/// column.
 #[cold]
 pub fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     let name = &table.columns[column].name;
@@ -261,7 +263,7 @@ pub fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     .column(name)
 }
 
-/// The columns of `index`, and what `row` has in them, as lists.
+/// Returns the columns of `index` and the values of `row` in them, as lists.
 pub fn key_text(
     table: &TableDef,
     index: &IndexDef,
@@ -279,7 +281,7 @@ pub fn key_text(
         };
         names.push(index_column(None, table, index, at).unwrap_or_default());
         let eval = EvalContext::new(Arc::new(settings.clone()), 0, 0);
-        // What has made a key does not fail.
+        // The expression was evaluated for the key before, so it does not fail.
         let value = functions::eval(&expression.value, row, &[], &eval).unwrap_or_default();
         values.push(text(&value, expression.value.ty, settings));
     }
@@ -295,7 +297,7 @@ fn text(value: &Value, ty: fencepost_sql::types::Type, settings: &Settings) -> S
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// PostgreSQL shows the first 64 bytes of a long value.
+/// Shortens a long value to its first 64 bytes, as PostgreSQL does.
 fn shortened(mut text: String) -> String {
     const SHOWN_BYTES: usize = 64;
     if text.len() > SHOWN_BYTES {

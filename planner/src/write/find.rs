@@ -1,4 +1,5 @@
-//! The rows that an UPDATE, DELETE or MERGE is to change, all of them before the first is changed.
+//! The rows that an UPDATE, DELETE or MERGE changes. All of them are found before the first is
+//! changed.
 
 use fencepost_sql::bound::{Assignment, Hold};
 use fencepost_sql::error::SqlError;
@@ -15,12 +16,14 @@ use crate::exec::{
 
 const CHUNK: usize = 1024;
 
-/// All from rows that pass WHERE, with their pointers; the weight of long ones is held.
+/// Returns all from rows that pass WHERE, with their fat pointers. The memory of long rows is
+/// charged.
 pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
-    // Whether MERGE may change a row that another part has changed depends on what it does with it.
+    // Whether MERGE may change a row that another part of the statement has changed depends on its
+    // WHEN clause.
     let merges = matches!(plan.action, Action::Merge(_));
     while more {
         let (start, held) = (rows.len(), rows.weight());
@@ -49,8 +52,9 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
     Ok(rows)
 }
 
-/// Returns how an action locks the rows that it changes. Others may reference the rows of an UPDATE meanwhile: one that
-/// changes a key locks its row once more ([`super::rows::RowWriter::update`]).
+/// Returns the lock that an action takes on the rows it changes. An UPDATE lets other transactions
+/// reference its rows. If it changes a key, it locks the row again, more strongly
+/// ([`super::rows::RowWriter::update`]).
 pub(super) fn hold_of(action: &Action) -> Hold {
     match action {
         Action::Update { .. } => Hold::CHANGED_NO_KEY,
@@ -58,10 +62,11 @@ pub(super) fn hold_of(action: &Action) -> Hold {
     }
 }
 
-/// As [`find_rows`], with a lock on each row. At READ COMMITTED rows that others have changed since are decided on once more.
+/// Finds rows as [`find_rows`] does, and locks each row. At READ COMMITTED, rows that others have
+/// changed since are rechecked.
 ///
-/// The rows are locked before the first is changed: at the other levels a row that changes while its lock is awaited makes the
-/// statement start over.
+/// The rows are locked before the first is changed. At the other levels, a row that changes while
+/// this transaction waits for its lock restarts the statement.
 pub(super) async fn find_and_lock(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
@@ -91,16 +96,16 @@ pub(super) async fn find_and_lock(
     Err(Stop::Retry(AbortReason::WriteConflict).into())
 }
 
-/// The versions of the rows of a statement that decide about them.
+/// The row versions on which a statement's decisions are based.
 pub(super) struct Decisions {
-    /// The newest commit of a row that stands as it was found.
+    /// The newest commit timestamp of a row that is as it was found.
     by: Timestamp,
-    /// The rows that were read anew; the commit validates their versions.
+    /// The addresses of the rows that were read again; the commit validates their versions.
     anew: HashSet<u64>,
 }
 
 impl Decisions {
-    /// Returns the newest commit of a version that decides about the row at a place.
+    /// Returns the newest commit timestamp that the version of the row at `place` may have.
     pub fn latest(&self, place: FatPtr) -> Timestamp {
         if self.anew.contains(&place.addr.raw()) {
             Timestamp::MAX
@@ -110,21 +115,21 @@ impl Decisions {
     }
 }
 
-/// Times that rows are looked for that others move meanwhile.
+/// The maximal number of searches for rows that other transactions keep moving.
 const FINDS_MAX: u32 = 64;
 
-/// The locks of the rows of a statement.
+/// The result of locking the rows of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lock {
-    /// All rows are as the snapshot has them.
+    /// All rows are as in the snapshot.
     OfAll,
     /// Some rows are newer than the snapshot, which must move before they are written.
     OfNewer,
-    /// A row of a table without unique keys is not where it was, and is to be looked for once more.
+    /// A row of a table without unique keys has moved, and must be searched again.
     Lost,
 }
 
-/// Locks the rows, and takes those out that are not to be changed any more.
+/// Locks the rows, and removes the rows that need not be changed any more.
 async fn lock_found(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
@@ -137,7 +142,7 @@ async fn lock_found(
         cx.breathe().await?;
         let place = match pointer_of(&rows.row(i)[plan.width]) {
             Some(place) => place,
-            // A row of a MERGE's source that has no partner.
+            // A source row of a MERGE without a matching row.
             None if matches!(plan.action, Action::Merge(_)) => {
                 rows.swap(kept, i);
                 kept += 1;
@@ -162,7 +167,7 @@ async fn lock_found(
             RowState::Unknown => return Ok(Lock::Lost),
         };
         if !keeps && matches!(plan.action, Action::Merge(_)) {
-            // The row of the source has no partner any more.
+            // The source row has no matching row any more.
             let row = rows.row_mut(i);
             row[..columns.len()].fill(Value::Null);
             row[plan.width] = Value::Null;
@@ -177,13 +182,15 @@ async fn lock_found(
     Ok(lock)
 }
 
-/// Has another part of the statement, or what it calls, changed the row at this place?
+/// Returns whether another part of the statement, or a function it calls, has changed the row at
+/// this address.
 pub(super) fn is_changed(cx: &Cx<'_>, place: FatPtr) -> bool {
     let mark = cx.before;
     mark.is_some_and(|mark| cx.tx.has_changed_since(mark, place.addr))
 }
 
-/// What SET gives each row, where it has queries, which see the tables as they were before the first change.
+/// Returns the values of SET for each row, if SET contains subqueries. They see the tables as they
+/// were before the first change.
 pub(super) async fn deep_values(
     assignments: &[Assignment],
     cx: &mut Cx<'_>,

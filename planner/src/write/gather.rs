@@ -1,11 +1,11 @@
-//! Index entries that are made all at once: gathered while the rows go in, sorted, and built into an
-//! index that has none yet.
+//! Bulk creation of index entries: they are collected while rows are inserted, then sorted, and
+//! built into an index that is still empty.
 //!
-//! A load that touches a tree for every row pays for the walk and the change each time; sorted entries
-//! fill its leaves one after the other. What is gathered counts against the memory limit.
+//! Inserting into a tree row by row pays for the descent and the change each time. Sorted entries
+//! fill its leaves one after the other. The collected entries count against the memory limit.
 //!
-//! Of a partitioned index the number of the partition stands before each key, so that the entries of one
-//! partition are sorted beside each other.
+//! For a partitioned index, the partition number precedes each key, so that sorting groups the
+//! entries by partition.
 
 use std::ops::Range;
 
@@ -18,35 +18,35 @@ use fencepost_txn::Transaction;
 use crate::exec::{Cx, sort_indexes};
 use crate::index::{self, tree};
 
-/// Bytes by which the memory of what is gathered is counted.
+/// The step in bytes in which memory is charged.
 const CHARGE_BYTES: usize = 1 << 20;
 
-/// One entry.
+/// A collected entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     start: usize,
     len: u32,
-    /// How many came before it.
+    /// The position of the entry in the order of insertion.
     pub nth: u32,
-    /// The row.
+    /// The fat pointer of the row.
     pub place: FatPtr,
 }
 
-/// Entries for one index.
+/// The collected entries of one index.
 #[derive(Debug, Default)]
 pub struct Gather {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     held: usize,
-    /// Bytes before a key: of its partition's number, or none.
+    /// Length of the partition number before each key, in bytes; 0 without partitions.
     prefix: usize,
 }
 
-/// Bytes of the number of a partition.
+/// Length of a partition number in bytes.
 const PARTITION_BYTES: usize = 4;
 
 impl Gather {
-    /// None yet, of `index`.
+    /// Creates an empty collection for `index`.
     pub fn of(index: &IndexDef) -> Gather {
         let partitioned = index.roots.are_partitioned();
         Gather {
@@ -80,12 +80,12 @@ impl Gather {
         Ok(())
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no more should be gathered before these are built.
+    /// Returns whether the entries must be built before more are collected.
     pub fn is_full(&self) -> bool {
         const MOST_BYTES: usize = 256 << 20;
         self.keys.len() + self.entries.len() * size_of::<Entry>() > MOST_BYTES
@@ -102,8 +102,7 @@ impl Gather {
         u32::from_be_bytes(number)
     }
 
-    /// Puts the entries in the order of their keys; the later one of two with the same key, if there
-    /// are such.
+    /// Sorts the entries by their keys. If two have the same key, returns the later of them.
     ///
     /// # Errors
     /// As [`Cx::pause`].
@@ -134,8 +133,8 @@ impl Gather {
         Ok(twin)
     }
 
-    /// Builds the sorted entries into trees that are empty and leaves none; false, and those that are not
-    /// in yet are there still, where one is not.
+    /// Builds the sorted entries into empty trees and removes them. If a tree is not empty, returns
+    /// false and keeps the entries that are not built yet.
     pub async fn build(&mut self, cx: &mut Cx<'_>, index: &IndexDef) -> Result<bool, Halt> {
         if index.kind != IndexKind::BTree {
             return Ok(false);
@@ -158,7 +157,8 @@ impl Gather {
         Ok(true)
     }
 
-    /// Builds some of the entries into a tree; false, and nothing is done, where it is not empty.
+    /// Builds some of the entries into a tree. Returns false and does nothing if the tree is not
+    /// empty.
     async fn build_tree(
         &self,
         cx: &mut Cx<'_>,
@@ -177,7 +177,8 @@ impl Gather {
         Ok(true)
     }
 
-    /// Inserts the entries one by one and leaves none; the first that the index has already.
+    /// Inserts the entries one by one and removes them. Returns the first entry whose key the index
+    /// already has.
     pub async fn insert(
         &mut self,
         cx: &mut Cx<'_>,

@@ -23,50 +23,50 @@ use crate::subplans::{Subplans, any_deep};
 
 const CHUNK: usize = 1024;
 
-/// An INSERT.
+/// The plan of an INSERT.
 #[derive(Debug)]
 pub struct InsertPlan {
-    /// Into this table.
+    /// The table that receives the rows.
     pub table: Arc<TablePlan>,
-    /// Foreign keys that it may meet.
+    /// The foreign keys that the rows may affect.
     pub references: Option<Arc<References>>,
     /// The rows.
     pub source: InsertSource,
-    /// ON CONFLICT.
+    /// The unique indexes of ON CONFLICT.
     pub yields: Yield,
-    /// DO UPDATE.
+    /// The action of ON CONFLICT DO UPDATE.
     pub update: Option<ConflictUpdate>,
     /// RETURNING.
     pub returning: Vec<Target>,
-    /// What tells its home.
+    /// How to find the home partition.
     pub home: Option<HomeKey>,
-    /// Its queries in expressions.
+    /// The subqueries in its expressions.
     pub queries: Option<Arc<Subplans>>,
-    /// There are queries in its rows.
+    /// Whether VALUES contains subqueries.
     deep_rows: bool,
-    /// There are queries in RETURNING.
+    /// Whether RETURNING contains subqueries.
     deep_returning: bool,
-    /// RETURNING asks whether a row was there before (`xmax`).
+    /// Whether RETURNING reads `xmax`, which shows whether the row existed before.
     asks_before: bool,
 }
 
-/// Where the rows come from.
+/// The source of the rows.
 #[derive(Debug)]
 pub enum InsertSource {
-    /// Expressions, a row each.
+    /// VALUES: the expressions of each row.
     Values(Vec<Vec<Expr>>),
     /// A query.
     Select {
         /// The query.
         plan: Box<SelectPlan>,
-        /// What goes into each column, over the query's row.
+        /// The expression for each column, over the query's row.
         row: Vec<Expr>,
-        /// The query reads the table it fills: its rows are all made first.
+        /// Whether the query reads the target table. If so, all its rows are produced first.
         reads_target: bool,
     },
 }
 
-/// The plan of `insert`.
+/// Plans `insert`.
 pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
     let source = match insert.source {
         bound::InsertSource::Values(rows) => InsertSource::Values(rows),
@@ -74,7 +74,7 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             let plan = Box::new(plan_select(*select));
             let mut reads_target = false;
             plan.for_each_table(&mut |t| reads_target |= t.def.id == insert.table.id);
-            // A trigger may write to any of them.
+            // A trigger may write to any table that the query reads.
             reads_target |= insert.integrity.rules.all_triggers().next().is_some();
             InsertSource::Select {
                 plan,
@@ -117,14 +117,14 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
 }
 
 impl InsertPlan {
-    /// Has the rows of its query made before the first goes in.
+    /// Makes the plan produce all rows of its query before it inserts the first.
     pub fn make_rows_first(&mut self) {
         if let InsertSource::Select { reads_target, .. } = &mut self.source {
             *reads_target = true;
         }
     }
 
-    /// Notes its queries in expressions, which may read the table it fills.
+    /// Sets its subqueries in expressions, which may read the target table.
     pub fn set_queries(&mut self, queries: Option<Arc<Subplans>>) {
         if let (InsertSource::Select { reads_target, .. }, Some(queries)) =
             (&mut self.source, &queries)
@@ -136,7 +136,7 @@ impl InsertPlan {
     }
 }
 
-/// Runs the INSERT; the number of rows that went in.
+/// Runs the INSERT. Returns the number of rows inserted or updated.
 pub async fn run_insert(
     plan: &InsertPlan,
     cx: &mut Cx<'_>,
@@ -156,7 +156,7 @@ pub async fn run_insert(
     match &plan.source {
         InsertSource::Values(rows) if plan.deep_rows => {
             let mut count = 0;
-            // The queries see the table as it was before the first row goes in.
+            // The subqueries see the table as it was before the first row is inserted.
             let mut all = Batch::new(width);
             for exprs in rows {
                 cx.breathe().await?;
@@ -192,7 +192,7 @@ pub async fn run_insert(
             row: exprs,
             reads_target,
         } => {
-            // A trigger finds the rows that are in by their entries.
+            // A trigger finds the inserted rows through their index entries.
             if plan.yields == Yield::Never && inserter.firing.is_none() {
                 inserter.writer = RowWriter::of_many();
             }
@@ -200,7 +200,7 @@ pub async fn run_insert(
             let mut batch = Batch::new(select.targets.len());
             let mut more = true;
             let mut count = 0;
-            // As a default may.
+            // A default expression, for example, may call a user-defined function.
             let calls = exprs.iter().any(Expr::has_subquery);
             while more {
                 if *reads_target {
@@ -228,7 +228,7 @@ pub async fn run_insert(
     }
 }
 
-/// Puts the values of expressions that call functions of users into a row.
+/// Stores the values of expressions that call user-defined functions in a row.
 async fn called(
     (exprs, from): (&[Expr], &[Value]),
     cx: &mut Cx<'_>,
@@ -240,7 +240,7 @@ async fn called(
     Ok(())
 }
 
-/// What an INSERT keeps from row to row.
+/// The state that an INSERT keeps from row to row.
 struct Inserter {
     writer: RowWriter,
     referee: Option<Referee>,
@@ -248,7 +248,7 @@ struct Inserter {
     upsert: Upsert,
 }
 
-/// Runs the triggers that are for the statement.
+/// Fires the BEFORE STATEMENT triggers.
 async fn begin(plan: &InsertPlan, firing: &mut Firing, cx: &mut Cx<'_>) -> Result<(), Halt> {
     firing.begin(cx, &plan.table, Doing::INSERT).await?;
     let Some(update) = &plan.update else {
@@ -258,13 +258,14 @@ async fn begin(plan: &InsertPlan, firing: &mut Firing, cx: &mut Cx<'_>) -> Resul
     firing.begin(cx, &plan.table, Doing::update(&set)).await
 }
 
-/// The transaction that has changed a row that was there: what tells it from others, as far as 32 bits do.
+/// Returns a 32-bit number for `xmax` of an existing row that this transaction has changed. It
+/// distinguishes transactions as far as 32 bits can.
 fn xmax_of(cx: &Cx<'_>) -> u32 {
     (cx.tx.read_timestamp().raw() as u32).max(1)
 }
 
 impl Inserter {
-    /// One row, of expressions over `from`.
+    /// Inserts one row, given as expressions over `from`.
     async fn one(
         &mut self,
         plan: &InsertPlan,
@@ -279,7 +280,7 @@ impl Inserter {
         self.put(plan, cx, row, returning).await
     }
 
-    /// A row, as it is given, with room behind it where RETURNING asks what became of it.
+    /// Inserts a row. If RETURNING reads `xmax`, the row has one more slot for it.
     async fn put(
         &mut self,
         plan: &InsertPlan,
@@ -339,7 +340,7 @@ impl Inserter {
         Ok(1)
     }
 
-    /// A row of a view: its triggers do something with it.
+    /// Inserts a row into a view through its INSTEAD OF triggers.
     async fn put_instead(
         &mut self,
         plan: &InsertPlan,
@@ -360,7 +361,7 @@ impl Inserter {
         Ok(1)
     }
 
-    /// All rows are in.
+    /// Ends the statement, after all rows are inserted.
     async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         self.writer.finish(cx, &plan.table).await?;
         finish(&mut self.referee, &mut self.firing, cx).await

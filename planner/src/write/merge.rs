@@ -1,6 +1,8 @@
-//! MERGE: each row of its source with the row of the table that it matches, if there is one, and what is done about it.
+//! MERGE: each source row is matched with a row of the table, if there is one, and the first
+//! suitable WHEN clause is applied.
 //!
-//! All pairs are found before the first row is changed; conditions and values see the table as it was then.
+//! All pairs are found before the first row is changed. Conditions and values see the table as it
+//! was then.
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ pub struct When {
     does: Does,
 }
 
-/// What is done about a row.
+/// The action of a WHEN clause.
 #[derive(Debug)]
 enum Does {
     Nothing,
@@ -49,7 +51,7 @@ impl When {
     }
 }
 
-/// The plan of `merge`.
+/// Plans `merge`.
 pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
     let generated = &merge.integrity.rules.generated;
     let when = |when: bound::MergeWhen| When {
@@ -77,7 +79,7 @@ pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
     plan_change(target, rest, Action::Merge(whens), merge.integrity)
 }
 
-/// Runs the statement; the number of rows that it inserted, updated or deleted.
+/// Runs the statement. Returns the number of rows inserted, updated or deleted.
 pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> {
     let Action::Merge(whens) = &plan.action else {
         return Err(SqlError::internal("no MERGE").into());
@@ -88,7 +90,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     let (rows, decisions) = Box::pin(find_and_lock(plan, cx)).await?;
     let held = rows.weight();
     let place = |i: usize| pointer_of(&rows.row(i)[plan.width]);
-    // What is to be done, and with what values, before anything is.
+    // All actions and their values are determined before any row is changed.
     let mut todo = Vec::with_capacity(rows.len());
     for i in 0..rows.len() {
         cx.breathe().await?;
@@ -144,7 +146,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     Ok(count)
 }
 
-/// Runs the triggers that are for the statement, of each thing that it may do.
+/// Fires the BEFORE STATEMENT triggers of each action that the MERGE may take.
 pub(super) async fn begin_merge(
     whens: &[When],
     firing: &mut Firing,
@@ -170,7 +172,7 @@ pub(super) async fn begin_merge(
     }
 }
 
-/// The first WHEN that fits a row.
+/// Returns the first WHEN clause that applies to a row.
 async fn first_when<'a>(
     whens: &'a [When],
     cx: &mut Cx<'_>,
@@ -185,7 +187,7 @@ async fn first_when<'a>(
     Ok(None)
 }
 
-/// 21000 where a row is to be changed that has been, by this or another part of the statement.
+/// Returns error 21000 if this statement, or another part of it, has already changed the row.
 fn once(cx: &Cx<'_>, changed: &mut HashSet<u64>, place: FatPtr) -> Result<(), SqlError> {
     match changed.insert(place.addr.raw()) && !is_changed(cx, place) {
         true => Ok(()),

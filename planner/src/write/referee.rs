@@ -1,15 +1,15 @@
-//! Foreign keys at work: what a statement's changes mean for the rows at the other end.
+//! The checks and actions of foreign keys for the changes of one statement.
 //!
 //! ```text
-//! row in, key changed   ─▶ is there the row it references?    at once where nothing can still change that
-//! row out, key changed  ─▶ effect: the action of each key that leads here, on the rows that reference
-//! end of the statement  ─▶ effects, which have effects of their own; then the checks that are left; then the triggers
-//!                          of the rows that followed
-//! commit                ─▶ the checks of deferred constraints (`deferred`)
+//! row inserted, key changed  ─▶ does the referenced row exist?  at once if the statement cannot change the answer
+//! row deleted, key changed   ─▶ effect: the action of each foreign key to this table, on the referencing rows
+//! end of the statement       ─▶ effects, which may cause more effects; then the remaining checks; then the triggers
+//!                               of the rows that actions changed
+//! commit                     ─▶ the checks of deferred constraints (`deferred`)
 //! ```
 //!
-//! A check is the same from both ends: the referenced row is there, or no row references it. What it has looked
-//! at is in the read set, so it holds at the commit, whoever else writes.
+//! A check is the same from both ends: the referenced row exists, or no row references it. The rows
+//! it reads are in the read set, so its result holds at the commit despite concurrent writes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,52 +31,53 @@ use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
 
-/// Looks after the foreign keys of one statement.
+/// The foreign-key checks and actions of one statement.
 pub struct Referee {
     references: Arc<References>,
     effects: VecDeque<Effect>,
     checks: Vec<Check>,
     writer: RowWriter,
-    /// The triggers of the rows that follow, and what those that are for a statement have been told of.
+    /// The triggers of the rows that actions change, and the tables and events for which statement
+    /// triggers have fired.
     firing: Option<Firing>,
     begun: Vec<(usize, Event)>,
-    /// `session_replication_role` is `replica`, once that has been asked.
+    /// Whether `session_replication_role` is `replica`; `None` until it is read.
     off: Option<bool>,
 }
 
-/// A referenced row has gone, or has another key.
+/// The deletion of a referenced row, or the change of its key.
 struct Effect {
     key: usize,
     old: Vec<Value>,
     new: Option<Vec<Value>>,
 }
 
-/// A reference that is to be right.
+/// A reference that must be checked.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Which key.
+    /// The position of the foreign key.
     pub key: usize,
-    /// The values of its columns.
+    /// The values of the key's columns.
     pub values: Vec<Value>,
-    /// Who is at fault if it is not.
+    /// The end to blame for a violation.
     pub fault: Fault,
-    /// The partition that a row which references is in, by its place among the leaves.
+    /// The leaf partition of the referencing row.
     pub leaf: Option<u32>,
 }
 
-/// At which end a broken reference is reported.
+/// The end at which a violation is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A row references what is not there.
+    /// A row references a row that does not exist.
     Child,
-    /// A row has gone that is referenced.
+    /// A referenced row was deleted, or its key changed.
     Parent,
-    /// The same, and another row with its key does not help.
+    /// The same for RESTRICT: another row with the same key does not satisfy the check.
     Restrict,
 }
 
 impl Referee {
-    /// For one statement.
+    /// Creates the state for one statement.
     pub fn new(references: &Arc<References>) -> Referee {
         let triggers = |table: &Arc<TablePlan>| table.fires;
         Referee {
@@ -90,17 +91,18 @@ impl Referee {
         }
     }
 
-    /// Does the session replay changes of others, so that no foreign key is checked and none does anything?
+    /// Returns whether the session replays replicated changes, so that foreign keys are neither
+    /// checked nor act.
     fn is_off(&mut self, cx: &Cx<'_>) -> bool {
         *self.off.get_or_insert_with(|| is_replica(cx))
     }
 
-    /// A row of the statement's table is in.
+    /// Handles an inserted row of the statement's table.
     pub async fn inserted(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             if references.binds(key, 0, row) {
-                // The statement may yet bring the row that is referenced, or take this one away again.
+                // The statement may still insert the referenced row, or remove this row again.
                 let later = references.share_rows(key.parent, 0);
                 self.refers(cx, at, row, later).await?;
             }
@@ -108,7 +110,7 @@ impl Referee {
         Ok(())
     }
 
-    /// A row of the statement's table has other values.
+    /// Handles an updated row of the statement's table.
     pub async fn updated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -117,7 +119,7 @@ impl Referee {
         self.changed(cx, 0, rows).await
     }
 
-    /// A row of the statement's table has gone.
+    /// Handles a deleted row of the statement's table.
     pub fn deleted(&mut self, row: &[Value]) {
         self.gone(0, row);
     }
@@ -131,7 +133,7 @@ impl Referee {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             let (child, parent) = references.ends(key);
-            // A row that leaves the referenced partition has gone from there.
+            // A row that leaves the referenced partition no longer exists there.
             let stays = references.is_row_of(key.parent, table, new);
             if references.is_row_of(key.parent, table, old)
                 && (!stays || !same(parent, &key.def.parent_columns, (old, new)))
@@ -169,7 +171,7 @@ impl Referee {
         }
     }
 
-    /// The row has a key that is to be right, now or at the end of the statement.
+    /// Checks a reference of the row, now or at the end of the statement (`later`).
     async fn refers(
         &mut self,
         cx: &mut Cx<'_>,
@@ -206,7 +208,7 @@ impl Referee {
         }
     }
 
-    /// The statement has changed all its rows.
+    /// Runs the actions and the remaining checks, after the statement has changed all its rows.
     pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         while let Some(effect) = self.effects.pop_front() {
             cx.breathe().await?;
@@ -252,7 +254,7 @@ impl Referee {
                 self.checks.push(check(Fault::Restrict));
                 return Ok(());
             }
-            // A default that is the old key changes nothing.
+            // SET DEFAULT to the old key changes nothing, so the check is needed.
             Referential::SetDefault => self.checks.push(check(Fault::Parent)),
             Referential::Cascade | Referential::SetNull => {}
         }
@@ -267,7 +269,7 @@ impl Referee {
         Ok(())
     }
 
-    /// Does to a row that references what the action says.
+    /// Applies the referential action to a referencing row.
     async fn follow(
         &mut self,
         cx: &mut Cx<'_>,
@@ -279,7 +281,7 @@ impl Referee {
         let key = &references.keys[effect.key];
         let table = &references.tables[key.child];
         cx.queue(place.addr, Strength::Update).await?;
-        // Its turn may have come with another version.
+        // The row may have changed while this transaction waited for its lock.
         let mut words = Vec::new();
         if !read_row(cx.tx, place.addr, &mut words).await? {
             return Ok(());
@@ -351,7 +353,7 @@ impl Referee {
         self.changed(cx, key.child, rows).await
     }
 
-    /// The rows of a table are to follow: its triggers that are for a statement are told once.
+    /// Prepares changes of a table's rows by an action: fires its statement triggers once.
     async fn begin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -375,7 +377,7 @@ impl Referee {
             .await
     }
 
-    /// Runs the triggers of the rows that have followed.
+    /// Runs the triggers of the rows that actions changed.
     pub async fn finish_triggers(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         match &mut self.firing {
             None => Ok(()),
@@ -384,7 +386,7 @@ impl Referee {
     }
 }
 
-/// An error unless the reference is right, or there is nobody who references.
+/// Returns an error unless the referenced row exists or no row references it.
 pub async fn verify(
     cx: &mut Cx<'_>,
     references: &Arc<References>,
@@ -429,7 +431,7 @@ fn columns_changed(key: &ForeignKeyDef, effect: &Effect) -> Vec<usize> {
     }
 }
 
-/// 22003
+/// Returns error 22003.
 fn out_of_range(kind: TypeKind) -> SqlError {
     SqlError::new(
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE,

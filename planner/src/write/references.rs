@@ -1,4 +1,4 @@
-//! The foreign keys that a statement may meet, and how the rows at their two ends are found.
+//! The foreign keys that a statement may affect, and how it finds the rows at their two ends.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,50 +19,50 @@ use crate::store::read_row;
 
 const CHUNK: usize = 256;
 
-/// Foreign keys, and the tables that they lead to.
+/// Foreign keys, and the tables at their ends.
 #[derive(Debug)]
 pub struct References {
-    /// The tables; the first is the statement's.
+    /// The tables; the first is the statement's table.
     pub tables: Vec<Arc<TablePlan>>,
-    /// What the columns of each table are by default, where that may be asked.
+    /// The default expressions of each table's columns, if SET DEFAULT may need them.
     pub defaults: Vec<Vec<Expr>>,
     /// The foreign keys among them.
     pub keys: Vec<Key>,
-    /// The partitioned tables among the tables, each with those that it is made of.
+    /// The pairs of a partitioned table and a table of its partition hierarchy, among the tables.
     parts: Vec<Part>,
 }
 
-/// A partitioned table, and a table of its tree.
+/// A partitioned table, and a table of its partition hierarchy.
 #[derive(Debug)]
 struct Part {
     /// The partitioned table, by position.
     whole: usize,
-    /// The table of its tree, by position.
+    /// The other table, by position.
     part: usize,
-    /// The leaves of the partitioned table that the other one has.
+    /// The leaves of the partitioned table that belong to the other table.
     leaves: Vec<u32>,
 }
 
-/// A foreign key.
+/// A foreign key, with positions of tables and indexes.
 #[derive(Debug)]
 pub struct Key {
-    /// What it is.
+    /// The definition.
     pub def: ForeignKeyDef,
-    /// The table that references, by position.
+    /// The referencing table, by position.
     pub child: usize,
-    /// The table that is referenced, by position.
+    /// The referenced table, by position.
     pub parent: usize,
     /// The unique index over the referenced columns.
     parent_index: usize,
-    /// An index that begins with the referencing columns.
+    /// An index that begins with the referencing columns, if there is one.
     child_index: Option<usize>,
 }
 
-/// A row of a table and where it is.
+/// A row of a table and its fat pointer.
 pub type Found = (FatPtr, Vec<Value>);
 
 impl References {
-    /// Those among `related`; `None` where there are none.
+    /// Collects the foreign keys among `related`. Returns `None` if there are none.
     pub fn of(related: Vec<Related>) -> Option<Arc<References>> {
         let mut references = References {
             tables: Vec::with_capacity(related.len()),
@@ -78,7 +78,7 @@ impl References {
         let mut keys = Vec::new();
         for (child, table) in references.tables.iter().enumerate() {
             let leads = table.def.rules.foreign_keys.iter();
-            // The key of the partitioned table speaks for what its partitions have of it.
+            // The foreign key of a partitioned table covers the copies that its partitions inherit.
             let own = leads.filter(|key| child == 0 || table.def.link(key.id).is_none());
             keys.extend(own.filter_map(|key| references.key(child, key)));
         }
@@ -107,14 +107,14 @@ impl References {
         all
     }
 
-    /// Returns whether a row of the table at position `table` is a row of the table at `of`, too.
+    /// Returns whether a row of the table at position `table` is also a row of the table at `of`.
     pub fn is_row_of(&self, of: usize, table: usize, row: &[Value]) -> bool {
         let contains = |part: &Part| part.whole == of && part.part == table;
         of == table || self.parts.iter().any(contains) || self.is_row_below(of, table, row)
     }
 
-    /// Returns whether a row of the table at position `table` has to satisfy `key`: that of the table, or of a partition
-    /// that the row is in.
+    /// Returns whether a row of the table at position `table` must satisfy `key`: a key of the
+    /// table, or of a partition that contains the row.
     pub fn binds(&self, key: &Key, table: usize, row: &[Value]) -> bool {
         key.child == table || self.is_row_below(key.child, table, row)
     }
@@ -125,13 +125,15 @@ impl References {
         a == b || self.parts.iter().any(both)
     }
 
-    /// Returns the leaf of the table at a position that a row of it is in; `None` if it is not partitioned.
+    /// Returns the leaf of the table at position `table` that contains a row; `None` if the table
+    /// is not partitioned.
     pub fn leaf_of_row(&self, table: usize, row: &[Value]) -> Option<u32> {
         let tree = self.tables[table].def.tree()?;
         tree.leaf_of(&|column| &row[column]).ok()
     }
 
-    /// Returns whether a row of a partitioned table is in the table at `below` of its tree.
+    /// Returns whether a row of a partitioned table is in the table at `below` of its partition
+    /// hierarchy.
     fn is_row_below(&self, below: usize, table: usize, row: &[Value]) -> bool {
         let mut parts = self.parts.iter();
         let part = parts.find(|part| part.whole == table && part.part == below);
@@ -164,12 +166,13 @@ impl References {
         })
     }
 
-    /// The definitions of the tables at a key's ends.
+    /// Returns the definitions of a key's referencing and referenced tables.
     pub fn ends(&self, key: &Key) -> (&TableDef, &TableDef) {
         (&self.tables[key.child].def, &self.tables[key.parent].def)
     }
 
-    /// Is there a row that a row with `values` references? It is to be so at the commit, too.
+    /// Returns whether a row exists that a row with `values` references. The commit validates the
+    /// answer.
     pub async fn is_present(
         &self,
         cx: &mut Cx<'_>,
@@ -203,7 +206,8 @@ impl References {
         is_referenced(cx, (index, partition), &bytes).await
     }
 
-    /// Returns the leaf of the referenced table that a row with `values` references; `None` if that is not partitioned.
+    /// Returns the leaf of the referenced table that a row with `values` references; `None` if that
+    /// table is not partitioned.
     pub fn leaf_of(&self, key: &Key, values: &[Value]) -> Option<u32> {
         let parent = &self.tables[key.parent].def;
         let values = fitted(values, parent, &key.def.parent_columns)?;
@@ -211,7 +215,8 @@ impl References {
         parent.tree()?.leaf_of(&of).ok()
     }
 
-    /// The rows that reference a row with `values`, at most `limit`; they are found so at the commit, too.
+    /// Returns at most `limit` rows that reference a row with `values`. The commit validates the
+    /// answer.
     pub async fn referencing(
         &self,
         cx: &mut Cx<'_>,
@@ -303,13 +308,14 @@ impl References {
     }
 }
 
-/// The value of `column`, where `values` are those of `columns`.
+/// Returns the value of `column`, given the `values` of `columns`.
 fn value_of<'a>(columns: &[usize], column: usize, values: &'a [Value]) -> &'a Value {
     let at = columns.iter().position(|c| *c == column);
     at.map_or(&Value::Null, |at| &values[at])
 }
 
-/// `values` as columns of `table` have them; `None` where they are none of theirs, or NULL.
+/// Converts `values` to the types of columns of `table`. Returns `None` if one does not fit or is
+/// NULL.
 fn fitted(values: &[Value], table: &TableDef, columns: &[usize]) -> Option<Vec<Value>> {
     let pairs = values.iter().zip(columns);
     pairs
@@ -322,7 +328,7 @@ fn fitted(values: &[Value], table: &TableDef, columns: &[usize]) -> Option<Vec<V
         .collect()
 }
 
-/// Bytes that are equal where the values are.
+/// Encodes values so that equal values have equal bytes.
 fn plain(values: &[Value], table: &TableDef, columns: &[usize]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (value, column) in values.iter().zip(columns) {
@@ -332,18 +338,18 @@ fn plain(values: &[Value], table: &TableDef, columns: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// Are the columns of two rows of `table` the same?
+/// Returns whether two rows of `table` agree in these columns.
 pub fn same(table: &TableDef, columns: &[usize], (a, b): (&[Value], &[Value])) -> bool {
     let of = |row: &[Value]| -> Vec<Value> { columns.iter().map(|c| row[*c].clone()).collect() };
     plain(&of(a), table, columns) == plain(&of(b), table, columns)
 }
 
-/// The values of a row in these columns.
+/// Returns the values of a row in these columns.
 pub fn picked(row: &[Value], columns: &[usize]) -> Vec<Value> {
     columns.iter().map(|c| row[*c].clone()).collect()
 }
 
-/// A value as a column of `kind` has it; NULL where it cannot.
+/// Converts a value to a column of `kind`. Returns `None` if it does not fit.
 pub fn as_kind(value: &Value, kind: TypeKind) -> Option<Value> {
     match fit(value.clone(), kind) {
         Fit::Value(value) => Some(value),

@@ -1,4 +1,4 @@
-//! RETURNING: the rows of a statement that changes rows.
+//! RETURNING: the result rows of a statement that changes rows.
 
 use fencepost_sql::bound::Target;
 use fencepost_sql::error::SqlError;
@@ -8,16 +8,16 @@ use fencepost_sql::value::Value;
 use crate::exec::{Batch, Cx};
 use crate::sink::RowSink;
 
-/// Where the rows go: to the client at once, or into a portal that hands them out bit by bit.
+/// The destination of the rows: the client, or a portal that returns them in pieces.
 pub enum Returning<'a> {
     /// To the client.
     Sink(&'a mut dyn RowSink, Vec<Value>),
-    /// Kept.
+    /// Materialized for a portal or a WITH query.
     Keep(Batch),
 }
 
 impl Returning<'_> {
-    /// Adds the row that `targets` make of `row`.
+    /// Adds the result of `targets` over `row`.
     pub async fn row(
         &mut self,
         targets: &[Target],
@@ -45,7 +45,7 @@ impl Returning<'_> {
         }
     }
 
-    /// As [`Returning::row`], with queries in the targets.
+    /// Adds a row as [`Returning::row`] does, with subqueries in the targets.
     pub async fn deep_row(
         &mut self,
         targets: &[Target],

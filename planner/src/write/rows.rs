@@ -1,10 +1,11 @@
-//! One row in or out: the object and its entry in every index.
+//! The insertion, update and deletion of one row: its object and its entry in every index.
 //!
 //! Invariants
 //! - ROW-1: every index of a table has exactly one entry for each row, under the key of the row's
-//!   columns, that leads to the row's object; a partial one for each row that its condition holds for.
-//! - ROW-2: a row stays in its object while it fits and belongs to the same partition; one that does not
-//!   moves to a new object, and every entry follows in the same transaction.
+//!   columns, that leads to the row's object. A partial index has one for each row that satisfies
+//!   its predicate.
+//! - ROW-2: a row stays in its object while it fits and belongs to the same partition. Otherwise it
+//!   moves to a new object, and every entry is updated in the same transaction.
 
 use fencepost_btree::Insert;
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
@@ -25,19 +26,19 @@ use crate::leaves::Leaves;
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
 
-/// How an insert ended.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// The row is in.
+    /// The row was inserted.
     Done,
-    /// It would have broken a unique index that ON CONFLICT names: nothing happened.
+    /// The row conflicts with a unique index that ON CONFLICT names; nothing was changed.
     Conflict,
 }
 
-/// Which unique indexes an insert yields to.
+/// The unique indexes for which a duplicate is a conflict and not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
-    /// None: a duplicate is an error.
+    /// None: every duplicate is an error.
     Never,
     /// Any of them.
     Any,
@@ -45,39 +46,41 @@ pub enum Yield {
     Index(usize),
 }
 
-/// Buffers for writing rows, kept from row to row.
+/// The state and buffers for writing rows, kept from row to row.
 #[derive(Debug, Default)]
 pub struct RowWriter {
     words: Vec<u64>,
     old_key: Vec<u8>,
     new_key: Vec<u8>,
-    /// The last row written, and its partition: the next one of that goes near it.
+    /// The partition and address of the last row written. The next row of that partition is
+    /// allocated near it.
     last: Option<(u32, Addr)>,
     entries: Entries,
     duplicate: Option<u32>,
-    /// Unique keys that were locked.
+    /// The number of unique keys that were locked.
     keys_locked: u32,
 }
 
-/// When the index entries of new rows are made.
+/// The time at which the index entries of new rows are created.
 #[derive(Debug, Default)]
 enum Entries {
-    /// With the row.
+    /// Together with the row.
     #[default]
     AtOnce,
-    /// The first row decides.
+    /// Not decided yet; the first row decides.
     Undecided,
-    /// At the end, an index after the other.
+    /// At the end, one index after the other.
     Gathered(Vec<Gather>),
 }
 
-/// Unique keys that one statement locks.
+/// The maximal number of unique keys that one statement locks.
 const KEY_LOCKS_MAX: u32 = 1024;
 
-/// Rows from which on it is worth a table's trees to be built, and others to be kept away meanwhile.
+/// The number of rows from which bulk building pays off, although it excludes other writers of the
+/// trees meanwhile.
 const MANY: usize = 4096;
 
-/// The key of a row that lives at `at` in an index, into `key`.
+/// Writes the index key of a row at address `at` to `key`.
 #[inline]
 async fn entry(
     cx: &mut Cx<'_>,
@@ -106,7 +109,7 @@ fn changes_keys(table: &TableDef, (old, new): (&[Value], &[Value]), changed: &[u
     keys.any(changes)
 }
 
-/// Waits until no transaction that is open has changed or deleted a row; keeps no lock on it.
+/// Waits until no open transaction has changed or deleted a row. Keeps no lock on the row.
 async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), Halt> {
     if cx.tx.has_image(row) {
         return Ok(());
@@ -119,8 +122,8 @@ async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), Halt> {
 }
 
 impl RowWriter {
-    /// A writer of many new rows: the index entries of a table that has no rows yet are made only by
-    /// [`Self::finish`].
+    /// Creates a writer for many new rows. If the table is empty, its index entries are created
+    /// only by [`Self::finish`].
     pub fn of_many() -> RowWriter {
         RowWriter {
             entries: Entries::Undecided,
@@ -128,7 +131,8 @@ impl RowWriter {
         }
     }
 
-    /// The row, counted from 0, that [`Self::finish`] found to have the key of another.
+    /// Returns the number of the row, counted from 0, that [`Self::finish`] found to have a
+    /// duplicate key.
     pub fn duplicate(&self) -> Option<u32> {
         self.duplicate
     }
@@ -150,7 +154,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Makes the entries that are still to be made.
+    /// Creates the remaining index entries.
     pub async fn finish(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
         let Entries::Gathered(gathered) = std::mem::take(&mut self.entries) else {
             return Ok(());
@@ -175,7 +179,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Inserts `row`, one value a column.
+    /// Inserts `row`, which has one value for each column.
     pub async fn insert(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,12 +196,13 @@ impl RowWriter {
         }
         match self.put(cx, table, row, yields).await? {
             Inserted::Done => Ok(Inserted::Done),
-            // What does not yield is told of duplicates otherwise.
+            // With `Yield::Never`, a duplicate is an error and never a conflict.
             Inserted::Conflict => Err(SqlError::internal("an insert yielded").into()),
         }
     }
 
-    /// Inserts `row` unless that is a conflict, also with a row that has come since it was looked for.
+    /// Inserts `row` unless it conflicts with an existing row, even one inserted after the first
+    /// lookup.
     async fn insert_yielding(
         &mut self,
         cx: &mut Cx<'_>,
@@ -208,7 +213,7 @@ impl RowWriter {
         let mark = cx.tx.reads_mark();
         let conflicts = self.conflicts(cx, table, row, yields).await?;
         if cx.tx.isolation() == Isolation::ReadCommitted {
-            // The insert makes sure by itself that there is none.
+            // The insert itself guarantees that there is no duplicate.
             cx.tx.forget_reads(mark);
         }
         if conflicts {
@@ -223,7 +228,7 @@ impl RowWriter {
         put
     }
 
-    /// The row and its entries.
+    /// Stores the row and its index entries.
     async fn put(
         &mut self,
         cx: &mut Cx<'_>,
@@ -272,12 +277,13 @@ impl RowWriter {
         Ok(Inserted::Done)
     }
 
-    /// The address of the row that was put in last.
+    /// Returns the address of the row that was inserted last.
     pub fn last_row(&self) -> Option<u64> {
         self.last.map(|(_, addr)| addr.raw())
     }
 
-    /// The row that has the key of `row` in a unique index, as the index says; of a leaf, where there are such.
+    /// Returns the row that has the key of `row` in a unique index, according to the index. For a
+    /// partitioned table, `table` must be the leaf.
     pub async fn holder(
         &mut self,
         cx: &mut Cx<'_>,
@@ -296,13 +302,13 @@ impl RowWriter {
         let mark = cx.tx.reads_mark();
         let entry = find(cx.tx, at, &self.new_key).await?;
         if cx.tx.isolation() == Isolation::ReadCommitted {
-            // The insert makes sure by itself that there is none.
+            // The insert itself guarantees that there is no duplicate.
             cx.tx.forget_reads(mark);
         }
         Ok(entry.map(FatPtr::from_words))
     }
 
-    /// Adds an entry; false where its key is taken.
+    /// Adds an index entry. Returns false if its key is taken.
     async fn add_entry(
         &mut self,
         cx: &mut Cx<'_>,
@@ -319,8 +325,9 @@ impl RowWriter {
         Ok(matches!(added, Insert::Done))
     }
 
-    /// Waits for transactions that insert the key in `new_key`, and has others wait for this one, where the index is unique.
-    /// A statement that inserts many rows stops doing so: their keys are compared at the commit alone.
+    /// If the index is unique, waits for transactions that insert the key in `new_key`, and makes
+    /// others wait for this one. After `KEY_LOCKS_MAX` keys a statement takes no more locks:
+    /// further keys are compared only at the commit.
     async fn lock_key(
         &mut self,
         cx: &mut Cx<'_>,
@@ -334,7 +341,7 @@ impl RowWriter {
         cx.queue(key, Strength::Update).await
     }
 
-    /// Where a new row of a partition goes.
+    /// Returns where to allocate a new row of a partition.
     fn near(&self, table: &TablePlan, partition: u32) -> Near {
         let last = self.last.filter(|(last, _)| *last == partition);
         table.near(partition, last.map(|(_, addr)| addr))
@@ -395,8 +402,9 @@ impl RowWriter {
         }
     }
 
-    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ. Returns where it is now. The row
-    /// is locked so that others may reference it; a change of a key waits for those.
+    /// Replaces the row `old` at `place` by `new`; only `changed` columns may differ. Returns its
+    /// new address. The row lock lets others reference the row; a change of a key waits for
+    /// transactions that reference it.
     pub async fn update(
         &mut self,
         cx: &mut Cx<'_>,
@@ -432,7 +440,7 @@ impl RowWriter {
         Ok(place.addr)
     }
 
-    /// The entries of a row that stays where it is, and in its partition.
+    /// Updates the index entries of a row that keeps its object and partition.
     async fn update_entries(
         &mut self,
         cx: &mut Cx<'_>,
@@ -468,7 +476,8 @@ impl RowWriter {
         Ok(())
     }
 
-    /// The row has outgrown its object, or leaves its partition (ROW-2); `words` has it encoded.
+    /// Moves a row that has outgrown its object, or leaves its partition (ROW-2). `words` has its
+    /// encoding.
     async fn move_row(
         &mut self,
         cx: &mut Cx<'_>,
@@ -511,7 +520,7 @@ impl RowWriter {
         Ok(to.addr)
     }
 
-    /// Deletes `old`, which lives at `place`.
+    /// Deletes the row `old` at `place`.
     pub async fn delete(
         &mut self,
         cx: &mut Cx<'_>,
@@ -538,7 +547,7 @@ impl RowWriter {
     }
 }
 
-/// Rows of partitioned tables: each goes to its leaf.
+/// The routing of rows of partitioned tables to their leaves.
 impl RowWriter {
     async fn insert_routed(
         &mut self,
@@ -552,7 +561,7 @@ impl RowWriter {
             Yield::Index(index) => Yield::Index(leaves.index_in(table, index, leaf)?),
             other => other,
         };
-        // Entries are gathered for one table.
+        // Entries can be collected for only one table.
         self.entries = Entries::AtOnce;
         self.insert(cx, leaves.plan(leaf), row, yields).await
     }

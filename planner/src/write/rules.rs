@@ -1,4 +1,4 @@
-//! The rules of a row by itself: domains, NOT NULL, CHECK, generated columns.
+//! The constraints of a single row: domains, NOT NULL, CHECK; and generated columns.
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::check_rules;
@@ -10,7 +10,8 @@ use crate::exec::Cx;
 use crate::leaves::is_within;
 use crate::plan::TablePlan;
 
-/// An error where `row` breaks a rule of its table. Of a row that was there before only `changed` columns have new values.
+/// Returns an error if `row` violates a constraint of its table. For an update, only the `changed`
+/// columns have new values.
 #[inline]
 pub async fn check_row(
     cx: &mut Cx<'_>,
@@ -41,7 +42,7 @@ pub async fn check_row(
     }
 }
 
-/// A CHECK is broken by what is false; NULL will do.
+/// Runs the CHECK constraints. False violates a constraint; NULL does not.
 async fn run_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
     for check in &table.rules.checks {
         if cx.value(&check.condition, row).await? == Value::Bool(false) {
@@ -56,7 +57,7 @@ async fn run_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result
     Ok(())
 }
 
-/// The same of a table whose rules call functions of users.
+/// Runs the CHECK constraints of a table whose constraints call user-defined functions.
 async fn call_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
     for check in &table.rules.checks {
         if cx.deep_value(&check.condition, row).await? == Value::Bool(false) {
@@ -67,7 +68,7 @@ async fn call_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Resul
     Ok(())
 }
 
-/// An error where `row` is none of the views that it was written through and that ask for that.
+/// Returns an error if `row` violates WITH CHECK OPTION of a view through which it was written.
 pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
     for check in &table.rules.views {
         if !cx.deep_holds(Some(&check.condition), row).await? {
@@ -78,7 +79,7 @@ pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> R
     Ok(())
 }
 
-/// Gives the generated columns of `row` their values.
+/// Computes the generated columns of `row`.
 #[inline]
 pub async fn generate(cx: &mut Cx<'_>, table: &TablePlan, row: &mut [Value]) -> Result<(), Halt> {
     for generated in &table.rules.generated {

@@ -1,20 +1,22 @@
-//! Triggers at work: what runs before and after the rows of a statement change.
+//! The execution of triggers before and after the rows of a statement change.
 //!
 //! ```text
 //! BEFORE STATEMENT   before the first row
-//! BEFORE ROW         before each row: another row may go in its place, or none
-//! AFTER ROW          queued with the row's values; at the end of the statement, or of the transaction (`deferred`)
-//! AFTER STATEMENT    then
-//! INSTEAD OF         of a row of a view: what is to be done
+//! BEFORE ROW         before each row: the trigger may replace the row, or suppress the change
+//! AFTER ROW          queued with the row's values; run at the end of the statement, or of the transaction (`deferred`)
+//! AFTER STATEMENT    after the queued AFTER ROW triggers
+//! INSTEAD OF         for a row of a view: the trigger makes the change
 //! ```
-//! Those for rows of a partitioned table are its leaves'. A row that an UPDATE takes to another leaf is one that is deleted there,
-//! after what runs before the UPDATE, and inserted here.
 //!
-//! A statement whose tables have no triggers has no [`Firing`], and pays for none of this.
+//! The row triggers of a partitioned table are those of its leaves. An UPDATE that moves a row to
+//! another leaf deletes it there, after the BEFORE UPDATE triggers, and inserts it in the other
+//! leaf.
+//!
+//! A statement whose tables have no triggers has no [`Firing`], and no cost of triggers.
 //!
 //! Invariants
-//! - TRG-3: WHEN is looked at when the row changes, whenever the trigger runs.
-//! - TRG-4: a row that has become another while the triggers before it ran is not written over (27000).
+//! - TRG-3: WHEN is evaluated when the row changes, whenever the trigger runs.
+//! - TRG-4: a row that has changed while its BEFORE triggers ran is not overwritten (27000).
 
 use std::sync::Arc;
 
@@ -32,23 +34,24 @@ use crate::plan::TablePlan;
 use crate::routines::{TriggerCall, call_trigger};
 use crate::store::read_row;
 
-/// 27000
+/// SQLSTATE 27000, `triggered_data_change_violation`.
 const TRIGGERED_CHANGE: SqlState = SqlState::new(b"27000");
 
-/// A trigger that is to run, with the rows that it is to see.
+/// A trigger to run, with the rows that it sees.
 #[derive(Clone, Debug)]
 pub struct Queued {
     table: Arc<TablePlan>,
-    /// Its position among those of the table.
+    /// Its position among the triggers of the table.
     trigger: usize,
     event: Event,
     old: Option<Vec<Value>>,
     new: Option<Vec<Value>>,
-    /// All rows that the statement has changed, where it sees them.
+    /// The transition tables: all rows that the statement has changed, if the trigger reads them.
     rows: Option<Arc<[Value; 2]>>,
 }
 
-/// The rows of a table that a statement has changed by one event, as they were and as they are.
+/// The old and new rows of a table that a statement has changed by one event: its transition
+/// tables.
 #[derive(Debug)]
 struct Changed {
     table: u32,
@@ -57,33 +60,33 @@ struct Changed {
     rows: [Vec<Value>; 2],
 }
 
-/// What a statement does, and to which columns.
+/// The event of a statement, and the columns that it sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Doing<'a> {
-    /// What.
+    /// The trigger event.
     pub event: Event,
     /// The columns that UPDATE sets.
     pub set: &'a [usize],
 }
 
 impl Doing<'_> {
-    /// INSERT
+    /// An INSERT.
     pub const INSERT: Doing<'static> = Doing {
         event: Event::Insert,
         set: &[],
     };
-    /// DELETE
+    /// A DELETE.
     pub const DELETE: Doing<'static> = Doing {
         event: Event::Delete,
         set: &[],
     };
-    /// TRUNCATE
+    /// A TRUNCATE.
     pub const TRUNCATE: Doing<'static> = Doing {
         event: Event::Truncate,
         set: &[],
     };
 
-    /// UPDATE of these columns.
+    /// Creates the event of an UPDATE of these columns.
     pub fn update(set: &[usize]) -> Doing<'_> {
         Doing {
             event: Event::Update,
@@ -92,17 +95,17 @@ impl Doing<'_> {
     }
 }
 
-/// A row before and behind a change.
+/// A row before and after a change.
 pub type Change<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
-/// The triggers of one statement.
+/// The pending triggers of one statement.
 #[derive(Debug, Default)]
 pub struct Firing {
     queue: Vec<Queued>,
     gathered: Gathered,
-    /// AFTER STATEMENT triggers that are to run.
+    /// AFTER STATEMENT triggers to run at the end.
     at_end: Vec<Queued>,
-    /// What triggers see that name all rows.
+    /// The rows of transition tables.
     changed: Vec<Changed>,
 }
 
@@ -111,7 +114,8 @@ impl Queued {
         &self.table.rules.triggers[self.trigger]
     }
 
-    /// The oid of the trigger, whether it may wait for the end of the transaction, and whether it does.
+    /// Returns the oid of the trigger, whether it is deferrable, and whether it is initially
+    /// deferred.
     pub fn waits(&self) -> (u32, bool, bool) {
         let def = &self.trigger().def;
         let constraint = def.constraint.as_ref();
@@ -119,12 +123,12 @@ impl Queued {
         (def.id, waits.0, waits.1)
     }
 
-    /// The oid of its table.
+    /// Returns the oid of its table.
     pub fn table(&self) -> u32 {
         self.table.def.id
     }
 
-    /// Runs it.
+    /// Runs the trigger.
     pub async fn run(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         cx.breathe().await?;
         let call = TriggerCall {
@@ -139,7 +143,7 @@ impl Queued {
     }
 }
 
-/// The triggers of `table` that run at such a time, by position.
+/// Returns the triggers of `table` that fire at the given time, with their positions.
 fn firing<'a>(
     cx: &Cx<'_>,
     table: &'a TablePlan,
@@ -165,7 +169,7 @@ pub fn is_replica(cx: &Cx<'_>) -> bool {
     role.is_some_and(|role| role == "replica")
 }
 
-/// What has a row of `table`: of a partitioned table a leaf.
+/// Returns the table that contains a row: `table`, or one of its leaves.
 fn home<'t>(
     cx: &Cx<'_>,
     table: &'t Arc<TablePlan>,
@@ -178,7 +182,7 @@ fn home<'t>(
     Ok(leaves.plan(leaf))
 }
 
-/// 0A000 where what ran before a row goes in takes it to another partition.
+/// Returns error 0A000 if a BEFORE ROW trigger moves a row to another partition.
 fn check_stays(
     cx: &Cx<'_>,
     (whole, leaf): (&Arc<TablePlan>, &TablePlan),
@@ -208,7 +212,7 @@ fn check_stays(
     )))
 }
 
-/// Does WHEN hold?
+/// Returns whether the WHEN condition holds.
 async fn holds(
     cx: &mut Cx<'_>,
     table: &TablePlan,
@@ -240,12 +244,13 @@ impl Changed {
 }
 
 impl Firing {
-    /// For a statement that writes to `table`; `None` where no trigger can run.
+    /// Creates the state for a statement that writes to `table`. Returns `None` if no trigger can
+    /// fire.
     pub fn of(table: &TablePlan) -> Option<Firing> {
         table.fires.then(Firing::default)
     }
 
-    /// A statement begins with `table`.
+    /// Fires the BEFORE STATEMENT triggers of `table`, and queues its AFTER STATEMENT triggers.
     pub async fn begin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -278,7 +283,8 @@ impl Firing {
                 });
             }
         }
-        // Of a statement that does several things to a table the last one begun ends first.
+        // If a statement performs several events on a table, the AFTER triggers of the last event
+        // run first.
         let mut at_end = self.at_end.iter();
         let same = at_end.position(|queued| queued.table() == table.def.id);
         let place = same.unwrap_or(self.at_end.len());
@@ -286,7 +292,8 @@ impl Firing {
         Ok(())
     }
 
-    /// A row is about to change; `new` is what will be written then. False where it is to be left alone.
+    /// Fires the BEFORE ROW triggers of a row; `new` receives the row to write. Returns false if
+    /// the change is suppressed.
     pub async fn before(
         &mut self,
         cx: &mut Cx<'_>,
@@ -332,7 +339,7 @@ impl Firing {
         }
     }
 
-    /// The triggers of the table that has the row.
+    /// Fires the triggers of the table that contains the row.
     async fn run_before(
         &mut self,
         cx: &mut Cx<'_>,
@@ -364,8 +371,8 @@ impl Firing {
         Ok(true)
     }
 
-    /// A row of a view is to change: its triggers do what is to be done, and `new` is then what they say that it is.
-    /// False where one says that nothing was done.
+    /// Fires the INSTEAD OF triggers of a row of a view; `new` receives the row that they return.
+    /// Returns false if one reports that it did nothing.
     pub async fn instead(
         &mut self,
         cx: &mut Cx<'_>,
@@ -393,7 +400,7 @@ impl Firing {
         Ok(true)
     }
 
-    /// Is there a trigger that may run before rows of `table` change so?
+    /// Returns whether a trigger may run before rows of `table` change in this way.
     pub fn looks_at_rows(&self, cx: &Cx<'_>, table: &TablePlan, doing: Doing<'_>) -> bool {
         let of_leaf = |leaf: &Arc<TablePlan>| {
             let mut all = leaf.rules.triggers.iter();
@@ -407,7 +414,7 @@ impl Firing {
         }
     }
 
-    /// A row has changed.
+    /// Handles a changed row: queues its AFTER ROW triggers.
     pub async fn after(
         &mut self,
         cx: &mut Cx<'_>,
@@ -440,7 +447,7 @@ impl Firing {
         Ok(())
     }
 
-    /// Queues the triggers of the table that has the row, or has had it.
+    /// Queues the triggers of the table that contains the row, or contained it.
     async fn queue_after(
         &mut self,
         cx: &mut Cx<'_>,
@@ -467,7 +474,7 @@ impl Firing {
         Ok(())
     }
 
-    /// Keeps a row that has changed for the triggers that see all of them.
+    /// Adds a changed row to the transition tables.
     fn collect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -498,7 +505,8 @@ impl Firing {
         Ok(())
     }
 
-    /// The statement has changed all its rows: runs what is queued, row by row, and then what runs for the statement.
+    /// Runs the queued triggers after the statement has changed all its rows: row by row, then the
+    /// statement triggers.
     pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let queue = std::mem::take(&mut self.queue);
         let changed = std::mem::take(&mut self.changed).into_iter();
@@ -520,7 +528,7 @@ impl Firing {
     }
 }
 
-/// 27000 where the row at `place` is not `row` any more.
+/// Returns error 27000 if the row at `place` no longer equals `row`.
 pub async fn check_unchanged(
     cx: &mut Cx<'_>,
     table: &TablePlan,
@@ -543,7 +551,7 @@ pub async fn check_unchanged(
     Err(already_modified(verb).into())
 }
 
-/// 27000
+/// Returns error 27000.
 pub fn already_modified(verb: &str) -> SqlError {
     SqlError::new(
         TRIGGERED_CHANGE,

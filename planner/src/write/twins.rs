@@ -1,12 +1,14 @@
-//! DEFERRABLE unique constraints: two rows may have one key for a while.
+//! Rechecks of DEFERRABLE unique constraints, which allow two rows with the same key for a while.
 //!
 //! ```text
-//! an entry comes      is there another one with its key?  then it is noted, beside the foreign keys that wait
-//! end of statement    those of constraints that are immediate: there is one entry at most by now
-//! commit              all of them
+//! entry is added      is there another entry with its key?  if so, the key is queued with the deferred foreign-key checks
+//! end of statement    recheck of the immediate constraints: at most one entry may be left
+//! commit              recheck of all queued keys
 //! ```
-//! The index has the row's address behind each key, as one that is not unique. What was looked at is in the read set, so of two
-//! transactions that bring the same key one comes to see the other's.
+//!
+//! The index has the row's address behind each key, like an index that is not unique. The entries
+//! that were read are in the read set, so of two transactions that insert the same key, one detects
+//! the other.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,10 +28,10 @@ use crate::plan::TablePlan;
 #[derive(Clone, Debug)]
 pub struct Twin {
     table: Arc<TableDef>,
-    /// The index, by position, and the partition of it.
+    /// The index, by position, and its partition.
     position: usize,
     partition: u32,
-    /// The key without an address.
+    /// The key without the row address.
     key: Vec<u8>,
     /// One of the rows.
     row: Vec<Value>,
@@ -40,18 +42,19 @@ impl Twin {
         &self.table.indexes[self.position]
     }
 
-    /// The oid of the table.
+    /// Returns the oid of the table.
     pub fn table(&self) -> u32 {
         self.table.id
     }
 
-    /// The oid of the constraint, that it may wait, and whether it does unless it is told otherwise.
+    /// Returns the oid of the constraint, true because it is deferrable, and whether it is
+    /// initially deferred.
     pub fn waits(&self) -> (u32, bool, bool) {
         let index = self.index();
         (index.id, true, index.more.deferrable == Some(true))
     }
 
-    /// 23505 where two rows still have the key.
+    /// Returns error 23505 if two rows still have the key.
     pub async fn verify(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         match self.is_alone(cx).await? {
             true => Ok(()),
@@ -84,7 +87,7 @@ impl Twin {
     }
 }
 
-/// Notes the key of a row whose entry has come to a deferrable index, if another row has it.
+/// Queues the key of a row that was added to a deferrable index, if another row has the same key.
 pub async fn note_twin(
     cx: &mut Cx<'_>,
     table: &TablePlan,
@@ -119,7 +122,7 @@ pub async fn note_twin(
     }
 }
 
-/// At the end of a statement: what is not deferred is to be right by now.
+/// Rechecks the keys of constraints that are not deferred, at the end of a statement.
 pub async fn check_twins(cx: &mut Cx<'_>) -> Result<(), Halt> {
     let due = match &mut cx.deferred {
         Some(deferred) if deferred.has_new_twins() => deferred.new_twins(),

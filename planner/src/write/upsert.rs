@@ -1,8 +1,8 @@
-//! INSERT … ON CONFLICT DO UPDATE: a row goes in, or the one that has its key is changed.
+//! INSERT … ON CONFLICT DO UPDATE: a row is inserted, or the existing row with its key is updated.
 //!
-//! The row that is there is queued for before it is read, as an UPDATE does, so upserts of one key wait for each
-//! other. A row that comes between the look at the index and the insert is met by the insert, which is taken back
-//! then; the next look finds it.
+//! The existing row is locked before it is read, as for an UPDATE, so upserts of one key wait for
+//! each other. A row that appears between the index lookup and the insert conflicts with the
+//! insert. The insert is then rolled back, and the next lookup finds the row.
 
 use std::sync::Arc;
 
@@ -22,33 +22,33 @@ use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
 
-/// Who is told of rows that change.
+/// The foreign-key checks and triggers to notify of changed rows.
 type Watching<'a> = (&'a mut Option<Referee>, &'a mut Option<Firing>);
 
-/// What became of a row.
+/// The outcome of an upsert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It went in.
+    /// The row was inserted.
     Inserted,
-    /// The one that was there was changed.
+    /// The existing row was updated.
     Updated,
-    /// Neither: WHERE rejects that, or a trigger.
+    /// Nothing was changed, because of WHERE or a trigger.
     Neither,
 }
 
-/// What an upsert keeps from row to row.
+/// The state that an upsert keeps from row to row.
 #[derive(Default)]
 pub struct Upsert {
-    /// The rows that the statement has put in or changed.
+    /// The addresses of rows that the statement has inserted or updated.
     touched: HashSet<u64>,
     words: Vec<u64>,
-    /// The row that is there, then the one that was to go in.
+    /// The existing row, followed by the proposed row.
     both: Vec<Value>,
 }
 
 impl Upsert {
-    /// Puts `row` in, or changes the one that has its key in the index `index`: then `row` is what that has
-    /// become.
+    /// Inserts `row`, or updates the row that has its key in the index `index`. In that case `row`
+    /// receives the updated row.
     pub async fn put(
         &mut self,
         cx: &mut Cx<'_>,
@@ -95,7 +95,8 @@ impl Upsert {
                 let tables = (whole, table);
                 return self.change(cx, tables, update, writer, place, rows).await;
             }
-            // It was deleted, or moved, while this transaction waited for it: ask the index again.
+            // The row was deleted or moved while this transaction waited for its lock: read the
+            // index again.
             if place.addr == last {
                 return Err(Stop::Retry(AbortReason::NodeConflict).into());
             }
@@ -103,7 +104,8 @@ impl Upsert {
         }
     }
 
-    /// Changes the row at `place`, whose encoding is in `words`, of the leaf `table` of `whole`, if they are not one.
+    /// Updates the row at `place`, whose encoding is in `words`. `table` is the leaf of `whole`
+    /// that contains it, or `whole` itself.
     async fn change(
         &mut self,
         cx: &mut Cx<'_>,
@@ -130,7 +132,7 @@ impl Upsert {
             };
             changed.push(assignment.column);
         }
-        // What SET says, where somebody asks.
+        // The columns that SET assigns, for the triggers.
         let set = firing.as_ref().map_or_else(Vec::new, |_| changed.clone());
         let doing = Doing::update(&set);
         if let Some(firing) = firing {
@@ -166,7 +168,7 @@ impl Upsert {
     }
 }
 
-/// 0A000
+/// Returns error 0A000: the update would move the row to another partition.
 fn moved() -> SqlError {
     SqlError::new(
         SqlState::FEATURE_NOT_SUPPORTED,
@@ -175,7 +177,7 @@ fn moved() -> SqlError {
     .detail("The result tuple would appear in a different partition than the original tuple.")
 }
 
-/// 21000
+/// Returns error 21000: the statement would affect one row twice.
 fn touched_twice() -> SqlError {
     SqlError::new(
         SqlState::CARDINALITY_VIOLATION,

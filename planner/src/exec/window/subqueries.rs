@@ -1,4 +1,5 @@
-//! Subqueries in the expressions of window calls: their values are computed before the windows.
+//! Subqueries in the expressions of window function calls: their values are computed before the
+//! windows.
 
 use fencepost_sql::bound::{Expr, WindowCall};
 use fencepost_sql::stop::Halt;
@@ -8,7 +9,7 @@ use super::super::cx::Cx;
 use super::super::set::give;
 use super::{BREATH, Windowed};
 
-/// Returns true if an expression of the call holds a subquery.
+/// Returns whether an expression of the call contains a subquery.
 fn has_subquery(call: &WindowCall) -> bool {
     let mut found = false;
     call.for_each_expr(&mut |expr| found |= expr.has_subquery());
@@ -30,8 +31,8 @@ impl Windowed {
         self.compute_values(&calls, cx, first).await
     }
 
-    /// Puts the values of the expressions with subqueries behind each row, and returns the calls
-    /// that read them there.
+    /// Stores the values of the expressions with subqueries behind each row. Returns the calls that
+    /// read them there.
     async fn evaluate_subqueries(
         &mut self,
         calls: &[WindowCall],
