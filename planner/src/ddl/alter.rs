@@ -38,7 +38,7 @@ use crate::index;
 use crate::place::Places;
 use crate::write::contains_nulls;
 
-/// ALTER TABLE, and ALTER INDEX.
+/// Runs ALTER TABLE, and ALTER INDEX. Returns the command tag.
 pub async fn alter_table(
     statement: &AlterTable,
     cx: &mut Cx<'_>,
@@ -50,7 +50,7 @@ pub async fn alter_table(
             statement.actions[..],
             [] | [AlterAction::Trigger(_) | AlterAction::RenameIndex { .. }]
         ) {
-            // It is no table, and nothing is done to it.
+            // The relation is not a table, and there is nothing to do.
             return Ok(tag);
         }
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
@@ -75,7 +75,7 @@ pub async fn alter_table(
     Ok(tag)
 }
 
-/// Does to a table and to its partitions what an action says.
+/// Applies an action to a table and its partitions.
 async fn act_on_all(
     action: &AlterAction,
     cx: &mut Cx<'_>,
@@ -112,8 +112,9 @@ async fn act_on_all(
     Ok(())
 }
 
-/// Does to the partitions of a table what an action says that changes them as it changes the table; those CHECKs that it
-/// brings, where there may be new constraints to hand down.
+/// Applies an action to the partitions of a table, if it changes them as it changes the table.
+/// Returns the CHECK constraints of the action if the table may have new constraints that its
+/// partitions must inherit.
 async fn act_below<'a>(
     action: &'a AlterAction,
     cx: &mut Cx<'_>,
@@ -167,7 +168,8 @@ async fn act_below<'a>(
     })
 }
 
-/// What an action on a table is on a partition: nothing, the same (`None` within), or what is said of its own constraint.
+/// Returns how an action on a table applies to a partition: not at all (`None`), unchanged
+/// (`Some(None)`), or as an action on the partition's own constraint.
 fn of_partition(
     action: &AlterAction,
     before: &TableDef,
@@ -195,7 +197,8 @@ fn of_partition(
     }
 }
 
-/// What a partition has of the constraint of that name: whether it is a key, and its name.
+/// Returns the partition's constraint that is inherited from the constraint with that name: whether
+/// it is a key, and its name.
 fn linked_constraint(
     parent: &TableDef,
     name: &str,
@@ -215,7 +218,7 @@ fn linked_constraint(
     Some((found.1, found.2))
 }
 
-/// What was granted of columns that are dropped is gone, and those behind them move up.
+/// Removes the privileges on dropped columns, and renumbers those on the columns behind them.
 async fn forget_columns(
     table: &TableDef,
     actions: &[AlterAction],
@@ -391,7 +394,7 @@ async fn add_column(
             row.push(cx.value_here(&add.default, &[])?);
             Ok(row)
         };
-        // A NULL is told of below, as one of a column that is altered.
+        // NULL values are reported below, as for an altered column.
         table.columns[position].not_null = false;
         rewrite(cx, &old, table, add.rules.clone(), &fill).await?;
         table.columns[position].not_null = not_null;
@@ -425,7 +428,7 @@ async fn add_column(
     Ok(())
 }
 
-/// Gives the rows that are there values of a new sequence, in the order of the first index.
+/// Fills existing rows with values of a new sequence, in the order of the first index.
 async fn fill_from(
     sequence: &SequenceDef,
     old: &TableDef,
@@ -461,7 +464,7 @@ async fn fill_from(
     rewrite(cx, old, table, Default::default(), &fill).await
 }
 
-/// A column goes, with all that is about it.
+/// Drops a column, and all objects that depend on it.
 pub async fn drop_column(
     (column, cascade): (usize, bool),
     cx: &mut Cx<'_>,
@@ -551,7 +554,7 @@ fn rename_constraint(
     Ok(())
 }
 
-/// Takes a constraint away; false where there is none of that name.
+/// Drops a constraint. Returns false if there is none with that name.
 async fn drop_constraint(
     name: &str,
     cascade: bool,
@@ -617,7 +620,7 @@ fn no_constraint(name: &str, table: &TableDef) -> String {
     )
 }
 
-/// 2BP01
+/// Returns error 2BP01.
 fn needed(what: &str, dependent: &str) -> SqlError {
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,

@@ -1,4 +1,4 @@
-//! Who may change the catalog: what each DDL statement has to be allowed, looked at before it runs.
+//! Authorization of DDL: the privileges that each DDL statement needs, checked before it runs.
 
 use fencepost_sql::bound::{
     AlterAction, AlterTable, AlterView, NewForeignKey, Statement, TriggerChange, ViewChange,
@@ -14,20 +14,20 @@ use fencepost_sql::error::SqlError;
 use super::DdlCx;
 use crate::exec::Cx;
 
-/// Who asks, and what may be asked.
+/// The role that runs the statement, and the catalog that decides what it may do.
 pub struct Asker<'a> {
     /// The oid of the role.
     pub role: u32,
-    /// Whether it passes every check.
+    /// Whether the role is a superuser, which passes every check.
     pub superuser: bool,
     snapshot: &'a Snapshot,
 }
 
-/// The role of no session that is known any more.
+/// The oid that represents a session's role that no longer exists.
 const NOBODY: u32 = u32::MAX;
 
 impl<'a> Asker<'a> {
-    /// Who runs the statement.
+    /// Returns the current role of the session that runs the statement.
     pub fn of(cx: &Cx<'_>, ddl: &DdlCx<'a>) -> Result<Asker<'a>, SqlError> {
         Asker::of_session(cx.eval, ddl.snapshot)
     }
@@ -46,13 +46,13 @@ impl<'a> Asker<'a> {
         self.snapshot.security()
     }
 
-    /// 42501 for others than the owner.
+    /// Returns error 42501 if the role does not own the object.
     pub fn owns(&self, kind: ObjectKind, id: u32, name: &str) -> Result<(), SqlError> {
         let object = Object::new(kind, id);
         self.security().check_owner(self.role, object, name)
     }
 
-    /// The same where the owner of the schema may, too.
+    /// Returns error 42501 if the role owns neither the object nor its schema.
     fn may_drop(
         &self,
         kind: ObjectKind,
@@ -66,7 +66,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// 42501 where nothing may be made in a schema.
+    /// Returns error 42501 if the role may not create objects in a schema.
     pub fn creates_in(&self, schema: &str) -> Result<(), SqlError> {
         if temporary::is_temporary(schema) {
             let security = self.security();
@@ -84,14 +84,14 @@ impl<'a> Asker<'a> {
             .check(self.role, object, Privileges::CREATE, schema)
     }
 
-    /// 42501 where no schema may be made.
+    /// Returns error 42501 if the role may not create schemas.
     pub fn creates_schemas(&self, database: &str) -> Result<(), SqlError> {
         let security = self.security();
         let object = security.database();
         security.check(self.role, object, Privileges::CREATE, database)
     }
 
-    /// 42501 where columns of a table may not be referenced.
+    /// Returns error 42501 if the role may not reference columns of the referenced table.
     fn references(&self, key: &NewForeignKey) -> Result<(), SqlError> {
         let Some(parent) = &key.parent else {
             return Ok(());
@@ -162,7 +162,7 @@ impl<'a> Asker<'a> {
         self.owns(ObjectKind::View, view.id, &view.name)
     }
 
-    /// A trigger is for who has that privilege, and may run the function.
+    /// Checks the TRIGGER privilege on the relation, and EXECUTE on the trigger function.
     fn triggers(
         &self,
         (object, name): (Object, &str),
@@ -177,7 +177,7 @@ impl<'a> Asker<'a> {
         security.check(self.role, object, Privileges::EXECUTE, &routine.name)
     }
 
-    /// What is a table's is its owner's.
+    /// Checks ownership of an object that belongs to a table: it has the owner of the table.
     fn owns_through(&self, table: &TableDef, kind: ObjectKind, name: &str) -> Result<(), SqlError> {
         let object = Object::new(ObjectKind::Table, table.id);
         match self.security().owns(self.role, object) {
@@ -186,7 +186,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// 42501 where the statement is not allowed.
+    /// Returns error 42501 if the role may not run the statement.
     pub fn check(&self, statement: &Statement, database: &str) -> Result<(), SqlError> {
         if self.superuser {
             return Ok(());
@@ -293,18 +293,19 @@ impl<'a> Asker<'a> {
                 let name = (routine.schema.as_str(), routine.name.as_str());
                 self.may_drop(routine.kind.into(), routine.id, name)
             }),
-            // They look themselves.
+            // Other statements check the privileges themselves.
             _ => Ok(()),
         }
     }
 }
 
-/// The schema of a name; without an oid if there is none.
+/// Returns the schema with this name as an object; its oid is 0 if it does not exist.
 pub fn schema_object(snapshot: &Snapshot, name: &str) -> Object {
     Object::new(ObjectKind::Schema, snapshot.schema(name).unwrap_or(0))
 }
 
-/// 42501 where ALL triggers are also those of foreign keys, which are a superuser's to switch.
+/// Returns error 42501 if ALL triggers of the table include triggers of foreign keys, which only a
+/// superuser may switch.
 fn system_triggers(table: &TableDef) -> Result<(), SqlError> {
     let own = table.rules.foreign_keys.iter().map(|key| key.id);
     let mut all = own.chain(table.rules.referenced_by.iter().copied());

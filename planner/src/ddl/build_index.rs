@@ -18,7 +18,7 @@ use crate::write::{Gather, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
 
-/// The rows of a table, one after the other through its first index, partition by partition.
+/// A scan of all rows of a table through its first index, partition by partition.
 pub struct RowWalk {
     trees: std::vec::IntoIter<BTree>,
     cursor: Option<Cursor>,
@@ -27,7 +27,7 @@ pub struct RowWalk {
 }
 
 impl RowWalk {
-    /// A walk over all rows of `table`.
+    /// Creates a scan of all rows of `table`.
     pub fn new(table: &TableDef) -> RowWalk {
         let trees: Vec<BTree> = trees(table.primary()).collect();
         RowWalk {
@@ -38,7 +38,7 @@ impl RowWalk {
         }
     }
 
-    /// The next row's place.
+    /// Returns the fat pointer of the next row.
     pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<FatPtr>, Halt> {
         cx.breathe().await?;
         while self.next == self.entries.len() {
@@ -63,7 +63,7 @@ impl RowWalk {
     }
 }
 
-/// An index over the rows that `table` has; its roots. `index.roots` is not looked at.
+/// Builds an index over the existing rows of `table` and returns its roots. Ignores `index.roots`.
 pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Result<Roots, Halt> {
     let layout = RowLayout::new(&table.columns);
     let codec = KeyCodec::new(table, index);
@@ -90,7 +90,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     };
     let predicate = index.more.predicate.as_ref().map(|p| &p.condition);
     let mut gather = Gather::of(index);
-    // What is checked later is right to begin with.
+    // A deferrable constraint is enforced immediately while its index is built.
     let strict = index.more.deferrable.map(|_| IndexDef {
         unique: true,
         ..index.clone()

@@ -1,4 +1,5 @@
-//! Notices about dependent objects of a DROP … CASCADE: one for each object is gathered into one for the client.
+//! Notices about objects that DROP … CASCADE drops: the notices for single objects are merged into
+//! one for the client.
 
 use std::fmt::Display;
 
@@ -7,7 +8,7 @@ use fencepost_sql::error::SqlState;
 use super::{DdlCx, Notice};
 
 const BEGINNING: &str = "drop cascades to ";
-/// Objects that the merged notice names, at most.
+/// The maximal number of objects that the merged notice names.
 const NAMED_MAX: usize = 100;
 
 /// Adds the notice about a dropped dependent object.

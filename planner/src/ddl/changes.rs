@@ -1,5 +1,5 @@
-//! The tables that one DDL statement changes: each is taken once, with the statement's version, and stored at the
-//! end.
+//! The tables and views that one DDL statement changes. Each is taken once, gets the statement's
+//! catalog version, and is stored at the end.
 
 use std::sync::Arc;
 
@@ -14,36 +14,37 @@ use super::DdlCx;
 use super::follow::check_followed;
 use crate::exec::Cx;
 
-/// Definitions on their way to the catalog.
+/// Changed definitions that are not stored in the catalog yet.
 pub struct Changes {
-    /// The version that they get.
+    /// The catalog version that the changed definitions get.
     pub version: u64,
-    /// Tables keep the versions that they have: transactions that use them need not notice.
+    /// Whether tables keep their versions, so that existing plans stay valid.
     keeps_plans: bool,
     tables: Vec<TableDef>,
-    /// The views that it changes.
+    /// The views that the statement changes.
     views: Vec<ViewDef>,
-    /// The routines and views that have been dropped, by oid: there is more than one reason to.
+    /// The oids of dropped routines and views; several paths may try to drop the same one.
     dropped: Vec<u32>,
-    /// The views whose texts were written anew, because something that they name is called otherwise.
+    /// The views with texts that were rewritten, because an object that they name was renamed.
     pub followed: Vec<u32>,
 }
 
 impl Changes {
-    /// Queues for the right to change the catalog.
+    /// Waits for the lock on changes of the catalog, and begins the changes.
     pub async fn begin(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
         let planned = ddl.snapshot.version();
         Ok(Changes::at(ddl.catalog.begin_change(cx.tx, planned).await?))
     }
 
-    /// As [`Changes::begin`], for changes after which plans made before stay right.
+    /// Begins as [`Changes::begin`] does, for changes that keep existing plans valid.
     pub async fn begin_unnoticed(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
         let mut changes = Changes::begin(cx, ddl).await?;
         changes.keeps_plans = true;
         Ok(changes)
     }
 
-    /// The same in another database, in the transaction that has begun with this version.
+    /// Creates changes of another database, in a transaction that has already begun with this
+    /// version.
     pub fn at(version: u64) -> Changes {
         Changes {
             version,
@@ -55,7 +56,7 @@ impl Changes {
         }
     }
 
-    /// A table that the statement names.
+    /// Takes a table that the statement names, and returns its definition for changes.
     pub async fn take(&mut self, cx: &mut Cx<'_>, table: &TableDef) -> Result<&mut TableDef, Halt> {
         let position = match self.tables.iter().position(|t| t.id == table.id) {
             Some(position) => position,
@@ -69,7 +70,7 @@ impl Changes {
                     own.version = self.version;
                 }
                 if own.is_parent() {
-                    // Rows and trees are its leaves'.
+                    // A partitioned table has no rows and trees of its own; its leaves have them.
                     let indexes = own.indexes.iter_mut();
                     indexes.for_each(|index| index.roots = Roots::Each([].into()));
                 }
@@ -80,7 +81,8 @@ impl Changes {
         Ok(&mut self.tables[position])
     }
 
-    /// Returns a view that the statement changes, as it is so far. It is stored at the end, with the statement's version.
+    /// Returns a view for changes, including earlier changes of this statement. It is stored at the
+    /// end, with the statement's version.
     pub fn view(&mut self, view: &ViewDef) -> &mut ViewDef {
         let taken = self.views.iter().position(|of| of.id == view.id);
         let position = taken.unwrap_or_else(|| {
@@ -90,14 +92,14 @@ impl Changes {
         &mut self.views[position]
     }
 
-    /// Puts a definition back that was taken.
+    /// Puts back a definition that was taken.
     pub fn put(&mut self, table: TableDef) {
         if let Some(taken) = self.tables.iter_mut().find(|t| t.id == table.id) {
             *taken = table;
         }
     }
 
-    /// Notes that a routine or view is dropped; false if it was before.
+    /// Records that a routine or view is dropped. Returns false if it was recorded before.
     pub fn drops(&mut self, id: u32) -> bool {
         let first = !self.dropped.contains(&id);
         if first {
@@ -106,12 +108,13 @@ impl Changes {
         first
     }
 
-    /// Has it been dropped?
+    /// Returns whether a routine or view has been dropped.
     pub fn has_dropped(&self, id: u32) -> bool {
         self.dropped.contains(&id)
     }
 
-    /// Gives the routines in whose signatures a type is a new version: what they are is as the type is now.
+    /// Gives a new version to the routines with the type in their signatures, because their types
+    /// follow its new definition.
     pub async fn touch_routines(
         &self,
         ty: u32,
@@ -130,12 +133,12 @@ impl Changes {
         Ok(())
     }
 
-    /// The table is dropped.
+    /// Removes a dropped table from the changes.
     pub fn forget(&mut self, id: u32) {
         self.tables.retain(|table| table.id != id);
     }
 
-    /// A table that another one leads to.
+    /// Takes the table with this oid, to which another table leads.
     pub async fn by_id(
         &mut self,
         cx: &mut Cx<'_>,
@@ -148,7 +151,7 @@ impl Changes {
         self.take(cx, &Arc::clone(&table)).await
     }
 
-    /// Stores the views that are changed and not dropped. One that was stored without guards gets some.
+    /// Stores the views that are changed and not dropped. A view without guards gets guards.
     async fn store_views(&mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
         for mut view in std::mem::take(&mut self.views) {
             if self.has_dropped(view.id) {
@@ -163,7 +166,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Stores what has been taken, and gives the tables above partitions that change a new version (FAMILY-2).
+    /// Stores the changed definitions. Gives new versions to partitioned tables with changed
+    /// partitions (FAMILY-2).
     pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
         for table in &mut self.tables {
             forget_links(table);
@@ -190,7 +194,7 @@ impl Changes {
     }
 }
 
-/// Forgets whose indexes and constraints were that a partition has no more.
+/// Removes the links from a partition's dropped indexes and constraints to those of its parent.
 fn forget_links(table: &mut TableDef) {
     let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) else {
         return;
@@ -203,7 +207,7 @@ fn forget_links(table: &mut TableDef) {
     of.links.retain(|(id, _)| own.contains(id));
 }
 
-/// 55006 where the transaction has still to check rows of the table.
+/// Returns error 55006 if the transaction still has deferred checks or triggers of the table.
 pub fn check_settled(cx: &Cx<'_>, table: &TableDef) -> Result<(), SqlError> {
     let pending = cx.deferred.as_ref().is_some_and(|d| d.concerns(table.id));
     match pending {

@@ -1,7 +1,8 @@
 //! CREATE TYPE … AS (…) and ALTER TYPE … ATTRIBUTE.
 //!
-//! Values that are stored stay as they are: a field keeps its place in them, and one that is added has another
-//! (COMPOSITE-1). An attribute whose values are stored keeps its type, and one whose values an index has is not dropped.
+//! Stored values are not rewritten: a field keeps its position in them, and an added field gets a
+//! new position (COMPOSITE-1). An attribute with stored values keeps its type. An attribute with
+//! values in an index cannot be dropped.
 
 use fencepost_sql::bound::{AlterComposite, AttributeChange, CreateComposite};
 use fencepost_sql::catalog::{Guards, Object, ObjectKind, TypeDef, UserType};
@@ -16,10 +17,10 @@ use super::user_type::{check_free, check_texts, replace};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// The most attributes that a type has had.
+/// The maximal number of attributes of a type, including dropped ones.
 const PLACES_MAX: u16 = 1600;
 
-/// CREATE TYPE … AS (…).
+/// Runs CREATE TYPE … AS (…). Returns the command tag.
 pub async fn create_composite(
     statement: &CreateComposite,
     cx: &mut Cx<'_>,
@@ -66,7 +67,7 @@ fn field(name: &str, ty: Type, place: u16) -> Field {
     }
 }
 
-/// 54011 where there have been too many attributes.
+/// Returns the next position, or error 54011 if the type has had too many attributes.
 fn free_place(places: usize) -> Result<u16, SqlError> {
     let place = u16::try_from(places).ok();
     place.filter(|place| *place < PLACES_MAX).ok_or_else(|| {
@@ -77,7 +78,7 @@ fn free_place(places: usize) -> Result<u16, SqlError> {
     })
 }
 
-/// ALTER TYPE … ATTRIBUTE.
+/// Runs ALTER TYPE … ATTRIBUTE. Returns the command tag.
 pub async fn alter_composite(
     statement: &AlterComposite,
     cx: &mut Cx<'_>,
@@ -159,7 +160,7 @@ fn alter(
     Ok(())
 }
 
-/// 0A000 where an index has values of the type: all fields are in its keys.
+/// Returns error 0A000 if an index has values of the type, because its keys contain all fields.
 fn check_no_index(definition: &CompositeDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     for table in ddl.snapshot.tables() {
         for index in &table.indexes {
@@ -174,7 +175,7 @@ fn check_no_index(definition: &CompositeDef, ddl: &DdlCx<'_>) -> Result<(), SqlE
     Ok(())
 }
 
-/// 42P16 where a type would be part of itself (COMPOSITE-2).
+/// Returns error 42P16 if the type would contain itself (COMPOSITE-2).
 fn check_member(definition: &CompositeDef, ty: Type) -> Result<(), SqlError> {
     match is_made_of(ty.kind, definition.id) {
         false => Ok(()),
@@ -188,7 +189,7 @@ fn check_member(definition: &CompositeDef, ty: Type) -> Result<(), SqlError> {
     }
 }
 
-/// 0A000 where a column has values of the type.
+/// Returns error 0A000 if a column has values of the type.
 fn check_unused(definition: &CompositeDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     for table in ddl.snapshot.tables() {
         let mut columns = table.columns.iter();

@@ -1,5 +1,5 @@
-//! DROP EXPRESSION, ALTER CONSTRAINT, and ADD CONSTRAINT … USING INDEX, by which a unique index becomes the one of a
-//! constraint.
+//! DROP EXPRESSION, ALTER CONSTRAINT, and ADD CONSTRAINT … USING INDEX, which turns a unique index
+//! into a constraint.
 
 use fencepost_sql::bound::{AlterAction, KeyConstraint};
 use fencepost_sql::catalog::{IndexKind, TableDef};
@@ -13,7 +13,7 @@ use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
 
-/// Does to a table what such an action says.
+/// Applies such an action to a table.
 pub async fn change_constraint(
     action: &AlterAction,
     cx: &mut Cx<'_>,
@@ -31,7 +31,7 @@ pub async fn change_constraint(
             if let Some(key) = keys.find(|key| key.name == *name) {
                 (key.deferrable, key.deferred) = *when;
                 if key.parent != table.id {
-                    // What is planned there has the key.
+                    // Plans that use the referenced table also depend on the key.
                     changes.by_id(cx, ddl, key.parent).await?;
                 }
             }
@@ -46,7 +46,7 @@ pub async fn change_constraint(
     }
 }
 
-/// Gives a table the constraint `to`, of its index `from`.
+/// Gives a table the constraint `to` on its existing index `from`.
 async fn use_index(
     (from, to, primary): (&str, &str, bool),
     cx: &mut Cx<'_>,
@@ -68,7 +68,8 @@ async fn use_index(
         table.indexes[at].constraint = true;
         return Ok(());
     }
-    // The keys of a primary key are made otherwise, as there are no NULLs in them.
+    // The index is rebuilt: keys of a primary key are encoded differently, because they contain no
+    // NULLs.
     let before = table.indexes.remove(at);
     for key in &before.columns {
         set_not_null(cx, table, key.column, true).await?;

@@ -28,7 +28,7 @@ use crate::exec::Cx;
 use crate::index::{create, drop_index};
 use crate::place::Places;
 
-/// CREATE TABLE.
+/// Runs CREATE TABLE. Returns the command tag.
 pub async fn create_table(
     statement: &CreateTable,
     cx: &mut Cx<'_>,
@@ -106,7 +106,7 @@ pub async fn create_table(
     for key in &statement.foreign_keys {
         add_foreign_key(cx, ddl, &mut changes, &mut table, (key, false)).await?;
     }
-    // There are no rows.
+    // The table has no rows, so its constraints are valid.
     table.rules.checks.iter_mut().for_each(|of| of.valid = true);
     let keys = table.rules.foreign_keys.iter_mut();
     keys.for_each(|of| of.valid = true);
@@ -125,7 +125,7 @@ pub async fn create_table(
     Ok(tag)
 }
 
-/// What a new table is among partitioned tables and partitions.
+/// Returns the position of a new table in its partition hierarchy; `None` if it is in none.
 fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
     let of = statement.partition_of.as_ref().map(|new| PartitionOf {
         parent: new.parent.id,
@@ -142,7 +142,7 @@ fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
     })
 }
 
-/// Puts the rows of a query into a new table; how many there are.
+/// Inserts the rows of a query into a new table. Returns the number of rows.
 pub async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
     let columns = table.columns.iter().enumerate();
     let row = columns.map(|(slot, column)| Expr::column(column.ty, slot));
@@ -159,7 +159,7 @@ pub async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<
     run_now(filling, cx).await
 }
 
-/// CREATE INDEX.
+/// Runs CREATE INDEX. Returns the command tag.
 pub async fn create_index(
     statement: &CreateIndex,
     cx: &mut Cx<'_>,
@@ -179,7 +179,8 @@ pub async fn create_index(
         name: statement.name.clone().unwrap_or_default(),
         kind: match statement.unique {
             true => statement.kind,
-            // Entries of equal keys differ in their row addresses: only an ordered index finds them.
+            // Entries with equal keys differ only in their row addresses, so only an ordered index
+            // can find them.
             false => IndexKind::BTree,
         },
         unique: statement.unique,
@@ -198,7 +199,8 @@ pub async fn create_index(
     Ok(TAG)
 }
 
-/// Adds an index of the shape of `index` to a table, with its rows; its name is chosen where it has none.
+/// Adds an index of the shape of `index` to a table, and builds its entries. Chooses a name if it
+/// has none.
 pub async fn add_index(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -218,10 +220,10 @@ pub async fn add_index(
     Ok(index)
 }
 
-/// Checks that an index can be over the types of its columns.
+/// Checks that the types of the index columns have the operators that the index needs.
 ///
 /// # Errors
-/// 42704 for a type whose values have no order, or no equality where that is enough.
+/// 42704 for a type without an order, or without equality if a hash index needs only that.
 pub fn check_operator_classes(table: &TableDef, index: &IndexDef) -> Result<(), SqlError> {
     let mut types = index
         .columns
@@ -241,7 +243,8 @@ pub fn check_operator_classes(table: &TableDef, index: &IndexDef) -> Result<(), 
     }
 }
 
-/// The index over row addresses of a table whose rows no other tree reaches.
+/// Creates the hidden index over row addresses of a table without another index that reaches all
+/// rows.
 pub async fn hidden_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -263,8 +266,8 @@ pub async fn hidden_index(
     Ok(index)
 }
 
-/// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint. A table that is
-/// `empty` has its partitions there.
+/// Adds the index of a UNIQUE constraint, or of a PRIMARY KEY (`primary`: its index kind). `empty`
+/// is the placement of the partitions if the table has no rows.
 pub async fn add_constraint(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -326,7 +329,7 @@ pub async fn add_constraint(
         table.indexes.push(index);
         return Ok(());
     }
-    // The primary key reaches every row: the hidden index has done its work.
+    // The primary key reaches every row, so the hidden index is not needed any more.
     if let Some(hidden) = table.indexes.first().filter(|i| i.is_hidden()) {
         drop_index(cx.tx, hidden).await?;
         table.indexes.remove(0);
@@ -335,9 +338,10 @@ pub async fn add_constraint(
     Ok(())
 }
 
-/// Can the tree of a primary key over `columns` be the first index (PART-1)?
+/// Returns whether the tree of a primary key over `columns` can be the first index (PART-1).
 fn reaches_all(table: &TableDef, columns: &[IndexColumn]) -> bool {
-    // A partition may lack its part of a partitioned table's key: each has a first index.
+    // A partition may lack its part of a partitioned table's key, so each partition has its own
+    // first index.
     !table.is_parent() && (table.partitioning.is_none() || table.is_partitioned_by(columns))
 }
 
@@ -358,7 +362,7 @@ fn index_name(ddl: &DdlCx<'_>, table: &TableDef, columns: &[usize], suffix: &str
     choose_name(ddl.snapshot, table, &names, suffix)
 }
 
-/// The relation is there: a notice where that is allowed, else 42P07.
+/// Reports that the relation exists: a notice if `allowed`, otherwise error 42P07.
 pub fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlError> {
     let message = format!("relation \"{name}\" already exists");
     if !allowed {
@@ -369,7 +373,7 @@ pub fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlE
     Ok(())
 }
 
-/// 42P16
+/// Returns error 42P16.
 pub fn multiple_keys(table: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_TABLE_DEFINITION,

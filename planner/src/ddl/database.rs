@@ -1,8 +1,9 @@
 //! CREATE, ALTER and DROP DATABASE.
 //!
-//! A new database is a copy of its template as of one snapshot: definitions keep their oids, and get trees, guards and
-//! cells of their own ([`copy`]). Nobody else is to be connected to a database that is copied, renamed or dropped; who
-//! connects meanwhile reads what was there, and is told once it is not.
+//! A new database is a copy of its template as of one snapshot. Definitions keep their oids, and
+//! get their own trees, guards and sequence cells ([`copy`]). No other session may be connected to
+//! a database that is copied, renamed or dropped. A session that connects meanwhile reads the old
+//! state, and gets an error once the database is gone.
 
 mod copy;
 
@@ -26,13 +27,13 @@ use super::ownership::{role_of, store};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// The database that is copied where nothing is said.
+/// The template database that is copied by default.
 const TEMPLATE: &str = "template1";
-/// How long others are awaited that are about to leave, and how often it is looked.
+/// The time to wait for other sessions to disconnect, and the interval between checks.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_US: u64 = 50_000;
 
-/// CREATE DATABASE.
+/// Runs CREATE DATABASE. Returns the command tag.
 pub async fn create_database(
     statement: &CreateDatabase,
     cx: &mut Cx<'_>,
@@ -115,7 +116,7 @@ pub async fn create_database(
     Ok("CREATE DATABASE")
 }
 
-/// DROP DATABASE.
+/// Runs DROP DATABASE. Returns the command tag.
 pub async fn drop_database(
     statement: &DropDatabase,
     cx: &mut Cx<'_>,
@@ -152,7 +153,7 @@ pub async fn drop_database(
     Ok(TAG)
 }
 
-/// ALTER DATABASE, but for its owner.
+/// Runs ALTER DATABASE, except OWNER TO. Returns the command tag.
 pub async fn alter_database(
     statement: &AlterDatabase,
     cx: &mut Cx<'_>,
@@ -197,7 +198,7 @@ pub async fn alter_database(
     Ok("ALTER DATABASE")
 }
 
-/// CREATEDB
+/// Returns whether the role may create databases (CREATEDB).
 fn may_create(asker: &Asker<'_>, ddl: &DdlCx<'_>) -> bool {
     let role = ddl.snapshot.security().role(asker.role);
     asker.superuser || role.is_some_and(|role| role.create_db)
@@ -209,7 +210,8 @@ fn set_options(options: &DatabaseOptions, database: &mut DatabaseDef) {
     database.connections = options.connections.unwrap_or(database.connections);
 }
 
-/// What sessions begin with becomes another. 42704 and 22023 where something cannot be set so.
+/// Changes the default settings of sessions. Returns 42704 or 22023 if a setting cannot be set in
+/// this way.
 pub fn change_settings(
     all: &mut Vec<(String, String)>,
     change: &SettingChange,
@@ -252,7 +254,7 @@ fn change_setting(
     Ok(())
 }
 
-/// The numbers of the other sessions of a database, on all machines.
+/// Returns the session numbers of the other sessions of a database, on all machines.
 async fn others(name: &str, eval: &EvalContext) -> Result<Vec<i32>, SqlError> {
     let Some(sessions) = &eval.sessions else {
         return Ok(Vec::new());
@@ -263,7 +265,7 @@ async fn others(name: &str, eval: &EvalContext) -> Result<Vec<i32>, SqlError> {
     Ok(of_it.filter(|of| *of != eval.backend_pid).collect())
 }
 
-/// 55006 where others do not leave a database.
+/// Waits until no other session is connected to a database; error 55006 after `PATIENCE`.
 async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(), Halt> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -285,7 +287,7 @@ async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(
     }
 }
 
-/// FORCE: ends the other sessions of a database.
+/// Terminates the other sessions of a database, for WITH (FORCE).
 async fn end_others(name: &str, asker: &Asker<'_>, eval: &EvalContext) -> Result<(), SqlError> {
     let Some(sessions) = &eval.sessions else {
         return Ok(());

@@ -1,8 +1,8 @@
 //! CREATE and ALTER DOMAIN.
 //!
-//! Tables with columns of a domain have its rules in their plans, so whoever changes one gives them new versions, as those
-//! of other types do, and those domains that are over it. Values that are in rows already are looked at where a rule is
-//! added.
+//! The plans of tables with columns of a domain contain its constraints. So a change of a domain
+//! gives new versions to these tables, and to domains over it, like a change of any other type.
+//! When a constraint is added, existing values are checked.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::user_type::{check_free, check_texts};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// CREATE DOMAIN.
+/// Runs CREATE DOMAIN. Returns the command tag.
 pub async fn create_domain(
     statement: &CreateDomain,
     cx: &mut Cx<'_>,
@@ -54,7 +54,7 @@ pub async fn create_domain(
     Ok("CREATE DOMAIN")
 }
 
-/// Adds a constraint, under a name of its own if it has none.
+/// Adds a constraint, and chooses a name if it has none.
 async fn add_check(
     definition: &mut DomainDef,
     check: &NewDomainCheck,
@@ -91,7 +91,7 @@ async fn add_check(
     Ok(())
 }
 
-/// ALTER DOMAIN.
+/// Runs ALTER DOMAIN. Returns the command tag.
 pub async fn alter_domain(
     statement: &AlterDomain,
     cx: &mut Cx<'_>,
@@ -203,7 +203,7 @@ fn rename_check(definition: &mut DomainDef, from: &str, to: &str) -> Result<(), 
     Ok(())
 }
 
-/// The columns of a table that are of a domain, or of one over it.
+/// Returns the columns of a table that have a domain, or a domain over it.
 fn columns_of(table: &TableDef, domain: u32) -> impl Iterator<Item = usize> {
     let all = table.columns.iter().enumerate();
     let of = move |of: Domain| of.is_over(domain);
@@ -211,7 +211,7 @@ fn columns_of(table: &TableDef, domain: u32) -> impl Iterator<Item = usize> {
         .map(|(at, _)| at)
 }
 
-/// An error where values that there are break a constraint.
+/// Returns an error if existing values violate a constraint.
 async fn validate(
     domain: Domain,
     check: &DomainCheck,
@@ -237,7 +237,7 @@ async fn validate(
     Ok(())
 }
 
-/// Looks for values that are refused in columns of a domain.
+/// Searches the columns of a domain for values that `refused` rejects.
 async fn look_at(
     domain: Domain,
     refused: &(dyn Fn(&Value) -> bool + Sync),
@@ -256,7 +256,7 @@ async fn look_at(
     Ok(())
 }
 
-/// The tables with rows that have columns of a domain, and which those are.
+/// Returns the tables with rows that have columns of a domain, and the positions of these columns.
 fn tables_of(domain: Domain, ddl: &DdlCx<'_>) -> Vec<(Arc<TableDef>, Vec<usize>)> {
     let tables = ddl.snapshot.tables().into_iter();
     let tables = tables.filter(|table| !table.is_parent());

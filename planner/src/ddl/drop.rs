@@ -26,7 +26,7 @@ use crate::plan::TablePlan;
 use crate::store::free_row;
 use crate::write::{Doing, Firing};
 
-/// DROP TABLE.
+/// Runs DROP TABLE and DROP MATERIALIZED VIEW. Returns the command tag.
 pub async fn drop_table(
     statement: &DropTable,
     cx: &mut Cx<'_>,
@@ -47,7 +47,7 @@ pub async fn drop_table(
     Ok(statement.tag())
 }
 
-/// Drops tables with all that is theirs, but for views that are `gone` already.
+/// Drops tables and their dependent objects, except views that are already dropped (`gone`).
 pub async fn drop_tables(
     (tables, cascade): (&[Arc<TableDef>], bool),
     gone: &[u32],
@@ -88,7 +88,8 @@ pub async fn drop_tables(
     Ok(())
 }
 
-/// Drops the foreign keys to a partitioned table of which a partition is dropped; without CASCADE they are the error 2BP01.
+/// Drops the foreign keys to a partitioned table when one of its partitions is dropped. Without
+/// CASCADE they are error 2BP01.
 async fn drop_keys_to_wholes(
     partition: &TableDef,
     (cascade, goes): (bool, &(dyn Fn(&u32) -> bool + Send + Sync)),
@@ -112,7 +113,7 @@ async fn drop_keys_to_wholes(
     Ok(())
 }
 
-/// Removes a table that nothing needs any more, with its rows, its trees and its sequences.
+/// Removes a table without dependent objects: its rows, its trees and its sequences.
 pub async fn remove_table(
     table: &TableDef,
     cx: &mut Cx<'_>,
@@ -123,7 +124,7 @@ pub async fn remove_table(
         return Err(Halt::Stale);
     }
     check_settled(cx, table)?;
-    // A routine cannot be without a type of its signature.
+    // A routine cannot exist without a type of its signature.
     let of_rows = (table.id | ROW_TYPE, table.name.as_str());
     Box::pin(drop_row_users(of_rows, true, cx, ddl, changes)).await?;
     if !table.is_parent() {
@@ -139,7 +140,8 @@ pub async fn remove_table(
     Ok(())
 }
 
-/// 2BP01: `child` has foreign keys to `table`, or to the table `parent` that has it for a partition.
+/// Returns error 2BP01: `child` has foreign keys to `table`, or to `parent`, which has `table` as a
+/// partition.
 fn still_needed(table: &TableDef, child: &TableDef, parent: u32) -> SqlError {
     let keys = child.rules.foreign_keys.iter();
     let keys = keys.filter(|key| key.parent == parent).map(|key| {
@@ -157,7 +159,7 @@ fn still_needed(table: &TableDef, child: &TableDef, parent: u32) -> SqlError {
         .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// DROP INDEX.
+/// Runs DROP INDEX. Returns the command tag.
 pub async fn drop_index(
     statement: &DropIndex,
     cx: &mut Cx<'_>,
@@ -198,7 +200,7 @@ pub async fn drop_index(
     Ok("DROP INDEX")
 }
 
-/// 2BP01 where an index is part of a constraint or of an index of the table above.
+/// Returns error 2BP01 if an index belongs to a constraint, or to an index of the parent table.
 fn check_droppable(
     owner: &TableDef,
     (table, position): (&TableDef, usize),
@@ -218,7 +220,7 @@ fn check_droppable(
     .hint(format!("You can drop {needed_by} instead.")))
 }
 
-/// The index of the table above `table` with this oid, as it is told of.
+/// Returns the description, for messages, of the index with this oid of the parent of `table`.
 fn parents_index(table: &TableDef, id: u32, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
     let of = table.partition_of_table().map_or(0, |of| of.parent);
     let parent = ddl.snapshot.table_by_id(of)?;
@@ -229,7 +231,7 @@ fn parents_index(table: &TableDef, id: u32, ddl: &DdlCx<'_>) -> Result<String, S
     Ok(format!("index {}", name.unwrap_or_default()))
 }
 
-/// Drops an index, and what partitions have of it.
+/// Drops an index, and the partitions' indexes that belong to it.
 async fn drop_with_parts(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -252,7 +254,7 @@ async fn drop_with_parts(
     Ok(())
 }
 
-/// TRUNCATE: new, empty trees take the place of the old.
+/// Runs TRUNCATE: new, empty trees replace the old ones. Returns the command tag.
 pub async fn truncate(
     statement: &Truncate,
     cx: &mut Cx<'_>,
@@ -302,13 +304,13 @@ pub async fn truncate(
     Ok(TAG)
 }
 
-/// The tables that have triggers which TRUNCATE runs.
+/// Returns the tables with triggers that TRUNCATE fires.
 fn with_triggers(statement: &Truncate) -> impl Iterator<Item = (&Arc<TableDef>, &Vec<Trigger>)> {
     let all = statement.tables.iter().zip(&statement.triggers);
     all.filter(|(_, triggers)| !triggers.is_empty())
 }
 
-/// 0A000 where a table that keeps its rows references one that does not.
+/// Returns error 0A000 if a table that is not truncated references `table`.
 fn check_not_referenced(
     table: &TableDef,
     tables: &[Arc<TableDef>],
@@ -343,7 +345,7 @@ pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Frees the rows of a table, whose indexes go as well.
+/// Frees the rows of a table. The caller frees its indexes.
 pub async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {

@@ -1,4 +1,5 @@
-//! The dependent relations that a DROP locks: views, owned sequences, and tables that lose a foreign key.
+//! The dependent relations that a DROP locks: views, owned sequences, and tables that lose a
+//! foreign key.
 //!
 //! ```text
 //! named relations ──► with CASCADE the views over them, and the views over these ──► owned sequences
@@ -11,9 +12,9 @@ use fencepost_sql::context::EvalContext;
 /// The oids of the relations that a DROP locks.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// Tables, views and sequences that go, those that are named first.
+    /// The tables, views and sequences that are dropped; the named ones come first.
     pub going: Vec<u32>,
-    /// Tables that stay and lose a foreign key.
+    /// The tables that stay and lose a foreign key.
     pub keyless: Vec<u32>,
 }
 
@@ -104,7 +105,8 @@ impl Dropped {
         }
     }
 
-    /// Returns the tables that stay and reference a dropped table, or a table that has it for a partition.
+    /// Returns the tables that stay and reference a dropped table, or a table that has a dropped
+    /// table as a partition.
     fn referencing(&self, catalog: &Snapshot) -> Vec<u32> {
         let mut referenced = self.going.clone();
         let mut at = 0;

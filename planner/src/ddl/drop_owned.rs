@@ -1,6 +1,8 @@
-//! DROP OWNED: what roles own in the database goes, and so does what was granted to them.
+//! DROP OWNED: drops the objects that roles own in the database, and revokes the privileges granted
+//! to them.
 //!
-//! What goes together does not hold itself up. Databases stay, though roles lose what was granted of them.
+//! Objects that are dropped together do not block each other. Databases are not dropped, but the
+//! roles lose their privileges on them.
 
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ use super::user_type::drop_types;
 use super::view::{drop_views, remove_views};
 use crate::exec::Cx;
 
-/// DROP OWNED.
+/// Runs DROP OWNED. Returns the command tag.
 pub async fn drop_owned(
     statement: &DropOwned,
     cx: &mut Cx<'_>,
@@ -56,7 +58,7 @@ pub async fn drop_owned(
     let mut changes = Changes::begin(cx, ddl).await?;
     let going = Going::of(&roles, statement.cascade, ddl.snapshot)?;
     going.drop(statement.cascade, cx, ddl, &mut changes).await?;
-    // What is gone by now has no plans and no privileges.
+    // Dropped objects have no plans and no privileges any more.
     let now = ddl.catalog.snapshot(cx.tx).await?;
     let left = DdlCx {
         catalog: ddl.catalog,
@@ -71,11 +73,11 @@ pub async fn drop_owned(
     Ok("DROP OWNED")
 }
 
-/// What goes.
+/// The objects to drop.
 #[derive(Default)]
 struct Going {
     tables: Vec<Arc<TableDef>>,
-    /// Materialized ones, too.
+    /// The views, including materialized views.
     views: Vec<Arc<ViewDef>>,
     sequences: Vec<Arc<SequenceDef>>,
     routines: Vec<Arc<RoutineDef>>,
@@ -85,7 +87,8 @@ struct Going {
 }
 
 impl Going {
-    /// What these roles own; with a schema all that is in it, which is to be theirs unless others' goes along, too.
+    /// Returns the objects that these roles own. A schema is dropped with all objects in it;
+    /// without CASCADE the roles must own these too.
     fn of(roles: &[u32], cascade: bool, snapshot: &Snapshot) -> Result<Going, SqlError> {
         let owned: Vec<Object> = roles
             .iter()
@@ -117,7 +120,7 @@ impl Going {
         for sequence in snapshot.sequences() {
             let with_table = sequence.owner;
             let with_table = with_table.is_some_and(|id| going.tables.iter().any(|t| t.id == id));
-            // Those that go with a table go with it, and are where it is.
+            // A sequence that a table owns is dropped with the table, and is in the same schema.
             let kind = ObjectKind::Sequence;
             if !with_table && sequence.owner.is_none() && goes(kind, sequence.id, &sequence.schema)?
             {
@@ -182,7 +185,7 @@ impl Going {
     }
 }
 
-/// 2BP01
+/// Returns error 2BP01.
 fn still_there(schema: &str) -> SqlError {
     let message = "cannot drop desired object(s) because other objects depend on them";
     let error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
@@ -190,7 +193,7 @@ fn still_there(schema: &str) -> SqlError {
     error.hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// Takes back what was granted to roles of what stays, and what their new objects would begin with.
+/// Revokes the privileges of roles on the remaining objects, and their default privileges.
 async fn take_back(roles: &[u32], cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     let security = ddl.snapshot.security();
     for about in security.abouts() {
@@ -237,14 +240,14 @@ async fn take_back(roles: &[u32], cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<()
     Ok(())
 }
 
-/// Nobody of `roles` has anything any more, nor have those that they have given it to.
+/// Revokes all privileges of `roles`, and the privileges that they have granted to others.
 fn revoke_all(acl: &mut Acl, roles: &[u32], owner: u32, kind: ObjectKind) {
     let of = acl
         .iter()
         .filter(|item| roles.contains(&item.grantee) && item.grantee != owner);
     let pairs: Vec<(u32, u32)> = of.map(|item| (item.grantor, item.grantee)).collect();
     for pair in pairs {
-        // It cascades, so nothing depends on it.
+        // The revocation cascades, so no dependent privilege can make it fail.
         let _ = revoke(acl, pair, kind.privileges(), (false, true), owner);
     }
 }

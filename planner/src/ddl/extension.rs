@@ -1,4 +1,5 @@
-//! CREATE, ALTER and DROP EXTENSION: what an extension brings along are rows of the catalog like those of users.
+//! CREATE, ALTER and DROP EXTENSION. The objects of an extension are catalog rows like those of
+//! users.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use super::user_type::{self, drop_types};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// CREATE EXTENSION.
+/// Runs CREATE EXTENSION. Returns the command tag.
 pub async fn create_extension(
     statement: &CreateExtension,
     cx: &mut Cx<'_>,
@@ -113,7 +114,7 @@ fn available(name: &str) -> Result<&'static Extension, SqlError> {
     })
 }
 
-/// 3F000 where there is no such schema.
+/// Returns error 3F000 if the schema does not exist.
 fn check_schema(schema: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     if schema == CATALOG_SCHEMA || temporary::is_temporary(schema) {
         let what = format!("an extension in the schema {schema}");
@@ -144,7 +145,7 @@ fn check_allowed(asker: &Asker<'_>, of: &Extension, ddl: &DdlCx<'_>) -> Result<(
     }))
 }
 
-/// The type citext, which the first superuser owns.
+/// Creates the type citext, owned by the first superuser.
 async fn create_citext(
     (schema, name): (&str, &str),
     version: u64,
@@ -168,7 +169,8 @@ async fn create_citext(
     Ok(id)
 }
 
-/// A function that the first superuser owns, whoever has created the extension.
+/// Creates a function of the extension. The first superuser owns it, whichever role creates the
+/// extension.
 async fn create_function(
     provided: &Provided,
     (schema, version): (&str, u64),
@@ -231,7 +233,7 @@ fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
-/// DROP EXTENSION.
+/// Runs DROP EXTENSION. Returns the command tag.
 pub async fn drop_extension(
     statement: &DropExtension,
     cx: &mut Cx<'_>,
@@ -259,8 +261,8 @@ pub async fn drop_extension(
     Ok("DROP EXTENSION")
 }
 
-/// Drops extensions with what is theirs and, if that goes, too, with what needs it; but for relations that are `gone`
-/// already.
+/// Drops extensions and their objects, and with `cascade` the objects that depend on them. Skips
+/// relations that are already dropped (`gone`).
 pub async fn drop_extensions(
     (extensions, cascade): (&[Arc<ExtensionDef>], bool),
     gone: &[u32],
@@ -292,14 +294,14 @@ pub async fn drop_extensions(
     Ok(())
 }
 
-/// The functions of an extension.
+/// Returns the functions of an extension.
 fn functions(extension: &ExtensionDef, ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> {
     let mut routines = ddl.snapshot.all_routines();
     routines.retain(|of| extension.has(Object::new(of.kind.into(), of.id)));
     routines
 }
 
-/// What needs an object of an extension needs the extension.
+/// Rewrites a dependency error of an extension's object as one of the extension itself.
 fn needed(halt: Halt, extension: &ExtensionDef) -> Halt {
     match halt {
         Halt::Error(error) if error.sqlstate() == SqlState::DEPENDENT_OBJECTS => {
@@ -321,7 +323,7 @@ fn needed(halt: Halt, extension: &ExtensionDef) -> Halt {
     }
 }
 
-/// 2BP01 for what an extension cannot be without.
+/// Returns error 2BP01 if an extension needs the object.
 pub fn check_free(object: Object, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let Some(extension) = ddl.snapshot.extension_of(object) else {
         return Ok(());
@@ -332,7 +334,7 @@ pub fn check_free(object: Object, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
         .hint(format!("You can drop extension {name} instead.")))
 }
 
-/// ALTER EXTENSION.
+/// Runs ALTER EXTENSION. Returns the command tag.
 pub async fn alter_extension(
     statement: &AlterExtension,
     cx: &mut Cx<'_>,
@@ -406,7 +408,8 @@ async fn move_extension(
     changes.finish(cx, ddl).await
 }
 
-/// 0A000 where a text of the catalog calls a function of this name, and would have to say another schema.
+/// Returns error 0A000 if a text in the catalog calls a function of this name, because it would
+/// have to name another schema.
 fn check_uncalled(name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let calls = |text: &str| parser::calls(text, name);
     let queries = ddl.snapshot.queries();

@@ -1,7 +1,8 @@
-//! Partitions: what they have from the table above, and how they come and go.
+//! Partitions: the objects that they inherit from the parent table, ATTACH and DETACH.
 //!
-//! Each index and constraint of a partitioned table is one of every partition, too: one that is there already or one that is
-//! made, and the partition notes whose it is (`PartitionOf::links`). Partitions that are partitioned hand it on.
+//! Every partition has a counterpart of each index and constraint of its partitioned table: an
+//! existing one or a new one. The partition records the link between the two
+//! (`PartitionOf::links`). Partitions that are partitioned themselves pass them on.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use super::rules::{Rows, add_check};
 use super::trigger::{sort_triggers, trigger_exists};
 use crate::exec::Cx;
 
-/// The partitions of a table, by their oids.
+/// Returns the oids of a table's partitions.
 pub fn partitions_of(ddl: &DdlCx<'_>, table: u32) -> Result<Vec<u32>, SqlError> {
     let table = ddl.snapshot.table_by_id(table)?;
     let tree = table.as_ref().and_then(|table| table.tree());
@@ -30,7 +31,7 @@ pub fn partitions_of(ddl: &DdlCx<'_>, table: u32) -> Result<Vec<u32>, SqlError> 
     Ok(members.iter().map(|member| member.table).collect())
 }
 
-/// Tables, and the partitions of each behind it, each table once.
+/// Returns the tables, each followed by its partitions, without duplicates.
 pub fn with_partitions(
     tables: &[Arc<TableDef>],
     ddl: &DdlCx<'_>,
@@ -49,21 +50,22 @@ pub fn with_partitions(
     Ok(all)
 }
 
-/// Notes whose an index, a constraint or a trigger of a partition is.
+/// Records which of the parent's indexes, constraints or triggers one of the partition's belongs
+/// to.
 pub fn link(table: &mut TableDef, own: u32, parents: u32) {
     if let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) {
         of.links.push((own, parents));
     }
 }
 
-/// Forgets whose an index or a constraint of a partition is.
+/// Removes the link of a partition's index or constraint to that of its parent.
 pub fn unlink(table: &mut TableDef, own: u32) {
     if let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) {
         of.links.retain(|(id, _)| *id != own);
     }
 }
 
-/// Gives a partition what its parent has.
+/// Gives a partition the constraints, indexes and triggers of its parent.
 pub async fn inherit(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -87,7 +89,8 @@ pub async fn inherit(
     Ok(())
 }
 
-/// Gives a partition, and those below it, a trigger of rows for that of its parent, or makes it what that is now.
+/// Gives a partition, and the partitions below it, the counterpart of a row trigger of its parent,
+/// or updates the counterpart.
 async fn give_trigger(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -122,7 +125,7 @@ async fn give_trigger(
     Ok(())
 }
 
-/// Gives the partitions of `table` what they are to have of a trigger of it.
+/// Gives the partitions of `table` the counterparts of one of its triggers.
 pub async fn hand_down_trigger(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -138,7 +141,8 @@ pub async fn hand_down_trigger(
     Ok(())
 }
 
-/// Does something with what the partitions below a table have of triggers of it, by their oids; what `change` says no to goes.
+/// Applies `change` to the counterparts, in all partitions below a table, of triggers with these
+/// oids. Removes a trigger if `change` returns false.
 pub async fn change_triggers_below(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -180,7 +184,7 @@ async fn give_check(
     Ok(())
 }
 
-/// Gives the partitions of `table` what they are to have of an index of it.
+/// Gives the partitions of `table` the counterparts of one of its indexes.
 pub async fn hand_down_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -196,7 +200,7 @@ pub async fn hand_down_index(
     Ok(())
 }
 
-/// Gives a partition, and those below it, an index for that of its parent.
+/// Gives a partition, and the partitions below it, the counterpart of an index of its parent.
 async fn give_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -239,7 +243,8 @@ async fn give_index(
     Box::pin(hand_down_index(cx, ddl, changes, partition, &own)).await
 }
 
-/// Gives the partitions of `table` a CHECK of it, and looks at their rows if it is to.
+/// Gives the partitions of `table` one of its CHECK constraints, and checks their rows if
+/// `validate` is set.
 async fn hand_down_check(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -272,8 +277,8 @@ async fn hand_down_check(
     Ok(())
 }
 
-/// Gives the partitions of `table` what it has and `before` had not: indexes, unless it is `only` itself that has them, and
-/// constraints, CHECKs among them as they were bound.
+/// Gives the partitions of `table` the objects that it has and `before` did not have: constraints,
+/// and indexes unless ONLY was given. `checks` has the new CHECK constraints as they were bound.
 pub async fn hand_down(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -306,7 +311,7 @@ pub async fn hand_down(
     Ok(())
 }
 
-/// ATTACH PARTITION.
+/// Runs ATTACH PARTITION.
 pub async fn attach(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -330,7 +335,7 @@ pub async fn attach(
             )
             .into());
         }
-        // FAMILY-1: its rows are to be read by the parent's layout.
+        // FAMILY-1: the rows must be readable with the parent's layout.
         let as_it_is = |_: &Cx<'_>, row: &[Value]| Ok(row.to_vec());
         let old = TableDef::clone(stored);
         rewrite(cx, &old, &mut partition, RowRules::default(), &as_it_is).await?;
@@ -348,7 +353,7 @@ pub async fn attach(
     Ok(())
 }
 
-/// DETACH PARTITION: what it has stays its own.
+/// Runs DETACH PARTITION. The table keeps its own objects.
 pub async fn detach(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -359,7 +364,7 @@ pub async fn detach(
     check_unreferenced(cx, ddl, (parent, partition)).await?;
     let id = partition.id;
     let partition = changes.take(cx, partition).await?;
-    // What it has of the triggers above goes.
+    // The triggers inherited from the parent are dropped.
     let triggers = partition.rules.triggers.iter().map(|trigger| trigger.id);
     let inherited: Vec<u32> = triggers
         .filter(|id| partition.link(*id).is_some())
@@ -377,7 +382,7 @@ pub async fn detach(
     Ok(())
 }
 
-/// ALTER INDEX … ATTACH PARTITION.
+/// Runs ALTER INDEX … ATTACH PARTITION.
 pub async fn attach_index(
     cx: &mut Cx<'_>,
     changes: &mut Changes,
@@ -406,7 +411,7 @@ pub async fn attach_index(
     Ok(())
 }
 
-/// The tables with rows at and below a table.
+/// Returns the tables with rows: the table itself, or its leaf partitions.
 pub fn tables_with_rows(table: &Arc<TableDef>) -> Vec<Arc<TableDef>> {
     match table.is_parent() {
         true => table.leaves().to_vec(),
@@ -414,7 +419,7 @@ pub fn tables_with_rows(table: &Arc<TableDef>) -> Vec<Arc<TableDef>> {
     }
 }
 
-/// 23514 where a row of a table that is to be a partition does not belong there.
+/// Returns error 23514 if a row of a future partition violates its partition constraint.
 async fn check_rows(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -426,7 +431,7 @@ async fn check_rows(
         return Ok(());
     };
     let alone = Level::new(parent, key, &[(partition, bound)]);
-    // The tables above, each with the partition of it that leads here.
+    // The tables above, each with the oid of the partition that leads to this one.
     let mut above = Vec::new();
     let mut member = parent.clone();
     while let Some(of) = member.partition_of_table() {
@@ -462,7 +467,7 @@ async fn check_rows(
     Ok(())
 }
 
-/// 23514 where a row of the default partition belongs to the new one.
+/// Returns error 23514 if a row of the default partition belongs to the new partition.
 pub async fn check_default(
     cx: &mut Cx<'_>,
     parent: &TableDef,

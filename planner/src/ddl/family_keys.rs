@@ -1,8 +1,9 @@
-//! Foreign keys where partitions come and go: those that a partition has from the table above it, and those that lead to
-//! the partitioned table.
+//! Foreign keys of partitions: those that a partition inherits from its parent, and those that
+//! reference the partitioned table.
 //!
-//! A row that references a partitioned table references a row of one of its partitions. So a partition that is detached or
-//! dropped must have no such row: DETACH looks for one, and DROP counts the foreign key among what depends on the partition.
+//! A row that references a partitioned table references a row of one of its partitions. So such a
+//! row must not exist when the partition is detached or dropped. DETACH searches for one. DROP
+//! treats the foreign key as an object that depends on the partition.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::rules::{Rows, add_foreign_key};
 use crate::exec::Cx;
 use crate::write::{Key, References, still_in_partition};
 
-/// Gives a partition, and those below it, a foreign key for that of its parent.
+/// Gives a partition, and the partitions below it, the counterpart of a foreign key of its parent.
 pub async fn give_foreign_key(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -77,8 +78,8 @@ pub async fn give_foreign_key(
     Ok(())
 }
 
-/// The foreign keys that lead to a partitioned table which has `table` for a partition: the table that references, the
-/// one that is referenced, and the key.
+/// Returns the foreign keys to partitioned tables that have `table` as a partition: the referencing
+/// table, the referenced table, and the key.
 pub fn keys_to_wholes(
     snapshot: &Snapshot,
     table: &TableDef,
@@ -103,7 +104,7 @@ pub fn keys_to_wholes(
     Ok(all)
 }
 
-/// 23503 where a row references one of a partition that is to be detached.
+/// Returns error 23503 if a row references a row of a partition that is detached.
 pub async fn check_unreferenced(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -147,7 +148,7 @@ pub async fn check_unreferenced(
     Ok(())
 }
 
-/// Drops a foreign key of a table, with what the table's partitions have of it.
+/// Drops a foreign key of a table, and its counterparts in the table's partitions.
 pub async fn drop_foreign_key(
     key: u32,
     table: u32,

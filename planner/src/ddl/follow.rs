@@ -1,7 +1,7 @@
-//! What the catalog keeps as text follows what is called otherwise: queries of views, and the expressions of tables.
+//! Renames in the texts of the catalog: queries of views, and expressions of tables.
 //!
-//! A text that does not say the old name stays as it is. One that does is written anew by the binder (`Renaming`), and is
-//! to be understood by the catalog as it is then; what cannot be is refused (0A000).
+//! A text without the old name stays unchanged. Otherwise the binder rewrites it (`Renaming`), and
+//! the new catalog must be able to bind the result. If it cannot, the rename is refused (0A000).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::changes::Changes;
 use super::view::{shown, touch};
 use crate::exec::Cx;
 
-/// Views of which something is renamed that was called `old`.
+/// Rewrites the views that name a renamed object; its old name is `old`.
 pub async fn rename_in_views(
     (renaming, old): (&Renaming, &str),
     cx: &mut Cx<'_>,
@@ -53,7 +53,7 @@ pub async fn rename_in_views(
     Ok(())
 }
 
-/// Expressions of tables that call what was called `old`.
+/// Rewrites the expressions of tables that call a renamed object; its old name is `old`.
 pub async fn rename_in_tables(
     (renaming, old): (&Renaming, &str),
     cx: &mut Cx<'_>,
@@ -76,7 +76,7 @@ pub async fn rename_in_tables(
     Ok(())
 }
 
-/// Whether there are any.
+/// Rewrites the expressions of one table. Returns whether any changed.
 fn rename_expressions(
     written: &mut TableDef,
     table: &TableDef,
@@ -120,7 +120,7 @@ fn rename_expressions(
     Ok(found)
 }
 
-/// 0A000 unless the views are understood by the catalog as it is now.
+/// Returns error 0A000 unless the rewritten views can be bound with the new catalog.
 pub async fn check_followed(
     followed: &[u32],
     cx: &mut Cx<'_>,

@@ -14,14 +14,14 @@ use super::touch::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// 0LP01
+/// SQLSTATE 0LP01, `invalid_grant_operation`.
 const INVALID_GRANT: SqlState = SqlState::new(b"0LP01");
-/// 01007
+/// SQLSTATE 01007, `privilege_not_granted`.
 const NOT_GRANTED: SqlState = SqlState::new(b"01007");
-/// 01006
+/// SQLSTATE 01006, `privilege_not_revoked`.
 const NOT_REVOKED: SqlState = SqlState::new(b"01006");
 
-/// How a list changes.
+/// The kind of change to an access control list.
 #[derive(Clone, Copy)]
 struct How {
     revoke: bool,
@@ -29,7 +29,7 @@ struct How {
     cascade: bool,
 }
 
-/// The oids of who gets or loses privileges.
+/// Returns the oids of the roles that get or lose privileges.
 fn grantees(
     list: &[Option<RoleRef>],
     how: How,
@@ -50,7 +50,7 @@ fn grantees(
     Ok(all)
 }
 
-/// GRANT, REVOKE.
+/// Runs GRANT and REVOKE. Returns the command tag.
 pub async fn grant(
     statement: &Grant,
     cx: &mut Cx<'_>,
@@ -97,7 +97,8 @@ pub async fn grant(
     Ok(if statement.revoke { "REVOKE" } else { "GRANT" })
 }
 
-/// What may be given of what is wanted, and who gives it; warnings tell what may not.
+/// Returns the grantor, and those of the wanted privileges that it may grant. Warnings report the
+/// others.
 fn givable(
     named: &NamedObject,
     list: &Acl,
@@ -138,7 +139,7 @@ fn givable(
     Ok((grantor, givable))
 }
 
-/// Changes a list.
+/// Changes an access control list.
 fn change(
     list: &mut Acl,
     (grantor, grantees): (u32, &[u32]),
@@ -181,7 +182,7 @@ fn whole(
     change(&mut list, (grantor, grantees), given, how, owner)?;
     said.acl = Some(list);
     if how.revoke {
-        // What was granted of columns alone goes, too.
+        // Privileges on single columns are revoked, too.
         let of_columns = given.within(ObjectKind::OF_COLUMNS);
         for (_, list) in &mut said.columns {
             change(list, (grantor, grantees), of_columns, how, owner)?;
@@ -213,7 +214,7 @@ fn one_column(
     let owner = ddl.snapshot.security().owner(named.object);
     let before = said.columns.iter().position(|(of, _)| *of == number);
     let mut list = before.map_or_else(Vec::new, |at| said.columns[at].1.clone());
-    // Who may give the whole on may give each column on.
+    // A role with the grant option on the whole table may also grant privileges on each column.
     let whole = said
         .acl
         .clone()
@@ -230,7 +231,7 @@ fn one_column(
     Ok(())
 }
 
-/// ALTER DEFAULT PRIVILEGES.
+/// Runs ALTER DEFAULT PRIVILEGES. Returns the command tag.
 pub async fn default_privileges(
     statement: &DefaultPrivileges,
     cx: &mut Cx<'_>,
@@ -301,7 +302,8 @@ async fn one_default(
     let mut list = known.as_ref().map_or_else(fresh, |of| of.acl.clone());
     let wanted = statement.privileges.unwrap_or_else(|| kind.privileges());
     change(&mut list, (role, grantees), wanted, how, role)?;
-    // Of all schemas the list is what there is, though it be empty; of one it is what is added.
+    // Without a schema, the list replaces the built-in defaults, even if it is empty. For one
+    // schema, it is added to them.
     let is_default = acl::same(&list, &fresh());
     if known.is_none() && is_default {
         return Ok(());

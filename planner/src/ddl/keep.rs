@@ -1,10 +1,10 @@
-//! What is said of how rows are kept: it is in the catalog, and changes nothing.
+//! Storage parameters: they are stored in the catalog, and have no effect.
 
 use fencepost_sql::bound::Kept;
 use fencepost_sql::catalog::{TableDef, set_options};
 use fencepost_sql::error::SqlError;
 
-/// Notes what an action says of a table, or of its index.
+/// Stores the storage parameters of a table, or of one of its indexes.
 pub fn keep(table: &mut TableDef, index: Option<&str>, what: &[Kept]) -> Result<(), SqlError> {
     for what in what {
         let options = match index {

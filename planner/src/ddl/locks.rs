@@ -1,9 +1,10 @@
-//! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
+//! The table locks that DDL statements take before they read the tables, as in PostgreSQL.
 //!
-//! The locks keep statements out that could not go on after the change, and wait for the transactions that have used the
-//! tables. Views and sequences are locked as tables are, dependent ones of a DROP included. A role that may not make the
-//! change takes no locks, so it keeps no statement waiting. A table comes with its partitions, and with the tables that it
-//! references where these change, too.
+//! The locks exclude statements that could not continue after the change, and wait for transactions
+//! that have used the tables. Views and sequences are locked like tables, including the dependent
+//! ones of a DROP. If the role may not make the change, the statement takes no locks, so it blocks
+//! no other statement. A table is locked with its partitions, and with the tables that it
+//! references if these change, too.
 
 use std::sync::Arc;
 
@@ -20,11 +21,12 @@ use super::authorize::Asker;
 use super::drop_locks::Dropped;
 use super::family_keys::keys_to_wholes;
 
-/// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none, and
-/// none for a role that may not run the statement: [`super::run_ddl`] refuses it.
+/// Takes the locks of a DDL statement, one after the other, and holds them until the transaction
+/// ends. Takes none outside a session. Takes none if the role may not run the statement;
+/// [`super::run_ddl`] refuses it.
 ///
 /// # Errors
-/// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`.
+/// 40P01 for the session that closes a cycle of waits; 55P03 after `lock_timeout`.
 pub async fn lock_for_ddl(
     statement: &Statement,
     catalog: &Snapshot,
@@ -122,7 +124,8 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot, eval: &EvalContext) -> V
         Statement::DropOwned(drop) => locks.drop_all(&Dropped::owned(drop, catalog, eval)),
         Statement::AlterOwner(alter) => locks.change(alter.object.as_ref().map(|of| of.object.id)),
         Statement::SetSchema(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
-        // They change no tables that statements use, or are noticed by the versions of what plans depend on.
+        // Other statements change no tables that statements use, or plans detect their changes by
+        // object versions.
         _ => {}
     }
     locks.all
@@ -150,14 +153,14 @@ impl Locks<'_> {
             .for_each(|leaf| self.add(leaf.id, mode));
     }
 
-    /// Adds the sequence of a name, if there is one.
+    /// Adds the sequence with this name, if it exists.
     fn add_sequence(&mut self, (schema, name): (Option<&str>, &str), mode: LockMode) {
         if let Ok(Some(sequence)) = self.catalog.sequence(schema, name) {
             self.add(sequence.id, mode);
         }
     }
 
-    /// Adds a table that goes, and the tables that know of it.
+    /// Adds a table to drop, and the tables that refer to it or that it refers to.
     fn drop(&mut self, table: &TableDef) {
         self.add_all(table, LockMode::AccessExclusive);
         if let Some(of) = table.partition_of_table() {
@@ -179,7 +182,7 @@ impl Locks<'_> {
         keyless.for_each(|id| self.add(*id, LockMode::AccessExclusive));
     }
 
-    /// Adds the table, view or sequence with this oid, if it is one.
+    /// Adds the table, view or sequence with this oid, if it is one of these.
     fn change(&mut self, object: Option<u32>) {
         let Some(id) = object else {
             return;
@@ -255,7 +258,7 @@ impl Locks<'_> {
     }
 }
 
-/// Returns whether actions leave the rows of partitions alone.
+/// Returns whether the actions do not affect the rows of partitions.
 fn is_of_whole(actions: &[AlterAction]) -> bool {
     let is_of_whole = |action: &AlterAction| {
         matches!(

@@ -1,7 +1,7 @@
 //! REFRESH MATERIALIZED VIEW, and statements that a DDL statement runs.
 //!
-//! A refresh is a change of the catalog: new trees take the place of the old, and whoever planned with the view plans
-//! again. CONCURRENTLY it changes rows alone, those that are others than before.
+//! A refresh is a change of the catalog: new trees replace the old ones, and plans that use the
+//! view are made again. With CONCURRENTLY it changes only rows, and only those that differ.
 
 use fencepost_sql::bound::{Refresh, RefreshView, Statement};
 use fencepost_sql::catalog::{Hold, guard_table};
@@ -16,7 +16,7 @@ use crate::exec::{Batch, Cx, Queries};
 use crate::statement::{Plan, plan};
 use crate::write::{Returning, run_change, run_insert};
 
-/// REFRESH MATERIALIZED VIEW.
+/// Runs REFRESH MATERIALIZED VIEW. Returns the command tag.
 pub async fn refresh(
     statement: &RefreshView,
     cx: &mut Cx<'_>,
@@ -43,13 +43,13 @@ pub async fn refresh(
     Ok(TAG)
 }
 
-/// Runs an INSERT or DELETE; how many rows it was about.
+/// Runs an INSERT or DELETE. Returns the number of rows.
 pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, Halt> {
     let Ok(plan) = plan(statement) else {
         return Err(SqlError::internal("a statement without a plan").into());
     };
     for table in plan.tables() {
-        // One that this transaction has changed has no guard that is older than its own change.
+        // A table that this transaction has changed has no guard older than this change.
         if !guard_table(cx.tx, &table.def, Hold::Commit).await? {
             return Err(Halt::Stale);
         }

@@ -13,10 +13,10 @@ use super::touch::touch_all_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// 0LP01
+/// SQLSTATE 0LP01, `invalid_grant_operation`.
 const INVALID_GRANT: SqlState = SqlState::new(b"0LP01");
 
-/// The command tag.
+/// Returns the command tag.
 pub fn tag(statement: &GrantRole) -> &'static str {
     match statement.revoke {
         true => "REVOKE ROLE",
@@ -24,7 +24,7 @@ pub fn tag(statement: &GrantRole) -> &'static str {
     }
 }
 
-/// GRANT role TO role, REVOKE role FROM role.
+/// Runs GRANT role TO role and REVOKE role FROM role. Returns the command tag.
 pub async fn grant_role(
     statement: &GrantRole,
     cx: &mut Cx<'_>,
@@ -66,7 +66,8 @@ pub async fn grant_role(
     Ok(tag(statement))
 }
 
-/// Plans that were allowed by the privileges of these roles, or of those that they are members of, are made again.
+/// Invalidates the plans that depend on the privileges of these roles, or of roles that they are
+/// members of.
 pub async fn touch_roles(
     roles: &[u32],
     cx: &mut Cx<'_>,
@@ -81,7 +82,8 @@ pub async fn touch_roles(
     touch_all_of(&reached, cx, ddl, changes).await
 }
 
-/// Who may make members of a role: superusers, its admins, and of what is no superuser who has CREATEROLE.
+/// Checks that the role may grant membership in `role`: superusers and its admins may; roles with
+/// CREATEROLE may unless `role` is a superuser.
 pub fn check_admin(asker: &Asker<'_>, role: &RoleDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let security: &Security = ddl.snapshot.security();
     if role.superuser {
@@ -102,7 +104,7 @@ pub fn check_admin(asker: &Asker<'_>, role: &RoleDef, ddl: &DdlCx<'_>) -> Result
     }
 }
 
-/// Makes one a member; a notice where it is one.
+/// Makes a role a member of another; reports a notice if it already is one.
 pub fn join(
     member: &mut RoleDef,
     role: &RoleDef,
@@ -141,7 +143,7 @@ pub fn join(
     Ok(())
 }
 
-/// Makes one no member any more, or no admin; a warning where it is none.
+/// Ends the membership of a role, or only its admin option; reports a warning if it is no member.
 fn part(member: &mut RoleDef, role: &RoleDef, admin: bool, ddl: &mut DdlCx<'_>) {
     let known = member.member_of.iter_mut().find(|of| of.role == role.id);
     match known {

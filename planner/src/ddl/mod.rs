@@ -1,4 +1,5 @@
-//! Statements that change the catalog. They run inside the user's transaction like any other.
+//! Statements that change the catalog. They run inside the user's transaction, like other
+//! statements.
 
 mod alter;
 mod authorize;
@@ -61,12 +62,12 @@ pub use temporary::{
 pub struct Notice {
     /// `NOTICE` or `WARNING`.
     pub severity: &'static str,
-    /// What it says.
+    /// The message, with its SQLSTATE.
     pub report: SqlError,
 }
 
 impl Notice {
-    /// A notice.
+    /// Creates a notice.
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Notice {
         Notice {
             severity: "NOTICE",
@@ -74,12 +75,12 @@ impl Notice {
         }
     }
 
-    /// A warning.
+    /// Creates a warning.
     pub fn warning(sqlstate: SqlState, message: impl Into<String>) -> Notice {
         Notice::of_warning(SqlError::new(sqlstate, message))
     }
 
-    /// A warning that says this.
+    /// Creates a warning with this report.
     pub fn of_warning(report: SqlError) -> Notice {
         Notice {
             severity: "WARNING",
@@ -88,25 +89,26 @@ impl Notice {
     }
 }
 
-/// The catalog as one DDL statement uses it.
+/// The catalog in the context of one DDL statement.
 pub struct DdlCx<'a> {
-    /// Where definitions are stored.
+    /// The catalog that stores definitions.
     pub catalog: &'a Catalog,
-    /// The definitions the statement was bound with.
+    /// The definitions that the statement was bound with.
     pub snapshot: &'a Snapshot,
-    /// What to tell the client.
+    /// The notices for the client.
     pub notices: &'a mut Vec<Notice>,
-    /// Rows that the statement has made, where its tag tells them.
+    /// The number of rows that the statement has created, if its command tag reports them.
     pub rows: Option<u64>,
     /// Fresh random bytes for a password.
     pub salt: [u8; 16],
 }
 
-/// Waits in line behind others who change the catalog, and takes the place of the next; before the statement is bound,
-/// so that it is bound with what they have made.
+/// Waits for other transactions that change the catalog, and takes the lock on changes. It runs
+/// before the statement is bound, so that the statement is bound with their changes.
 ///
 /// # Errors
-/// 55P03 where that takes longer than `lock_timeout`; a conflict where they have changed what the transaction has read.
+/// 55P03 if the wait exceeds `lock_timeout`; a conflict if they have changed definitions that the
+/// transaction has read.
 pub fn await_turn<'a>(cx: &'a mut Cx<'_>, catalog: &'a Catalog) -> Work<'a, Result<(), Halt>> {
     Box::pin(async move {
         cx.queue(catalog.heart(), Strength::Update).await?;
@@ -114,7 +116,7 @@ pub fn await_turn<'a>(cx: &'a mut Cx<'_>, catalog: &'a Catalog) -> Work<'a, Resu
     })
 }
 
-/// Runs a DDL statement; its command tag.
+/// Runs a DDL statement. Returns its command tag.
 pub fn run_ddl<'a>(
     statement: &'a Statement,
     cx: &'a mut Cx<'_>,
@@ -132,7 +134,7 @@ pub fn run_ddl<'a>(
     })
 }
 
-/// May objects be gone after it?
+/// Returns whether the statement may drop objects.
 fn may_drop(statement: &Statement) -> bool {
     matches!(
         statement,
@@ -211,7 +213,8 @@ async fn carry_out(
     }
 }
 
-/// The command of a statement that no block and no function can have.
+/// Returns the command of a statement that cannot run inside a transaction block or a function;
+/// `None` for other statements.
 pub fn command_alone(statement: &Statement) -> Option<&'static str> {
     match statement {
         Statement::CreateDatabase(_) | Statement::DropDatabase(_) => ddl_command(statement),
@@ -221,7 +224,7 @@ pub fn command_alone(statement: &Statement) -> Option<&'static str> {
     }
 }
 
-/// The command name of a statement for [`run_ddl`]; `None` for any other.
+/// Returns the command name of a statement for [`run_ddl`]; `None` for other statements.
 pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::CreateTable(create) => create.tag(),

@@ -1,11 +1,11 @@
-//! The names PostgreSQL gives to indexes that the user does not name.
+//! The names that PostgreSQL chooses for indexes without a user-defined name.
 
 use fencepost_sql::catalog::{Snapshot, TableDef};
 
-/// Longest identifier, in bytes.
+/// The maximal length of an identifier, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
-/// `table_column_suffix`, shortened to fit, with a number if it is taken.
+/// Returns `table_column_suffix`, shortened to fit, and with a number if the name is taken.
 pub fn choose_name(
     snapshot: &Snapshot,
     table: &TableDef,
@@ -29,7 +29,7 @@ pub fn choose_name(
     }
 }
 
-/// The longer of the two first parts gives way until the whole fits.
+/// Shortens the longer of the first two parts until the whole name fits.
 pub fn fit(table: &str, middle: &str, suffix: &str) -> String {
     let mut parts = [table.to_owned(), middle.to_owned()];
     let joints = if middle.is_empty() { 1 } else { 2 };

@@ -1,4 +1,5 @@
-//! Whose objects are: what is made is its maker's, ALTER … OWNER TO, REASSIGN OWNED; comments.
+//! Ownership of objects: the creator owns a new object; ALTER … OWNER TO; REASSIGN OWNED; and
+//! comments.
 
 use fencepost_sql::bound::{AlterOwner, Comment, ReassignOwned, RoleRef};
 use fencepost_sql::catalog::acl::{Privileges, change_owner};
@@ -16,7 +17,7 @@ use super::touch::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// The role that a statement means.
+/// Returns the role that a role reference names.
 pub fn role_of(
     role: &RoleRef,
     cx: &Cx<'_>,
@@ -28,7 +29,8 @@ pub fn role_of(
     }
 }
 
-/// A new object of a schema is its maker's, and begins with what the maker's objects begin with.
+/// Makes the current role the owner of a new object in a schema, and applies the role's default
+/// privileges.
 pub async fn claim(
     object: Object,
     schema: &str,
@@ -39,7 +41,7 @@ pub async fn claim(
     claim_for(asker.role, object, schema, cx, ddl).await
 }
 
-/// The same for another role.
+/// Makes another role the owner of a new object, as [`claim`] does.
 pub async fn claim_for(
     role: u32,
     object: Object,
@@ -60,13 +62,13 @@ pub async fn claim_for(
     }
 }
 
-/// What is said about an object, to be changed.
+/// Returns the catalog's entry about an object (owner, privileges, comment) for changes.
 pub fn about(object: Object, ddl: &DdlCx<'_>) -> About {
     let said = ddl.snapshot.security().about(object);
     said.map_or_else(|| About::of(object), |about| About::clone(about))
 }
 
-/// Stores what is said from now on.
+/// Stores the entry about an object.
 pub async fn store(
     about: &About,
     object: Object,
@@ -78,7 +80,7 @@ pub async fn store(
     ddl.catalog.replace_about(cx.tx, before, about).await
 }
 
-/// After a statement that may have dropped objects: nothing is said about them any more.
+/// Removes the entries of dropped objects, after a statement that may have dropped some.
 pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     let security = ddl.snapshot.security();
     let (abouts, defaults) = (security.abouts(), security.defaults());
@@ -106,7 +108,7 @@ pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt
     Ok(())
 }
 
-/// ALTER … OWNER TO.
+/// Runs ALTER … OWNER TO. Returns the command tag.
 pub async fn alter_owner(
     statement: &AlterOwner,
     cx: &mut Cx<'_>,
@@ -163,7 +165,7 @@ fn owner_tag(kind: ObjectKind) -> &'static str {
     }
 }
 
-/// A sequence that goes with a table has its owner.
+/// Returns an error for a sequence that a table owns, because it has the owner of the table.
 fn check_linked(object: Object, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     if object.kind != ObjectKind::Sequence {
         return Ok(());
@@ -186,7 +188,7 @@ fn check_linked(object: Object, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlEr
     }
 }
 
-/// The new owner could have made it.
+/// Checks that the new owner could have created the object.
 fn check_creates(
     object: Object,
     to: &RoleDef,
@@ -204,7 +206,7 @@ fn check_creates(
     security.check(to.id, place, Privileges::CREATE, &name)
 }
 
-/// Another role is the owner of an object, and of what goes with it.
+/// Makes another role the owner of an object and of the objects that belong to it.
 async fn give(
     object: Object,
     to: u32,
@@ -250,7 +252,7 @@ async fn give(
     Ok(())
 }
 
-/// REASSIGN OWNED.
+/// Runs REASSIGN OWNED. Returns the command tag.
 pub async fn reassign_owned(
     statement: &ReassignOwned,
     cx: &mut Cx<'_>,
@@ -278,7 +280,7 @@ pub async fn reassign_owned(
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
         }
         for object in ddl.snapshot.owned_by(role.id) {
-            // It goes with its table.
+            // A sequence that a table owns gets its owner with the table.
             if check_linked(object, "", ddl).is_ok() {
                 give(object, to.id, cx, ddl, &mut changes).await?;
             }
@@ -288,7 +290,7 @@ pub async fn reassign_owned(
     Ok("REASSIGN OWNED")
 }
 
-/// COMMENT ON what is no table.
+/// Runs COMMENT ON an object that is not a table. Returns the command tag.
 pub async fn comment(
     statement: &Comment,
     cx: &mut Cx<'_>,

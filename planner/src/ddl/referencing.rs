@@ -15,7 +15,7 @@ use crate::place::Places;
 
 /// A foreign key that depends on an object that is dropped.
 pub struct Dependent {
-    /// The oid of the table that the key is of.
+    /// The oid of the referencing table.
     child: u32,
     /// The oid of the key.
     key: u32,
@@ -23,11 +23,12 @@ pub struct Dependent {
     name: String,
     /// The object, as messages name it.
     on: String,
-    /// It is a partition's part of another key, which messages name instead.
+    /// Whether a partition inherits the key. Messages name the key of the parent instead.
     inherited: bool,
 }
 
-/// Says which object a foreign key of a table (by its oid) depends on, if it is one that is dropped.
+/// Returns the dropped object that a foreign key depends on, if there is one. The number is the oid
+/// of the referencing table.
 pub type DependsOn<'a> = &'a (dyn Fn(u32, &ForeignKeyDef) -> Option<String> + Send + Sync);
 
 /// Finds the foreign keys to `table` that depend on an object.
@@ -76,14 +77,15 @@ pub fn still_referenced(what: &str, dependents: &[Dependent]) -> SqlError {
     .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// Tells of the `dependents` that a DROP … CASCADE drops.
+/// Reports the `dependents` that a DROP … CASCADE drops.
 pub fn tell_of(dependents: &[Dependent], ddl: &mut DdlCx<'_>) {
     for dependent in dependents.iter().filter(|dependent| !dependent.inherited) {
         tell(&dependent.name, ddl);
     }
 }
 
-/// Drops foreign keys to `table`, which forgets the tables that no key connects with it any more (FK-2).
+/// Drops foreign keys to `table`. Removes from `table` the back references of tables that no key
+/// connects with it any more (FK-2).
 pub async fn drop_dependents(
     dependents: &[Dependent],
     cx: &mut Cx<'_>,
@@ -103,8 +105,8 @@ pub async fn drop_dependents(
     forget_references(&old, table, cx, ddl, changes).await
 }
 
-/// Takes the index at `position`, that of a constraint, out of a table, and with CASCADE the foreign keys that depend on
-/// it. Without it they are the error 2BP01.
+/// Removes the index of a constraint at `position` from a table. With CASCADE, also drops the
+/// foreign keys that depend on it; without CASCADE they are error 2BP01.
 pub async fn drop_key(
     (position, cascade): (usize, bool),
     cx: &mut Cx<'_>,
@@ -152,7 +154,8 @@ pub async fn dependents_of_index(
     dependents(cx, ddl, changes, table, &depends_on).await
 }
 
-/// Finds the foreign keys that depend on a column of `table`, or on an index that goes with it.
+/// Finds the foreign keys that depend on a column of `table`, or on an index that is dropped with
+/// the column.
 pub async fn dependents_of_column(
     column: usize,
     cx: &mut Cx<'_>,
@@ -162,7 +165,7 @@ pub async fn dependents_of_column(
 ) -> Result<Vec<Dependent>, Halt> {
     let depends_on = |child: u32, key: &ForeignKeyDef| {
         if child == table.id && key.columns.contains(&column) {
-            // It goes with its own column.
+            // The key is dropped with its own column.
             return None;
         }
         if key.parent_columns.contains(&column) {
@@ -176,8 +179,8 @@ pub async fn dependents_of_column(
     dependents(cx, ddl, changes, table, &depends_on).await
 }
 
-/// Lets the tables that `old` had foreign keys to, and `table` has not, forget it, and `table` those that have none to it
-/// any more (FK-2).
+/// Removes back references between `table` and other tables that a foreign key connected before
+/// (`old`) and no key connects any more (FK-2).
 pub async fn forget_references(
     old: &TableDef,
     table: &mut TableDef,
@@ -208,8 +211,8 @@ pub async fn forget_references(
     Ok(())
 }
 
-/// ENABLE and DISABLE TRIGGER ALL: switches the checks of a table's foreign keys, and the actions of those that lead to
-/// it.
+/// Runs ENABLE and DISABLE TRIGGER ALL: switches the checks of a table's foreign keys, and the
+/// actions of foreign keys that reference the table.
 pub async fn switch_keys(
     enabled: Enabled,
     cx: &mut Cx<'_>,
@@ -232,7 +235,7 @@ pub async fn switch_keys(
     Ok(())
 }
 
-/// The same of all partitions below a table.
+/// Does the same for all partitions below a table.
 pub async fn switch_keys_below(
     table: u32,
     enabled: Enabled,

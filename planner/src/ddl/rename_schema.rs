@@ -1,7 +1,8 @@
 //! ALTER SCHEMA … RENAME TO.
 //!
-//! What is in the schema gets its new name, and the texts of the catalog that say the old one follow. Where that may be the name
-//! of something else, and where the schema has types, whose values know it, it is refused.
+//! The objects of the schema get its new name, and texts in the catalog that use the old name are
+//! rewritten. The rename is refused if the name in a text may mean another object. It is also
+//! refused if the schema has types, because their values refer to it.
 
 use fencepost_sql::bound::RenameSchema;
 use fencepost_sql::catalog::{
@@ -17,7 +18,7 @@ use super::schema::{DUPLICATE_SCHEMA, check_name};
 use super::view::touch;
 use crate::exec::Cx;
 
-/// What a schema is called, and is to be called, with who is in it.
+/// The old and the new name of a schema, and the names of the objects in it.
 struct Names<'a> {
     from: &'a str,
     to: &'a str,
@@ -25,7 +26,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Changes a text that says the name; whether it does.
+    /// Rewrites a text that uses the name. Returns whether it changed.
     fn follow(&self, text: &mut String, of: &str) -> Result<bool, SqlError> {
         if !names(text, self.from) {
             return Ok(false);
@@ -40,13 +41,13 @@ impl Names<'_> {
         Ok(changed)
     }
 
-    /// The schema of an object, whether it changes.
+    /// Returns whether an object's schema is the renamed one.
     fn is_in(&self, schema: &str) -> bool {
         schema == self.from
     }
 }
 
-/// ALTER SCHEMA … RENAME TO.
+/// Runs ALTER SCHEMA … RENAME TO. Returns the command tag.
 pub async fn rename_schema(
     statement: &RenameSchema,
     cx: &mut Cx<'_>,
@@ -116,7 +117,7 @@ pub async fn rename_schema(
     Ok("ALTER SCHEMA")
 }
 
-/// 0A000 for schemas that cannot have another name.
+/// Returns error 0A000 for schemas that cannot be renamed.
 fn check_can(from: &str, snapshot: &Snapshot) -> Result<(), SqlError> {
     let refused = |what: &str| Err(SqlError::unsupported(format!("RENAME of {what}")));
     if from == PUBLIC_SCHEMA || temporary::is_temporary(from) {
@@ -141,7 +142,7 @@ fn check_can(from: &str, snapshot: &Snapshot) -> Result<(), SqlError> {
     }
 }
 
-/// The names of what is in a schema.
+/// Returns the names of the objects in a schema.
 fn objects_of(schema: &str, snapshot: &Snapshot) -> Vec<String> {
     let objects = snapshot.objects_in(schema).into_iter();
     let mut all: Vec<String> = objects.map(|of| of.name).collect();
@@ -151,7 +152,7 @@ fn objects_of(schema: &str, snapshot: &Snapshot) -> Vec<String> {
     all
 }
 
-/// Whether anything changes.
+/// Rewrites the texts of a table. Returns whether any changed.
 fn follow_in_table(names: &Names<'_>, table: &mut TableDef) -> Result<bool, SqlError> {
     let of = format!("table {}", table.name);
     let mut changed = false;
@@ -181,7 +182,7 @@ fn follow_in_table(names: &Names<'_>, table: &mut TableDef) -> Result<bool, SqlE
     Ok(changed)
 }
 
-/// Whether anything changes. Bodies are texts that say what they say.
+/// Rewrites the texts of a routine, except its body. Returns whether any changed.
 fn follow_in_routine(names: &Names<'_>, routine: &mut RoutineDef) -> Result<bool, SqlError> {
     let of = format!("function {}", routine.name);
     let mut changed = false;

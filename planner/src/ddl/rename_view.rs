@@ -1,4 +1,4 @@
-//! ALTER VIEW … RENAME, of the view and of its columns.
+//! ALTER VIEW … RENAME TO and ALTER VIEW … RENAME COLUMN.
 
 use fencepost_sql::binder::Renaming;
 use fencepost_sql::bound::RenameView;
@@ -15,7 +15,7 @@ use super::view::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// ALTER VIEW … RENAME TO, RENAME COLUMN.
+/// Runs ALTER VIEW … RENAME TO and RENAME COLUMN. Returns the command tag.
 pub async fn rename_view(
     statement: &RenameView,
     cx: &mut Cx<'_>,

@@ -1,4 +1,4 @@
-//! A table's rows, written anew where its columns have changed.
+//! Rewrites of a table's rows after a change of its columns.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::plan::TablePlan;
 use crate::store::{free_row, read_row};
 use crate::write::{RowWriter, Yield, generate};
 
-/// What becomes of a row.
+/// A function that converts an old row to a new row.
 pub type RowMap<'a> = &'a (dyn Fn(&Cx<'_>, &[Value]) -> Result<Vec<Value>, SqlError> + Sync);
 
-/// Puts what `map` makes of each row of `old` into new trees of `new`, whose roots are not looked at. The old trees
-/// and rows go.
+/// Converts each row of `old` with `map`, and inserts it into new trees of `new`, whose roots are
+/// ignored. Frees the old trees and rows.
 pub async fn rewrite(
     cx: &mut Cx<'_>,
     old: &TableDef,
@@ -63,7 +63,7 @@ pub async fn rewrite(
     Ok(())
 }
 
-/// ALTER COLUMN … TYPE.
+/// Runs ALTER COLUMN … TYPE.
 pub async fn set_type(
     set: &SetType,
     cx: &mut Cx<'_>,
@@ -77,7 +77,7 @@ pub async fn set_type(
     if set.relabels {
         return Ok(());
     }
-    // What expressions give may be of another type, too.
+    // Indexed expressions may change their types, too.
     let shape = table.clone();
     for index in &mut table.indexes {
         if let Some(predicate) = &mut index.more.predicate {

@@ -1,7 +1,8 @@
 //! CREATE ROLE, ALTER ROLE, DROP ROLE.
 //!
-//! Superusers may, and of roles that are none those with CREATEROLE; every role may change its own password. Plain passwords
-//! are made verifiers before they are stored. What is no role's privilege any more is told to plans by `touch.rs`.
+//! Superusers may run them, and roles with CREATEROLE for roles that are not superusers. Every role
+//! may change its own password. Plain passwords are converted to verifiers before they are stored.
+//! Plans that depend on changed privileges are invalidated by `touch.rs`.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use super::ownership::role_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// CREATE ROLE.
+/// Runs CREATE ROLE. Returns the command tag.
 pub async fn create_role(
     statement: &CreateRole,
     cx: &mut Cx<'_>,
@@ -74,13 +75,13 @@ pub async fn create_role(
     Ok("CREATE ROLE")
 }
 
-/// Who may make roles that are no superusers.
+/// Returns whether the role has CREATEROLE.
 fn creates_roles(asker: &Asker<'_>, ddl: &DdlCx<'_>) -> bool {
     let role = ddl.snapshot.security().role(asker.role);
     role.is_some_and(|role| role.create_role)
 }
 
-/// Some attributes are for superusers to give.
+/// Returns an error if the statement gives an attribute that only superusers may give.
 fn check_attributes(options: &RoleOptions, asker: &Asker<'_>, what: &str) -> Result<(), SqlError> {
     let given = [
         (options.superuser, "superusers", "superuser"),
@@ -106,7 +107,7 @@ fn check_attributes(options: &RoleOptions, asker: &Asker<'_>, what: &str) -> Res
     Ok(())
 }
 
-/// ALTER ROLE.
+/// Runs ALTER ROLE. Returns the command tag.
 pub async fn alter_role(
     statement: &AlterRole,
     cx: &mut Cx<'_>,
@@ -152,7 +153,7 @@ pub async fn alter_role(
             .into());
     }
     if role.id == SUPERUSER_OID && options.superuser == Some(false) {
-        // There would be nobody left to give it back.
+        // No other role could restore the attribute.
         return Err(denied("permission denied to alter role")
             .detail("The bootstrap superuser must have the SUPERUSER attribute.")
             .into());
@@ -170,7 +171,7 @@ pub async fn alter_role(
     Ok("ALTER ROLE")
 }
 
-/// ALTER ROLE … RENAME TO.
+/// Runs ALTER ROLE … RENAME TO. Returns the command tag.
 async fn rename_role(
     role: &RoleDef,
     to: &str,
@@ -214,7 +215,7 @@ async fn rename_role(
     Ok("ALTER ROLE")
 }
 
-/// ALTER ROLE … SET and RESET.
+/// Runs ALTER ROLE … SET and RESET. Returns the command tag.
 async fn set_for_role(
     role: &RoleDef,
     (database, change): (Option<&str>, &SettingChange),
@@ -238,8 +239,8 @@ async fn set_for_role(
     keep_settings(role, (database, change), asker, cx, ddl).await
 }
 
-/// ALTER ROLE ALL … SET and RESET: of one database it is what ALTER DATABASE says; of all, it is kept with the first
-/// superuser, who is always there.
+/// Runs ALTER ROLE ALL … SET and RESET. For one database it acts like ALTER DATABASE. For all
+/// databases, the settings are stored with the first superuser, which always exists.
 async fn set_for_all(
     (database, change): (Option<&str>, &SettingChange),
     asker: &Asker<'_>,
@@ -291,7 +292,7 @@ async fn keep_settings(
     Ok("ALTER ROLE")
 }
 
-/// DROP ROLE.
+/// Runs DROP ROLE. Returns the command tag.
 pub async fn drop_role(
     statement: &DropRole,
     cx: &mut Cx<'_>,
@@ -351,7 +352,7 @@ pub async fn drop_role(
     Ok("DROP ROLE")
 }
 
-/// 2BP01 for a role that owns something, or that something was granted to.
+/// Returns error 2BP01 for a role that owns objects, or has privileges on objects.
 async fn check_unused(role: &RoleDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     let mut used = uses(role, ddl.snapshot, true);
     for database in ddl.snapshot.databases() {
@@ -376,7 +377,8 @@ async fn check_unused(role: &RoleDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Resul
     Err(error.detail(used.join("\n")).into())
 }
 
-/// What of a database a role owns, or has privileges for; also databases themselves where those are `common`.
+/// Returns the objects of a database that a role owns or has privileges on. Includes databases
+/// themselves if `common` is set.
 fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
     let mut uses = Vec::new();
     let counts = |object: &Object| common || object.kind != ObjectKind::Database;
@@ -414,7 +416,7 @@ async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     ddl.catalog.begin_change(cx.tx, planned).await.map(drop)
 }
 
-/// The role of a name, or 42704.
+/// Returns the role with this name, or error 42704.
 pub fn existing(name: &str, ddl: &DdlCx<'_>) -> Result<Arc<RoleDef>, SqlError> {
     ddl.snapshot.role(name)?.ok_or_else(|| {
         let message = format!("role \"{name}\" does not exist");
@@ -457,8 +459,8 @@ fn apply(
     Ok(())
 }
 
-/// The verifier of a password, which may be one already; `None` for an empty password, which
-/// nobody could log in with.
+/// Returns the verifier of a password, which may already be a verifier. Returns `None` for an empty
+/// password, which does not allow logins.
 fn verifier(password: &str, ddl: &mut DdlCx<'_>) -> Result<Option<String>, SqlError> {
     let md5 = password.strip_prefix("md5").is_some_and(|hash| {
         hash.len() == 32 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

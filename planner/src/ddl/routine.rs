@@ -23,12 +23,12 @@ use super::view::{drop_views, remove_views, shown, touch};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// 42P13
+/// SQLSTATE 42P13, `invalid_function_definition`.
 const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
-/// 42723
+/// SQLSTATE 42723, `duplicate_function`.
 const DUPLICATE_FUNCTION: SqlState = SqlState::new(b"42723");
 
-/// The routine of a schema that has this name and takes these.
+/// Returns the routine of a schema with this name and these argument types.
 pub fn same(
     ddl: &DdlCx<'_>,
     (schema, name): (&str, &str),
@@ -39,7 +39,7 @@ pub fn same(
     named.find(|routine| routine.input_kinds() == kinds)
 }
 
-/// CREATE FUNCTION, CREATE PROCEDURE
+/// Runs CREATE FUNCTION and CREATE PROCEDURE. Returns the command tag.
 pub async fn create_routine(
     statement: &CreateRoutine,
     cx: &mut Cx<'_>,
@@ -98,7 +98,7 @@ pub async fn create_routine(
     })
 }
 
-/// 42501
+/// Returns error 42501 unless the role is a superuser.
 fn check_leakproof(asker: &Asker<'_>) -> Result<(), SqlError> {
     match asker.superuser {
         true => Ok(()),
@@ -109,7 +109,7 @@ fn check_leakproof(asker: &Asker<'_>) -> Result<(), SqlError> {
     }
 }
 
-/// 42723
+/// Returns error 42723.
 pub fn duplicate(routine: &RoutineDef) -> SqlError {
     SqlError::new(
         DUPLICATE_FUNCTION,
@@ -121,7 +121,7 @@ pub fn duplicate(routine: &RoutineDef) -> SqlError {
     )
 }
 
-/// OR REPLACE changes neither what a routine gives nor what its arguments are called.
+/// Checks OR REPLACE: it must change neither the result type of a routine nor its argument names.
 fn check_replaceable(old: &RoutineDef, new: &RoutineDef) -> Result<(), SqlError> {
     if old.kind != new.kind {
         let detail = format!("\"{}\" is a {}.", old.name, old.kind.name());
@@ -160,7 +160,7 @@ fn check_replaceable(old: &RoutineDef, new: &RoutineDef) -> Result<(), SqlError>
     Ok(())
 }
 
-/// ALTER FUNCTION and its kin
+/// Runs ALTER FUNCTION, ALTER PROCEDURE and ALTER ROUTINE. Returns the command tag.
 pub async fn alter_routine(
     statement: &AlterRoutine,
     cx: &mut Cx<'_>,
@@ -219,12 +219,12 @@ fn tag(kind: Option<RoutineKind>, tags: [&'static str; 3]) -> &'static str {
     }
 }
 
-/// The command of an ALTER or DROP about such a routine.
+/// Returns the command tag of a DROP of such a routine.
 pub fn drop_tag(kind: Option<RoutineKind>) -> &'static str {
     tag(kind, ["DROP FUNCTION", "DROP PROCEDURE", "DROP ROUTINE"])
 }
 
-/// DROP FUNCTION and its kin
+/// Runs DROP FUNCTION, DROP PROCEDURE and DROP ROUTINE. Returns the command tag.
 pub async fn drop_routine(
     statement: &DropRoutine,
     cx: &mut Cx<'_>,
@@ -245,7 +245,8 @@ pub async fn drop_routine(
     Ok(drop_tag(statement.kind))
 }
 
-/// Drops the routines in whose signatures the type of a relation's rows is, or says that they need it.
+/// Drops the routines with the row type of a relation in their signatures. Without CASCADE, returns
+/// an error that they depend on it.
 pub async fn drop_row_users(
     (ty, relation): (u32, &str),
     cascade: bool,
@@ -274,7 +275,8 @@ pub async fn drop_row_users(
     drop_routines((&users, true), &[ty & !ROW_TYPE], cx, ddl, changes).await
 }
 
-/// Drops routines with what calls them, or says that they are needed; but for tables that are `gone` already.
+/// Drops routines and the objects that call them. Without CASCADE, returns an error that these
+/// depend on them. Skips tables that are already dropped (`gone`).
 pub async fn drop_routines(
     (routines, cascade): (&[Arc<RoutineDef>], bool),
     gone: &[u32],
@@ -370,7 +372,7 @@ pub async fn drop_routines(
     Ok(())
 }
 
-/// The views with triggers that run a function.
+/// Returns the views with triggers that run a function.
 fn views_triggering(ddl: &DdlCx<'_>, function: u32) -> Vec<Arc<ViewDef>> {
     let runs = |view: &&Arc<ViewDef>| {
         let mut triggers = view.more.triggers.iter();
@@ -379,7 +381,7 @@ fn views_triggering(ddl: &DdlCx<'_>, function: u32) -> Vec<Arc<ViewDef>> {
     ddl.snapshot.views().filter(runs).cloned().collect()
 }
 
-/// The tables with triggers that run a function.
+/// Returns the tables with triggers that run a function.
 fn tables_triggering(ddl: &DdlCx<'_>, function: u32) -> Vec<Arc<TableDef>> {
     let mut tables = ddl.snapshot.tables();
     tables.retain(|table| {

@@ -1,4 +1,5 @@
-//! Defaults, CHECKs and generated columns that call a function: they need it, and go with it.
+//! Defaults, CHECK constraints and generated columns that call a function: they depend on it, and
+//! are dropped with it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::cascades::tell;
 use super::changes::Changes;
 use crate::exec::Cx;
 
-/// The tables with what of their expressions calls a function, but for tables that are `gone`.
+/// Returns the tables with expressions that call a function, and these expressions. Skips tables
+/// that are already dropped (`gone`).
 pub fn ruled_by(
     routine: &RoutineDef,
     gone: &[u32],
@@ -28,7 +30,7 @@ pub fn ruled_by(
     ruled.filter(|(_, texts)| !texts.is_empty()).collect()
 }
 
-/// A rule as messages name it.
+/// Returns the description of such an expression for messages.
 pub fn shown_rule(table: &TableDef, text: &StoredText) -> String {
     let table_name = &table.name;
     match text {
@@ -44,7 +46,8 @@ pub fn shown_rule(table: &TableDef, text: &StoredText) -> String {
     }
 }
 
-/// Takes such rules away, and tells so. Those of a partition that its parent has, too, are not told of.
+/// Drops such expressions, and reports them. A partition's expressions that are inherited from its
+/// parent are not reported.
 pub async fn drop_rules(
     table: &TableDef,
     texts: &[StoredText],
@@ -73,7 +76,7 @@ pub async fn drop_rules(
             _ => {}
         }
     }
-    // Those behind it move up.
+    // In reverse order, because dropping a column renumbers the columns behind it.
     for at in columns.into_iter().rev() {
         Box::pin(drop_column((at, true), cx, ddl, changes, &mut taken)).await?;
     }

@@ -1,4 +1,4 @@
-//! CHECK and FOREIGN KEY constraints come and go.
+//! The creation, validation and removal of CHECK and FOREIGN KEY constraints.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::exec::Cx;
 use crate::store::read_row;
 use crate::write::{Referee, References};
 
-/// Adds a CHECK to `table`; looks at the rows that are there if it is to.
+/// Adds a CHECK constraint to `table`. Checks the existing rows if `validate` is set.
 pub async fn add_check(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -44,7 +44,7 @@ pub async fn add_check(
     Ok(())
 }
 
-/// VALIDATE CONSTRAINT of a CHECK: looks at the rows unless that was done.
+/// Runs VALIDATE CONSTRAINT for a CHECK constraint: checks the rows unless it is already valid.
 pub async fn validate_named_check(
     cx: &mut Cx<'_>,
     table: &mut TableDef,
@@ -61,7 +61,7 @@ pub async fn validate_named_check(
     Ok(())
 }
 
-/// Looks whether a CHECK holds for the rows that are there.
+/// Checks the existing rows against a CHECK constraint.
 pub async fn validate_check(
     cx: &mut Cx<'_>,
     table: &TableDef,
@@ -76,7 +76,7 @@ pub async fn validate_check(
     Ok(())
 }
 
-/// Looks whether the rows that are there have what a FOREIGN KEY of theirs refers to.
+/// Checks the existing rows against a FOREIGN KEY constraint of their table.
 pub async fn validate_foreign_key(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -101,8 +101,8 @@ pub async fn validate_foreign_key(
     check_references(cx, &last, parent).await
 }
 
-/// Adds a FOREIGN KEY to `table`, and to the parent that it is referenced (FK-2); looks at the rows that are there if
-/// it is to.
+/// Adds a FOREIGN KEY to `table`, and its back reference to the referenced table (FK-2). Checks the
+/// existing rows if `validate` is set.
 pub async fn add_foreign_key(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -145,7 +145,7 @@ pub async fn add_foreign_key(
         Some(parent) => {
             let parent = changes.take(cx, parent).await?;
             note_reference(parent, table.id);
-            // With the trees of its leaves, if it has such.
+            // This definition has the trees of the table's leaves.
             key.parent.as_deref().cloned()
         }
     };
@@ -196,7 +196,7 @@ async fn check_references(
     checked
 }
 
-/// Takes away the foreign keys of `child` that `goes` says, and tells so.
+/// Removes the foreign keys of `child` for which `goes` returns true, and reports them.
 pub fn drop_references(
     child: &mut TableDef,
     ddl: &mut DdlCx<'_>,
@@ -213,7 +213,8 @@ pub fn drop_references(
     });
 }
 
-/// The name of a constraint: that which is given, if it is free, or one of the table's and columns' names.
+/// Returns the name of a constraint: the given name if it is free, or a name from the table's and
+/// columns' names.
 pub fn constraint_name(
     table: &TableDef,
     given: Option<&str>,
@@ -263,7 +264,7 @@ fn violated_by_some_row(table: &TableDef, name: &str) -> SqlError {
     .constraint(name)
 }
 
-/// The rows of a table, whole, one after the other.
+/// A scan of the whole rows of a table.
 pub struct Rows {
     layout: RowLayout,
     walk: RowWalk,

@@ -25,10 +25,10 @@ use super::view::{drop_views, remove_views};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// 42P06
+/// SQLSTATE 42P06, `duplicate_schema`.
 pub const DUPLICATE_SCHEMA: SqlState = SqlState::new(b"42P06");
 
-/// CREATE SCHEMA.
+/// Runs CREATE SCHEMA. Returns the command tag.
 pub async fn create_schema(
     statement: &CreateSchema,
     cx: &mut Cx<'_>,
@@ -66,7 +66,7 @@ pub async fn create_schema(
     Ok(TAG)
 }
 
-/// 42939 for names of the system's.
+/// Returns error 42939 for reserved names.
 pub fn check_name(name: &str) -> Result<(), SqlError> {
     match name.starts_with("pg_") {
         false => Ok(()),
@@ -78,7 +78,7 @@ pub fn check_name(name: &str) -> Result<(), SqlError> {
     }
 }
 
-/// DROP SCHEMA.
+/// Runs DROP SCHEMA. Returns the command tag.
 pub async fn drop_schema(
     statement: &DropSchema,
     cx: &mut Cx<'_>,
@@ -100,7 +100,7 @@ pub async fn drop_schema(
         tables.retain(|table| table.schema == *name);
         let views = ddl.snapshot.views().cloned();
         let views: Vec<Arc<ViewDef>> = views.filter(|view| view.schema == *name).collect();
-        // Those that go with a table go with it.
+        // A sequence that a table owns is dropped with the table.
         let lone = |s: &&Arc<SequenceDef>| {
             s.schema == *name && s.owner.is_none_or(|id| tables.iter().all(|t| t.id != id))
         };
@@ -153,7 +153,7 @@ pub async fn drop_schema(
             remove(&sequence, cx, ddl).await?;
         }
         match id {
-            // Made by nobody, it has no row: one of its oid says that it is gone.
+            // The schema public is built in and has no row; a row with its oid marks it as dropped.
             PUBLIC_NAMESPACE => ddl.catalog.insert_schema(cx.tx, id, name).await?,
             id => ddl.catalog.remove_schema(cx.tx, id).await?,
         }
@@ -162,7 +162,7 @@ pub async fn drop_schema(
     Ok("DROP SCHEMA")
 }
 
-/// The relations of a schema as messages have them; partitions go with their tables.
+/// Returns the relations of a schema for messages. Partitions are covered by their tables.
 fn relations_of(
     tables: &[Arc<TableDef>],
     views: &[Arc<ViewDef>],
@@ -181,7 +181,7 @@ fn relations_of(
     tables.chain(views).chain(sequences).collect()
 }
 
-/// A name as messages have it.
+/// Returns an object's name for messages.
 fn shown(schema: &str, name: &str) -> String {
     match schema {
         PUBLIC_SCHEMA => name.to_owned(),

@@ -1,4 +1,5 @@
-//! What a schema comes with: the statements behind CREATE SCHEMA, one after the other, as if it were the first of the search path.
+//! The schema elements of CREATE SCHEMA: statements that run one after the other, with the new
+//! schema first in the search path.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use fencepost_sql::stop::Halt;
 use super::{DdlCx, run_ddl};
 use crate::exec::Cx;
 
-/// 42P15
+/// SQLSTATE 42P15, `invalid_schema_definition`.
 const INVALID_SCHEMA_DEFINITION: SqlState = SqlState::new(b"42P15");
 
-/// Makes what is in a new schema; it is its owner's.
+/// Creates the objects of a new schema. The owner of the schema owns them.
 pub async fn make_elements(
     (schema, owner): (&str, &str),
     elements: &[String],
@@ -52,7 +53,7 @@ async fn make_each(
     run_each(elements, &check, cx, ddl).await
 }
 
-/// Runs statements given as text, each bound with the catalog that those before it leave.
+/// Runs statements given as text. Each is bound with the catalog that the previous ones leave.
 pub async fn run_each(
     texts: &[String],
     check: &(dyn Fn(&Statement) -> Result<(), SqlError> + Send + Sync),
@@ -83,7 +84,7 @@ fn bound(text: &str, snapshot: &Snapshot, eval: &EvalContext) -> Result<Statemen
     bind(&parsed, snapshot, &mut ParamTypes::new(), eval)
 }
 
-/// 42P15 for what is to be in another schema.
+/// Returns error 42P15 if a statement creates an object in another schema.
 fn check_schema(statement: &Statement, schema: &str) -> Result<(), SqlError> {
     let said = match statement {
         Statement::CreateTable(create) => Some(&create.schema),

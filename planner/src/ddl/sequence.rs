@@ -22,7 +22,7 @@ use super::ownership::{claim, claim_for};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// CREATE SEQUENCE.
+/// Runs CREATE SEQUENCE. Returns the command tag.
 pub async fn create_sequence(
     statement: &CreateSequence,
     cx: &mut Cx<'_>,
@@ -46,7 +46,7 @@ pub async fn create_sequence(
     Ok(TAG)
 }
 
-/// ALTER SEQUENCE.
+/// Runs ALTER SEQUENCE. Returns the command tag.
 pub async fn alter_sequence(
     statement: &AlterSequence,
     cx: &mut Cx<'_>,
@@ -93,7 +93,7 @@ pub async fn alter_sequence(
     Ok(tag)
 }
 
-/// DROP SEQUENCE.
+/// Runs DROP SEQUENCE. Returns the command tag.
 pub async fn drop_sequence(
     statement: &DropSequence,
     cx: &mut Cx<'_>,
@@ -118,8 +118,8 @@ pub async fn drop_sequence(
     Ok(TAG)
 }
 
-/// Takes the defaults away that take values of a sequence that goes, but for those of tables that are `gone`; an error
-/// where there are such and `cascade` is not said.
+/// Drops the defaults that use a dropped sequence, except those of already dropped tables (`gone`).
+/// Without `cascade`, such defaults are an error.
 pub async fn drop_defaults(
     (sequence, cascade): (&SequenceDef, bool),
     gone: &[u32],
@@ -153,7 +153,7 @@ pub async fn drop_defaults(
     Ok(())
 }
 
-/// The sequence of a new SERIAL or IDENTITY column of `table`.
+/// Creates the sequence of a new SERIAL or IDENTITY column of `table`.
 pub async fn add_for_column(
     new: &NewSequence,
     table: &mut TableDef,
@@ -190,7 +190,7 @@ pub async fn add_for_column(
     Ok(sequence)
 }
 
-/// Drops the sequences that go with columns.
+/// Drops the sequences that columns own.
 pub async fn drop_owned(
     ids: impl Iterator<Item = u32>,
     cx: &mut Cx<'_>,
@@ -204,7 +204,7 @@ pub async fn drop_owned(
     Ok(())
 }
 
-/// Has the sequences that go with columns begin anew.
+/// Restarts the sequences that columns own.
 pub async fn restart_owned(
     ids: impl Iterator<Item = u32>,
     cx: &mut Cx<'_>,
@@ -218,9 +218,9 @@ pub async fn restart_owned(
     Ok(())
 }
 
-/// Writes into the cell of a sequence where it is told to go on, or else the last value that was
-/// given. The values that machines have taken are of no use. A take that runs at the same time
-/// conflicts, as it writes the cell, too.
+/// Writes the restart value to the cell of a sequence, or the last value that was returned. The
+/// values that machines have reserved become void. A concurrent reservation conflicts, because it
+/// writes the cell, too.
 async fn write_cell(
     sequence: &SequenceDef,
     restart: Option<i64>,
@@ -244,7 +244,7 @@ async fn write_cell(
     Ok(())
 }
 
-/// Removes a sequence, and the values that the machine has taken of it.
+/// Removes a sequence, and the values that this machine has reserved.
 pub async fn remove(
     sequence: &SequenceDef,
     cx: &mut Cx<'_>,
@@ -277,7 +277,7 @@ async fn fresh(
     })
 }
 
-/// What is said of a sequence, and what follows where nothing is.
+/// Applies the options of a statement to a sequence, and the defaults of the other options.
 fn apply(sequence: &mut SequenceDef, said: &SequenceOptions, new: bool) -> Result<(), SqlError> {
     let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let (least, greatest) = limits(sequence.kind);
@@ -363,7 +363,7 @@ fn limits(kind: TypeKind) -> (i64, i64) {
     }
 }
 
-/// OWNED BY: the column knows its sequence, the sequence its table.
+/// Applies OWNED BY: records the sequence in the column, and the table in the sequence.
 async fn own(
     sequence: &mut SequenceDef,
     said: &SequenceOptions,
@@ -399,7 +399,7 @@ async fn own(
     Ok(())
 }
 
-/// A default that takes the next value.
+/// Returns the default expression that takes the next value.
 fn call(sequence: &SequenceDef) -> String {
     let mut name = quoted(&sequence.name);
     if sequence.schema != PUBLIC_SCHEMA {
@@ -409,7 +409,7 @@ fn call(sequence: &SequenceDef) -> String {
     format!("nextval('{name}'::regclass)")
 }
 
-/// Does a default take values of the sequence?
+/// Returns whether a default uses the sequence.
 fn calls(default: Option<&str>, sequence: &SequenceDef) -> bool {
     let Some(text) = default else {
         return false;
@@ -425,7 +425,7 @@ fn calls(default: Option<&str>, sequence: &SequenceDef) -> bool {
         || text.contains(&format!("nextval('{schema}.{name}'"))
 }
 
-/// Defaults that take values of a sequence follow its name.
+/// Renames a sequence in the defaults that use it.
 pub async fn rename_defaults(
     old: &SequenceDef,
     new: &SequenceDef,

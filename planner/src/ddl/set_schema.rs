@@ -1,7 +1,8 @@
 //! ALTER … SET SCHEMA of tables, views and sequences.
 //!
-//! Texts in the catalog name things without a schema where they are of the schema of what the text is in, or of `public`. So
-//! a query has its names written out when its view moves, and what would then name something else is refused.
+//! Texts in the catalog omit the schema of objects in their own schema or in `public`. So the names
+//! in a query are qualified when its view moves. If a name would then mean another object, the
+//! command is refused.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::view::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// ALTER … SET SCHEMA.
+/// Runs ALTER … SET SCHEMA. Returns the command tag.
 pub async fn set_schema(
     statement: &SetSchema,
     cx: &mut Cx<'_>,
@@ -68,7 +69,7 @@ pub async fn set_schema(
     Ok(tag)
 }
 
-/// Indexes and sequences of the table come along.
+/// Moves a table, with its indexes and its sequences.
 async fn move_table(
     table: &TableDef,
     to: &str,
@@ -134,7 +135,7 @@ async fn move_sequence(
     ddl.catalog.insert_sequence(cx.tx, &moved).await
 }
 
-/// 42P07 where there is something of the name.
+/// Returns error 42P07 if the schema already has a relation with this name.
 fn check_free(name: &str, to: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     if !ddl.snapshot.relation_exists(to, name) {
         return Ok(());
@@ -143,7 +144,7 @@ fn check_free(name: &str, to: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     Err(SqlError::new(SqlState::DUPLICATE_TABLE, message))
 }
 
-/// 0A000 where a view reads it, which knows it by its name.
+/// Returns error 0A000 if a view reads the relation, because the view refers to it by name.
 fn check_unread(id: u32, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let mut all = ddl.snapshot.queries().into_iter();
     match all.any(|view| view.id != id && view.reads(id)) {
@@ -152,7 +153,7 @@ fn check_unread(id: u32, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     }
 }
 
-/// What of a table is kept as text.
+/// Returns the texts that the catalog stores for a table.
 fn texts(table: &TableDef) -> Vec<&str> {
     let columns = table.columns.iter();
     let columns = columns.flat_map(|of| [of.default.as_deref(), of.more.generated.as_deref()]);
@@ -169,8 +170,8 @@ fn texts(table: &TableDef) -> Vec<&str> {
     all.chain(of_indexes).chain(query).collect()
 }
 
-/// 0A000 where texts say the name of a type, routine or sequence that is in one of the two schemas: it may be another one
-/// that they mean then. What is in `public` is found from everywhere.
+/// Returns error 0A000 if texts use the name of a type, routine or sequence in one of the two
+/// schemas. They might then mean another object. Objects in `public` are found from every schema.
 fn check_texts(
     texts: &[&str],
     (from, to): (&str, &str),

@@ -1,4 +1,4 @@
-//! Temporary objects: the schema that a session has them in, and how they end.
+//! Temporary objects: the schema of a session for them, and their removal.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::schema::drop_schema;
 use super::{DdlCx, Notice, drop};
 use crate::exec::Cx;
 
-/// Makes the schema of a session.
+/// Creates the temporary schema of a session.
 pub fn make_temporary_schema<'a>(
     schema: &'a str,
     cx: &'a mut Cx<'_>,
@@ -31,7 +31,7 @@ pub fn make_temporary_schema<'a>(
     })
 }
 
-/// Returns the catalog with a schema for the session's temporary objects, which is made if the
+/// Returns the catalog with a schema for the session's temporary objects. Creates the schema if the
 /// session has none.
 pub fn open_temporary_schema<'a>(
     catalog: &'a Catalog,
@@ -44,7 +44,7 @@ pub fn open_temporary_schema<'a>(
         }
         let schema = cx.eval.temporary_schema();
         if let Some(id) = snapshot.schema(&schema) {
-            // An ended session with the same number has left it.
+            // An ended session with the same number has left this schema.
             let schema = schema.clone();
             let mut notices = Vec::new();
             let mut ddl = plain_ddl(catalog, &snapshot, &mut notices);
@@ -73,7 +73,7 @@ fn plain_ddl<'a>(
     }
 }
 
-/// Drops the schema of a session with all that is in it, if it is still there.
+/// Drops the temporary schema of a session with all its objects, if it still exists.
 pub fn drop_temporary_schema<'a>(
     of: &'a Temporary,
     cx: &'a mut Cx<'_>,
@@ -95,7 +95,7 @@ pub fn drop_temporary_schema<'a>(
     })
 }
 
-/// What ON COMMIT says of tables with these oids; those that are gone are passed over.
+/// Applies ON COMMIT to the tables with these oids. Skips tables that no longer exist.
 pub fn end_temporary<'a>(
     tables: &'a [(u32, OnCommit)],
     cx: &'a mut Cx<'_>,
@@ -139,8 +139,8 @@ pub fn end_temporary<'a>(
     })
 }
 
-/// Returns the temporary table that a statement has made and its ON COMMIT, unless that keeps all
-/// rows; `before` and `after` are the catalog before and after the statement.
+/// Returns the temporary table that a statement has created and its ON COMMIT action, unless that
+/// is PRESERVE ROWS. `before` and `after` are the catalog before and after the statement.
 pub fn made_until_commit(
     statement: &Statement,
     before: &Snapshot,
@@ -159,7 +159,7 @@ pub fn made_until_commit(
     named(after).map(|id| (id, create.on_commit))
 }
 
-/// Does a statement make something temporary?
+/// Returns whether a statement creates a temporary object.
 pub fn makes_temporary(statement: &Statement) -> bool {
     let schema = match statement {
         Statement::CreateTable(create) => Some(&create.schema),

@@ -1,4 +1,5 @@
-//! SEC-1: who changes what may be done with objects gives new versions to what plans were made with by it.
+//! SEC-1: a change of privileges on an object gives a new version to every definition with plans
+//! that depend on the privileges.
 
 use fencepost_sql::catalog::{
     About, CatalogView, Object, ObjectKind, RoutineDef, SUPERUSER_OID, Security,
@@ -10,7 +11,7 @@ use super::DdlCx;
 use super::changes::Changes;
 use crate::exec::Cx;
 
-/// Plans that were allowed to use an object, or denied that, are made again.
+/// Invalidates the plans whose permission checks depend on an object.
 pub async fn touch(
     object: Object,
     cx: &mut Cx<'_>,
@@ -29,7 +30,7 @@ pub async fn touch(
                 changes.view(view);
             }
         }
-        // Of other plans that name one the catalog is watched.
+        // Other plans that name a sequence check the version of the catalog.
         ObjectKind::Sequence => {
             for table in ddl.snapshot.tables() {
                 if pg_catalog::takes_values_of(ddl.snapshot, &table, object.id) {
@@ -62,8 +63,8 @@ pub async fn touch(
     Ok(())
 }
 
-/// The same of all that these roles own or were granted something of, in all databases: who has their privileges
-/// changes.
+/// Invalidates the plans that depend on objects that these roles own or have privileges on, in all
+/// databases.
 pub async fn touch_all_of(
     roles: &[u32],
     cx: &mut Cx<'_>,
@@ -96,7 +97,7 @@ async fn touch_in(
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    // What is the first superuser's, or may be used by who reads or writes all data.
+    // The first superuser, and the predefined roles that read or write all data, concern every table.
     let all = roles
         .iter()
         .any(|role| *role == SUPERUSER_OID || Security::is_predefined(*role));
@@ -125,7 +126,7 @@ async fn touch_in(
     }
     let mut routines = Vec::new();
     for object in touched {
-        // A routine is stored once.
+        // Each routine is stored only once.
         let within = match object.kind {
             ObjectKind::Schema => {
                 let name = pg_catalog::namespace_name(ddl.snapshot, object.id);

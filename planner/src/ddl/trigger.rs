@@ -1,4 +1,4 @@
-//! Triggers of a table come, change and go.
+//! CREATE, ALTER, ENABLE, DISABLE and DROP of a table's triggers.
 
 use fencepost_sql::bound::TriggerChange;
 use fencepost_sql::catalog::{CatalogView, TableDef, TriggerDef};
@@ -11,7 +11,7 @@ use super::family::{change_triggers_below, hand_down_trigger};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// Does to a table's triggers what a statement says.
+/// Applies a statement about triggers to a table.
 pub async fn change_triggers(
     change: &TriggerChange,
     cx: &mut Cx<'_>,
@@ -77,7 +77,8 @@ pub async fn change_triggers(
     Ok(())
 }
 
-/// Does to what the partitions of a table have of its triggers for rows what was done to those; `before` is what it was.
+/// Applies a statement about a table's row triggers to their counterparts in its partitions.
+/// `before` is the table before the change.
 pub async fn change_below(
     change: &TriggerChange,
     cx: &mut Cx<'_>,
@@ -124,17 +125,17 @@ pub async fn change_below(
     }
 }
 
-/// TRG-1
+/// Sorts the triggers by name (TRG-1).
 pub fn sort_triggers(table: &mut TableDef) {
     table.rules.triggers.order_by(|a, b| a.name.cmp(&b.name));
 }
 
-/// The trigger of the table above that a trigger of a partition is one for.
+/// Returns the parent's trigger from which a partition's trigger is inherited.
 fn inherited(table: &TableDef, at: usize) -> Option<u32> {
     table.link(table.rules.triggers[at].id)
 }
 
-/// The name of the table that a table is a partition of.
+/// Returns the name of a partition's parent table.
 fn name_above(table: &TableDef, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
     let above = table.partition_of_table().map(|of| of.parent);
     let above = match above {
@@ -144,7 +145,7 @@ fn name_above(table: &TableDef, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
     Ok(above.map_or_else(String::new, |above| above.name.clone()))
 }
 
-/// 2BP01
+/// Returns error 2BP01.
 fn required(table: &TableDef, name: &str, ddl: &DdlCx<'_>) -> Result<SqlError, SqlError> {
     let (own, above) = (&table.name, name_above(table, ddl)?);
     let message = format!(
@@ -195,7 +196,7 @@ async fn create(
     Ok(())
 }
 
-/// The position of a trigger, or 42704.
+/// Returns the position of a trigger, or error 42704.
 fn find(table: &TableDef, name: &str) -> Result<usize, SqlError> {
     let mut all = table.rules.triggers.iter();
     all.position(|trigger| trigger.name == name).ok_or_else(|| {
@@ -207,7 +208,7 @@ fn find(table: &TableDef, name: &str) -> Result<usize, SqlError> {
     })
 }
 
-/// 42710
+/// Returns error 42710.
 pub fn trigger_exists(table: &TableDef, name: &str) -> SqlError {
     let message = format!(
         "trigger \"{name}\" for relation \"{}\" already exists",

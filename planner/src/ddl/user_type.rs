@@ -1,7 +1,8 @@
 //! CREATE, ALTER and DROP TYPE; DROP DOMAIN.
 //!
-//! Whoever changes a type gives the tables that have columns of it new versions, as a column's type says what the
-//! labels are: what was planned with them is planned again. What names the type without such a table guards the type.
+//! A change of a type gives new versions to the tables with columns of it, because the type of a
+//! column lists the labels. So plans that use these tables are made again. A plan that names the
+//! type without such a table guards the type.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use super::{DdlCx, Notice, extension};
 use crate::exec::Cx;
 use crate::index;
 
-/// CREATE TYPE … AS ENUM.
+/// Runs CREATE TYPE … AS ENUM. Returns the command tag.
 pub async fn create_enum(
     statement: &CreateEnum,
     cx: &mut Cx<'_>,
@@ -81,7 +82,8 @@ pub async fn create_enum(
     Ok("CREATE TYPE")
 }
 
-/// 42710 where there is a type of that name, or a relation, which has one.
+/// Returns error 42710 if a type with this name exists, or a relation, which has a row type of the
+/// same name.
 pub fn check_free(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let types = ddl.snapshot.types();
     let of_relation = ddl.snapshot.table(Some(schema), name)?.is_some()
@@ -92,7 +94,8 @@ pub fn check_free(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlEr
     }
 }
 
-/// 42710 for a relation that would have the type of another.
+/// Returns an error if a type has the name of a new relation: 42P07 for a composite type, otherwise
+/// 42710.
 pub fn check_not_type(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     match ddl.snapshot.types().named(schema, name) {
         None => Ok(()),
@@ -122,7 +125,7 @@ fn check_label(name: &str) -> Result<(), SqlError> {
     Err(SqlError::new(SqlState::INVALID_NAME, message).detail(detail))
 }
 
-/// ALTER TYPE.
+/// Runs ALTER TYPE. Returns the command tag.
 pub async fn alter_type(
     statement: &AlterType,
     cx: &mut Cx<'_>,
@@ -218,7 +221,7 @@ pub async fn alter_type(
     Ok(TAG)
 }
 
-/// Stores a type that changes, and gives what is made of it new versions.
+/// Stores a changed type, and gives new versions to the definitions that contain it.
 pub async fn replace(
     changed: &TypeDef,
     changes: &mut Changes,
@@ -243,7 +246,7 @@ pub async fn replace(
     ddl.catalog.replace_type(cx.tx, changed).await
 }
 
-/// 0A000 where what the catalog has as text would not be understood any more with a type as it is to be.
+/// Returns error 0A000 if a text in the catalog could not be bound any more with the changed type.
 pub fn check_texts(changed: &TypeDef, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let others = ddl.snapshot.types().all();
     let others = others.into_iter().filter(|of| of.id != changed.id);
@@ -262,7 +265,7 @@ pub fn check_texts(changed: &TypeDef, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Result<()
     }
 }
 
-/// The domains among these types whose constraints name what is not among them.
+/// Returns the domains among these types with constraints that name a type that is not among them.
 fn lost_domains(after: &[TypeDef], ddl: &DdlCx<'_>) -> Vec<&'static str> {
     let there = Snapshot::clone(ddl.snapshot).with_types(TypeSet::of(after.to_vec()));
     let lost = after.iter().filter_map(|ty| {
@@ -274,7 +277,7 @@ fn lost_domains(after: &[TypeDef], ddl: &DdlCx<'_>) -> Vec<&'static str> {
     lost.collect()
 }
 
-/// 42809
+/// Returns error 42809.
 fn not_an_enum(ty: &TypeDef) -> SqlError {
     let message = format!("{} is not an enum", ty.shown());
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
@@ -306,8 +309,9 @@ fn position(labels: &[Label], name: &str) -> Result<usize, SqlError> {
     })
 }
 
-/// A place at the end, or before or after (true) another label. Places never change, as keys have them (ENUM-1), so
-/// there is an end to how many labels go between two.
+/// Returns a sort position at the end, or before or after (true) another label. Positions never
+/// change, because index keys contain them (ENUM-1). So the number of labels between two others is
+/// limited.
 fn free_place(labels: &[Label], beside: Option<(bool, &str)>) -> Result<f64, SqlError> {
     let Some((after, name)) = beside else {
         return Ok(labels.last().map_or(1.0, |last| last.place + 1.0));
@@ -332,7 +336,7 @@ fn free_place(labels: &[Label], beside: Option<(bool, &str)>) -> Result<f64, Sql
     }
 }
 
-/// The columns of a table that are of the type, or of arrays of it.
+/// Returns the columns of a table that have the type, or an array of it.
 fn columns_of<'a>(table: &'a TableDef, ty: &'a TypeDef) -> impl Iterator<Item = usize> {
     let all = table.columns.iter().enumerate();
     all.filter(|(_, column)| is_of_column(column, ty))
@@ -343,12 +347,12 @@ fn is_of(oid: u32, ty: &TypeDef) -> bool {
     oid == ty.id || Some(oid) == ty.array_id()
 }
 
-/// Is a column of the type, or of a domain over it?
+/// Returns whether a column has the type, or a domain over it.
 fn is_of_column(column: &ColumnDef, ty: &TypeDef) -> bool {
     is_made_of(column.declared().kind, ty.id)
 }
 
-/// Is it what a column was declared to be, and not only what that is over?
+/// Returns whether the type is a column's declared type, and not only the base type of its domain.
 fn is_declared(column: &ColumnDef, ty: &TypeDef) -> bool {
     match column.more.domain {
         Some(of) => of.definition().id == ty.id,
@@ -356,14 +360,14 @@ fn is_declared(column: &ColumnDef, ty: &TypeDef) -> bool {
     }
 }
 
-/// A type, and the domains that are over it.
+/// Returns a type, and the domains over it.
 fn with_domains(ty: &Arc<TypeDef>, ddl: &DdlCx<'_>) -> Vec<Arc<TypeDef>> {
     let all = ddl.snapshot.types().all().into_iter();
     let over = all.filter(|of| of.id != ty.id && of.as_domain().is_some_and(|d| d.is_over(ty.id)));
     std::iter::once(Arc::clone(ty)).chain(over).collect()
 }
 
-/// The functions and procedures that a type is part of the signature of.
+/// Returns the functions and procedures with one of the types in their signatures.
 fn routines_with(types: &[Arc<TypeDef>], gone: &[u32], ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> {
     let mut all = ddl.snapshot.all_routines();
     all.retain(|routine| {
@@ -375,7 +379,7 @@ fn routines_with(types: &[Arc<TypeDef>], gone: &[u32], ddl: &DdlCx<'_>) -> Vec<A
     all
 }
 
-/// What the catalog has as text and is not understood any more once there are these types.
+/// A text in the catalog that can no longer be bound after the change of types.
 struct Lost {
     table: Arc<TableDef>,
     text: StoredText,
@@ -410,7 +414,7 @@ fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<Lost> {
     let mut lost = Vec::new();
     for table in ddl.snapshot.tables() {
         for text in unbound(&table, &after, cx.eval) {
-            // It may not have been understood before.
+            // The text may have been invalid before.
             if !unbound(&table, ddl.snapshot, cx.eval).contains(&text) {
                 let table = Arc::clone(&table);
                 lost.push(Lost { table, text });
@@ -420,7 +424,7 @@ fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<Lost> {
     lost
 }
 
-/// DROP TYPE.
+/// Runs DROP TYPE and DROP DOMAIN. Returns the command tag.
 pub async fn drop_type(
     statement: &DropType,
     cx: &mut Cx<'_>,
@@ -456,7 +460,8 @@ pub async fn drop_type(
     })
 }
 
-/// Drops types with all that depends on them, or says what does. Tables and views that are `gone` already do not.
+/// Drops types and their dependent objects. Without CASCADE, returns an error that lists these.
+/// Tables and views that are already dropped (`gone`) do not count.
 pub async fn drop_types(
     (types, cascade): (&[Arc<TypeDef>], bool),
     gone: &[u32],
@@ -557,7 +562,8 @@ pub async fn drop_types(
     Ok(())
 }
 
-/// 2BP01, or 0A000 with CASCADE, where an attribute of a type that stays is of one that goes.
+/// Returns error 2BP01, or 0A000 with CASCADE, if a remaining composite type has an attribute of a
+/// dropped type.
 fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let mut told: Vec<(String, &Arc<TypeDef>)> = Vec::new();
     let mut left = ddl.snapshot.types().all();
@@ -581,7 +587,7 @@ fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Resu
     }
 }
 
-/// A table loses its columns of types that go.
+/// Drops the columns of a table that have dropped types.
 async fn drop_columns(
     table: &TableDef,
     types: &[Arc<TypeDef>],
@@ -614,7 +620,7 @@ async fn drop_columns(
     Ok(())
 }
 
-/// A default, a constraint or an index that names a type that goes.
+/// Drops a default, a constraint or an index that names a dropped type.
 async fn lose(lost: &Lost, cx: &mut Cx<'_>, changes: &mut Changes) -> Result<(), Halt> {
     let mut table = changes.take(cx, &lost.table).await?.clone();
     match &lost.text {
@@ -641,7 +647,7 @@ fn notice(ddl: &mut DdlCx<'_>, message: String) {
         .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
 }
 
-/// 2BP01
+/// Returns error 2BP01.
 fn needed(first: &TypeDef, told: &[(String, &Arc<TypeDef>)]) -> SqlError {
     let lines = told.iter().map(|(what, ty)| {
         let name = ty.shown();

@@ -22,7 +22,7 @@ use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
-/// CREATE VIEW.
+/// Runs CREATE VIEW. Returns the command tag.
 pub async fn create_view(
     statement: &CreateView,
     cx: &mut Cx<'_>,
@@ -92,7 +92,8 @@ pub async fn create_view(
     Ok(TAG)
 }
 
-/// ALTER VIEW, but for RENAME; statements about triggers of a view.
+/// Runs ALTER VIEW, except RENAME, and statements about triggers of a view. Returns the command
+/// tag.
 pub async fn alter_view(
     statement: &AlterView,
     cx: &mut Cx<'_>,
@@ -136,7 +137,7 @@ pub async fn alter_view(
     Ok(statement.tag)
 }
 
-/// DROP VIEW.
+/// Runs DROP VIEW. Returns the command tag.
 pub async fn drop_view(
     statement: &DropView,
     cx: &mut Cx<'_>,
@@ -158,7 +159,8 @@ pub async fn drop_view(
     Ok("DROP VIEW")
 }
 
-/// These views, and those that read them, also materialized ones; an error where there are such and not all go.
+/// Returns these views and the views over them, including materialized views. Without CASCADE,
+/// views over them that are not in `views` are an error.
 pub fn drop_views(
     views: &[Arc<ViewDef>],
     cascade: bool,
@@ -178,7 +180,7 @@ pub fn drop_views(
     Ok(going)
 }
 
-/// Adds those of `all` that read what has an oid and is not among those `gone`.
+/// Adds those of `all` that read the relation with oid `id`, except those already dropped (`gone`).
 fn add_readers(
     (id, on): (u32, &str),
     gone: &[u32],
@@ -201,7 +203,8 @@ fn add_readers(
     Ok(())
 }
 
-/// Drops the views of tables that go, but for those `gone` already, or says that they are needed.
+/// Drops the views over dropped tables, except those already dropped (`gone`). Without CASCADE,
+/// returns an error that these views depend on the tables.
 pub async fn drop_views_of(
     (tables, cascade): (&[Arc<TableDef>], bool),
     gone: &[u32],
@@ -226,7 +229,8 @@ pub async fn drop_views_of(
     remove_views(&going, &ids, cx, ddl, changes).await
 }
 
-/// Removes views, also materialized ones. What was planned over them is planned again, but for tables that `go`.
+/// Removes views, including materialized views. Invalidates plans that use them, except those of
+/// tables that are dropped too (`go`).
 pub async fn remove_views(
     views: &[Arc<ViewDef>],
     go: &[u32],
@@ -256,7 +260,7 @@ pub async fn remove_views(
     Ok(())
 }
 
-/// Gives the view a new version: what is planned over it is planned again.
+/// Gives the view a new version, which invalidates the plans that use it.
 pub async fn touch(
     view: &ViewDef,
     cx: &mut Cx<'_>,
@@ -267,14 +271,14 @@ pub async fn touch(
     changes.touch_routines(view.id | ROW_TYPE, cx, ddl).await
 }
 
-/// A view as messages name it.
+/// Returns the description of a view for messages.
 pub fn shown(view: &ViewDef, ddl: &DdlCx<'_>) -> String {
     let table = ddl.snapshot.table_by_id(view.id).ok().flatten();
     let kind = table.map_or("view", |table| table.kind_name());
     format!("{kind} {}", view.name)
 }
 
-/// OR REPLACE may add columns behind those that are there, and change nothing of them.
+/// Checks OR REPLACE: it may add columns at the end, and must not change existing columns.
 fn check_replaceable(old: &ViewDef, new: &CreateView) -> Result<(), SqlError> {
     let refused = |message: String| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message);
     if new.columns.len() < old.columns.len() {
@@ -296,7 +300,7 @@ fn check_replaceable(old: &ViewDef, new: &CreateView) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// 2BP01
+/// Returns error 2BP01.
 fn needed(on: &str, dependent: &str) -> SqlError {
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,

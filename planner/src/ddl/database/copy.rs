@@ -1,4 +1,4 @@
-//! What a database has, copied into another one, or freed.
+//! The contents of a database: copied to another database, or freed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::plan::TablePlan;
 use crate::store::read_row;
 use crate::write::{RowWriter, Yield};
 
-/// Puts all that `from` has into `to`, which is new.
+/// Copies all contents of `from` to `to`, which is new.
 pub async fn copy(
     from: &DatabaseDef,
     to: &DatabaseDef,
@@ -89,7 +89,7 @@ pub async fn copy(
     Ok(())
 }
 
-/// A table with rows and indexes of its own.
+/// Copies a table with its rows and indexes.
 async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<TableDef, Halt> {
     let mut new = TableDef {
         version,
@@ -97,7 +97,7 @@ async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<Tab
         ..old.clone()
     };
     if new.is_parent() {
-        // Rows and trees are its leaves'.
+        // A partitioned table has no rows and trees of its own; its leaves have them.
         let indexes = new.indexes.iter_mut();
         indexes.for_each(|index| index.roots = Roots::Each([].into()));
         return Ok(new);
@@ -126,7 +126,7 @@ async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<Tab
     Ok(new)
 }
 
-/// Frees all that a database has, and removes it.
+/// Frees all contents of a database, and removes the database.
 pub async fn free(database: &DatabaseDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     let catalog = ddl.catalog.of(database);
     let all = catalog.snapshot(cx.tx).await?;
