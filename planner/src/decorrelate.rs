@@ -2,7 +2,8 @@
 //! a subquery that runs once.
 //!
 //! ```text
-//!   EXISTS (SELECT … FROM u WHERE u.x = t.y AND …)   ─▶   (t.y = ANY (SELECT u.x FROM u WHERE …)) IS TRUE
+//! EXISTS (SELECT … FROM u WHERE u.x = t.y AND …)
+//!   becomes   (t.y = ANY (SELECT u.x FROM u WHERE …)) IS TRUE
 //! ```
 //!
 //! Without the rewrite the subquery would read all of `u` for each row. If an index serves `u.x`,

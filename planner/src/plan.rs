@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! SelectPlan   source ─▶ filter ─▶ group ─▶ having ─▶ targets ─▶ distinct ─▶ sort ─▶ offset, limit
-//! Source       Scan | Values | Series | Subquery | Set | Cte | Recursive | Join(Source, Source) | One
+//! Source       Scan | Values | Series | Subquery | Set | Cte | Recursive | Join | One
 //! Access       how a scan reaches its rows: points, ranges, or the whole primary index
 //! ```
 //!

@@ -1,8 +1,8 @@
-//! Which executor runs a SELECT: decided when it begins, by what it would cost.
+//! The choice of the executor of a SELECT: made when it begins, by estimated cost.
 //!
-//! A row read by a scan is the unit. Only those SELECTs are asked about at all that scan the whole of something or
-//! from some bound on, and join, group or sort it: points, ranges and what follows an index are out of it when they are
-//! planned. What is asked then is one look at a path through each tree.
+//! The unit of cost is a row read by a scan. Only SELECTs are considered that scan a whole table or
+//! a range, and join, group or sort the rows. Point lookups, narrow ranges and index order are
+//! excluded when the SELECT is planned. The estimate then reads one path through each tree.
 
 use fencepost_sql::bound::{From, LeafSource, Select};
 use fencepost_sql::settings::Analytics;
@@ -13,14 +13,14 @@ use crate::build::access_rows;
 use crate::index::trees;
 use crate::plan::{Access, JoinMethod, Scan, SelectPlan, Source};
 
-/// Rows that our executor would read where the other one begins to pay: it takes about a millisecond to begin.
+/// The cost in rows above which DataFusion pays off: it takes about a millisecond to start.
 const MUCH: f64 = 100_000.0;
-/// What finding a row's partners by an index costs.
+/// The cost of an index lookup of matching rows.
 const LOOKUP: f64 = 3.0;
-/// The part of its rows that a filter lets pass, by rule of thumb.
+/// The fraction of rows that pass a filter, by rule of thumb.
 pub const PASSING: f64 = 0.3;
 
-/// Whether there is a chance that `select` is eligible.
+/// Returns whether `select` may be eligible.
 pub fn may_run(select: &Select) -> bool {
     let work = select.grouping.is_some() || matches!(select.from, From::Join(_));
     let mut tables = cfg!(feature = "analytics") && work && select.locking.is_none();
@@ -30,7 +30,7 @@ pub fn may_run(select: &Select) -> bool {
     tables
 }
 
-/// Whether a SELECT, as our executor runs it, may read much.
+/// Returns whether a SELECT may read many rows with the row executor.
 pub fn reads_much(plan: &SelectPlan) -> bool {
     // It may end after a few rows.
     let ends_early = plan.limit.is_some() && plan.grouping.is_none() && plan.sort.is_empty();
@@ -54,10 +54,10 @@ fn scans_much(source: &Source) -> bool {
     }
 }
 
-/// Whether `plan` is to be run by its bulk.
+/// Returns whether to run the analytical plan `plan.bulk` in place of `plan`.
 ///
 /// # Errors
-/// As those of reading.
+/// Those of reading rows.
 pub async fn pays(
     plan: &SelectPlan,
     machine: &Machine,
@@ -90,7 +90,7 @@ pub async fn pays(
     }
 }
 
-/// About how many rows each scan of `source` gives before its filter, from left to right.
+/// Estimates the number of rows of each scan of `source` before its filter, from left to right.
 pub async fn scan_sizes(
     source: &Source,
     machine: &Machine,
@@ -121,7 +121,8 @@ pub fn for_each_scan<'a>(source: &'a Source, f: &mut dyn FnMut(&'a Scan)) {
     }
 }
 
-/// The rows that `source` gives, and what that costs; scans have these `sizes`.
+/// Estimates the rows that `source` returns and its cost. `sizes` has the numbers of rows of its
+/// scans.
 fn cost(source: &Source, sizes: &mut std::slice::Iter<'_, f64>) -> (f64, f64) {
     match source {
         Source::Scan(scan) => {

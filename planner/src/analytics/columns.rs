@@ -1,6 +1,6 @@
-//! Values to Arrow's columns, and back.
+//! Conversion of values to Arrow columns, and back.
 //!
-//! Failure: a value that is not of its column's form is an internal error.
+//! Failure: a value that does not have its column's form is an internal error.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use rust_decimal::Decimal;
 
 use super::shape::Form;
 
-/// Digits of a decimal in Arrow: more than any numeric has.
+/// The number of digits of a decimal in Arrow, more than any numeric has.
 const DIGITS: u8 = 38;
 const UUID_BYTES: i32 = 16;
 
 impl Form {
-    /// The type of the column.
+    /// Returns the Arrow type of the column.
     pub fn data_type(self) -> DataType {
         match self {
             Form::Bool | Form::Present => DataType::Boolean,
@@ -35,19 +35,19 @@ impl Form {
     }
 }
 
-/// The schema of columns of these forms, which go by their numbers.
+/// Returns the schema of columns of these forms. Their names are their numbers.
 pub fn schema(forms: impl IntoIterator<Item = Form>) -> SchemaRef {
     let field = |(nth, form): (usize, Form)| Field::new(name(nth), form.data_type(), true);
     let fields: Vec<Field> = forms.into_iter().enumerate().map(field).collect();
     Arc::new(Schema::new(fields))
 }
 
-/// The name of a column.
+/// Returns the name of a column.
 pub fn name(nth: usize) -> String {
     format!("c{nth}")
 }
 
-/// A column in the making.
+/// A builder of an Arrow column.
 pub enum Cells {
     Bool(BooleanBuilder),
     Present(BooleanBuilder),
@@ -59,7 +59,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// An empty one with room for so many rows.
+    /// Creates an empty builder with capacity for `rows` rows.
     pub fn new(form: Form, rows: usize) -> Cells {
         match form {
             Form::Bool => Cells::Bool(BooleanBuilder::with_capacity(rows)),
@@ -100,7 +100,7 @@ impl Cells {
         Ok(())
     }
 
-    /// The column; the next one begins.
+    /// Returns the finished column, and starts the next one.
     pub fn finish(&mut self) -> ArrayRef {
         match self {
             Cells::Bool(cells) | Cells::Present(cells) => Arc::new(cells.finish()),
@@ -126,7 +126,7 @@ fn integer(value: &Value) -> Result<i64, SqlError> {
     })
 }
 
-/// The digits of a number with `scale` of them behind the point.
+/// Returns a number as an integer with `scale` decimal places.
 fn mantissa(value: &Value, scale: u32) -> Result<i128, SqlError> {
     let (mantissa, digits) = match value {
         Value::Numeric(value) => (value.mantissa(), value.scale()),
@@ -143,7 +143,7 @@ fn mantissa(value: &Value, scale: u32) -> Result<i128, SqlError> {
     shifted.ok_or_else(wrong)
 }
 
-/// A column that came back.
+/// A column of a result.
 pub enum Given<'a> {
     Bool(&'a BooleanArray),
     Int(&'a Int64Array),
@@ -154,7 +154,7 @@ pub enum Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// A column of this form.
+    /// Reads an Arrow array as a column of this form.
     pub fn of(array: &'a dyn Array, form: Form) -> Result<Given<'a>, SqlError> {
         let any = array.as_any();
         let given = match form {
@@ -179,7 +179,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The value in a row, of type `kind`.
+    /// Returns the value in a row, of type `kind`.
     #[inline]
     pub fn value(&self, row: usize, kind: TypeKind) -> Result<Value, SqlError> {
         if self.is_null(row) {
@@ -201,7 +201,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// The digits of a sum, and how many of them are behind the point; `None` for NULL.
+    /// Returns the digits of a sum, and its number of decimal places; `None` for NULL.
     pub fn digits(&self, row: usize) -> Result<Option<(i128, u32)>, SqlError> {
         if self.is_null(row) {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! The threads that DataFusion runs on.
+//! The threads of DataFusion.
 //!
-//! They are few and the process's own, begin with the first SELECT that needs them, and are told apart from those of
-//! sessions: these go on meanwhile.
+//! They are few, and belong to the process. They start with the first SELECT that needs them, and
+//! are separate from the threads of sessions, which continue meanwhile.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
@@ -22,7 +22,7 @@ use super::feed::BATCH_ROWS;
 use super::operators::Event;
 use super::pool::Pool;
 
-/// A plan at work; dropped, it ends at its next batch.
+/// A running plan. When it is dropped, the plan ends at its next batch.
 pub struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -31,7 +31,7 @@ impl Drop for Task {
     }
 }
 
-/// Runs `plan`; what comes out is told as events.
+/// Runs `plan`, and sends its results as events.
 pub fn run(
     plan: Arc<dyn ExecutionPlan>,
     pool: &Arc<Pool>,
@@ -58,7 +58,7 @@ pub fn run(
     ));
     let task = runtime()?.spawn(async move {
         let over = give(plan, context, &events).await;
-        // Where nobody listens any more nobody needs to know.
+        // The receiver was dropped; ignore the send error.
         let _ = events.send(Event::Over(over)).await;
     });
     Ok(Task(task.abort_handle()))
@@ -91,6 +91,6 @@ fn runtime() -> Result<&'static Runtime> {
             .build()
     };
     let runtime = anywhere(build).map_err(DataFusionError::IoError)?;
-    // Who was faster has made one as well as this.
+    // If another thread was faster, its runtime is used.
     Ok(RUNTIME.get_or_init(|| runtime))
 }

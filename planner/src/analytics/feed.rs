@@ -1,7 +1,8 @@
-//! What the session does for DataFusion: rows of scans, and what is computed of joined rows, as Arrow's batches.
+//! The session's side of an analytical SELECT: it produces the rows of scans, and computes
+//! expressions of joined rows, as Arrow batches.
 //!
-//! Nothing is allocated for a row: its values stand in a batch that is used again, and go from there to the ends of
-//! columns.
+//! It allocates nothing for a single row. The values of a row go from a reused batch to the
+//! builders of the columns.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,23 +16,23 @@ use super::shape::{Column, Form, GroupShape};
 use crate::exec::{Batch, Cx, ScanState};
 use crate::plan::Scan;
 
-/// Rows of a batch.
+/// The maximal number of rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
-/// Rows that are read before they become columns.
+/// The number of rows that are read before they are added to columns.
 const CHUNK: usize = 512;
 
-/// What a column is made of.
+/// The source of a column.
 #[derive(Clone, Copy)]
 enum Pick {
-    /// A slot of the row.
+    /// A slot of the from row.
     Slot(usize),
-    /// A key of groups.
+    /// A group key.
     Key(usize),
-    /// What an aggregate takes in.
+    /// The argument of an aggregate.
     Arg(usize),
 }
 
-/// Columns in the making.
+/// A batch of columns under construction.
 pub struct Columns {
     picks: Vec<(Pick, Cells)>,
     schema: SchemaRef,
@@ -39,7 +40,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Of these slots.
+    /// Creates columns of these slots.
     pub fn of_slots<'a>(columns: impl Iterator<Item = &'a Column> + Clone) -> Columns {
         let picks = columns.clone();
         Columns {
@@ -51,7 +52,7 @@ impl Columns {
         }
     }
 
-    /// Of keys and arguments.
+    /// Creates columns of group keys and aggregate arguments.
     pub fn of_groups(shape: &GroupShape) -> Columns {
         let keys = (0..).map(Pick::Key).zip(&shape.keys);
         let args = (0..).map(Pick::Arg).zip(&shape.args);
@@ -63,7 +64,7 @@ impl Columns {
         }
     }
 
-    /// What it becomes.
+    /// Returns the schema of its batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -110,7 +111,8 @@ fn push_value(cells: &mut Cells, expr: &Expr, row: &[Value], cx: &Cx<'_>) -> Res
     }
 }
 
-/// What an aggregate takes in of a row: NULL, which counts for nothing, if FILTER leaves the row out.
+/// Adds the argument of an aggregate over a row. If FILTER rejects the row, the argument is NULL,
+/// which the aggregate ignores.
 fn push_argument(
     cells: &mut Cells,
     aggregate: &Aggregate,
@@ -126,7 +128,7 @@ fn push_argument(
     }
 }
 
-/// The rows of a scan.
+/// The state of a scan.
 pub struct Leaf {
     state: ScanState,
     page: Batch,
@@ -135,7 +137,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Before its first row; rows have so many slots.
+    /// Creates the state before the first row; rows have `width` slots.
     pub fn new(columns: Columns, width: usize) -> Leaf {
         Leaf {
             state: ScanState::default(),
@@ -145,7 +147,7 @@ impl Leaf {
         }
     }
 
-    /// The next batch.
+    /// Returns the next batch.
     pub async fn next(
         &mut self,
         scan: &Scan,
@@ -166,7 +168,7 @@ impl Leaf {
                 }
             }
             if self.page.weight() > 0 {
-                // Long rows are handed on before more of them come.
+                // Long rows are passed on before more rows are read.
                 break;
             }
         }
@@ -177,14 +179,14 @@ impl Leaf {
     }
 }
 
-/// Keys and arguments of joined rows.
+/// The computation of keys and arguments of joined rows.
 pub struct Work {
     row: Vec<Value>,
     columns: Columns,
 }
 
 impl Work {
-    /// Of rows with so many slots.
+    /// Creates the state for rows with `width` slots.
     pub fn new(shape: &GroupShape, width: usize) -> Work {
         Work {
             row: vec![Value::Null; width],
@@ -192,12 +194,12 @@ impl Work {
         }
     }
 
-    /// What it becomes.
+    /// Returns the schema of its batches.
     pub fn schema(&self) -> &SchemaRef {
         self.columns.schema()
     }
 
-    /// The keys and arguments of those rows of `batch` that pass `filter`.
+    /// Computes the keys and arguments of the rows of `batch` that pass `filter`.
     pub async fn compute(
         &mut self,
         batch: &RecordBatch,
@@ -221,7 +223,7 @@ impl Work {
     }
 }
 
-/// The columns of a batch that has them at these places.
+/// Returns the columns of a batch whose columns are `places`.
 pub fn given<'a>(batch: &'a RecordBatch, places: &[Column]) -> Result<Vec<Given<'a>>, SqlError> {
     let columns = batch.columns().iter().zip(places);
     columns

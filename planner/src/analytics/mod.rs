@@ -1,30 +1,35 @@
-//! Much work runs on DataFusion's operators: hash joins of whole tables, and what groups add up to.
+//! Analytical execution: large SELECTs run on DataFusion's operators, that is hash joins of whole
+//! tables, and aggregation.
 //!
 //! ```text
 //! plan      SelectPlan ── bulk ──▶ the same SELECT with hash joins, its source a Source::Analytics
-//! run       choice: about how many rows would be read?       few ─▶ the plan   many ─▶ its bulk
+//! run       choice: estimated number of rows to read     few ─▶ the plan   many ─▶ its bulk
 //!
 //! session's thread                     threads of DataFusion
 //! scan ─▶ columns  (feed) ═══════════▶ leaves ─▶ hash joins ─┬▶ rows
 //! WHERE, keys, arguments  ◀══════════▶                       └▶ (work) ─▶ hash aggregation
-//! having, targets, sort, limit ◀═════════════════════════════ rows, or what the rows of each group add up to
+//! having, targets, sort, limit ◀═════════════════════════════ rows, or partial aggregates
 //! ```
-//! Scans are the ones of our executor, in the transaction of the session: same snapshot, own writes, read set,
-//! cancellation. Whatever an expression comes to is told by our evaluator, on the session's thread, over the very
-//! rows that it would be evaluated for otherwise. DataFusion compares keys for equality, counts, adds up and takes
-//! least and greatest values of columns whose Arrow form does that as PostgreSQL does ([`Form`]); what it adds up goes
-//! into the accumulators that parts of other machines go into, too. All else makes a SELECT not eligible.
+//!
+//! The scans are those of the row executor, in the transaction of the session: the same snapshot,
+//! own writes, read set and cancellation. Expressions are evaluated by the session's evaluator, on
+//! the session's thread, for the same rows as in the row executor. DataFusion compares keys for
+//! equality. It counts, sums, and finds the least and greatest values of columns whose Arrow form
+//! does that as PostgreSQL does ([`Form`]). Its sums go into the same accumulators as partial
+//! aggregates of other machines. Any other operation makes a SELECT ineligible.
 //!
 //! Invariants
 //! - ANA-1: the values of a column in Arrow are equal, and compare, as they do in PostgreSQL.
-//! - ANA-2: an expression that may fail is evaluated only for rows that our executor evaluates it for.
-//! - ANA-3: nobody waits for the session but by asking it, and the session waits only to be asked.
+//! - ANA-2: an expression that may fail is evaluated only for rows for which the row executor
+//!   evaluates it.
+//! - ANA-3: DataFusion waits for the session only after a request to it, and the session waits only
+//!   for requests.
 //!
 //! # Failure
-//! What operators hold counts against the memory limit: 53200. A SELECT that is given up drops its [`Running`], which
-//! ends DataFusion's part at its next batch.
+//! The memory of operators counts against the memory limit: 53200. An abandoned SELECT drops its
+//! [`Running`], which ends DataFusion's part at its next batch.
 //!
-//! Nothing else talks to DataFusion, and without the feature `analytics` nothing is eligible.
+//! No other module uses DataFusion. Without the feature `analytics` no SELECT is eligible.
 
 mod choice;
 #[cfg(feature = "analytics")]

@@ -1,4 +1,4 @@
-//! The plan of DataFusion's operators for a shape.
+//! The construction of DataFusion's physical plan for a shape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,33 +29,34 @@ use super::columns::name;
 use super::shape::{Column, Form, GroupShape, key_column};
 use crate::plan::{Join, JoinMethod, Source};
 
-/// Batches that a leaf asks for ahead.
+/// The number of batches that a leaf requests in advance.
 const AHEAD: usize = 2;
 
-/// What DataFusion's side tells the session.
+/// A message from DataFusion's threads to the session.
 pub enum Event {
-    /// A leaf wants its next batch.
+    /// The leaf with this number needs its next batch.
     Wants(usize),
-    /// Keys and arguments of these rows are wanted.
+    /// The session must compute the keys and arguments of these rows.
     Compute(RecordBatch),
-    /// What comes out.
+    /// A batch of the result.
     Rows(RecordBatch),
-    /// All is out, or it failed.
+    /// The plan has ended, or failed.
     Over(Result<()>),
 }
 
-/// A plan, and the columns that it gives.
+/// A plan, and the columns that it returns.
 pub struct Given {
     pub plan: Arc<dyn ExecutionPlan>,
     pub columns: Vec<Column>,
-    /// About how many rows.
+    /// The estimated number of rows.
     rows: f64,
 }
 
-/// A leaf's end of the channel that its batches come through.
+/// The receiver of a leaf's batches.
 pub type Batches = mpsc::UnboundedReceiver<RecordBatch>;
 
-/// A leaf: its columns, what they are in Arrow, where its batches come from, about how many rows it has.
+/// A leaf: its columns, their Arrow schema, the receiver of its batches, and the estimated number
+/// of rows.
 pub struct LeafPlan {
     pub columns: Vec<Column>,
     pub schema: SchemaRef,
@@ -63,7 +64,7 @@ pub struct LeafPlan {
     pub rows: f64,
 }
 
-/// The joins of `source` over the leaves, which come in the order of its scans.
+/// Builds the joins of `source` over the leaves, which come in the order of its scans.
 pub fn joins(
     source: &Source,
     leaves: &mut impl Iterator<Item = LeafPlan>,
@@ -97,7 +98,7 @@ pub fn joins(
     }
 }
 
-/// The side that looks smaller is kept in memory.
+/// Builds a hash join. The side with the smaller estimate is kept in memory.
 fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
     let JoinMethod::Hash {
         left_keys,
@@ -114,7 +115,7 @@ fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
     let kind = match (join.kind, turned) {
         (JoinKind::Inner, _) => JoinType::Inner,
         (JoinKind::Full, _) => JoinType::Full,
-        // The left side's rows stay, whichever place it has.
+        // The rows of the left side are preserved, whichever side it becomes.
         (JoinKind::Left, false) | (JoinKind::Right, true) => JoinType::Left,
         (JoinKind::Left, true) | (JoinKind::Right, false) => JoinType::Right,
     };
@@ -148,7 +149,7 @@ fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
     })
 }
 
-/// A plan that gives the keys and arguments of what `input` gives, which the session makes.
+/// Returns a plan for the keys and arguments of the rows of `input`, which the session computes.
 pub fn computed(
     input: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
@@ -163,7 +164,8 @@ pub fn computed(
     })
 }
 
-/// The groups of `input`, which has their keys, then their arguments.
+/// Returns a plan for the groups of `input`, which has the group keys, followed by the aggregate
+/// arguments.
 pub fn grouped(
     input: Arc<dyn ExecutionPlan>,
     grouping: &Grouping,
@@ -179,7 +181,7 @@ pub fn grouped(
     aggregation(input, keys, args, grouping)
 }
 
-/// The groups of joined rows, where keys and arguments are columns of them.
+/// Returns a plan for the groups of joined rows, if all keys and arguments are columns of them.
 pub fn grouped_columns(
     input: Given,
     grouping: &Grouping,
@@ -243,7 +245,7 @@ fn aggregation(
     Ok(Arc::new(exec))
 }
 
-/// What an aggregate is made of.
+/// Returns the DataFusion functions that compute an aggregate.
 fn functions(aggregate: &Aggregate) -> Result<Vec<Arc<AggregateUDF>>> {
     Ok(match aggregate.kind {
         AggregateKind::CountStar | AggregateKind::Count => vec![count_udaf()],
@@ -255,7 +257,7 @@ fn functions(aggregate: &Aggregate) -> Result<Vec<Arc<AggregateUDF>>> {
     })
 }
 
-/// Integers are added up as bigints where that is enough.
+/// Returns the form of a sum: a bigint if the argument is a smaller integer.
 pub fn sum_form(aggregate: &Aggregate, arg: Form) -> Form {
     match aggregate.args.first().map(|arg| arg.ty.kind) {
         Some(TypeKind::Int2 | TypeKind::Int4) => Form::Int,
@@ -273,7 +275,7 @@ fn streaming(stream: impl PartitionStream + 'static) -> Result<Arc<dyn Execution
     Ok(Arc::new(exec))
 }
 
-/// A scan, as DataFusion sees it.
+/// A scan as a source of DataFusion.
 struct LeafStream {
     number: usize,
     schema: SchemaRef,
@@ -301,7 +303,7 @@ impl PartitionStream for LeafStream {
                 let mut batches = batches?;
                 let wanted = if begun { 1 } else { AHEAD };
                 for _ in 0..wanted {
-                    // Where nobody listens any more nothing comes either.
+                    // If the session has dropped the receiver, no batch will arrive either.
                     let _ = events.send(Event::Wants(number)).await;
                 }
                 let batch = batches.recv().await?;
@@ -312,7 +314,7 @@ impl PartitionStream for LeafStream {
     }
 }
 
-/// What the session computes, as DataFusion sees it.
+/// The session's computation as a source of DataFusion.
 struct WorkStream {
     input: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,

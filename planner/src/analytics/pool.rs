@@ -1,4 +1,4 @@
-//! What DataFusion's operators hold, charged to the memory of the machine.
+//! The memory of DataFusion's operators, charged to the machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Nothing is held yet.
+    /// Creates a pool without allocations.
     pub fn new(machine: &Arc<Machine>) -> Pool {
         Pool {
             machine: Arc::clone(machine),
@@ -25,7 +25,7 @@ impl Pool {
         }
     }
 
-    /// Was there less than was asked for?
+    /// Returns whether a request for memory was refused.
     pub fn has_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

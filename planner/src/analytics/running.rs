@@ -1,4 +1,4 @@
-//! A SELECT on its way through DataFusion, seen from the session.
+//! The execution of a SELECT through DataFusion, on the session's side.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use super::shape::{Column, Form, GroupShape, Shape};
 use crate::exec::{Batch, Cx, Groups};
 use crate::plan::{Scan, Source};
 
-/// Events that may wait for the session.
+/// The maximal number of events that wait for the session.
 const EVENTS: usize = 8;
 
-/// A SELECT that has begun, or not yet.
+/// A SELECT that runs through DataFusion, or has not begun.
 #[derive(Default)]
 pub struct Running {
     live: Option<Box<Live>>,
-    /// What has come and is not given yet: from which row on.
+    /// The current batch of the result, and the position of its next row.
     page: Option<(RecordBatch, usize)>,
 }
 
-/// Where a SELECT stands.
+/// The state of a SELECT that has begun.
 struct Live {
     events: mpsc::Receiver<Event>,
     leaves: Vec<(Leaf, Option<mpsc::UnboundedSender<RecordBatch>>)>,
@@ -46,11 +46,11 @@ struct Live {
     _task: Task,
 }
 
-/// What is done with rows on the session's side.
+/// The grouping and filter that the session evaluates above the joins.
 type Above<'a> = Option<(&'a Grouping, &'a GroupShape, Option<&'a Expr>)>;
 
 impl Running {
-    /// Adds about `max` joined rows to `out`; false when there are no more after them.
+    /// Adds about `max` joined rows to `out`. Returns false when no more rows follow.
     pub async fn rows(
         &mut self,
         source: (&Source, &Shape),
@@ -87,7 +87,7 @@ impl Running {
         }
     }
 
-    /// Adds what the rows that pass `filter` come to, to `groups`.
+    /// Aggregates the rows that pass `filter`, and adds the results to `groups`.
     pub async fn group(
         &self,
         source: (&Source, &Shape),
@@ -155,7 +155,7 @@ impl Live {
         })
     }
 
-    /// The next batch that comes out; until then DataFusion's side has what it asks for.
+    /// Returns the next batch of the result. Until it arrives, serves DataFusion's requests.
     async fn next(
         &mut self,
         source: &Source,
@@ -173,7 +173,7 @@ impl Live {
                     {
                         let what = (grouping, filter);
                         let made = work.compute(&batch, &self.columns, cx, what).await?;
-                        // Whoever asked may have been given up.
+                        // The plan may have been dropped; ignore the send error.
                         let _ = batches.send(made);
                     }
                 }
@@ -184,7 +184,7 @@ impl Live {
         }
     }
 
-    /// Gives a leaf its next batch; after the last there is nobody to give one any more.
+    /// Sends a leaf its next batch. After the last one, closes its channel.
     async fn feed(
         &mut self,
         number: usize,
@@ -198,7 +198,7 @@ impl Live {
         else {
             return Err(SqlError::internal("no such scan").into());
         };
-        // Of a lone scan the groups are made here.
+        // If there is a single scan, the keys and arguments are computed here.
         let (grouping, filter) = match source {
             Source::Scan(_) => above.map_or((None, None), |(g, _, filter)| (Some(g), filter)),
             _ => (None, None),
@@ -220,7 +220,7 @@ fn is_of(column: &Column, scan: &Scan) -> bool {
     (scan.first_slot..scan.first_slot + width).contains(&column.slot)
 }
 
-/// What runs, and what of it is the session's.
+/// A plan, and the session's part of it.
 struct Built {
     plan: Arc<dyn ExecutionPlan>,
     columns: Vec<Column>,
@@ -258,7 +258,8 @@ fn build(
     })
 }
 
-/// The keys of groups and what their rows add up to, side by side; how many values a group has.
+/// Appends the keys and partial aggregates of groups to `out`, side by side. Returns the number of
+/// values of a group.
 fn partials(
     batch: &RecordBatch,
     grouping: &Grouping,
@@ -303,16 +304,16 @@ fn partials(
     Ok(parts.len())
 }
 
-/// What a column of groups has.
+/// The content of a column of groups.
 #[derive(Clone, Copy)]
 enum Part {
     /// Values of a type.
     Value(TypeKind),
-    /// Sums that may be longer than any value.
+    /// Sums that may have more digits than any value.
     Sum,
 }
 
-/// What DataFusion's side has failed of.
+/// Converts an error of DataFusion.
 fn failed(error: &DataFusionError, pool: &Pool) -> Halt {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => Stop::OutOfMemory.into(),

@@ -1,4 +1,5 @@
-//! What is asked of DataFusion: which columns go there, in which form, and what is to be added up.
+//! The shape of an analytical SELECT: the columns that go to DataFusion, their forms, and the
+//! aggregates.
 
 use fencepost_sql::bound::{
     Aggregate, AggregateKind, ArithClass, ArithOp, Expr, Grouping, JoinKind, Node,
@@ -11,27 +12,27 @@ use crate::build::mark;
 use crate::plan::{Hints, Join, JoinMethod, SelectPlan, Source};
 use crate::terms::{conjunction, conjuncts};
 
-/// How a column is kept in Arrow (ANA-1).
+/// The Arrow representation of a column (ANA-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Booleans.
     Bool,
-    /// Integers, dates and times as the integers that they are, infinities included.
+    /// Integers, and dates and times as integers, infinities included.
     Int,
-    /// Floats, which are only handed on: they have other equals in Arrow.
+    /// Floats, which are only passed through, because Arrow defines their equality differently.
     Float,
-    /// The bytes of a text, which is how texts compare: there is one collation, C.
+    /// Texts as bytes. Texts compare as bytes, because the only collation is C.
     Text,
-    /// 16 bytes.
+    /// UUIDs of 16 bytes.
     Uuid,
-    /// Numbers with so many digits behind the point, all of them.
+    /// Numbers that all have this number of decimal places.
     Decimal(u32),
-    /// TRUE where there is a value: what is counted.
+    /// TRUE for each value that is not NULL, for counting.
     Present,
 }
 
 impl Form {
-    /// That of the values of a type.
+    /// Returns the form of the values of a type; `None` if there is none.
     pub fn of(ty: Type) -> Option<Form> {
         use TypeKind::{Bool, Date, Float4, Float8, Int2, Int4, Int8, Numeric, Oid, Time, Uuid};
         Some(match ty.kind {
@@ -51,22 +52,22 @@ impl Form {
     }
 }
 
-/// The digits behind the point that a numeric column is declared with.
+/// Returns the declared number of decimal places of a numeric column.
 fn declared_scale(ty: Type) -> Option<u32> {
     let scale = (ty.typmod.checked_sub(4)? & 0x7FF) as u32;
     (ty.typmod >= 4 && scale <= 28).then_some(scale)
 }
 
-/// What is known of expressions.
+/// The information about expressions.
 struct Known<'a> {
     /// The declared types of the from row's slots.
     types: &'a [Option<Type>],
-    /// The parameters, once there are any.
+    /// The parameters; `None` during planning.
     params: Option<&'a [Value]>,
 }
 
 impl Known<'_> {
-    /// The form of the values of an expression.
+    /// Returns the form of an expression's values.
     fn form(&self, expr: &Expr) -> Option<Form> {
         match expr.ty.kind {
             TypeKind::Numeric => self.scale(expr).map(Form::Decimal),
@@ -74,8 +75,8 @@ impl Known<'_> {
         }
     }
 
-    /// The digits behind the point that every value of a numeric expression has. Of parameters they are not known
-    /// before there are any: until then they may have any.
+    /// Returns the number of decimal places that every value of a numeric expression has. For
+    /// parameters it is not known during planning; any number is possible then.
     fn scale(&self, expr: &Expr) -> Option<u32> {
         let scale = match &expr.node {
             Node::Const(value) => scale_of(value)?,
@@ -109,7 +110,8 @@ impl Known<'_> {
         (scale <= 28).then_some(scale)
     }
 
-    /// The form of what an aggregate takes in; `None` where DataFusion does not do the same.
+    /// Returns the form of an aggregate's argument; `None` if DataFusion would compute a different
+    /// result.
     fn argument(&self, aggregate: &Aggregate) -> Option<Form> {
         use TypeKind::{Int2, Int4, Int8, Numeric};
         if aggregate.distinct || !aggregate.order_by.is_empty() || aggregate.args.len() > 1 {
@@ -118,7 +120,7 @@ impl Known<'_> {
         let arg = aggregate.args.first();
         match (aggregate.kind, arg.map(|arg| arg.ty.kind)) {
             (AggregateKind::CountStar | AggregateKind::Count, _) => Some(Form::Present),
-            // 2^32 of them would be too many for a bigint.
+            // A bigint can only overflow after 2^32 values.
             (AggregateKind::Sum | AggregateKind::Avg, Some(Int2 | Int4)) => Some(Form::Int),
             (AggregateKind::Sum | AggregateKind::Avg, Some(Int8)) => Some(Form::Decimal(0)),
             (AggregateKind::Sum | AggregateKind::Avg, Some(Numeric)) => self.form(arg?),
@@ -129,7 +131,7 @@ impl Known<'_> {
         }
     }
 
-    /// The forms of keys and of what aggregates take in.
+    /// Returns the forms of the group keys and of the aggregate arguments.
     fn forms(&self, grouping: &Grouping) -> Option<(Vec<Form>, Vec<Form>)> {
         let key = |key: &Expr| self.form(key).filter(|form| form.is_key());
         let keys: Option<_> = grouping.keys.iter().map(key).collect();
@@ -150,10 +152,10 @@ fn scale_of(value: &Value) -> Option<u32> {
     }
 }
 
-/// A column that goes through the joins.
+/// A column that passes through the joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The slot of the from row that it is.
+    /// Its slot in the from row.
     pub slot: usize,
     /// Its form.
     pub form: Form,
@@ -161,31 +163,33 @@ pub struct Column {
     pub kind: TypeKind,
 }
 
-/// What is asked of DataFusion.
+/// The parts of a SELECT that DataFusion evaluates.
 #[derive(Debug)]
 pub struct Shape {
-    /// Slots of a from row.
+    /// The number of slots of a from row.
     pub width: usize,
     /// The declared types of the slots of tables.
     types: Vec<Option<Type>>,
     /// The columns that are needed above the scans.
     pub columns: Vec<Column>,
-    /// The groups that it makes.
+    /// The grouping that DataFusion evaluates.
     pub groups: Option<GroupShape>,
 }
 
-/// What groups are made of.
+/// The input of a grouping.
 #[derive(Debug)]
 pub struct GroupShape {
-    /// The forms of the keys.
+    /// The forms of the group keys.
     pub keys: Vec<Form>,
-    /// The forms of what aggregates take in.
+    /// The forms of the aggregate arguments.
     pub args: Vec<Form>,
-    /// Keys and arguments are not all columns, or there are conditions: the session makes them of the joined rows.
+    /// Whether the session computes keys and arguments from the joined rows, because they are not
+    /// all columns or there are conditions.
     pub computed: bool,
 }
 
-/// `plan`, whose joins hash, with a source that runs on DataFusion's operators; `None` if it is not eligible.
+/// Converts `plan`, which uses hash joins, to one whose source runs on DataFusion's operators.
+/// Returns `None` if it is not eligible.
 pub fn bulk(mut plan: SelectPlan) -> Option<SelectPlan> {
     let by_sets = plan.grouping.as_ref().is_some_and(|g| !g.sets.is_empty());
     let joins = matches!(plan.source, Source::Join(_));
@@ -213,7 +217,7 @@ pub fn bulk(mut plan: SelectPlan) -> Option<SelectPlan> {
     Some(plan)
 }
 
-/// Conditions of joins go up to WHERE, where all joins are inner ones.
+/// Moves join conditions up to WHERE, if all joins are inner joins.
 fn hoist_conditions(plan: &mut SelectPlan) {
     fn all_inner(source: &Source) -> bool {
         match source {
@@ -250,7 +254,8 @@ fn hoist_conditions(plan: &mut SelectPlan) {
     }
 }
 
-/// Are these scans and hash joins by columns that Arrow compares as we do?
+/// Returns whether the source consists of scans, and hash joins on columns that Arrow compares as
+/// PostgreSQL does.
 fn joins_hash(source: &Source) -> bool {
     match source {
         Source::Scan(_) => true,
@@ -279,7 +284,8 @@ fn joins_hash(source: &Source) -> bool {
     }
 }
 
-/// The column that the key of a join is, perhaps as a wider integer, or a varchar as text.
+/// Returns the column that a join key reads. The key may widen an integer, or cast a varchar to
+/// text.
 pub fn key_column(key: &Expr) -> Option<Column> {
     let is_text = |ty: Type| matches!(ty.kind, TypeKind::Text | TypeKind::VarChar);
     let is_int = |kind| matches!(kind, TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8);
@@ -312,7 +318,7 @@ fn shape(plan: &SelectPlan) -> Option<Shape> {
         Some(grouping) => Some(group_shape(plan, grouping, &types)?),
         None => None,
     };
-    // The scan of a lone table computes what is grouped.
+    // A single scan computes the keys and arguments itself.
     if matches!(plan.source, Source::Join(_)) {
         mark_above(plan, &mut needed);
     }
@@ -342,7 +348,7 @@ fn shape(plan: &SelectPlan) -> Option<Shape> {
     })
 }
 
-/// Marks what is read above the scans.
+/// Marks the slots that are read above the scans.
 fn mark_above(plan: &SelectPlan, needed: &mut [bool]) {
     fn keys(source: &Source, needed: &mut [bool]) {
         if let Source::Join(join) = source {
@@ -399,7 +405,7 @@ fn group_shape(
 }
 
 impl Shape {
-    /// What groups are made of with these parameters; `None` where that cannot be done after all.
+    /// Returns the input of the grouping with these parameters; `None` if they make it ineligible.
     pub fn groups_with(&self, grouping: &Grouping, params: &[Value]) -> Option<GroupShape> {
         let known = Known {
             types: &self.types,

@@ -1,4 +1,4 @@
-//! What stands for DataFusion where it is left out.
+//! The replacement of this module's parts in a build without DataFusion.
 
 use fencepost_sql::bound::{Expr, Grouping};
 use fencepost_sql::error::SqlError;
@@ -8,12 +8,12 @@ use super::Shape;
 use crate::exec::{Batch, Cx, Groups};
 use crate::plan::Source;
 
-/// Nothing runs.
+/// A state that never exists, because no SELECT is eligible.
 #[derive(Default)]
 pub struct Running;
 
 impl Running {
-    /// No SELECT is eligible, so this is never asked for.
+    /// Returns an internal error, because no SELECT is eligible.
     pub async fn rows(
         &mut self,
         _source: (&Source, &Shape),
@@ -24,7 +24,7 @@ impl Running {
         Err(left_out())
     }
 
-    /// As [`Self::rows`].
+    /// Returns an internal error, as [`Self::rows`] does.
     pub async fn group(
         &self,
         _source: (&Source, &Shape),

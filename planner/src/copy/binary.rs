@@ -1,10 +1,11 @@
-//! PostgreSQL's binary format of COPY, both ways.
+//! PostgreSQL's binary format of COPY, for input and output.
 //!
 //! ```text
-//! file    signature (11 bytes), flags (4), length of an extension (4), the extension, tuples, -1 (2)
+//! file    signature (11 bytes), flags (4), length of extension (4), extension, tuples, -1 (2)
 //! tuple   number of fields (2), fields
 //! field   length (4), bytes; of length -1 it is NULL and has none
 //! ```
+//!
 //! Numbers are big-endian. Data that ends between two tuples may lack the -1.
 
 use fencepost_sql::error::{SqlError, SqlState};
@@ -15,19 +16,20 @@ use fencepost_sql::value::Value;
 use super::records::{Field, Record};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
-/// The length of what stands before the extension.
+/// Length of the header before its extension, in bytes.
 const HEADER_BYTES: usize = SIGNATURE.len() + 8;
-/// The flag that each tuple has an oid, as those of old servers.
+/// The flag for tuples with oids, which old servers wrote.
 const OIDS_FLAG: u32 = 1 << 16;
-/// Flags whose meaning must be known.
+/// The flags that a reader must not ignore.
 const CRITICAL_FLAGS: u32 = 0xFFFF_0000;
 
-/// Cuts a stream of bytes into tuples. What has not arrived takes no memory, whatever length is announced.
+/// Splits a stream of bytes into tuples. Memory is used only for bytes that have arrived, whatever
+/// length is announced.
 #[derive(Debug)]
 pub struct Tuples {
     columns: usize,
     pending: Vec<u8>,
-    /// Where the next tuple begins in `pending`.
+    /// The start of the next tuple in `pending`.
     start: usize,
     /// The bytes of the header's extension that are still to be skipped; `None` before the header.
     extension: Option<usize>,
@@ -35,7 +37,7 @@ pub struct Tuples {
 }
 
 impl Tuples {
-    /// Of a stream whose tuples have so many fields.
+    /// Creates the state for a stream of tuples with `columns` fields.
     pub fn new(columns: usize) -> Tuples {
         Tuples {
             columns,
@@ -53,7 +55,8 @@ impl Tuples {
         self.pending.extend_from_slice(data);
     }
 
-    /// Goes behind the header; false while not all of it is there. `last` says that no more will arrive.
+    /// Skips the header. Returns false while it is incomplete. `last` states that no more bytes
+    /// will arrive.
     pub fn begin(&mut self, last: bool) -> Result<bool, SqlError> {
         let mut extension = match self.extension {
             Some(extension) => extension,
@@ -75,11 +78,12 @@ impl Tuples {
         Ok(extension == 0)
     }
 
-    /// The next tuple behind the header, into `tuple`: all of it, or as much as shows that it is wrong, which
-    /// [`check_count`] and [`fields`] tell. `last` says that no more will arrive.
+    /// Reads the next tuple after the header into `tuple`. For an invalid tuple, reads enough for
+    /// [`check_count`] and [`fields`] to report the error. `last` states that no more bytes will
+    /// arrive.
     pub fn next(&mut self, last: bool, tuple: &mut Vec<u8>) -> Result<bool, SqlError> {
         tuple.clear();
-        // A single byte at the end is let be, as PostgreSQL does.
+        // A single byte at the end is ignored, as in PostgreSQL.
         if !self.ended && field_count(&self.pending[self.start..]) == Some(-1) {
             self.start += 2;
             self.ended = true;
@@ -101,7 +105,7 @@ impl Tuples {
     }
 }
 
-/// The length of the extension of the header, once all that stands before it is there.
+/// Returns the length of the header's extension, once all bytes before it have arrived.
 fn extension_length(bytes: &[u8], last: bool) -> Result<Option<usize>, SqlError> {
     let missing = |what: &str| match last {
         true => Err(bad_format(what)),
@@ -135,8 +139,8 @@ fn extension_length(bytes: &[u8], last: bool) -> Result<Option<usize>, SqlError>
     }
 }
 
-/// Where the tuple ends that `bytes` begin with, or where it is wrong; `None` if that isn't known yet. 54000: no row can
-/// be as long as it says that it is.
+/// Returns the end of the tuple at the start of `bytes`, or the position of an error; `None` if
+/// more bytes are needed. Returns error 54000 if the announced length exceeds that of any row.
 fn tuple_end(bytes: &[u8], columns: usize) -> Result<Option<usize>, SqlError> {
     let mut end = 2;
     if check_count(bytes, columns).is_err() {
@@ -162,7 +166,7 @@ fn field_count(bytes: &[u8]) -> Option<i16> {
     bytes.first_chunk().copied().map(i16::from_be_bytes)
 }
 
-/// The length of a field; `None` is NULL.
+/// Returns the length of a field; `None` for NULL.
 fn field_length(length: u32) -> Result<Option<usize>, SqlError> {
     match length.cast_signed() {
         -1 => Ok(None),
@@ -181,7 +185,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
         .map(u32::from_be_bytes)
 }
 
-/// Has the tuple so many fields?
+/// Returns an error unless the tuple has `columns` fields.
 pub fn check_count(tuple: &[u8], columns: usize) -> Result<(), SqlError> {
     let count = field_count(tuple).unwrap_or(0);
     match usize::try_from(count) == Ok(columns) {
@@ -193,7 +197,8 @@ pub fn check_count(tuple: &[u8], columns: usize) -> Result<(), SqlError> {
     }
 }
 
-/// The fields of a tuple that has `columns`. After an error the record has those that precede the wrong one.
+/// Reads the fields of a tuple that has `columns` fields. After an error, the record has the fields
+/// before the invalid one.
 pub fn fields(tuple: &[u8], columns: usize, record: &mut Record) -> Result<(), SqlError> {
     record.bytes.clear();
     record.fields.clear();
@@ -217,18 +222,18 @@ pub fn fields(tuple: &[u8], columns: usize, record: &mut Record) -> Result<(), S
     Ok(())
 }
 
-/// Appends what stands before the tuples.
+/// Appends the header.
 pub fn header(out: &mut Vec<u8>) {
     out.extend_from_slice(SIGNATURE);
     out.extend_from_slice(&[0; 8]);
 }
 
-/// Appends what stands behind them.
+/// Appends the trailer.
 pub fn trailer(out: &mut Vec<u8>) {
     out.extend_from_slice(&(-1i16).to_be_bytes());
 }
 
-/// Appends a row of columns with these types; at most 1,600 of them.
+/// Appends a row of at most 1,600 columns with these types.
 pub fn row(row: &[Value], types: &[Type], out: &mut Vec<u8>) {
     out.extend_from_slice(&(row.len() as i16).to_be_bytes());
     for (value, ty) in row.iter().zip(types) {
@@ -260,7 +265,7 @@ mod tests {
         out
     }
 
-    /// What is found in `bytes` that arrive in pieces, or the error.
+    /// Returns the tuples of `bytes` that arrive in pieces, or the error.
     fn read(bytes: &[u8], piece: usize) -> Result<Vec<[Option<Vec<u8>>; 2]>, String> {
         let (mut tuples, mut tuple) = (Tuples::new(2), Vec::new());
         let (mut record, mut found) = (Record::default(), Vec::new());
@@ -300,7 +305,7 @@ mod tests {
             assert_eq!(read(&bytes, piece).as_deref(), Ok(&expected[..]));
             assert_eq!(read(&extended, piece).as_deref(), Ok(&expected[..]));
         }
-        // The end may lack its mark.
+        // The trailer may be missing.
         let unmarked = &bytes[..bytes.len() - 2];
         assert_eq!(read(unmarked, 5).as_deref(), Ok(&expected[..]));
     }

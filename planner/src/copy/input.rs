@@ -19,22 +19,22 @@ use crate::write::{
     Doing, Firing, Referee, References, RowWriter, Yield, check_twins, finish, generate,
 };
 
-/// What the data is cut into.
+/// The splitter of the data.
 enum Records {
     Lines(Lines),
     Tuples(Tuples),
 }
 
-/// A COPY FROM under way.
+/// The state of a running COPY FROM.
 pub struct CopyInput {
     table: Arc<TablePlan>,
     referee: Option<Referee>,
     firing: Option<Firing>,
-    /// The first row is still to come.
+    /// Whether the first row is still to come.
     begins: bool,
     columns: Vec<usize>,
     defaults: Vec<Option<Expr>>,
-    /// Some default calls a function of users.
+    /// Whether a default calls a user-defined function.
     calls: bool,
     options: CopyOptions,
     filter: Option<Expr>,
@@ -43,7 +43,7 @@ pub struct CopyInput {
     line_number: u64,
     header_due: bool,
     record: Record,
-    /// The line is to be read once more: a sequence had no values for it.
+    /// Whether the line must be read again, because a sequence had no values for it.
     again: bool,
     row: Vec<Value>,
     writer: RowWriter,
@@ -51,7 +51,7 @@ pub struct CopyInput {
 }
 
 impl CopyInput {
-    /// The input of `copy`, which copies into a table.
+    /// Creates the input of `copy`, which copies into a table.
     pub fn new(copy: &Copy) -> Result<CopyInput, SqlError> {
         let CopySource::Table {
             table,
@@ -83,7 +83,7 @@ impl CopyInput {
             record: Record::default(),
             again: false,
             row: vec![Value::Null; table.columns.len()],
-            // A trigger finds the rows that are in by their entries.
+            // A trigger finds the inserted rows through their index entries.
             writer: match firing {
                 None => RowWriter::of_many(),
                 Some(_) => RowWriter::default(),
@@ -93,22 +93,22 @@ impl CopyInput {
         })
     }
 
-    /// The table it fills.
+    /// Returns the target table.
     pub fn table(&self) -> &Arc<TablePlan> {
         &self.table
     }
 
-    /// Is the data in binary?
+    /// Returns whether the format is binary.
     pub fn is_binary(&self) -> bool {
         self.options.format == CopyFormat::Binary
     }
 
-    /// Number of columns in the data.
+    /// Returns the number of columns in the data.
     pub fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// Takes the next piece of the data.
+    /// Processes the next piece of the data.
     pub fn data<'a>(
         &'a mut self,
         cx: &'a mut Cx<'_>,
@@ -123,7 +123,7 @@ impl CopyInput {
         })
     }
 
-    /// The data is complete: the number of rows that went in.
+    /// Ends the data. Returns the number of inserted rows.
     pub fn finish<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<u64, Halt>> {
         Box::pin(async move {
             self.rows(cx, true).await?;
@@ -209,7 +209,7 @@ impl CopyInput {
         Ok(())
     }
 
-    /// Runs the triggers that come before the row; false where it is not to go in.
+    /// Fires the triggers before the row. Returns false if they suppress it.
     async fn before(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
         let generated = self.table.rules.generated.iter();
         generated.for_each(|generated| self.row[generated.column] = Value::Null);
@@ -222,7 +222,7 @@ impl CopyInput {
         }
     }
 
-    /// The defaults, where some call functions of users.
+    /// Evaluates the defaults, if some call user-defined functions.
     async fn call_defaults(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         for (column, default) in self.defaults.iter().enumerate() {
             if let Some(default) = default {
@@ -232,7 +232,7 @@ impl CopyInput {
         Ok(())
     }
 
-    /// Gives the row to the triggers of the view; false where they have done nothing with it.
+    /// Passes the row to the INSTEAD OF triggers of the view. Returns false if they did nothing.
     async fn instead(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
         let Some(firing) = &mut self.firing else {
             return Err(SqlError::internal("a view without triggers").into());
@@ -248,7 +248,8 @@ impl CopyInput {
         }
     }
 
-    /// What a trigger has said of the line; where a sequence had no values for it, it is read once more.
+    /// Adds the line to the error of a trigger. If a sequence had no values, marks the line to be
+    /// read again.
     fn in_line(&mut self, error: SqlError) -> Halt {
         if wanted_range(&error).is_some() {
             self.again = true;
@@ -258,7 +259,7 @@ impl CopyInput {
         error.within(&self.context()).into()
     }
 
-    /// The next line or tuple, if all of it is there.
+    /// Reads the next line or tuple, if it is complete.
     fn next_record(&mut self, last: bool) -> Result<bool, SqlError> {
         match &mut self.records {
             Records::Lines(lines) => Ok(lines.next(&self.options, last, &mut self.line)),
@@ -275,7 +276,7 @@ impl CopyInput {
         }
     }
 
-    /// Says in which line the key was that another line has too.
+    /// Adds the line number of a duplicate key to the error.
     fn name_duplicate(&self, halt: Halt) -> Halt {
         match (halt, self.writer.duplicate()) {
             (Halt::Error(error), Some(nth)) => {
@@ -287,7 +288,7 @@ impl CopyInput {
         }
     }
 
-    /// The defaults and the values of the line into `row`.
+    /// Stores the defaults and the values of the line in `row`.
     async fn read_line(&mut self, cx: &mut Cx<'_>) -> Result<(), SqlError> {
         self.cut()?;
         for (column, default) in self.defaults.iter().enumerate() {
@@ -298,7 +299,7 @@ impl CopyInput {
         cx.in_parts(|cx| self.read_fields(cx)).await
     }
 
-    /// Cuts the line into fields, one a column.
+    /// Splits the line into fields, one for each column.
     fn cut(&mut self) -> Result<(), SqlError> {
         let line_context = |e: SqlError, s: &CopyInput| e.context(s.context());
         if self.is_binary() {
@@ -323,7 +324,7 @@ impl CopyInput {
         Ok(())
     }
 
-    /// Reads the fields.
+    /// Converts the fields to values.
     fn read_fields(&mut self, cx: &Cx<'_>) -> Result<(), SqlError> {
         for (nth, &column) in self.columns.iter().enumerate() {
             if self.record.fields[nth].null {
@@ -345,7 +346,7 @@ impl CopyInput {
         Ok(())
     }
 
-    /// FORCE_NULL and FORCE_NOT_NULL.
+    /// Applies FORCE_NULL and FORCE_NOT_NULL.
     fn force_nulls(&mut self) {
         for nth in &self.options.force_not_null {
             if let Some(field) = self.record.fields.get_mut(*nth) {
@@ -418,7 +419,7 @@ fn bad_format(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// PostgreSQL shows the first 100 bytes of a long line.
+/// Shortens a long line to its first 100 bytes, as PostgreSQL does.
 fn shortened(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 100;
     let text = String::from_utf8_lossy(bytes);

@@ -1,4 +1,4 @@
-//! COPY: rows in and out as text, CSV or in binary.
+//! COPY: input and output of rows as text, CSV or in the binary format.
 
 mod binary;
 mod input;

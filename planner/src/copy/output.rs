@@ -8,7 +8,7 @@ use fencepost_sql::value::Value;
 
 use super::binary;
 
-/// Writes rows.
+/// Writes rows in the format of a COPY TO.
 pub struct CopyWriter<'a> {
     options: &'a CopyOptions,
     settings: &'a Settings,
@@ -17,7 +17,7 @@ pub struct CopyWriter<'a> {
 }
 
 impl<'a> CopyWriter<'a> {
-    /// A writer of rows with these types.
+    /// Creates a writer of rows with these types.
     pub fn new(
         options: &'a CopyOptions,
         settings: &'a Settings,
@@ -31,7 +31,7 @@ impl<'a> CopyWriter<'a> {
         }
     }
 
-    /// Appends what stands before the rows: the line of the columns' names, if one is wanted.
+    /// Appends the header: in text formats, a line of column names if one is requested.
     pub fn begin<'n>(&mut self, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
         if self.options.format == CopyFormat::Binary {
             return binary::header(out);
@@ -48,7 +48,7 @@ impl<'a> CopyWriter<'a> {
         out.push(b'\n');
     }
 
-    /// Appends what stands behind them.
+    /// Appends the trailer of the binary format.
     pub fn end(&self, out: &mut Vec<u8>) {
         if self.options.format == CopyFormat::Binary {
             binary::trailer(out);
@@ -58,7 +58,7 @@ impl<'a> CopyWriter<'a> {
     /// Appends `row`, as a line or a tuple.
     ///
     /// # Errors
-    /// 54000 where the text of a row or an array is too long.
+    /// 54000 if the text of a row or an array is too long.
     pub fn row(&mut self, row: &[Value], out: &mut Vec<u8>) -> Result<(), SqlError> {
         if self.options.format == CopyFormat::Binary {
             binary::row(row, &self.types, out);

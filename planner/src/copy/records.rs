@@ -1,8 +1,8 @@
-//! COPY input cut into records and fields, whatever pieces it arrives in.
+//! Splits COPY input into records and fields, in whatever pieces it arrives.
 //!
 //! ```text
-//! text   fields between delimiters, backslash escapes, a record ends at a newline that no backslash
-//!        precedes; the line \. ends the data
+//! text   fields between delimiters, backslash escapes, a record ends at a newline without a
+//!        backslash before it; the line \. ends the data
 //! csv    fields between delimiters, quotes around fields with delimiters or newlines in them,
 //!        a quote is escaped inside quotes; the line \. ends the data
 //! ```
@@ -11,43 +11,43 @@ use fencepost_sql::bound::{CopyFormat, CopyOptions};
 use fencepost_sql::error::{SqlError, SqlState};
 use memchr::memchr;
 
-/// One field: its bytes and whether they were quoted (a quoted field is never NULL).
+/// One field: the range of its bytes, and whether they were quoted. A quoted field is not NULL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Field {
-    /// Where its bytes are in [`Record::bytes`].
+    /// The start of its bytes in [`Record::bytes`].
     pub start: usize,
-    /// Where they end.
+    /// The end of its bytes in [`Record::bytes`].
     pub end: usize,
-    /// It was in quotes.
+    /// Whether it was in quotes.
     pub quoted: bool,
-    /// It is NULL.
+    /// Whether it is NULL.
     pub null: bool,
 }
 
 /// The fields of a record.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// The fields' bytes without escapes and quotes.
+    /// The bytes of all fields, without escapes and quotes.
     pub bytes: Vec<u8>,
-    /// The fields.
+    /// The fields, in order.
     pub fields: Vec<Field>,
 }
 
 impl Record {
-    /// The bytes of field `i`.
+    /// Returns the bytes of field `i`.
     pub fn field(&self, i: usize) -> &[u8] {
         let field = &self.fields[i];
         &self.bytes[field.start..field.end]
     }
 }
 
-/// Cuts a stream of bytes into lines that are whole records.
+/// Splits a stream of bytes into lines that are whole records.
 #[derive(Debug, Default)]
 pub struct Lines {
     pending: Vec<u8>,
-    /// Where the next record begins in `pending`.
+    /// The start of the next record in `pending`.
     start: usize,
-    /// No record ends before this in `pending`.
+    /// The position in `pending` before which no record ends.
     scanned: usize,
     in_quotes: bool,
     escaped: bool,
@@ -65,7 +65,8 @@ impl Lines {
         }
     }
 
-    /// The next whole line without its end, into `line`. `last` says that no more will arrive.
+    /// Reads the next whole line, without its end, into `line`. `last` states that no more bytes
+    /// will arrive.
     pub fn next(&mut self, options: &CopyOptions, last: bool, line: &mut Vec<u8>) -> bool {
         line.clear();
         if self.ended || self.start == self.pending.len() {
@@ -98,7 +99,8 @@ impl Lines {
             let newline = memchr(b'\n', &self.pending[self.scanned..])? + self.scanned;
             let body = &self.pending[self.start..newline];
             let backslashes = body.iter().rev().take_while(|b| **b == b'\\').count();
-            // An escaped backslash before the newline is data; an odd one escapes the newline.
+            // An even number of backslashes before the newline is data; with an odd number, the
+            // last one escapes the newline.
             if backslashes % 2 == 0 {
                 return Some(newline);
             }
@@ -125,7 +127,7 @@ impl Lines {
     }
 }
 
-/// Cuts a line into fields.
+/// Splits a line into fields.
 pub fn fields(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<(), SqlError> {
     record.bytes.clear();
     record.fields.clear();
@@ -165,7 +167,7 @@ fn text_fields(line: &[u8], options: &CopyOptions, record: &mut Record) {
     }
 }
 
-/// Reads the escape whose letter is at `at`; where it ends.
+/// Decodes the escape whose letter is at `at`. Returns the position after it.
 fn unescape(line: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let digits = |max: usize, from: usize, radix: u32| {
         let mut value = 0u32;

@@ -2,7 +2,7 @@
 //! foreign key.
 //!
 //! ```text
-//! named relations ──► with CASCADE the views over them, and the views over these ──► owned sequences
+//! named relations ──► with CASCADE the views over them, directly or not ──► owned sequences
 //! ```
 
 use fencepost_sql::bound::{DropOwned, RoleRef};

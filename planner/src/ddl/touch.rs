@@ -97,7 +97,8 @@ async fn touch_in(
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    // The first superuser, and the predefined roles that read or write all data, concern every table.
+    // The first superuser, and the predefined roles that read or write all data, concern every
+    // table.
     let all = roles
         .iter()
         .any(|role| *role == SUPERUSER_OID || Security::is_predefined(*role));

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! found in the snapshot ─► lock ─► newest version is in the snapshot ─► Same
-//!                                  newest version is not            ─► Changed: the row is read again, the caller rechecks
-//!                                  the row is gone                  ─► follow its unique key ─► lock ─► …
-//!                                                                       no row under the key ─► Gone
+//!                                  newest version is not            ─► Changed: read again, recheck
+//!                                  the row is gone   ─► follow its unique key ─► lock ─► …
+//!                                                       no row under the key ─► Gone
 //! ```
 //!
 //! Invariants

@@ -2,8 +2,8 @@
 //! the results.
 //!
 //! ```text
-//! request parts ─► own partitions ─► results of other machines ─► partitions that they did not read
-//! in index order:   results of other machines ─► merged with own and unread partitions as these are read
+//! any order     request parts ─► own partitions ─► results of others ─► partitions not read by others
+//! index order   request parts ─► results of others, merged with own and unread partitions
 //! ```
 //!
 //! So all machines work at the same time. In index order, however, no row of the own partitions can

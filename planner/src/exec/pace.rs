@@ -1,7 +1,7 @@
 //! Time slices: when a statement yields to the other tasks of its thread.
 //!
 //! ```text
-//! step, step, … ──stride──► read the clock ──slice is over──► yield to the other tasks, begin a new slice
+//! step, step, … ──stride──► read the clock ──slice is over──► yield to other tasks, begin a slice
 //! ```
 //!
 //! An executor has one thread, so a loop that does not yield stops every session of that thread. A

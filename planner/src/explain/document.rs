@@ -1,23 +1,24 @@
-//! What EXPLAIN tells, in each of its formats: lines of text, or one document with PostgreSQL's keys.
+//! The output of EXPLAIN in each of its formats: lines of text, or a document with PostgreSQL's
+//! keys.
 
 use std::fmt::Write;
 
 use fencepost_sql::bound::ExplainFormat;
 
-/// A piece of a plan's description, from the top down.
+/// An entry of a plan's description, in the order of the text format.
 #[derive(Debug)]
 pub(super) enum Entry {
     /// A node.
     Node { depth: usize, text: String },
-    /// Something about the last node.
+    /// A property of the last node.
     Detail {
         depth: usize,
         name: String,
         text: String,
     },
-    /// What the last node gives.
+    /// The output columns of the last node.
     Output { depth: usize, columns: Vec<String> },
-    /// The node that comes next is that of a query in an expression.
+    /// The next node is the root of a subquery in an expression.
     SubPlan(usize),
 }
 
@@ -25,18 +26,18 @@ pub(super) enum Entry {
 #[derive(Debug)]
 pub struct Explained(pub(super) Vec<Entry>);
 
-/// What is told beside the plan.
+/// Information besides the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extra {
-    /// Of its first node: how many rows it gave.
+    /// The number of rows that the root node returned.
     ActualRows(usize),
-    /// Of the whole.
+    /// A property of the whole statement.
     Whole(&'static str, String),
-    /// Milliseconds of the whole.
+    /// A time of the whole statement, in milliseconds.
     Time(&'static str, f64),
 }
 
-/// A document.
+/// A value of a document.
 enum Doc {
     Text(String),
     Number(String),
@@ -46,7 +47,7 @@ enum Doc {
 }
 
 impl Explained {
-    /// As lines of text: the root is bare, each child has an arrow.
+    /// Returns the lines of the text format: the root is bare, each child has an arrow.
     pub fn lines(&self) -> Vec<String> {
         let line = |entry: &Entry| match entry {
             Entry::Node { depth: 0, text } => text.clone(),
@@ -66,11 +67,12 @@ impl Explained {
         self.0.iter().map(line).collect()
     }
 
-    /// As one document.
+    /// Returns the document in JSON, YAML or XML.
     pub fn document(&self, format: ExplainFormat, extras: &[Extra]) -> String {
         let mut at = 0;
         let mut plan = self.node(&mut at, None, extras);
-        // Queries in expressions stand behind the plan, and are told of as parts of its first node.
+        // Subqueries in expressions come after the plan; the document shows them as children of the
+        // root node.
         let mut queries = Vec::new();
         while let Some(entry) = self.0.get(at) {
             let number = match entry {
@@ -125,7 +127,7 @@ impl Explained {
         out
     }
 
-    /// The node at `at` with everything below it; `at` is behind it then.
+    /// Converts the node at `at` with everything below it, and moves `at` behind it.
     fn node(
         &self,
         at: &mut usize,
@@ -177,7 +179,7 @@ impl Explained {
     }
 }
 
-/// Lists where PostgreSQL has lists.
+/// Converts a property to a list if PostgreSQL has a list.
 fn detail(name: &str, text: &str) -> Doc {
     match name {
         "Sort Key" | "Group Key" => Doc::List(
@@ -189,7 +191,7 @@ fn detail(name: &str, text: &str) -> Doc {
     }
 }
 
-/// What the words of a node say, under PostgreSQL's keys.
+/// Splits the text of a node into properties with PostgreSQL's keys.
 fn properties(text: &str) -> Vec<(String, Doc)> {
     let mut map: Vec<(String, Doc)> = Vec::new();
     let mut put =
@@ -262,7 +264,7 @@ fn mode(share: &str) -> &'static str {
     }
 }
 
-/// The kind of a join that is called `method [kind] [Join]`.
+/// Returns the join type in the text `method [type] [Join]`.
 fn joined<'a>(what: &'a str, method: &str, join: &str) -> Option<&'a str> {
     let rest = what.strip_prefix(method)?.trim();
     let loops = method == "Nested Loop";
@@ -318,7 +320,7 @@ impl Doc {
         }
     }
 
-    /// As an item of a list.
+    /// Writes the value as an item of a YAML list.
     fn yaml_item(&self, depth: usize, out: &mut String) {
         let indent = "  ".repeat(depth);
         match self {
@@ -336,7 +338,7 @@ impl Doc {
         }
     }
 
-    /// As the value of a key.
+    /// Writes the value of a key in YAML.
     fn yaml(&self, depth: usize, out: &mut String) {
         match self {
             Doc::Text(_) | Doc::Number(_) | Doc::Bool(_) => {
@@ -389,7 +391,7 @@ impl Doc {
     }
 }
 
-/// A string of JSON.
+/// Appends a JSON string.
 fn quoted(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! EXPLAIN: a plan as a tree of lines, in PostgreSQL's words and without costs.
+//! EXPLAIN: a plan as a tree of lines, in PostgreSQL's terms and without costs.
 
 mod document;
 mod partitions;
@@ -17,7 +17,7 @@ pub use document::{Explained, Extra};
 pub use partitions::Known;
 use text::Names;
 
-/// What EXPLAIN shows for `plan`; with `verbose`, what its nodes give, too.
+/// Describes `plan`; with `verbose`, includes the output columns of its nodes.
 pub fn explain(plan: &Plan, known: &Known<'_>, verbose: bool) -> Explained {
     let mut out = Lines {
         entries: Vec::new(),
@@ -56,13 +56,13 @@ pub fn explain(plan: &Plan, known: &Known<'_>, verbose: bool) -> Explained {
     Explained(out.entries)
 }
 
-/// Which share of the work above a source is told of.
+/// The part of the work above a source that is described.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
     All,
-    /// What a part of the rows comes to.
+    /// The partial aggregation, for one part of the rows.
     Partial,
-    /// What the parts come to.
+    /// The final aggregation, over all parts.
     Final,
 }
 
@@ -83,7 +83,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The queries in expressions, under the statement.
+    /// Describes the subqueries in expressions, below the statement.
     fn queries(&mut self, queries: &Subplans) {
         for (id, plan) in queries.numbered() {
             let change = queries.changes.iter().find(|change| change.id == id);
@@ -115,7 +115,7 @@ impl Lines<'_> {
         });
     }
 
-    /// What the last node gives.
+    /// Adds the output columns of the last node, with `verbose`.
     fn output(&mut self, depth: usize, columns: impl Iterator<Item = String>) {
         if self.verbose {
             let columns = columns.collect();
@@ -150,7 +150,7 @@ impl Lines<'_> {
             };
             let visible = plan.targets[..plan.visible].iter();
             let columns = visible.map(|target| rows.text(&target.expr)).collect();
-            // The node on top gives what the query gives, and not what is below it.
+            // The top node shows the output of the query, and not that of the node below.
             let own =
                 |entry: &Entry| matches!(entry, Entry::Output { depth: at, .. } if *at == depth);
             if let Some(at) = (first..self.entries.len()).find(|at| own(&self.entries[*at])) {
@@ -161,7 +161,7 @@ impl Lines<'_> {
         }
     }
 
-    /// A statement, of which other machines may run parts.
+    /// Describes a statement; other machines may run parts of it.
     fn whole_select(&mut self, plan: &SelectPlan) {
         if let Some(bulk) = plan.bulk.as_ref().filter(|_| self.known.bulk) {
             self.select(bulk, 0);
@@ -189,7 +189,7 @@ impl Lines<'_> {
         self.below(plan, &names, depth);
     }
 
-    /// The node that puts parts together; the depth of what they are made by.
+    /// Adds the node that gathers the parts. Returns the depth of the nodes below it.
     fn gather(&mut self, depth: usize, how: &str) -> usize {
         self.node(depth, format!("Gather{how}"));
         let machines: Vec<String> = self.known.parts.iter().map(MachineId::to_string).collect();
@@ -197,7 +197,8 @@ impl Lines<'_> {
         depth + 1
     }
 
-    /// What is done with from rows, or what parts come to; the depth of what gives them.
+    /// Describes the operations above the from rows, or above the parts. Returns the depth of the
+    /// node below them.
     fn above(
         &mut self,
         plan: &SelectPlan,
@@ -209,7 +210,8 @@ impl Lines<'_> {
             None => from_names.clone(),
             Some(grouping) => from_names.grouped(grouping),
         };
-        // A part gives all of its groups, and of its rows those that may be among the first.
+        // A part returns all of its groups, or those rows that may be among the first of the whole
+        // result.
         let ends = share != Share::Partial || plan.grouping.is_none();
         let limited = plan.limit.is_some() || (plan.offset.is_some() && share != Share::Partial);
         if limited && ends {
@@ -265,7 +267,7 @@ impl Lines<'_> {
         depth
     }
 
-    /// What gives from rows.
+    /// Describes the source of the from rows.
     fn below(&mut self, plan: &SelectPlan, names: &Names, depth: usize) {
         self.source(&plan.source, names, depth);
         if let Some(filter) = &plan.filter {
@@ -398,7 +400,7 @@ impl Lines<'_> {
     }
 }
 
-/// What the access does, as conditions on the key columns.
+/// Returns the conditions on key columns that the access covers.
 fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
     let column = |position: usize| {
         let index = scan.table.index_def(scan.index);
@@ -466,7 +468,7 @@ fn sort_keys(keys: &[OrderKey], targets: &[Target], names: &Names) -> String {
     keys.join(", ")
 }
 
-/// The names of the from row's slots, with the relation's name where there are several.
+/// Returns the names of the from row's slots, qualified if there are several relations.
 fn slot_names(source: &Source) -> Names {
     let mut leaves: Vec<(usize, String, Vec<String>)> = Vec::new();
     collect(source, &mut leaves);

@@ -1,4 +1,4 @@
-//! Which partitions a plan is about, as far as that is known before it runs.
+//! The partitions that a plan accesses, as far as they are known before it runs.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use fencepost_txn::{Machine, MachineId};
 use crate::exec::{Fit, fit, leaves};
 use crate::plan::{Access, KeyTerm, Scan, TablePlan};
 
-/// What is known when a plan is explained.
+/// The information that is available when a plan is explained.
 pub struct Known<'a> {
-    /// The parameters; none where they are not bound yet.
+    /// The parameters; empty if they are not bound yet.
     pub params: &'a [Value],
     /// Settings and clocks.
     pub eval: &'a EvalContext,
-    /// The machine that is asked.
+    /// The machine that runs EXPLAIN.
     pub machine: &'a Machine,
     /// The machines that run parts of the plan, if it is split.
     pub parts: Vec<MachineId>,
-    /// It runs as its plan for much work says.
+    /// Whether the analytical plan runs.
     pub bulk: bool,
 }
 
 impl Known<'_> {
-    /// The partitions that a scan walks through: a property with its text each.
+    /// Returns the partitions that a scan reads, as properties with their texts.
     pub(super) fn of_scan(&self, scan: &Scan) -> Vec<(&'static str, String)> {
         if let Some(tree) = scan.table.def.tree() {
             return self.of_leaves(scan, tree);
@@ -50,7 +50,7 @@ impl Known<'_> {
         }
     }
 
-    /// The leaves of a partitioned table that a scan looks at.
+    /// Returns the leaves of a partitioned table that a scan reads.
     fn of_leaves(&self, scan: &Scan, tree: &Tree) -> Vec<(&'static str, String)> {
         let value = |expr: &Expr| {
             let known = self.value(expr);
@@ -66,7 +66,7 @@ impl Known<'_> {
         properties(some.len(), all as u32, only)
     }
 
-    /// The partitions of rows with these values in the partition column.
+    /// Returns the partitions of rows with these values in the partition column.
     pub(super) fn of_values(
         &self,
         table: &TablePlan,
@@ -79,11 +79,11 @@ impl Known<'_> {
         let mut scratch = Vec::new();
         for expr in values {
             let Some(value) = self.value(expr) else {
-                // As many as there are values, at most.
+                // At most one partition for each value.
                 let most = values.len().min(by.count as usize);
                 return properties(most, by.count, None);
             };
-            // An array stands for its elements: no partition column is one.
+            // An array stands for its elements, because no partition column is an array.
             let values = match value {
                 Value::Array(array) if by.kind.element().is_none() => array.values,
                 value => vec![value],

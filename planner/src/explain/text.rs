@@ -1,4 +1,4 @@
-//! Expressions as text, the way EXPLAIN shows them.
+//! Expressions as text, as EXPLAIN shows them.
 
 use fencepost_sql::bound::{
     AggregateKind, BoolTest, Expr, Grouping, LikeKind, Node, Subquery, SubqueryKind,
@@ -6,12 +6,12 @@ use fencepost_sql::bound::{
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::to_text;
 
-/// What the slots are called.
+/// The names of the slots.
 #[derive(Clone, Debug, Default)]
 pub struct Names(pub Vec<String>);
 
 impl Names {
-    /// The text of `expr`.
+    /// Returns the text of `expr`.
     pub fn text(&self, expr: &Expr) -> String {
         match &expr.node {
             Node::Const(value) if value.is_null() => format!("NULL::{}", expr.ty.name()),
@@ -163,13 +163,13 @@ impl Names {
         format!("({})", parts.join(between))
     }
 
-    /// Texts with commas between.
+    /// Returns the texts of expressions, separated by commas.
     pub fn list(&self, parts: &[Expr]) -> String {
         let parts: Vec<String> = parts.iter().map(|p| self.text(p)).collect();
         parts.join(", ")
     }
 
-    /// The names of the group row.
+    /// Returns the names of the slots of the group row.
     pub fn grouped(&self, grouping: &Grouping) -> Names {
         let mut names: Vec<String> = grouping.keys.iter().map(|k| self.text(k)).collect();
         for aggregate in &grouping.aggregates {
@@ -208,7 +208,7 @@ fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
 }
 
-/// Is it the name of an operator?
+/// Returns whether it is the name of an operator.
 fn is_symbol(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_punctuation()) && !name.starts_with('[')
 }

@@ -1,4 +1,4 @@
-//! Values into variables.
+//! Assignments to variables.
 
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Into, Target, VariableKind};
@@ -12,7 +12,7 @@ use super::variables::{Row, Slot};
 use crate::exec::Cx;
 
 impl Machine {
-    /// A variable is declared.
+    /// Initializes a variable at its declaration.
     pub async fn declare(
         &mut self,
         variable: usize,
@@ -43,7 +43,7 @@ impl Machine {
         Ok(())
     }
 
-    /// `target := value`
+    /// Runs `target := value`.
     pub async fn assign(
         &mut self,
         target: &Target,
@@ -61,7 +61,7 @@ impl Machine {
                         if value.is_null() && of.not_null {
                             return Err(null_refused(&of.name).into());
                         }
-                        // A variable of the compiler's own takes the type of what it is given.
+                        // A variable of the compiler takes the type of its value.
                         let ty = if *ty == Type::UNKNOWN { from } else { *ty };
                         let value = fit(value, &from, &ty, cx.eval)?;
                         self.slots.0[*variable] = Slot::Value(value, ty);
@@ -118,7 +118,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A row, or none, into a row variable or one variable for each column.
+    /// Assigns a row, or no row, to a row variable or to one variable for each column.
     pub async fn assign_row(
         &mut self,
         into: &Into,
@@ -141,7 +141,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A row variable gets a row of these columns, or none.
+    /// Sets a row variable to a row of these columns, or to no row.
     fn set_row(
         &mut self,
         variable: usize,
@@ -172,7 +172,7 @@ impl Machine {
     }
 }
 
-/// 22004
+/// Returns error 22004.
 fn null_refused(name: &str) -> SqlError {
     SqlError::new(
         SqlState::new(b"22004"),

@@ -1,4 +1,4 @@
-//! Values into parts of variables: `a[1] := …`, `a[2:3] := …`, `r.f[1] := …`, `j['k'] := …`.
+//! Assignments to parts of variables: `a[1] := …`, `a[2:3] := …`, `r.f[1] := …`, `j['k'] := …`.
 
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{WITH_ELEMENT, WITH_JSON, WITH_SLICE, set_element};
@@ -12,15 +12,15 @@ use super::returned::fit;
 use super::variables::Slot;
 use crate::exec::Cx;
 
-/// Subscripts with their values.
+/// Evaluated subscripts.
 struct Places {
     values: Vec<Value>,
-    /// Of a slice: which bounds are left out, a bit each.
+    /// For a slice: a bit mask of the bounds that are omitted.
     slice: Option<i32>,
 }
 
 impl Machine {
-    /// Puts a value where the subscripts lead to in a variable or a field.
+    /// Assigns a value to the part of a variable or field that the subscripts select.
     pub(super) async fn assign_part(
         &mut self,
         of: &Target,
@@ -50,7 +50,7 @@ impl Machine {
         let value = fit(value, &from, &wanted, cx.eval)?;
         let (slot, _) = self.place_of(of)?;
         if let (Value::Array(array), None, true) = (&mut *slot, places.slice, ty == plain) {
-            // In its place: a loop may go over a large array.
+            // In place, because a loop may update a large array.
             let ints = places.values.iter().map(Value::as_int);
             let ints = ints.map(|place| place.and_then(|place| i32::try_from(place).ok()));
             if let Some(ints) = ints.collect::<Option<Vec<i32>>>() {
@@ -70,7 +70,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Where the value of a variable or field is, and its type.
+    /// Returns a reference to the value of a variable or field, and its type.
     fn place_of(&mut self, of: &Target) -> Result<(&mut Value, Type), SqlError> {
         let none = || SqlError::internal("a part of no variable");
         match of {
@@ -106,7 +106,7 @@ impl Machine {
                     values.push(self.place(*index, cx).await?);
                     continue;
                 }
-                // Beside a slice a single subscript is a slice from 1.
+                // If another subscript is a slice, a single subscript means a slice from 1.
                 Subscript::Index(index) => {
                     values.push(Value::Int4(1));
                     [Some(*index), None].into_iter().take(1)

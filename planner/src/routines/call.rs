@@ -1,4 +1,4 @@
-//! Calls from expressions and from FROM.
+//! Calls of routines from expressions and from FROM.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use super::settings::settings_of;
 use super::sql::SqlBody;
 use crate::exec::Cx;
 
-/// A routine, ready to run.
+/// A compiled routine.
 #[derive(Clone, Debug)]
 pub enum Compiled {
     Sql(Arc<SqlBody>),
     PlPgSql(Arc<Body>),
 }
 
-/// The routine's code, compiled unless it is known.
+/// Returns the routine's compiled code. Compiles it unless the session has it.
 pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Compiled, Halt> {
     let mut again = false;
     if let Some(compiled) = cx.scratch.routines.get(routine, cx.eval) {
-        // Its variables are of types as they were when it was compiled.
+        // The code is valid only while the types of its variables are unchanged.
         let mut same = true;
         if let Compiled::PlPgSql(body) = &compiled {
             for ty in &body.code.types {
@@ -76,7 +76,8 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
     Ok(compiled)
 }
 
-/// What an extension has brought along is evaluated by who calls it.
+/// Returns an error for a function that an extension does not provide; callers evaluate the
+/// provided functions.
 fn no_symbol(routine: &RoutineDef) -> SqlError {
     let message = format!(
         "could not find function \"{}\" in file \"{}\"",
@@ -85,7 +86,7 @@ fn no_symbol(routine: &RoutineDef) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
 }
 
-/// Runs a routine that neither ends transactions nor is a trigger's.
+/// Runs a routine that neither ends transactions nor is a trigger function.
 pub async fn run_routine(
     routine: &Arc<RoutineDef>,
     args: Vec<Value>,
@@ -98,7 +99,7 @@ pub async fn run_routine(
     run_here(routine, args, columns, cx).await
 }
 
-/// Runs a routine under the settings that it has.
+/// Runs a routine with its own settings (SET clauses).
 async fn under_own(
     routine: &Arc<RoutineDef>,
     args: Vec<Value>,
@@ -136,21 +137,21 @@ async fn run_here(
     };
     cx.scratch.routines.leave();
     if matches!(result, Ok(Returned::Row(_))) {
-        // What its loops and cursors went through is gone with them.
+        // The memory of its loops and cursors is free again.
         let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);
         cx.tx.release_memory(held);
     }
     result
 }
 
-/// That a routine acts for its owner (SECURITY DEFINER), for as long as it runs.
+/// A guard that makes the session act as the owner of a SECURITY DEFINER routine while it runs.
 pub struct Acting<'a> {
     eval: &'a EvalContext,
     before: Option<Arc<str>>,
 }
 
 impl<'a> Acting<'a> {
-    /// Begins it, where the routine does.
+    /// Starts to act as the owner, if the routine is SECURITY DEFINER.
     pub fn of(routine: &RoutineDef, eval: &'a EvalContext) -> Option<Acting<'a>> {
         if !routine.definer {
             return None;
@@ -168,7 +169,7 @@ impl Drop for Acting<'_> {
 }
 
 impl Machine {
-    /// Runs to the end, where no transaction may be ended.
+    /// Runs to the end, in a context that must not end the transaction.
     pub async fn run_through(&mut self, cx: &mut Cx<'_>) -> Result<Returned, Halt> {
         match Box::pin(self.run(cx)).await? {
             Step::Done(returned) => Ok(returned),
@@ -191,7 +192,7 @@ impl Cx<'_> {
         Ok((!skipped).then_some(args))
     }
 
-    /// The one value that a function of users gives.
+    /// Returns the single value of a user-defined function.
     pub async fn call_value(&mut self, call: &RoutineCall, row: &[Value]) -> Result<Value, Halt> {
         let Some(args) = self.routine_args(call, row).await? else {
             return Ok(Value::Null);
@@ -208,7 +209,7 @@ impl Cx<'_> {
         Ok(returned.into_value(fields))
     }
 
-    /// The rows that a function of users gives.
+    /// Returns the rows of a user-defined function.
     pub async fn call_rows(
         &mut self,
         call: &RoutineCall,

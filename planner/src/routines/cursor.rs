@@ -37,14 +37,14 @@ impl Machine {
         }
     }
 
-    /// The name that a cursor's variable has, or 22004.
+    /// Returns the cursor name in a cursor variable, or error 22004.
     fn cursor_name(&self, cursor: usize) -> Result<String, SqlError> {
         let name = self.slots.get(cursor);
         let name = name.as_text().map(str::to_owned);
         name.ok_or_else(|| null_cursor(&self.body.code.variables[cursor].name))
     }
 
-    /// OPEN: a variable without a name gets one.
+    /// Runs OPEN. A variable without a name gets a generated one.
     async fn open(
         &mut self,
         cursor: usize,
@@ -83,7 +83,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Where a FETCH goes.
+    /// Evaluates the direction of a FETCH.
     async fn direction(&mut self, way: Way, cx: &mut Cx<'_>) -> Result<Direction, Halt> {
         let (made, count): (fn(i64) -> Direction, usize) = match way {
             Way::Known(direction) => return Ok(direction),
@@ -103,7 +103,7 @@ impl Machine {
         Ok(made(count))
     }
 
-    /// FETCH, or MOVE where the row goes nowhere.
+    /// Runs FETCH, or MOVE if there is no target for the row.
     async fn fetch(
         &mut self,
         cursor: usize,

@@ -1,4 +1,4 @@
-//! Exception handlers: a block with some is a savepoint.
+//! Exception handlers: a block with handlers has a savepoint.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use super::prepared::is_inner;
 use crate::exec::Cx;
 use crate::write::DeferredMark;
 
-/// A block with handlers that is open.
+/// An active block with handlers.
 #[derive(Debug)]
 pub struct Try {
     handlers: usize,
     point: Savepoint,
     deferred: Option<DeferredMark>,
     settings: usize,
-    /// The cursors there had been.
+    /// The mark of the cursors that were open before the block.
     portals: u64,
-    /// How many temporary tables with ON COMMIT there were before.
+    /// The number of temporary tables with ON COMMIT before the block.
     on_commit: usize,
     notified: NotifyMark,
     sequences: SequenceMark,
-    /// How many errors were being handled.
+    /// The number of errors that were being handled.
     errors: usize,
 }
 
 impl Machine {
-    /// A block with handlers begins.
+    /// Enters a block with handlers.
     pub fn enter(&mut self, handlers: usize, cx: &mut Cx<'_>) {
         self.tries.push(Try {
             handlers,
@@ -48,18 +48,19 @@ impl Machine {
         });
     }
 
-    /// It is left.
+    /// Leaves a block with handlers.
     pub fn leave(&mut self, cx: &mut Cx<'_>) {
         if let Some(block) = self.tries.pop() {
             cx.tx.release(block.point);
         }
     }
 
-    /// Goes on where an error is handled, with all taken back since the block began; else gives it back.
+    /// Rolls back to the start of the innermost block that handles the error, and continues with
+    /// its handler. Returns the error if no block handles it.
     pub async fn catch(&mut self, halt: Halt, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let error = match halt {
             Halt::Error(error) if !is_inner(&error) => error,
-            // ROUT-2
+            // ROUT-2: only a procedure that may end transactions sees a conflict.
             Halt::Stop(Stop::Retry(_) | Stop::Deadlock) if self.ends && !self.doomed => {
                 return self.catch_conflict(halt);
             }
@@ -96,7 +97,7 @@ impl Machine {
         Err(Halt::Error(error))
     }
 
-    /// A procedure that may end transactions is told of a conflict.
+    /// Passes a conflict to the handlers of a procedure that may end transactions.
     fn catch_conflict(&mut self, halt: Halt) -> Result<(), Halt> {
         let body = Arc::clone(&self.body);
         let error = halt.clone().into_error();
@@ -130,7 +131,7 @@ impl Machine {
         self.next = to;
     }
 
-    /// The error in hand, for RAISE without anything.
+    /// Returns the current error, for RAISE without parameters.
     pub fn reraised(&self) -> SqlError {
         self.errors.last().cloned().unwrap_or_else(|| {
             SqlError::new(
@@ -140,7 +141,7 @@ impl Machine {
         })
     }
 
-    /// What GET DIAGNOSTICS asks for.
+    /// Returns an item of GET DIAGNOSTICS.
     pub fn diagnostic(&self, item: Diagnostic, stacked: bool) -> Result<Value, SqlError> {
         match item {
             Diagnostic::RowCount => return Ok(Value::Int8(self.row_count as i64)),
@@ -177,7 +178,8 @@ impl Machine {
     }
 }
 
-/// Is the condition that of an error? OTHERS is neither a cancel nor a failed ASSERT.
+/// Returns whether a condition matches an error. OTHERS matches neither a cancelled query nor a
+/// failed ASSERT.
 fn is(condition: Condition, state: SqlState) -> bool {
     match condition {
         Condition::State(of) => covers(of, state),

@@ -16,23 +16,23 @@ use super::returned::fit;
 use super::rows::Rows;
 use crate::exec::Cx;
 
-/// A loop on its way.
+/// The state of a loop.
 #[derive(Debug, Default)]
 pub enum Loop {
-    /// None.
+    /// No loop runs.
     #[default]
     None,
-    /// The next number, the last one, and the step.
+    /// A loop over integers: the next one, the last one, and the step.
     Range { next: i64, last: i64, step: i64 },
-    /// What is left of the rows.
+    /// A loop over rows: those that are left.
     Rows {
         columns: Vec<(String, Type)>,
         rows: std::vec::IntoIter<Vec<Value>>,
         any: bool,
-        /// The cursor that it goes over.
+        /// The cursor that the loop reads, if it is a cursor loop.
         cursor: Option<Over>,
     },
-    /// What is left of an array, as values of a type.
+    /// A loop over an array: the values that are left, and their type.
     Array {
         values: std::vec::IntoIter<Value>,
         ty: Type,
@@ -40,17 +40,17 @@ pub enum Loop {
     },
 }
 
-/// A cursor that a loop goes over, for as long as that runs.
+/// The cursor of a loop, open while the loop runs.
 #[derive(Debug)]
 pub struct Over {
     name: Box<str>,
     serial: u64,
-    /// The variable that has its name only meanwhile.
+    /// The variable that holds the cursor's generated name while the loop runs.
     unnamed: Option<usize>,
 }
 
 impl Machine {
-    /// Begins a loop, makes its next round, or ends it.
+    /// Starts a loop, runs its next iteration, or ends it.
     pub async fn loop_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), Halt> {
         match op {
             Op::RangeStart {
@@ -187,7 +187,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The cursor of a loop is open for as long as that runs.
+    /// Opens the cursor of a loop for as long as the loop runs.
     fn loop_over(&mut self, cursor: usize, rows: Rows, cx: &mut Cx<'_>) -> Result<Over, SqlError> {
         let portals = &mut cx.scratch.routines.portals;
         let named = self.slots.get(cursor);
@@ -207,7 +207,7 @@ impl Machine {
         })
     }
 
-    /// A loop is over.
+    /// Ends a loop.
     fn end_loop(&mut self, register: usize, cx: &mut Cx<'_>) {
         if let Loop::Rows {
             cursor: Some(over), ..
@@ -221,14 +221,14 @@ impl Machine {
         }
     }
 
-    /// The body is left within its loops.
+    /// Ends all loops, when control leaves the body.
     pub fn end_loops(&mut self, cx: &mut Cx<'_>) {
         for register in 0..self.loops.len() {
             self.end_loop(register, cx);
         }
     }
 
-    /// FOUND, without ROW_COUNT.
+    /// Sets FOUND, without ROW_COUNT.
     fn any(&mut self, any: bool) {
         let found = self.body.code.found;
         self.slots.put(found, Value::Bool(any));
@@ -243,7 +243,7 @@ impl Machine {
         })
     }
 
-    /// All rows of a query, or of a cursor that is opened for that.
+    /// Returns all rows of a query, or of a cursor that is opened for the loop.
     pub async fn rows_of(&mut self, source: &RowSource, cx: &mut Cx<'_>) -> Result<Rows, Halt> {
         match source {
             RowSource::Query(text) => {
@@ -277,7 +277,7 @@ impl Machine {
         }
     }
 
-    /// All rows that a statement gives.
+    /// Returns all rows of a statement.
     pub async fn all_rows(
         &mut self,
         prepared: &Prepared,
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// The statement that EXECUTE names, and its parameters.
+    /// Prepares the statement of an EXECUTE. Returns it with its parameters.
     pub async fn dynamic(
         &mut self,
         text: usize,
@@ -314,7 +314,7 @@ impl Machine {
         self.dynamic_of(&text, using, cx).await
     }
 
-    /// The statement that EXECUTE names.
+    /// Evaluates the text of an EXECUTE.
     pub async fn dynamic_text(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<String, Halt> {
         let (value, ty) = self.value(text, cx).await?;
         if value.is_null() {
@@ -327,7 +327,7 @@ impl Machine {
         Ok(checked_text(&value, &ty, &cx.eval.settings)?)
     }
 
-    /// A statement that EXECUTE names, and its parameters.
+    /// Prepares a statement of an EXECUTE from its text. Returns it with its parameters.
     pub async fn dynamic_of(
         &mut self,
         text: &str,
@@ -351,7 +351,7 @@ impl Machine {
         Ok((prepared, params))
     }
 
-    /// EXECUTE; it leaves FOUND as it is.
+    /// Runs EXECUTE, which leaves FOUND unchanged.
     pub async fn run_dynamic(
         &mut self,
         (prepared, params): (Arc<Prepared>, Vec<Value>),
@@ -359,7 +359,7 @@ impl Machine {
         cx: &mut Cx<'_>,
     ) -> Result<(), Halt> {
         let found = self.slots.get(self.body.code.found);
-        // Rows that nobody asks for are for nobody.
+        // Without INTO, EXECUTE discards its rows.
         let place = (into, into.is_none());
         Box::pin(self.run_prepared(&prepared, &params, place, cx)).await?;
         self.slots.put(self.body.code.found, found);
@@ -367,7 +367,7 @@ impl Machine {
     }
 }
 
-/// The statements in the text of an EXECUTE.
+/// Splits the text of an EXECUTE into statements.
 pub fn statements_of(text: &str) -> Result<Vec<Cow<'_, str>>, SqlError> {
     if text.contains(';') {
         let parsed = parser::parse(text)?;
@@ -379,7 +379,7 @@ pub fn statements_of(text: &str) -> Result<Vec<Cow<'_, str>>, SqlError> {
     Ok(vec![Cow::Borrowed(text)])
 }
 
-/// The query of a cursor.
+/// Returns the query of a bound cursor variable.
 pub fn query_of(code: &Code, cursor: usize) -> &str {
     match code.variables[cursor].kind {
         VariableKind::Cursor { query, .. } => &code.texts[query].sql,
@@ -387,7 +387,7 @@ pub fn query_of(code: &Code, cursor: usize) -> &str {
     }
 }
 
-/// The elements of an array, or its slices of some dimensions.
+/// Returns the loop over the elements of an array, or over its slices of `slice` dimensions.
 fn array_loop(value: Value, ty: Type, slice: usize) -> Result<Loop, SqlError> {
     let Some(element) = ty.element() else {
         let message = format!("FOREACH expression must yield an array, not type {ty}");

@@ -1,7 +1,7 @@
-//! The machine: the code of a body, step by step.
+//! The interpreter of a PL/pgSQL body: it executes compiled code step by step.
 //!
-//! Its state is all its own, so that it can be left between two steps, for a COMMIT, and gone on with in another
-//! transaction.
+//! Its state contains no references. So it can stop between two steps for a COMMIT, and continue in
+//! another transaction.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked
 use super::variables::{Row, Slot, Slots};
 use crate::exec::{Cx, Gathered};
 
-/// A body with what has been planned of it.
+/// A compiled body with the prepared statements of its texts.
 #[derive(Debug)]
 pub struct Body {
     pub code: Code,
     pub owner: Owner,
     pub routine: Option<Arc<RoutineDef>>,
-    /// By text.
+    /// The prepared statements, by number of the text.
     pub(super) kept: Mutex<Vec<Option<Arc<Prepared>>>>,
-    /// The types of `$1` and so on.
+    /// The types of the parameters `$1` and so on.
     pub(super) given: Vec<Type>,
 }
 
@@ -47,43 +47,43 @@ impl Body {
     }
 }
 
-/// What a machine stops for.
+/// The reason for which the interpreter stops.
 #[derive(Debug)]
 pub enum Step {
-    /// Nothing: on with the next step.
+    /// No reason: it continues with the next step.
     Go,
-    /// It is done.
+    /// The body has ended.
     Done(Returned),
-    /// COMMIT
+    /// COMMIT.
     Commit { chain: bool },
-    /// ROLLBACK
+    /// ROLLBACK.
     Rollback { chain: bool },
-    /// A sequence has no values left here: the same step again, once it has.
+    /// A sequence has no reserved values on this machine: the step must be repeated once it has.
     Range(u32),
 }
 
-/// A body that runs.
+/// The state of a running body.
 #[derive(Debug)]
 pub struct Machine {
     pub body: Arc<Body>,
     pub slots: Slots,
-    /// The columns that it is to give; none for one value without a name.
+    /// The columns that it returns; empty for a single value without a name.
     pub columns: Vec<(String, Type)>,
-    /// The next op.
+    /// The position of the next operation.
     pub next: usize,
     pub loops: Vec<Loop>,
-    /// The blocks with handlers that it is in.
+    /// The blocks with handlers that are active.
     pub tries: Vec<Try>,
-    /// The errors whose handlers it is in.
+    /// The errors that active handlers are handling.
     pub errors: Vec<SqlError>,
-    /// ROW_COUNT
+    /// The value of ROW_COUNT.
     pub row_count: u64,
-    /// The rows of a set.
+    /// The rows of a set-returning function.
     pub set: Vec<Vec<Value>>,
     pub gathered: Gathered,
-    /// It may end transactions.
+    /// Whether it may end transactions.
     pub ends: bool,
-    /// The transaction has met a conflict, and cannot go on.
+    /// Whether the transaction has met a conflict and cannot continue.
     pub doomed: bool,
 }
 
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// Gives it its arguments.
+    /// Sets the arguments.
     pub fn give(&mut self, args: Vec<Value>, eval: &EvalContext) -> Result<(), SqlError> {
         let body = Arc::clone(&self.body);
         let all = body.routine.iter().flat_map(|routine| &routine.args);
@@ -133,7 +133,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs until it stops for something. What is set on the way holds for the steps behind it.
+    /// Runs until it stops. Settings that the body changes apply to the steps after the change.
     pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
         loop {
             if !cx.eval.is_unsettled()
@@ -155,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Runs until it stops for something; none where settings have changed.
+    /// Runs until it stops; returns `None` if settings have changed.
     async fn run_settled(&mut self, cx: &mut Cx<'_>) -> Result<Option<Step>, Halt> {
         loop {
             if cx.eval.is_unsettled() {
@@ -163,7 +163,7 @@ impl Machine {
             }
             cx.breathe().await?;
             let at = self.next;
-            // What a step that is run again has changed is taken back.
+            // A step that must be repeated is rolled back first.
             let op = self.body.code.ops.get(at);
             let brackets = matches!(op, Some(Op::Try { .. } | Op::EndTry));
             let before = (self.ends && !brackets && !self.doomed).then(|| cx.tx.savepoint());
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// Says in an error where it happened.
+    /// Adds the location in the body to an error.
     fn placed(&self, halt: Halt, at: usize) -> Halt {
         let Halt::Error(error) = halt else {
             return halt;
@@ -356,5 +356,5 @@ impl Machine {
     }
 }
 
-/// 2D000
+/// SQLSTATE 2D000, `invalid_transaction_termination`.
 const TERMINATION: SqlState = SqlState::new(b"2D000");

@@ -1,20 +1,22 @@
-//! Functions and procedures of users at work.
+//! The execution of user-defined functions and procedures.
 //!
 //! ```text
-//!   expression, FROM ──▶ call.rs ──┬─ LANGUAGE sql ──▶ sql.rs ────────┐
-//!   CALL, DO ──▶ procedure.rs ─────┼─ plpgsql ──▶ machine.rs, ops ────┴──▶ prepared.rs ──▶ plans of their statements
-//!   rows change ──▶ trigger.rs ─────┘
+//! expression, FROM ──▶ call.rs ──┬─ LANGUAGE sql ──▶ sql.rs ────────┐
+//! CALL, DO ──▶ procedure.rs ─────┼─ plpgsql ──▶ machine.rs, ops ────┴──▶ prepared.rs ──▶ statement plans
+//! rows change ──▶ trigger.rs ─────┘
 //! ```
-//! A routine runs within the statement that calls it: in its transaction, under its time limit, and its rows count
-//! against the same memory. What a session has compiled it keeps ([`Routines`]); a routine that is replaced has another
-//! version, and is compiled again.
+//!
+//! A routine runs within the statement that calls it: in its transaction and under its time limit,
+//! and its rows count against the same memory. A session keeps compiled routines ([`Routines`]). A
+//! replaced routine has another version, and is compiled again.
 //!
 //! Invariants
-//! - ROUT-1: a statement of a routine runs only on the versions of its tables that it was planned with, as SES-2 says
-//!   of those of clients.
-//! - ROUT-2: a conflict is not for the handlers of blocks: the transaction cannot go on, and whoever has begun it is told.
-//!   A procedure that may end transactions is told of it, and does nothing more in that one.
-//! - ROUT-3: calls nest so deep and no deeper (54001), whatever calls what.
+//! - ROUT-1: a statement of a routine runs only on the versions of its tables that it was planned
+//!   with, as SES-2 requires for statements of clients.
+//! - ROUT-2: handlers of blocks do not catch a conflict, because the transaction cannot continue;
+//!   the conflict is reported to the caller that began the transaction. A procedure that may end
+//!   transactions catches it, but can do nothing more in that transaction.
+//! - ROUT-3: the depth of nested calls is limited (54001), whichever routines call each other.
 
 mod assign;
 mod assign_part;
@@ -52,15 +54,15 @@ pub use portals::{Opened, Portals};
 pub use procedure::{Paused, Procedure};
 pub use trigger::{TriggerCall, call_trigger};
 
-/// How deep calls may nest.
+/// The maximal depth of nested calls.
 const DEPTH_MAX: usize = 500;
-/// What is further apart than this is not of one stack.
+/// Addresses further apart than this belong to different stacks.
 const STACKS_APART: usize = 64 << 20;
-/// Routines that a session keeps compiled.
+/// The maximal number of compiled routines that a session keeps.
 const COMPILED_MAX: usize = 512;
 
-/// A routine by its oid, the role that a function of its owner's acts for, what names mean under its settings, and what
-/// its stand-ins are in the call.
+/// The key of compiled code: the routine's oid, the role that a SECURITY DEFINER function acts as,
+/// the search path of its settings, and the types that replace its polymorphic types in this call.
 type Known = (
     u32,
     Option<Arc<str>>,
@@ -68,32 +70,32 @@ type Known = (
     Option<Arc<AsCalled>>,
 );
 
-/// Under which name the code of a routine is kept that runs in these surroundings.
+/// Returns the key under which the code of a routine is kept in this context.
 fn known_as(routine: &RoutineDef, eval: &EvalContext) -> Known {
     let called = routine.as_called.clone();
     (routine.id, eval.acting(), eval.within.clone(), called)
 }
 
-/// What a session knows of the routines that it has called.
+/// The state of the routines that a session has called.
 #[derive(Default)]
 pub struct Routines {
     compiled: HashMap<Known, (u64, call::Compiled)>,
-    /// How deep the call in hand is.
+    /// The depth of the current call.
     depth: usize,
-    /// Where the stack was at the outermost call.
+    /// The stack address of the outermost call.
     base: usize,
     /// The cursors that routines have opened.
     pub portals: Portals,
-    /// What routines have told the client.
+    /// The notices of routines for the client.
     pub notices: Vec<Notice>,
-    /// Temporary tables that routines have made, and their ON COMMIT.
+    /// Temporary tables that routines have created, and their ON COMMIT actions.
     pub on_commit: Vec<(u32, OnCommit)>,
-    /// Random bytes of the session, from which the salts of passwords are made.
+    /// Random bytes of the session, the source of password salts.
     pub seed: u128,
     salts: u128,
-    /// How much of the stack calls may take.
+    /// The stack size in bytes that calls may use.
     pub stack: usize,
-    /// The oids of the tables whose triggers run.
+    /// The oids of the tables whose triggers are running.
     in_use: Vec<u32>,
 }
 
@@ -104,7 +106,7 @@ impl std::fmt::Debug for Routines {
 }
 
 impl Routines {
-    /// What names and literals mean has changed: all is compiled again.
+    /// Discards all compiled code, because names or literals have a new meaning.
     pub fn forget(&mut self) {
         self.compiled = HashMap::new();
     }
@@ -122,28 +124,28 @@ impl Routines {
         self.compiled.insert(known_as(routine, eval), of);
     }
 
-    /// A statement of the client begins.
+    /// Begins a statement of the client.
     pub fn begin(&mut self) {
         self.depth = 0;
         self.in_use.clear();
     }
 
-    /// A salt that no other password of the session has.
+    /// Returns a salt that no other password of the session has.
     fn fresh_salt(&mut self) -> [u8; 16] {
         self.salts += 1;
         self.seed.wrapping_add(self.salts).to_le_bytes()
     }
 
-    /// One call deeper.
+    /// Enters a call.
     fn enter(&mut self) -> Result<(), SqlError> {
         let here = 0u8;
         let here = std::ptr::from_ref(&here).addr();
-        // The outermost call may be of another thread than the one before.
+        // The outermost call may run on another thread than the previous one.
         let within = self.depth > 0;
         let taken = self.base.checked_sub(here);
         let taken = taken.filter(|taken| within && *taken < STACKS_APART);
         if taken.is_none() {
-            // It is the outermost one, or goes on in another thread.
+            // This is the outermost call, or it continues on another thread.
             self.base = here;
         }
         if self.depth >= DEPTH_MAX || taken.is_some_and(|taken| taken > self.stack) {
@@ -162,11 +164,11 @@ impl Routines {
     }
 }
 
-/// Whose code runs: for messages, and for what it may do.
+/// The routine that owns the running code, for messages and permissions.
 #[derive(Clone, Debug)]
 struct Owner {
-    /// `f(integer)`, or what a DO is called.
+    /// The signature, such as `f(integer)`, or the name of a DO block.
     name: Arc<str>,
-    /// It may change rows.
+    /// Whether it may change rows.
     writes: bool,
 }

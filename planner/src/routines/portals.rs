@@ -1,6 +1,8 @@
-//! The cursors that routines have opened: they are the session's, by their names, until their transaction ends.
+//! The cursors that routines have opened. They belong to the session, under their names, until
+//! their transaction ends.
 //!
-//! All their rows are made when they are opened, as CUR-1 wants it of what a transaction that goes on to write sees.
+//! All their rows are produced when they are opened, as CUR-1 requires for a transaction that may
+//! write afterwards.
 
 use std::sync::Arc;
 
@@ -21,49 +23,50 @@ use crate::kept::Kept;
 #[derive(Debug, Default)]
 pub struct Portals {
     open: HashMap<Box<str>, Opened>,
-    /// How many there have been.
+    /// The number of cursors opened so far.
     made: u64,
-    /// How many have had no name.
+    /// The number of cursors with generated names so far.
     unnamed: u64,
-    /// They are others than when they were shown last.
+    /// Whether the set of cursors has changed since it was last shown.
     changed: bool,
 }
 
-/// A cursor that is open.
+/// An open cursor.
 #[derive(Debug)]
 pub struct Opened {
-    /// Names and types of its columns.
+    /// The names and types of its columns.
     pub columns: Vec<(String, Type)>,
     rows: Kept,
-    /// The table that they are rows of, and their places there.
+    /// The table that its rows belong to, if WHERE CURRENT OF is possible, and their addresses.
     of: Option<u32>,
     places: Vec<Value>,
-    /// How many rows lie before or under it: 0 before the first, one more than there are behind the last.
+    /// The position: the number of rows up to the current row. 0 is before the first row; the row
+    /// count plus one is after the last.
     at: u64,
-    /// It can be read backward.
+    /// Whether it can move backward.
     scrolls: bool,
     text: Box<str>,
     created: i64,
     serial: u64,
-    /// The place of the row that it is on.
+    /// The address of the current row.
     place: Arc<Mutex<Option<Value>>>,
 }
 
-/// What a FETCH gives: rows by their numbers, and how many it says that it has given or passed.
+/// The result of a FETCH: rows by number, and the count that it reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
     /// The number of the first row.
     pub first: u64,
-    /// How many.
+    /// The number of rows.
     pub rows: u64,
-    /// The rows before it, not behind.
+    /// Whether the rows are in descending order of their numbers.
     pub backward: bool,
-    /// What is told.
+    /// The row count for the command tag.
     pub count: u64,
 }
 
 impl Way {
-    /// The numbers of its rows.
+    /// Returns the numbers of its rows.
     pub fn numbers(self) -> impl Iterator<Item = u64> {
         (0..self.rows).map(move |nth| match self.backward {
             true => self.first - nth,
@@ -73,12 +76,12 @@ impl Way {
 }
 
 impl Portals {
-    /// Where they stand; those that are opened from now on come later.
+    /// Returns a mark of the current set of cursors.
     pub fn mark(&self) -> u64 {
         self.made
     }
 
-    /// What was opened since `mark` is no more.
+    /// Closes the cursors that were opened after `mark`.
     pub fn back_to(&mut self, mark: u64) {
         if self.made > mark && !self.open.is_empty() {
             self.open.retain(|_, portal| portal.serial <= mark);
@@ -86,7 +89,7 @@ impl Portals {
         }
     }
 
-    /// The transaction has ended.
+    /// Closes all cursors, at the end of the transaction.
     pub fn clear(&mut self) {
         if !self.open.is_empty() {
             self.open.clear();
@@ -94,37 +97,37 @@ impl Portals {
         }
     }
 
-    /// Are there others than when it was asked last?
+    /// Returns whether the set of cursors has changed since the last call.
     #[inline]
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// One of them.
+    /// Returns a cursor for changes.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Opened> {
         self.open.get_mut(name)
     }
 
-    /// One of them.
+    /// Returns a cursor.
     pub fn get(&self, name: &str) -> Option<&Opened> {
         self.open.get(name)
     }
 
-    /// Ends one; false where there is none.
+    /// Closes a cursor. Returns false if it does not exist.
     pub fn close(&mut self, name: &str) -> bool {
         let closed = self.open.remove(name).is_some();
         self.changed |= closed;
         closed
     }
 
-    /// Ends one, unless another has its name by now.
+    /// Closes a cursor, unless another one has its name by now.
     pub fn close_one(&mut self, name: &str, serial: u64) {
         if self.get(name).is_some_and(|portal| portal.serial == serial) {
             self.close(name);
         }
     }
 
-    /// As `pg_cursors` shows them.
+    /// Returns the cursors as `pg_cursors` shows them.
     pub fn shown(&self) -> impl Iterator<Item = CursorInfo> {
         self.open.iter().map(|(name, portal)| CursorInfo {
             name: name.clone(),
@@ -139,18 +142,19 @@ impl Portals {
         })
     }
 
-    /// PostgreSQL has one for a loop over the rows of a query, too, and numbers them together.
+    /// Counts an unnamed cursor. PostgreSQL also has one for a loop over a query, and numbers them
+    /// together.
     pub fn count_unnamed(&mut self) {
         self.unnamed += 1;
     }
 
-    /// The name of the next one that is given none.
+    /// Returns a generated name for a cursor.
     pub fn unnamed(&mut self) -> String {
         self.count_unnamed();
         format!("<unnamed portal {}>", self.unnamed)
     }
 
-    /// 42P03 where the session has a cursor of this name.
+    /// Returns error 42P03 if the session has a cursor of this name.
     pub fn check_free(&self, name: &str, eval: &EvalContext) -> Result<(), SqlError> {
         let mut others = eval.cursors.iter().filter(|other| !other.is_routines);
         if self.open.contains_key(name) || others.any(|other| *other.name == *name) {
@@ -160,7 +164,7 @@ impl Portals {
         Ok(())
     }
 
-    /// Opens a cursor over rows; its number.
+    /// Opens a cursor over rows. Returns its serial number.
     pub fn open(
         &mut self,
         name: &str,
@@ -189,7 +193,8 @@ impl Portals {
         Ok(self.made)
     }
 
-    /// The cursor that a routine means, or 34000; one of DECLARE or Bind is not for routines.
+    /// Returns the cursor with this name, or error 34000. Routines cannot use cursors of DECLARE or
+    /// Bind.
     pub fn named(&mut self, name: &str, eval: &EvalContext) -> Result<&mut Opened, SqlError> {
         let missing = || {
             let mut others = eval.cursors.iter().filter(|other| !other.is_routines);
@@ -202,7 +207,7 @@ impl Portals {
     }
 }
 
-/// 34000
+/// Returns error 34000.
 pub fn no_cursor(name: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_CURSOR_NAME,
@@ -211,13 +216,13 @@ pub fn no_cursor(name: &str) -> SqlError {
 }
 
 impl Opened {
-    /// The row of a number.
+    /// Returns the row with this number.
     pub fn row(&self, number: u64) -> Option<&[Value]> {
         self.rows.get(number)
     }
 
-    /// The place of the row that it is on, in `table`: none where it is on no row, and not even that where its rows are
-    /// others.
+    /// Returns the address of the current row if the cursor reads `table`: `Some(None)` if it is on
+    /// no row, `None` if its rows belong to another table.
     pub fn place(&self, table: u32) -> Option<Option<Value>> {
         (self.of == Some(table)).then(|| self.place_at())
     }
@@ -227,7 +232,7 @@ impl Opened {
         self.places.get(at).cloned()
     }
 
-    /// A loop has its rows, and goes on to the next one.
+    /// Moves to the next row, which a loop has read.
     pub fn step(&mut self) {
         self.at += 1;
     }
@@ -243,10 +248,10 @@ impl Opened {
         }
     }
 
-    /// Goes where FETCH, or MOVE, says.
+    /// Moves as FETCH or MOVE requests.
     ///
     /// # Errors
-    /// 55000 where that is back, and it goes only forward.
+    /// 55000 if it would move backward and is not scrollable.
     pub fn go(&mut self, direction: Direction, moves: bool) -> Result<Way, SqlError> {
         let way = self.way(direction, moves)?;
         if self.of.is_some() {
@@ -305,7 +310,7 @@ impl Opened {
         }
     }
 
-    /// To the row of this number, if there is one.
+    /// Moves to the row with this number, if there is one.
     fn one(&mut self, to: u64) -> Way {
         self.at = to.min(self.rows.last() + 1);
         let given = u64::from((1..=self.rows.last()).contains(&self.at));

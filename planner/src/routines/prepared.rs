@@ -1,4 +1,4 @@
-//! Statements of routines: bound, planned, kept, run.
+//! The statements of routines: bound, planned, cached and run.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,56 +25,57 @@ use crate::run::{Execution, Progress};
 use crate::statement::{Plan, check_supported, plan};
 use crate::uses::UsedTables;
 
-/// Rows that are taken before they are counted.
+/// The number of rows after which their memory is charged.
 const CHUNK: usize = 1024;
-/// What the column of a lone value is called.
+/// The column name of a single value.
 pub const VALUE_NAME: &str = "?column?";
-/// Plans of one statement before a catalog that keeps changing is told.
+/// The number of times that one statement is planned again before a catalog that keeps changing is
+/// an error.
 const PLANS_MAX: usize = 8;
 
 /// A statement that is ready to run.
 #[derive(Debug)]
 pub struct Prepared {
     pub body: Body,
-    /// What the parameters behind those of the routine are.
+    /// The variables that follow the routine's own parameters, and their types.
     pub references: Vec<(Named, Type)>,
-    /// What names and literals meant.
+    /// The search path under which names were resolved.
     pub within: Option<Arc<str>>,
     deep: Deep,
 }
 
-/// What a statement does.
+/// The form of a prepared statement.
 #[derive(Debug)]
 pub enum Body {
-    /// One value, by itself.
+    /// A single expression.
     Value(Expr),
-    /// It runs by a plan.
+    /// A statement that runs by a plan.
     Planned(Box<Planned>),
-    /// It is for the catalog, the settings, or a procedure.
+    /// DDL, a change of settings, or a CALL or DO.
     Utility(Box<Statement>),
 }
 
-/// A plan with what it uses.
+/// A plan with the objects that it uses.
 #[derive(Debug)]
 pub struct Planned {
     pub plan: Plan,
     pub used: UsedTables,
-    /// The columns of its rows, if it gives some.
+    /// The columns of its rows, if it returns rows.
     pub columns: Option<Vec<(String, Type)>>,
     /// The other objects that it depends on.
     pub depends: Dependencies,
-    /// A cursor can read its rows backward, too.
+    /// Whether a cursor can read its rows backward.
     pub goes_back: bool,
-    /// It takes a roomy stack.
+    /// Whether it needs a larger stack.
     pub deep: Deep,
 }
 
-/// The variables of a scope, as far as a statement names them.
+/// The variables of a scope that a statement may name. It records those that the statement uses.
 struct Seen<'a> {
     code: &'a Code,
     scope: usize,
     slots: &'a Slots,
-    /// How many parameters come before them.
+    /// The number of parameters before them.
     before: usize,
     taken: RefCell<Vec<(Named, Type)>>,
 }
@@ -100,7 +101,7 @@ impl Variables for Seen<'_> {
     fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
         match self.code.named(self.scope, path) {
             None => Ok(None),
-            // What is in a record is known as long as its fields are.
+            // An assigned record is resolved by its fields, not as a single variable.
             Some(Named::Variable(variable))
                 if self.code.is_record(variable) && !self.slots.has_no_row(variable) =>
             {
@@ -156,13 +157,13 @@ impl Variables for Seen<'_> {
     }
 }
 
-/// Where the names of a statement stand.
+/// The scope in which the names of a statement are resolved.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub code: &'a Code,
     pub scope: usize,
     pub slots: &'a Slots,
-    /// It is a cursor's query.
+    /// Whether it is the query of a cursor.
     pub cursor: bool,
 }
 
@@ -177,7 +178,7 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// Binds and plans the one statement of a text. `given` are the types of its parameters.
+    /// Binds and plans the single statement of a text. `given` are the types of its parameters.
     pub fn of(
         text: &str,
         given: &[Type],
@@ -265,8 +266,8 @@ impl Prepared {
     }
 }
 
-/// Locks the tables of a plan, and puts what it uses into the read set. Returns false where something is not as it was
-/// planned with.
+/// Locks the tables of a plan, and adds the objects it uses to the read set. Returns false if an
+/// object has changed since planning.
 pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
     if let Some(locks) = &cx.eval.advisory {
         let database = cx.eval.database_oid();
@@ -293,7 +294,7 @@ pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
     Ok(true)
 }
 
-/// The catalog to plan with, the newest as the transaction sees it where `again`.
+/// Returns the catalog to plan with. With `again`, it is the newest that the transaction sees.
 pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, Halt> {
     match (again, &cx.eval.database_catalog) {
         (true, Some(catalog)) if !cx.eval.has_private() => {
@@ -304,7 +305,7 @@ pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, Hal
     }
 }
 
-/// Prepares by `prepare`, and once more with a newer catalog where that fails.
+/// Prepares a statement by `prepare`. If that fails, tries again with a newer catalog.
 pub async fn prepared_by(
     cx: &mut Cx<'_>,
     again: bool,
@@ -323,7 +324,7 @@ pub async fn prepared_by(
     }
 }
 
-/// Prepares and guards a statement by `prepare`, which `kept` may have done already.
+/// Prepares and guards a statement by `prepare`, or reuses the prepared statement `kept`.
 pub async fn ready(
     cx: &mut Cx<'_>,
     kept: Option<Arc<Prepared>>,
@@ -345,8 +346,8 @@ pub async fn ready(
     Err(Halt::Stale)
 }
 
-/// Runs a plan that is guarded. Of a query no more rows are taken than are `wanted`; how many rows there were or were
-/// changed comes with them.
+/// Runs a guarded plan. Returns at most `wanted` rows of a query, and the number of rows read or
+/// changed.
 pub async fn run(
     planned: &Planned,
     params: &[Value],
@@ -398,7 +399,7 @@ pub async fn run(
             }
         };
         sink.count(&mut inner)?;
-        // What the rows take is not the plan's to give back.
+        // The memory of the rows must outlive the plan.
         kept += std::mem::take(&mut inner.held);
         match progress {
             Progress::Done(count) if step == 0 => break count,
@@ -429,7 +430,7 @@ pub async fn run(
     Ok((rows, count))
 }
 
-/// Is an error one that the session deals with, and nobody is told of?
+/// Returns whether an error is internal: the session handles it and reports it to no client.
 pub fn is_inner(error: &SqlError) -> bool {
     wanted_range(error).is_some()
 }

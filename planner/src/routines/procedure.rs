@@ -1,4 +1,4 @@
-//! CALL and DO of a client: they may end the transaction that they are in, and go on in the next.
+//! CALL and DO of a client: they may end their transaction, and continue in the next one.
 
 use std::sync::Arc;
 
@@ -18,37 +18,37 @@ use super::prepared::snapshot;
 use super::returned::Returned;
 use crate::exec::Cx;
 
-/// A call on its way.
+/// The state of a running CALL or DO.
 #[derive(Debug)]
 pub struct Procedure(State);
 
 #[derive(Debug)]
 enum State {
     Machine(Box<Machine>),
-    /// It has run already: one in SQL ends no transactions.
+    /// The routine has already run: an SQL procedure, for example, ends no transactions.
     Over(Option<Vec<Value>>),
 }
 
-/// What a call has stopped for.
+/// The reason for which a call has stopped.
 #[derive(Debug)]
 pub enum Paused {
-    /// It is done, and gives this row.
+    /// It has ended, and returns this row.
     Done(Option<Vec<Value>>),
-    /// COMMIT, with AND CHAIN or without.
+    /// COMMIT, with or without AND CHAIN.
     Commit {
-        /// AND CHAIN
+        /// Whether AND CHAIN was given.
         chain: bool,
     },
-    /// ROLLBACK, with AND CHAIN or without.
+    /// ROLLBACK, with or without AND CHAIN.
     Rollback {
-        /// AND CHAIN
+        /// Whether AND CHAIN was given.
         chain: bool,
     },
-    /// The sequence of this number has no values left here.
+    /// The sequence with this oid has no reserved values on this machine.
     Range(u32),
 }
 
-/// The code of a DO.
+/// Compiles the code of a DO.
 pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
     const NAME: &str = "inline_code_block";
     let result = fencepost_sql::catalog::RoutineResult {
@@ -81,7 +81,7 @@ pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
 }
 
 impl Procedure {
-    /// Begins a CALL or a DO; it may end transactions if it `ends` them.
+    /// Begins a CALL or DO. `ends` states whether it may end transactions.
     pub fn begin<'a>(
         statement: &'a Statement,
         ends: bool,
@@ -111,7 +111,7 @@ impl Procedure {
         for arg in &call.args {
             args.push(cx.deep_value(arg, &[]).await?);
         }
-        // One that acts for its owner, or has settings, ends no transactions either.
+        // A SECURITY DEFINER procedure, or one with settings, cannot end transactions either.
         let own = call.routine.definer || !call.routine.settings.is_empty();
         if call.routine.language == Language::Sql || own {
             let ran = run_routine(&call.routine, args, &call.columns, cx).await?;
@@ -128,7 +128,7 @@ impl Procedure {
         Ok(State::Machine(Box::new(machine)))
     }
 
-    /// Runs on until it stops for something.
+    /// Continues until it stops.
     pub fn run<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<Paused, Halt>> {
         Box::pin(async move {
             match &mut self.0 {
@@ -149,12 +149,12 @@ impl Procedure {
         })
     }
 
-    /// Has it met a conflict that its transaction cannot go on from?
+    /// Returns whether it has met a conflict that its transaction cannot survive.
     pub fn is_doomed(&self) -> bool {
         matches!(&self.0, State::Machine(machine) if machine.doomed)
     }
 
-    /// Another transaction has begun.
+    /// Continues in a new transaction.
     pub fn renew(&mut self) {
         if let State::Machine(machine) = &mut self.0 {
             machine.doomed = false;

@@ -9,11 +9,11 @@ use super::machine::Machine;
 use crate::ddl::Notice;
 use crate::exec::Cx;
 
-/// raise_exception
+/// SQLSTATE P0001, `raise_exception`.
 const RAISED: SqlState = SqlState::new(b"P0001");
 
 impl Machine {
-    /// The text of a value; `None` for NULL.
+    /// Returns the text of a value; `None` for NULL.
     async fn text_of(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Option<String>, Halt> {
         let (value, ty) = self.value(text, cx).await?;
         if value.is_null() {
@@ -22,7 +22,7 @@ impl Machine {
         Ok(Some(checked_text(&value, &ty, &cx.eval.settings)?))
     }
 
-    /// RAISE
+    /// Runs RAISE.
     pub async fn raise(&mut self, raise: &Raise, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let mut message = None;
         if let Some(format) = &raise.format {
@@ -103,7 +103,7 @@ impl Machine {
         Ok(())
     }
 
-    /// ASSERT
+    /// Runs ASSERT.
     pub async fn check(
         &mut self,
         condition: usize,
@@ -124,7 +124,7 @@ impl Machine {
     }
 }
 
-/// Does the client want to be told? INFO always.
+/// Returns whether `client_min_messages` lets a message through. INFO always passes.
 fn shows(least: &Option<String>, level: Level) -> bool {
     let rank = |name: &str| match name {
         "error" => 5,
@@ -143,7 +143,7 @@ fn shows(least: &Option<String>, level: Level) -> bool {
     }
 }
 
-/// The arguments in the places of `%`; `%%` is a percent sign.
+/// Replaces each `%` by an argument; `%%` is a percent sign.
 fn formatted(format: &str, args: &[String]) -> String {
     let mut out = String::with_capacity(format.len());
     let mut args = args.iter();

@@ -1,4 +1,4 @@
-//! What a routine has given, and giving it the form that was declared.
+//! The result of a routine, and its conversion to the declared types.
 
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -6,17 +6,17 @@ use fencepost_sql::functions::{CastContext, assign, cast_context, check_domain};
 use fencepost_sql::types::{Fields, Type, checked_text, text_in};
 use fencepost_sql::value::{Record, Value};
 
-/// What a routine has given.
+/// The result of a routine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Returned {
-    /// One row, or one value. `None` is no row at all, which is NULL.
+    /// One row, or one value. `None` means no row, which reads as NULL.
     Row(Option<Vec<Value>>),
     /// A set of rows.
     Set(Vec<Vec<Value>>),
 }
 
 impl Returned {
-    /// The one value; of a function that gives rows `fields` says what is in them.
+    /// Returns the single value. For a function that returns rows, `fields` describes their fields.
     pub fn into_value(self, fields: Option<Fields>) -> Value {
         let row = match self {
             Returned::Row(row) => row,
@@ -30,7 +30,7 @@ impl Returned {
         }
     }
 
-    /// The rows, of so many columns.
+    /// Returns the rows, which have `width` columns.
     pub fn into_rows(self, width: usize) -> Vec<Vec<Value>> {
         match self {
             Returned::Row(Some(row)) => vec![row],
@@ -40,7 +40,8 @@ impl Returned {
     }
 }
 
-/// A value as a variable or a result of another type has it: by an assignment's cast, or else by way of its text.
+/// Converts a value to the type of a variable or result: by the assignment cast, or otherwise
+/// through its text.
 pub fn fit(value: Value, from: &Type, to: &Type, eval: &EvalContext) -> Result<Value, SqlError> {
     if let Some(domain) = to.as_domain() {
         let value = fit(value, from, &domain.root(), eval)?;
@@ -64,7 +65,7 @@ pub fn fit(value: Value, from: &Type, to: &Type, eval: &EvalContext) -> Result<V
     }
 }
 
-/// A row as the columns that were declared have it; 42804 where it is none of theirs.
+/// Converts a row to the declared columns. Returns error 42804 if it does not match.
 pub fn fit_row(
     row: Vec<Value>,
     from: &[(String, Type)],
@@ -85,8 +86,8 @@ pub fn fit_row(
     Ok(fitted)
 }
 
-/// A row that is one value as the columns that were declared have it, whose types must be the same: 42804 where it is none
-/// of theirs. NULL is no row.
+/// Converts a row value to the declared columns, which must have the same types; error 42804 if it
+/// does not match. NULL is no row.
 pub fn unpacked(
     value: Value,
     to: &[(String, Type)],
@@ -109,7 +110,7 @@ pub fn unpacked(
     fit_row(values, &columns, to, eval).map(Some)
 }
 
-/// 42804 where columns are not of the types that were declared.
+/// Returns error 42804 if columns do not have the declared types.
 pub fn check_types(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(), SqlError> {
     for (nth, ((_, from), (_, to))) in from.iter().zip(to).enumerate() {
         if from.plain().kind != to.plain().kind {
@@ -122,7 +123,7 @@ pub fn check_types(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(),
     Ok(())
 }
 
-/// 42804
+/// Returns error 42804.
 pub fn mismatch() -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,
@@ -130,7 +131,7 @@ pub fn mismatch() -> SqlError {
     )
 }
 
-/// RETURN QUERY: types must be those that were declared.
+/// Checks the columns of RETURN QUERY: they must have the declared types.
 pub fn check_query(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(), SqlError> {
     let refused = || {
         SqlError::new(

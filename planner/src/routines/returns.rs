@@ -1,4 +1,4 @@
-//! What a body gives: RETURN with a value or without, the rows of a set, and what falls off the end.
+//! The results of a body: RETURN with and without a value, RETURN NEXT, and the end of the body.
 
 use fencepost_sql::catalog::RoutineKind;
 use fencepost_sql::context::EvalContext;
@@ -24,7 +24,7 @@ impl Machine {
         }
         if routine.is_some_and(|r| r.gives_row()) {
             let row = match self.columns.is_empty() {
-                // What is in it is for nobody to say but itself.
+                // The declaration does not describe the fields; the record itself does.
                 true => Some(vec![record_only(value)?]),
                 false => unpacked(value, &self.columns, cx.eval)?,
             };
@@ -34,7 +34,7 @@ impl Machine {
         Ok(Step::Done(Returned::Row(Some(vec![value]))))
     }
 
-    /// RETURN of an expression in a trigger's function: NULL, or a row.
+    /// Converts the value of RETURN in a trigger function: NULL, or a row.
     fn trigger_value(&self, value: Value) -> Result<Option<Vec<Value>>, SqlError> {
         match value {
             Value::Null => Ok(None),
@@ -55,7 +55,7 @@ impl Machine {
     pub fn returns_row(&mut self, variable: usize, cx: &Cx<'_>) -> Result<Step, SqlError> {
         let trigger = self.body.routine.as_ref().is_some_and(|r| r.result.trigger);
         let Some(Slot::Row(Some(row))) = self.slots.0.get(variable) else {
-            // A record that has had no row yet is NULL.
+            // A record without a row so far is NULL.
             return match trigger {
                 true => Ok(Step::Done(Returned::Row(None))),
                 false => self.slots.row(&self.body.code, variable).map(|_| Step::Go),
@@ -80,7 +80,7 @@ impl Machine {
         Ok(Step::Done(Returned::Row(Some(values))))
     }
 
-    /// RETURN without a value.
+    /// Runs RETURN without a value.
     fn finish(&mut self, eval: &EvalContext) -> Result<Step, SqlError> {
         let Some(routine) = &self.body.routine else {
             return Ok(Step::Done(Returned::Row(None)));
@@ -99,7 +99,7 @@ impl Machine {
         })))
     }
 
-    /// The end of the body.
+    /// Handles the end of the body without RETURN.
     pub fn ended(&mut self, eval: &EvalContext) -> Result<Step, SqlError> {
         if let Some(routine) = &self.body.routine {
             let void = routine.result.ty.kind == TypeKind::Void && !routine.result.trigger;
@@ -123,7 +123,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The columns of a row that it is to give.
+    /// Returns the columns of the rows that the routine returns.
     pub fn wanted_columns(&self) -> Vec<(String, Type)> {
         match self.columns.is_empty() {
             false => self.columns.clone(),
@@ -131,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// The type of its one value.
+    /// Returns the type of its single value.
     pub fn lone_type(&self) -> Type {
         match (self.columns.as_slice(), &self.body.routine) {
             ([(_, ty)], _) => *ty,
@@ -140,7 +140,7 @@ impl Machine {
         }
     }
 
-    /// The values of the arguments that come out.
+    /// Returns the values of the output arguments.
     pub fn outputs(&self, eval: &EvalContext) -> Result<Vec<Value>, SqlError> {
         let args = self.body.routine.iter().flat_map(|routine| &routine.args);
         let outputs = args.zip(&self.body.code.args);
@@ -151,7 +151,7 @@ impl Machine {
         let routine = self.body.routine.as_ref();
         let whole = routine.is_some_and(|of| of.result.ty.kind.as_composite().is_some());
         if whole && values.len() == 1 {
-            // The one argument that comes out is the whole row.
+            // The only output argument is the whole row.
             let row = unpacked(values.swap_remove(0), &self.columns, eval)?;
             return Ok(row.unwrap_or_else(|| vec![Value::Null; self.columns.len()]));
         }
@@ -159,7 +159,7 @@ impl Machine {
     }
 }
 
-/// 42804 for what is neither a row nor NULL.
+/// Returns error 42804 unless the value is a row or NULL.
 fn record_only(value: Value) -> Result<Value, SqlError> {
     match value {
         Value::Null | Value::Record(_) => Ok(value),

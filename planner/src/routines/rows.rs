@@ -1,7 +1,7 @@
-//! The rows of a statement of a routine, kept.
+//! The materialized rows of a routine's statement.
 //!
-//! They are taken all at once: what the routine changes while it goes through them is not among them, as a cursor of
-//! PostgreSQL does not see it. They count against the memory limit.
+//! All rows are read at once, so changes that the routine makes while it loops over them are not
+//! visible, as with a PostgreSQL cursor. They count against the memory limit.
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::types::Type;
@@ -14,19 +14,19 @@ use crate::sink::RowSink;
 /// Rows and their columns.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// Names and types of the columns.
+    /// The names and types of the columns.
     pub columns: Vec<(String, Type)>,
     /// The rows.
     pub rows: Vec<Vec<Value>>,
-    /// Of a cursor: the table that they are rows of.
+    /// For a cursor: the table that the rows belong to.
     pub of: Option<u32>,
-    /// And their places there.
+    /// The addresses of the rows in that table.
     pub places: Vec<Value>,
-    /// They can be read backward, too.
+    /// Whether the rows can be read backward.
     pub goes_back: bool,
 }
 
-/// Takes rows.
+/// A sink that collects rows.
 #[derive(Debug, Default)]
 pub struct RowsSink {
     pub rows: Vec<Vec<Value>>,
@@ -35,7 +35,7 @@ pub struct RowsSink {
 }
 
 impl RowsSink {
-    /// Counts what has come since it was asked last.
+    /// Charges the memory of the rows that were added since the last call.
     pub fn count(&mut self, cx: &mut Cx<'_>) -> Result<(), Stop> {
         for row in &self.rows[self.counted..] {
             self.gathered.add_row(cx, row)?;

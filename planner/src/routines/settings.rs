@@ -1,13 +1,14 @@
-//! Settings that hold within a routine: SET of CREATE FUNCTION, and what a body has set itself.
+//! Settings that apply within a routine: the SET clauses of CREATE FUNCTION, and settings that a
+//! body changes.
 //!
-//! Evaluation has its settings behind a shared reference, so what runs under others has surroundings of its own
-//! ([`EvalContext::under`]), which end in [`EvalContext::resume`].
+//! The evaluator has its settings behind a shared reference. So code with other settings runs with
+//! another context ([`EvalContext::under`]), which ends with [`EvalContext::resume`].
 
 use fencepost_sql::catalog::RoutineDef;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 
-/// The surroundings of a routine that has settings.
+/// Returns the context of a routine with SET clauses.
 pub fn settings_of(routine: &RoutineDef, eval: &EvalContext) -> Result<EvalContext, SqlError> {
     let mut settings = eval.settings_now()?;
     for (name, value) in &routine.settings {

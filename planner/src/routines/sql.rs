@@ -1,4 +1,4 @@
-//! Functions in SQL: their statements one after the other, the last of which gives the result.
+//! Functions in SQL: their statements run one after the other, and the last one returns the result.
 
 use std::sync::Arc;
 
@@ -18,10 +18,11 @@ use super::utility::run_utility;
 use crate::ddl::ddl_command;
 use crate::exec::Cx;
 
-/// Plans of one body before a catalog that keeps changing is told.
+/// The number of times that one body is planned again before a catalog that keeps changing is an
+/// error.
 const PLANS_MAX: usize = 8;
 
-/// Binds and plans the statements of a function, deep ones on a roomy stack.
+/// Binds and plans the statements of a function, deeply nested ones on a larger stack.
 fn planned_body(
     routine: &RoutineDef,
     catalog: &Snapshot,
@@ -39,7 +40,7 @@ fn planned_body(
     })
 }
 
-/// The statements of a function, planned.
+/// The planned statements of a function.
 #[derive(Debug)]
 pub struct SqlBody {
     owner: Owner,
@@ -168,7 +169,7 @@ impl SqlBody {
                         false => Returned::Row(fitted.into_iter().next().flatten()),
                     });
                 }
-                // What nobody has said the columns of says itself what is in it.
+                // Without a column definition list, each record describes its own fields.
                 if result.record && columns.is_empty() {
                     let fields = Fields::own(rows.columns.iter().cloned());
                     let all = rows.rows.into_iter();
@@ -188,7 +189,7 @@ impl SqlBody {
                 })
             }
             Body::Utility(statement) if ddl_command(statement).is_some() => {
-                // What it changes is as the transaction sees it.
+                // DDL is bound with the catalog as the transaction sees it.
                 let owner = self.owner.clone();
                 let again = SqlBody::of(routine, owner, true, cx).await?;
                 if let Some(Body::Utility(statement)) = again.statements.get(nth).map(|s| &s.body) {
@@ -204,7 +205,7 @@ impl SqlBody {
     }
 }
 
-/// A row that is one value, as the function has declared it.
+/// Converts a row value to the declared result of the function.
 fn row_of(
     value: Value,
     from: &Type,

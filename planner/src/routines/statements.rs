@@ -1,6 +1,7 @@
-//! The expressions and statements of SQL in a body: prepared with the variables as they are, and run.
+//! The SQL expressions and statements in a body: they are prepared with the current types of its
+//! variables, and run.
 //!
-//! What has been prepared is kept with the body for as long as the variables that it names have the same types.
+//! A body keeps a prepared statement as long as the variables that it names have the same types.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use crate::ddl::ddl_command;
 use crate::exec::Cx;
 
 impl Machine {
-    /// The types of what `$1` and so on are, and the variables that a text names, as they are now.
+    /// Returns the prepared statement of a text, for the current types of the parameters and of the
+    /// variables that it names.
     pub async fn ready(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Arc<Prepared>, Halt> {
         let body = Arc::clone(&self.body);
         let code = &body.code;
@@ -63,7 +65,7 @@ impl Machine {
         Ok(prepared)
     }
 
-    /// The parameters of a statement.
+    /// Returns the parameters of a statement.
     pub fn params(&self, prepared: &Prepared, cx: &Cx<'_>) -> Result<Vec<Value>, SqlError> {
         let code = &self.body.code;
         let given = code.args.iter().map(|arg| self.slots.get(*arg));
@@ -75,7 +77,7 @@ impl Machine {
         Ok(params)
     }
 
-    /// The value of an expression, and its type.
+    /// Returns the value of an expression, and its type.
     pub async fn value(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<(Value, Type), Halt> {
         let prepared = self.ready(text, cx).await?;
         let params = self.params(&prepared, cx)?;
@@ -109,14 +111,14 @@ impl Machine {
         }
     }
 
-    /// Does a condition hold? NULL does not.
+    /// Returns whether a condition is true; NULL counts as false.
     pub async fn holds(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<bool, Halt> {
         let (value, ty) = self.value(text, cx).await?;
         let value = fit(value, &ty, &Type::BOOL, cx.eval)?;
         Ok(value.as_bool() == Some(true))
     }
 
-    /// A statement of SQL.
+    /// Runs an SQL statement.
     pub async fn statement(
         &mut self,
         text: usize,
@@ -130,7 +132,7 @@ impl Machine {
         Box::pin(self.run_prepared(&prepared, &params, place, cx)).await
     }
 
-    /// Runs a statement, and puts its row where it belongs.
+    /// Runs a prepared statement, and stores its row in the INTO targets.
     pub async fn run_prepared(
         &mut self,
         prepared: &Prepared,
@@ -212,7 +214,7 @@ impl Machine {
         Ok(())
     }
 
-    /// CALL within a body: what comes out goes to the variables that were given.
+    /// Runs CALL within a body: output arguments are assigned to the given variables.
     async fn call(
         &mut self,
         call: &RoutineCall,

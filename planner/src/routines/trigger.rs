@@ -1,7 +1,7 @@
-//! Functions of triggers: what they are told, and what they give back.
+//! Trigger functions: their variables, and their results.
 //!
-//! NEW and OLD have the columns of the table always; the one that there is not has no values (it reads as NULL, and to
-//! return it is to return NULL).
+//! NEW and OLD always have the columns of the table. If one does not exist for the event, it has no
+//! values: it reads as NULL, and returning it returns NULL.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,24 +26,25 @@ use crate::exec::Cx;
 /// A call of a trigger.
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerCall<'a> {
-    /// Which.
+    /// The trigger.
     pub trigger: &'a Trigger,
-    /// The table whose rows change.
+    /// The table with the changed rows.
     pub table: &'a TableDef,
-    /// What happens to them.
+    /// The event.
     pub event: Event,
-    /// The row before, if there is one.
+    /// The row before the change, if there is one.
     pub old: Option<&'a [Value]>,
-    /// The row behind, if there is one.
+    /// The row after the change, if there is one.
     pub new: Option<&'a [Value]>,
-    /// All rows that the statement has changed, as they were and as they are, where it sees them.
+    /// The transition tables: all changed rows, before and after the change, if the trigger reads
+    /// them.
     pub rows: Option<&'a [Value; 2]>,
 }
 
-/// A call under way: it gives the row, `None` for NULL.
+/// The future of a call; it returns a row, or `None` for NULL.
 type Called<'a> = Work<'a, Result<Option<Vec<Value>>, Halt>>;
 
-/// Counts how deep triggers are, for `pg_trigger_depth()`.
+/// A guard that counts the nesting of triggers, for `pg_trigger_depth()`.
 struct Depth<'a>(&'a EvalContext);
 
 impl<'a> Depth<'a> {
@@ -128,7 +129,7 @@ fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
     machine
 }
 
-/// Gives the variables of a trigger's function their values.
+/// Sets the variables of a trigger function.
 fn tell(
     machine: &mut Machine,
     variables: &TriggerVariables,
@@ -163,7 +164,7 @@ fn tell(
 }
 
 impl Machine {
-    /// RETURN of a row in a trigger's function.
+    /// Converts the row that RETURN gives in a trigger function.
     pub fn returns_trigger_row(&self, row: &Row) -> Result<Option<Vec<Value>>, SqlError> {
         if row.values.is_empty() || self.columns.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Statements of routines that have no plan: those of the catalog and the settings, CALL and DO.
+//! Statements of routines that have no plan: DDL, changes of settings, CALL and DO.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::ddl::{
 };
 use crate::exec::Cx;
 
-/// Runs a statement; the row that a CALL gives.
+/// Runs a statement. Returns the row of a CALL.
 pub async fn run_utility(
     statement: &Statement,
     params: &[Value],
@@ -113,7 +113,7 @@ pub async fn run_utility(
     Ok(None)
 }
 
-/// 0A000 in a function that is not volatile.
+/// Returns error 0A000 in a function that is not volatile.
 fn not_in_others(command: &str, owner: &Owner) -> Result<(), SqlError> {
     match owner.writes {
         true => Ok(()),
@@ -139,7 +139,7 @@ fn set_setting(set: &SetStatement, cx: &Cx<'_>) -> Result<(), SqlError> {
     cx.eval.change_setting(&set.name, &value, local).map(|_| ())
 }
 
-/// 55006 for what changes a table from within one of its triggers.
+/// Returns error 55006 if the statement changes a table from within one of its triggers.
 fn check_unused(statement: &Statement, command: &str, cx: &Cx<'_>) -> Result<(), SqlError> {
     let in_use = &cx.scratch.routines.in_use;
     let tables = match statement {
@@ -161,7 +161,7 @@ fn check_unused(statement: &Statement, command: &str, cx: &Cx<'_>) -> Result<(),
     }
 }
 
-/// DDL, bound anew where the catalog has moved on.
+/// Runs DDL, and binds it again if the catalog has changed.
 async fn ddl(
     (statement, params): (&Statement, &[Value]),
     command: &str,

@@ -1,4 +1,4 @@
-//! The variables of a body that runs.
+//! The variables of a running body.
 
 use fencepost_sql::cursors::place_of;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -8,41 +8,41 @@ use fencepost_sql::value::{Record, Value};
 
 use super::portals::{Portals, no_cursor};
 
-/// What the variables hold.
+/// The values of the variables, and the transition tables.
 #[derive(Clone, Debug)]
 pub struct Slots(pub Vec<Slot>, pub Vec<Transition>);
 
-/// The rows that a statement has changed, as a trigger sees them.
+/// A transition table: rows that a statement has changed, as a trigger sees them.
 #[derive(Clone, Debug)]
 pub struct Transition {
-    /// What its function calls them.
+    /// Its name in the trigger function.
     pub name: String,
-    /// The type of an array of them.
+    /// The type of an array of its rows.
     pub ty: Type,
-    /// They, as an array.
+    /// Its rows as an array.
     pub rows: Value,
 }
 
-/// What a variable holds.
+/// The content of a variable.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// A value, and its type where the declaration says none.
+    /// A value, and its type.
     Value(Value, Type),
-    /// A row; `None` is a record that has had none yet.
+    /// A row; `None` for a record that has not been assigned yet.
     Row(Option<Row>),
 }
 
-/// A row and its columns; no values at all where there is no such row, as for OLD of an INSERT.
+/// A row and its columns. It has no values if the row does not exist, such as OLD of an INSERT.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub columns: Vec<(String, Type)>,
     pub values: Vec<Value>,
-    /// Its type, where it is no `record`.
+    /// Its composite type, unless it is a `record`.
     pub of: Option<Composite>,
 }
 
 impl Slots {
-    /// Before the first statement.
+    /// Creates the variables, before the first statement.
     pub fn new(code: &Code) -> Slots {
         let slot = |variable: &fencepost_sql::plpgsql::VariableDef| match &variable.kind {
             VariableKind::Value(ty) => Slot::Value(Value::Null, *ty),
@@ -53,7 +53,7 @@ impl Slots {
         Slots(code.variables.iter().map(slot).collect(), Vec::new())
     }
 
-    /// The columns and values of a row.
+    /// Returns the columns and values of a row.
     pub fn row(&self, code: &Code, variable: usize) -> Result<&Row, SqlError> {
         match self.0.get(variable) {
             Some(Slot::Row(Some(row))) => Ok(row),
@@ -80,7 +80,7 @@ impl Slots {
         Ok(row.columns.iter().map(|(name, _)| name.clone()).collect())
     }
 
-    /// The type of what a name means.
+    /// Returns the type of a named variable or field.
     pub fn type_of(&self, code: &Code, named: &Named) -> Result<Type, SqlError> {
         match named {
             Named::Variable(variable) => match self.0.get(*variable) {
@@ -104,7 +104,7 @@ impl Slots {
         }
     }
 
-    /// What a name means.
+    /// Returns the value of a named variable or field.
     pub fn value_of(
         &self,
         code: &Code,
@@ -139,7 +139,7 @@ impl Slots {
         }
     }
 
-    /// The value of a variable that holds one; a row is one, too.
+    /// Returns the value of a variable; a row variable yields a row value.
     pub fn get(&self, variable: usize) -> Value {
         match self.0.get(variable) {
             Some(Slot::Value(value, _)) => value.clone(),
@@ -148,7 +148,7 @@ impl Slots {
         }
     }
 
-    /// Sets a variable of the machine's own.
+    /// Sets a variable that the interpreter itself controls.
     pub fn put(&mut self, variable: usize, value: Value) {
         if let Some(Slot::Value(place, _)) = self.0.get_mut(variable) {
             *place = value;
@@ -157,7 +157,7 @@ impl Slots {
 }
 
 impl Row {
-    /// No row of this type, which is NULL.
+    /// Creates an absent row of this type, which is NULL.
     pub fn absent(of: Composite) -> Row {
         let fields = of.definition().fields.iter();
         Row {
@@ -167,7 +167,7 @@ impl Row {
         }
     }
 
-    /// A row of this type.
+    /// Creates a row of this type.
     pub fn holding(of: Composite, row: &Record) -> Row {
         let absent = Row::absent(of);
         let width = absent.columns.len();
@@ -177,7 +177,7 @@ impl Row {
         }
     }
 
-    /// A row with the fields of a record.
+    /// Creates a row with the fields of a record.
     pub fn of_record(row: &Record) -> Row {
         let fields = row.fields.iter();
         let known = |ty: Type| if ty == Type::UNKNOWN { Type::TEXT } else { ty };
@@ -194,7 +194,7 @@ impl Row {
         }
     }
 
-    /// The row as a value; NULL where there is none.
+    /// Returns the row as a value; NULL if it is absent.
     pub fn as_value(&self) -> Value {
         if self.values.is_empty() && !self.columns.is_empty() {
             return Value::Null;
@@ -206,7 +206,7 @@ impl Row {
         Record::new(fields, self.values.clone()).into()
     }
 
-    /// The place of a field, or 42703.
+    /// Returns the position of a field, or error 42703.
     pub fn field(&self, code: &Code, variable: usize, field: &str) -> Result<usize, SqlError> {
         let found = self.columns.iter().position(|(name, _)| name == field);
         found.ok_or_else(|| {
@@ -221,7 +221,7 @@ impl Row {
     }
 }
 
-/// 22004
+/// Returns error 22004.
 pub fn null_cursor(variable: &str) -> SqlError {
     SqlError::new(
         SqlState::new(b"22004"),
@@ -229,7 +229,7 @@ pub fn null_cursor(variable: &str) -> SqlError {
     )
 }
 
-/// 55000
+/// Returns error 55000.
 fn unassigned(code: &Code, variable: usize) -> SqlError {
     SqlError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,

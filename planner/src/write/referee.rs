@@ -1,10 +1,12 @@
 //! The checks and actions of foreign keys for the changes of one statement.
 //!
 //! ```text
-//! row inserted, key changed  ─▶ does the referenced row exist?  at once if the statement cannot change the answer
-//! row deleted, key changed   ─▶ effect: the action of each foreign key to this table, on the referencing rows
-//! end of the statement       ─▶ effects, which may cause more effects; then the remaining checks; then the triggers
-//!                               of the rows that actions changed
+//! row inserted, key changed  ─▶ check that the referenced row exists, at once if the statement
+//!                               cannot change the answer
+//! row deleted, key changed   ─▶ effect: the action of each foreign key to this table,
+//!                               on the referencing rows
+//! end of the statement       ─▶ effects, which may cause more effects; then the remaining checks;
+//!                               then the triggers of the rows that actions changed
 //! commit                     ─▶ the checks of deferred constraints (`deferred`)
 //! ```
 //!

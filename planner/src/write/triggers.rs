@@ -3,7 +3,8 @@
 //! ```text
 //! BEFORE STATEMENT   before the first row
 //! BEFORE ROW         before each row: the trigger may replace the row, or suppress the change
-//! AFTER ROW          queued with the row's values; run at the end of the statement, or of the transaction (`deferred`)
+//! AFTER ROW          queued with the row's values; run at the end of the statement,
+//!                    or of the transaction (`deferred`)
 //! AFTER STATEMENT    after the queued AFTER ROW triggers
 //! INSTEAD OF         for a row of a view: the trigger makes the change
 //! ```

@@ -1,7 +1,7 @@
 //! Rechecks of DEFERRABLE unique constraints, which allow two rows with the same key for a while.
 //!
 //! ```text
-//! entry is added      is there another entry with its key?  if so, the key is queued with the deferred foreign-key checks
+//! entry is added      another entry has the same key: the key is queued with the deferred checks
 //! end of statement    recheck of the immediate constraints: at most one entry may be left
 //! commit              recheck of all queued keys
 //! ```
