@@ -1,5 +1,5 @@
-//! Counts what commits of the native workloads cost on several machines of this process, and prints the
-//! tables of `benchmarks/costs.md`.
+//! Measures the cost of commits of the native workloads on several machines of this process, and
+//! prints the tables of `benchmarks/costs.md`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use fencepost_txn::network::Posted;
 
 const REPLICAS: usize = 3;
 
-/// A workload: its name and reads and writes of `orw`.
+/// The workloads: name, and number of reads and writes for `orw`.
 const WORKLOADS: [(Name, u32, u32); 5] = [
     (Name::Tatp, 4, 2),
     (Name::SmallBank, 4, 2),
@@ -53,7 +53,8 @@ fn options(
     }
 }
 
-/// Keys that transactions which write anything write, each number with its share of them.
+/// Returns the numbers of keys that writing transactions write, each with its share of these
+/// transactions.
 fn written((name, reads, writes): (Name, u32, u32), report: &Report) -> Vec<(u32, f64)> {
     match name {
         Name::SmallBank => {
@@ -65,7 +66,7 @@ fn written((name, reads, writes): (Name, u32, u32), report: &Report) -> Vec<(u32
             ]
         }
         Name::Orw => {
-            // Each key is updated with the chance of writes in reads.
+            // Each key is updated with the probability writes / reads.
             let chance = f64::from(writes) / f64::from(reads);
             let mut ways = 1.0;
             let share = (1..=reads).map(|keys| {
@@ -80,7 +81,7 @@ fn written((name, reads, writes): (Name, u32, u32), report: &Report) -> Vec<(u32
     }
 }
 
-/// The name of a workload with what it was given.
+/// Returns the name of a workload with its parameters.
 fn title((name, reads, writes): (Name, u32, u32), report: &Report) -> String {
     match name {
         Name::Orw => format!("orw --reads {reads} --writes {writes}"),
@@ -92,7 +93,7 @@ fn counted(report: &Report, name: &str) -> u64 {
     report.counters.others.get(name).copied().unwrap_or(0)
 }
 
-/// One-sided writes of commits, beside what SOSP'15 counts.
+/// Prints the one-sided writes of commits, next to the number of SOSP'15.
 fn writes() -> Result<(), BenchError> {
     println!(
         "| machines | workload | read-write transactions | P_w(f + 3) | expected here | counted | check |"
@@ -127,7 +128,7 @@ fn writes() -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What is posted where nothing is mapped, by what it is for.
+/// Prints the operations that are posted when no memory is mapped, by purpose.
 fn posted_over_tcp() -> Result<(), BenchError> {
     const READS: [Posted; 2] = [Posted::Object, Posted::Header];
     const RECORDS: [Posted; 5] = [
@@ -150,7 +151,8 @@ fn posted_over_tcp() -> Result<(), BenchError> {
             counted(&report, "committed_reads"),
             counted(&report, "committed_writes"),
         );
-        // Objects are read by all transactions; what commits post is told for each that writes.
+        // All transactions read objects. Operations of commits are counted for each writing
+        // transaction.
         let each = |what: &Posted, of: u64| {
             let count = counted(&report, &format!("posted_{}", what.name()));
             format!("{:.3}", count as f64 / of.max(1) as f64)

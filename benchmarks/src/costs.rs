@@ -1,35 +1,38 @@
-//! One-sided writes that a commit costs: what SOSP'15 §4 counts, and what follows for a small cluster.
+//! One-sided writes that a commit costs: the formula of SOSP'15 §4, and its result for a small
+//! cluster.
 //!
-//! The paper counts P_w(f + 3) for objects on P_w primaries with f backups each: LOCK, its answer, f
-//! COMMIT-BACKUP and COMMIT-PRIMARY for each primary, with TRUNCATE in the same write as a later record.
-//! That has every primary and every backup on a machine of its own, and none of them the coordinator's.
-//! Here the regions of machine `k` of `n` have their backups on the `f` machines that follow `k`, so that
-//! some coincide, and fewer writes do:
-//! * what the coordinator's machine has itself, as primary or as backup, it is not written to;
-//! * a machine that is a backup of several of the written primaries gets one COMMIT-BACKUP for all.
+//! The paper counts P_w(f + 3) for objects on P_w primaries with f backups each: LOCK, its reply, f
+//! COMMIT-BACKUP and COMMIT-PRIMARY for each primary. TRUNCATE is in the same write as a later
+//! record. The formula assumes that every primary and every backup is on its own machine, different
+//! from the coordinator's. Here the regions of machine `k` of `n` have their backups on the `f`
+//! machines that follow `k`. So some of these machines coincide, and fewer writes are needed:
+//! * The coordinator's own machine, as primary or as backup, needs no write.
+//! * A machine that is a backup of several written primaries gets one COMMIT-BACKUP for all of
+//!   them.
 
 use std::collections::BTreeSet;
 
-/// Machines, and backups of each region.
+/// The numbers of machines, and of backups of each region.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
-    /// Machines.
+    /// The number of machines.
     pub machines: usize,
-    /// f: replicas without the primary.
+    /// f: the number of replicas besides the primary.
     pub backups: usize,
 }
 
-/// Writes of one commit, or of commits on average.
+/// The writes of one commit, or the average over commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// P_w(f + 3).
     pub paper: f64,
-    /// What is left where machines coincide.
+    /// The number of writes when machines coincide.
     pub here: f64,
 }
 
 impl Cluster {
-    /// Machines other than the coordinator's, 0, that get COMMIT-BACKUP for objects on `primaries`.
+    /// Returns the number of machines, other than the coordinator's machine 0, that get
+    /// COMMIT-BACKUP for objects on `primaries`.
     pub fn told_as_backups(self, primaries: &BTreeSet<usize>) -> usize {
         let of = |primary: &usize| {
             let primary = *primary;
@@ -39,17 +42,18 @@ impl Cluster {
         all.iter().filter(|machine| **machine != 0).count()
     }
 
-    /// What machine 0 posts, and is answered with, to commit objects on `primaries`.
+    /// Returns the number of writes, replies included, with which machine 0 commits objects on
+    /// `primaries`.
     pub fn commit(self, primaries: &BTreeSet<usize>) -> Cost {
         let elsewhere = primaries.iter().filter(|machine| **machine != 0).count();
         Cost {
             paper: (primaries.len() * (self.backups + 3)) as f64,
-            // LOCK, its answer and COMMIT-PRIMARY.
+            // LOCK, its reply and COMMIT-PRIMARY.
             here: (3 * elsewhere + self.told_as_backups(primaries)) as f64,
         }
     }
 
-    /// The average for `keys` keys, each of which may be on any machine.
+    /// Returns the average for `keys` keys, each of which may be on any machine.
     pub fn commit_of_keys(self, keys: u32) -> Cost {
         let ways = self.machines.pow(keys);
         let mut sum = Cost::default();
@@ -76,11 +80,11 @@ mod tests {
             machines: 3,
             backups: 2,
         };
-        // 2 on the coordinator's machine, 4 on either other one.
+        // 2 writes on the coordinator's machine, 4 on either other one.
         let one = three.commit_of_keys(1);
         assert_eq!(one.paper, 5.0);
         assert!((one.here - 10.0 / 3.0).abs() < 1e-9);
-        // A third of the pairs is on one machine; of the others two pairs cost 5, one 8.
+        // A third of the pairs is on one machine. Of the other pairs, two cost 5 and one costs 8.
         let two = three.commit_of_keys(2);
         assert!((two.paper - 25.0 / 3.0).abs() < 1e-9);
         assert!((two.here - 46.0 / 9.0).abs() < 1e-9);

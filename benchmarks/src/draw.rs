@@ -1,4 +1,4 @@
-//! How keys are drawn.
+//! The random selection of keys.
 
 use fencepost_fabric::random::Random;
 
@@ -11,27 +11,27 @@ pub fn scatter(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Numbers `0..n`, all alike or by Zipf's law.
+/// A distribution of the numbers `0..n`: uniform or Zipf's law.
 #[derive(Clone, Debug)]
 pub enum Draw {
-    /// All alike.
+    /// The uniform distribution.
     Uniform(u64),
-    /// The k-th most frequent with a share of 1/k^θ.
+    /// Zipf's law: the k-th most frequent number has a share proportional to 1/k^θ.
     Zipf(Zipf),
 }
 
 impl Draw {
-    /// Uniform for `None`, else Zipf with that θ.
+    /// Creates a uniform distribution for `None`, otherwise Zipf's law with that θ.
     pub fn new(n: u64, theta: Option<f64>) -> Draw {
         theta.map_or(Draw::Uniform(n), |theta| Draw::Zipf(Zipf::new(n, theta)))
     }
 
-    /// The next number.
+    /// Draws the next number.
     #[inline]
     pub fn next(&self, random: &mut Random) -> u64 {
         match self {
             Draw::Uniform(n) => random.below(*n),
-            // Neighbours in frequency are not neighbours in number.
+            // Numbers of similar frequency must not be neighbours.
             Draw::Zipf(zipf) => scatter(zipf.rank(random)) % zipf.n,
         }
     }
@@ -48,7 +48,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// For `0 < theta < 1`.
+    /// Creates the distribution, for `0 < theta < 1`.
     pub fn new(n: u64, theta: f64) -> Zipf {
         let n = n.max(2);
         let zeta = |to: u64| (1..=to).map(|k| (k as f64).powf(-theta)).sum::<f64>();
@@ -62,7 +62,7 @@ impl Zipf {
         }
     }
 
-    /// A rank: 0 is the most frequent.
+    /// Draws a rank; 0 is the most frequent.
     #[inline]
     pub fn rank(&self, random: &mut Random) -> u64 {
         let unit = random.unit();

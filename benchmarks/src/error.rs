@@ -1,12 +1,12 @@
-//! Why a benchmark could not be run. What a run finds wrong in the data is no error: it is the
-//! `check` of its report.
+//! The errors of a benchmark that cannot run. Broken data is not an error: it is the `check` of the
+//! run's report.
 
 use fencepost_txn::{OpenError, Stop};
 
 use crate::sql::SqlFailure;
 
 impl BenchError {
-    /// Whether a server is gone, or says that it is about to be.
+    /// Returns whether the server has gone, or announces its shutdown.
     pub fn is_connection_lost(&self) -> bool {
         match self {
             BenchError::Connect { .. } => true,
@@ -16,7 +16,7 @@ impl BenchError {
     }
 }
 
-/// Why a benchmark ended without a report.
+/// The reason for which a benchmark ended without a report.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The options contradict one another or the workload.
@@ -37,23 +37,23 @@ pub enum BenchError {
     /// The server could not be reached.
     #[error("could not connect to {url}: {reason}")]
     Connect {
-        /// As it was given.
+        /// The URL as it was given.
         url: String,
-        /// What the client library said.
+        /// The message of the client library.
         reason: String,
     },
-    /// A file or a thread.
+    /// An error with a file or a thread.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// A client ended by a bug of the workload.
+    /// A client ended because of a bug of the workload.
     #[error("a client thread panicked")]
     Panicked,
-    /// The load did not give what was to be measured.
+    /// The load did not produce the required data.
     #[error("the load went wrong: {0}")]
     Load(String),
 }

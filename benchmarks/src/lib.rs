@@ -1,10 +1,10 @@
-//! Benchmarks: a harness and the workloads that it runs.
+//! Benchmarks: a harness and its workloads.
 //!
 //! ```text
-//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank  orw  tpcc
-//!                  │                                               │    │     │        │       │     │
-//!               report (text, JSON)              native: transactions on hash tables and trees (native)
-//!                                                embedded, pg: SQL sessions (sql)
+//! options ──► harness ── prepare, generate, execute, verify ──► kv tatp bank smallbank orw tpcc
+//!                │                                              │   │    │       │      │   │
+//!             report (text, JSON)             native: transactions on hash tables and trees
+//!                                             embedded, pg: SQL sessions (sql)
 //! ```
 //!
 //! A workload is one folder. Every run ends with the workload's own check of its data.

@@ -1,4 +1,4 @@
-//! Benchmarks by name: what the `fencepost bench` command asks for.
+//! Benchmarks by name, for the `fencepost bench` command.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,26 +22,26 @@ use crate::tpcc::{self, Remote, Scale, TpccNative, TpccOptions, TpccSql};
 pub enum Name {
     /// Lookups and updates of single keys.
     Kv,
-    /// The mobile operator's database.
+    /// TATP, the mobile operator's database.
     Tatp,
-    /// Transfers; the total must hold.
+    /// Bank transfers; the total must not change.
     Bank,
-    /// Savings and checking accounts; the total must hold.
+    /// Savings and checking accounts; the total must match the committed requests.
     SmallBank,
-    /// Some keys read, some of them updated.
+    /// Reads of several keys, some of which are updated.
     Orw,
-    /// The wholesale supplier's database.
+    /// TPC-C, the wholesale supplier's database.
     Tpcc,
 }
 
-/// How the database is reached.
+/// The interface to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// The transaction API, in this process.
     Native,
     /// SQL through the library, in this process.
     Embedded,
-    /// SQL over the wire.
+    /// SQL over the PostgreSQL protocol.
     Pg,
 }
 
@@ -55,54 +55,56 @@ impl Via {
     }
 }
 
-/// What to run.
+/// The options of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The workload.
     pub name: Name,
-    /// How the database is reached.
+    /// The interface to the database.
     pub via: Via,
-    /// The server, for [`Via::Pg`]; or the machines of one database, over which clients are dealt out.
+    /// The URL of the server, for [`Via::Pg`]; several URLs are machines of one database, which
+    /// share the clients.
     pub urls: Vec<String>,
-    /// Keys, subscribers, accounts or customers; each workload has its own default.
+    /// The number of keys, subscribers, accounts or customers; each workload has its own default.
     pub rows: Option<u64>,
-    /// Zipf's θ of `kv`; uniform without.
+    /// θ of Zipf's law for `kv`; `None` for a uniform distribution.
     pub zipf: Option<f64>,
-    /// Percent of `kv` requests that are updates.
+    /// The percentage of `kv` requests that are updates.
     pub update_percent: u32,
-    /// Keys of a transaction of `orw`.
+    /// The number of keys in a transaction of `orw`.
     pub reads: u32,
-    /// How many of them it updates on average.
+    /// The average number of them that it updates.
     pub writes: u32,
-    /// Warehouses of `tpcc`.
+    /// The number of warehouses of `tpcc`.
     pub warehouses: u32,
-    /// `tpcc` with fewer customers and items than specified.
+    /// Whether `tpcc` has fewer customers and items than specified.
     pub small: bool,
-    /// How much `tpcc` asks for that is of another warehouse.
+    /// The shares of `tpcc` requests that concern another warehouse.
     pub remote: Remote,
-    /// How SQL transactions of `smallbank`, `orw` and `tpcc` are isolated; each has the least that
-    /// it needs as its default.
+    /// The isolation level of SQL transactions in `smallbank`, `orw` and `tpcc`; `None` is the
+    /// weakest level that the workload needs.
     pub isolation: Option<Isolation>,
-    /// Machines of a native run, all of this process; its threads take turns among them.
+    /// The number of machines of a native run, all in this process; its threads use them in turn.
     pub machines: usize,
-    /// Machines that have a copy of each region; as many as there are, up to three, without.
+    /// The number of machines with a copy of each region; `None` is the number of machines, at most
+    /// three.
     pub replicas: Option<usize>,
-    /// What is between several machines; shared memory without.
+    /// The fabric between several machines; `None` is shared memory.
     pub fabric: Option<FabricKind>,
-    /// Where the data are; with it commits are on disk before they count.
+    /// The data directory; with it, commits are durable on disk before they count.
     pub data_dir: Option<PathBuf>,
-    /// Bytes that the data may take.
+    /// The memory limit of the data in bytes.
     pub memory_limit: Option<u64>,
-    /// Bytes of a region.
+    /// The size of a region in bytes.
     pub region_bytes: Option<usize>,
-    /// Threads and times.
+    /// The threads and times of the run.
     pub run: RunOptions,
 }
 
-/// Loads, runs and checks what `options` say.
+/// Loads, runs and verifies the benchmark that `options` describe.
 ///
 /// # Errors
-/// [`BenchError`]; data that are not whole are in the report.
+/// [`BenchError`]; broken data is part of the report.
 pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
     check_machines(options)?;
     match (options.name, options.via) {
@@ -216,7 +218,7 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
     }
 }
 
-/// Most warehouses: more would not fit their keys.
+/// The maximal number of warehouses; the keys of more would not fit.
 const MOST_WAREHOUSES: u32 = 1 << 20;
 
 fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
@@ -260,13 +262,13 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
     }
 }
 
-/// Most machines in this process.
+/// The maximal number of machines in this process.
 const MOST_MACHINES: usize = 64;
 
-/// Most clients of a thread.
+/// The maximal number of clients of a thread.
 const MOST_IN_FLIGHT: usize = 4096;
 
-/// So many for each thread.
+/// Returns `count` for each thread.
 fn a_thread(options: &BenchOptions, count: u32) -> u32 {
     let threads = u32::try_from(options.run.threads.max(1)).unwrap_or(u32::MAX);
     count.saturating_mul(threads)
@@ -311,7 +313,8 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
 }
 
 impl Facts {
-    /// Says how SQL transactions are isolated; native ones always are.
+    /// Records the isolation level of SQL transactions; native transactions are always
+    /// serializable.
     fn isolated(mut self, isolation: Isolation) -> Facts {
         if self.via != Via::Native.name() {
             let name = json!(isolation.name());
@@ -332,7 +335,7 @@ fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
     }
 }
 
-/// Whether there can be as many machines.
+/// Checks that the options allow this number of machines.
 fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
     let wrong = |why: &str| Err(BenchError::Options(why.to_string()));
     let (machines, replicas) = (options.machines, replicas(options));
@@ -371,7 +374,7 @@ fn fabric(options: &BenchOptions) -> FabricKind {
     options.fabric.unwrap_or(FabricKind::Shm)
 }
 
-/// The machines of a native run.
+/// Opens the machines of a native run.
 fn machines(options: &BenchOptions) -> Result<Machines, BenchError> {
     if options.machines == 1 {
         return Ok(Machines::alone(open(options)?));
@@ -385,7 +388,7 @@ fn machines(options: &BenchOptions) -> Result<Machines, BenchError> {
     })
 }
 
-/// The database of an embedded or native run.
+/// Opens the database of an embedded or native run.
 fn open(options: &BenchOptions) -> Result<Database, BenchError> {
     let mut database = Database::options();
     if let Some(dir) = &options.data_dir {
@@ -401,7 +404,7 @@ fn open(options: &BenchOptions) -> Result<Database, BenchError> {
         .open()
         .map_err(|error| BenchError::Embedded(error.to_string()))?;
     if options.via == Via::Native && !database.machine().is_fresh() {
-        // Its tables are in no catalog, so those of an earlier run could not be found again.
+        // Native tables are in no catalog, so the tables of an earlier run could not be found.
         return Err(BenchError::Options(
             "native runs need an empty data directory".to_string(),
         ));

@@ -1,12 +1,12 @@
-//! A server that does nothing: it parses frames and answers from constants.
+//! A server that does nothing: it parses frames and replies with constants.
 //!
-//! It is what the wire costs where nothing else is done, so benchmarks of the real server are read as a share of it. One thread a
-//! connection and blocking sockets: the fastest of the plain ways, with a reply, a wake-up and a change of threads for each
-//! statement. A server that sends several replies at once can be faster.
+//! It measures the cost of the protocol alone, so that benchmarks of the real server can be
+//! compared with it. It uses one thread for each connection and blocking sockets. This is the
+//! fastest simple design, with a reply, a wake-up and a thread switch for each statement. A server
+//! that sends several replies at once can be faster.
 //!
-//! Every statement answers one row with one `int4` column; `BEGIN`, `COMMIT` and the like answer
-//! the same, so it is only good for scripts that do not look at results. A frame that makes no
-//! sense ends its connection.
+//! Every statement returns one row with one `int4` column, even `BEGIN` and `COMMIT`. So it is only
+//! useful for scripts that do not read results. An invalid frame ends its connection.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ const GSS_CODE: u32 = 80_877_104;
 const CANCEL_CODE: u32 = 80_877_102;
 const INPUT_BYTES: usize = 64 << 10;
 
-/// AuthenticationOk, the settings libpq wants, BackendKeyData, ReadyForQuery.
+/// AuthenticationOk, the settings that libpq needs, BackendKeyData, ReadyForQuery.
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0\
     S\0\0\0\x18server_version\x0015.0\0\
     S\0\0\0\x19client_encoding\0UTF8\0\
@@ -40,7 +40,7 @@ pub fn serve(listener: TcpListener) -> io::Result<()> {
         std::thread::Builder::new()
             .name("null-server".into())
             .spawn(move || {
-                // A client that leaves or talks nonsense ends its own connection only.
+                // A client that disconnects or sends invalid data ends only its own connection.
                 let _ = talk(stream);
             })?;
     }
@@ -78,7 +78,7 @@ fn talk(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// The type and size of the first frame, when it is whole.
+/// Returns the type and size of the first frame, once it is complete.
 fn frame(input: &[u8]) -> io::Result<Option<(u8, usize)>> {
     let Some((&tag, rest)) = input.split_first() else {
         return Ok(None);
@@ -93,7 +93,7 @@ fn frame(input: &[u8]) -> io::Result<Option<(u8, usize)>> {
     }
 }
 
-/// Answers a message; `subtype` is the first byte of its body.
+/// Appends the reply to a message; `subtype` is the first byte of its body.
 fn answer(tag: u8, subtype: Option<&u8>, out: &mut Vec<u8>) {
     let parts: &[&[u8]] = match tag {
         b'Q' => &[ROW_DESCRIPTION, ROW, COMPLETE, READY],
@@ -109,7 +109,8 @@ fn answer(tag: u8, subtype: Option<&u8>, out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Answers the packets before the first query; false when the client only came to cancel.
+/// Replies to the packets before the first query. Returns false if the client only sent a cancel
+/// request.
 fn open(stream: &mut TcpStream) -> io::Result<bool> {
     loop {
         let mut head = [0; 8];

@@ -1,7 +1,8 @@
 //! Sums that clients keep for the check after a run.
 //!
-//! A client owns a [`Share`] and adds what its committed transactions did; the share is handed over
-//! when the client ends, which is before the check. So counting costs no shared cache line.
+//! A client owns a [`Share`] and adds the effects of its committed transactions. The share is added
+//! to the sums when the client ends, which is before the check. So counting needs no shared cache
+//! line.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub(crate) struct Tally<const N: usize>([AtomicI64; N]);
 
 impl<const N: usize> Tally<N> {
-    /// All zero.
+    /// Creates sums that are zero.
     pub fn new() -> Tally<N> {
         Tally([const { AtomicI64::new(0) }; N])
     }
 
-    /// The part of one client.
+    /// Creates the share of one client.
     pub fn share(&self) -> Share<'_, N> {
         Share {
             of: self,
@@ -23,13 +24,13 @@ impl<const N: usize> Tally<N> {
         }
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub fn sums(&self) -> [i64; N] {
         std::array::from_fn(|k| self.0[k].load(Ordering::Relaxed))
     }
 }
 
-/// What one client adds.
+/// The sums of one client.
 #[derive(Debug)]
 pub(crate) struct Share<'a, const N: usize> {
     of: &'a Tally<N>,
@@ -49,7 +50,7 @@ impl<const N: usize> Share<'_, N> {
 impl<const N: usize> Drop for Share<'_, N> {
     fn drop(&mut self) {
         for (sum, own) in self.of.0.iter().zip(self.own) {
-            // Threads of the run are joined before anybody reads the sums.
+            // All threads of the run are joined before the sums are read.
             sum.fetch_add(own, Ordering::Relaxed);
         }
     }

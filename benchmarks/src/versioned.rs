@@ -1,14 +1,15 @@
-//! Values that tell what they are: whose, in which version, and whether whole.
+//! Values that contain their key, their version and a checksum.
 //!
 //! ```text
-//! number | version | checksum of both | what follows from the checksum ...
+//! number | version | checksum of both | words that follow from the checksum ...
 //! ```
-//! A reader that met half of an update would see it, and the versions of all values add up to the
-//! updates that committed.
+//!
+//! A reader detects a partial update, and the sum of the versions of all values equals the number
+//! of committed updates.
 
 use crate::draw::scatter;
 
-/// The value of `number` after so many updates.
+/// Returns the value of `number` after `version` updates.
 #[inline]
 pub(crate) fn value<const WORDS: usize>(number: u64, version: u64) -> [u64; WORDS] {
     let sum = scatter(number ^ version.rotate_left(32));
@@ -20,7 +21,8 @@ pub(crate) fn value<const WORDS: usize>(number: u64, version: u64) -> [u64; WORD
     })
 }
 
-/// The version of what was found for `number`; `None` if it is another's, or not whole.
+/// Returns the version of the value found for `number`; `None` if it belongs to another number, or
+/// is invalid.
 #[inline]
 pub(crate) fn version<const WORDS: usize>(number: u64, found: &[u64; WORDS]) -> Option<u64> {
     (*found == value(number, found[1])).then_some(found[1])

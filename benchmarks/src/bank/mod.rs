@@ -1,9 +1,9 @@
-//! `bank`: transfers between accounts; the total must hold.
+//! `bank`: transfers between accounts; the total must not change.
 //!
-//! A transfer moves money from one account to another, both drawn evenly, and does nothing where the
-//! first has too little. While transfers run a reader sums all accounts in one snapshot, again and
-//! again, and once more after the run: the total is that of the load, no account is missing and none
-//! is below zero.
+//! A transfer moves money from one account to another, both drawn uniformly, and does nothing if
+//! the first has too little. While transfers run, a reader repeatedly sums all accounts in one
+//! snapshot, and once more after the run. The total must be that of the load, no account may be
+//! missing, and none may be below zero.
 
 mod native;
 mod sql;
@@ -13,30 +13,30 @@ use fencepost_fabric::random::Random;
 pub use native::BankNative;
 pub use sql::BankSql;
 
-/// Accounts unless told otherwise.
+/// The default number of accounts.
 pub const ACCOUNTS: u32 = 1000;
-/// What each account begins with.
+/// The initial balance of each account.
 const OPENING_BALANCE: i64 = 1000;
-/// The most that one transfer moves.
+/// The largest amount of a transfer.
 const MOST: u64 = 100;
-/// The first account has too little.
+/// The failure reason: the paying account has too little.
 const TOO_LITTLE: &str = "insufficient_funds";
-/// Pause between two sums of the watching reader.
+/// The pause of the watching reader between two sums.
 const WATCH_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// One transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Account that pays, from 1.
+    /// The paying account, from 1.
     pub from: u32,
-    /// Another, that is paid.
+    /// The receiving account, a different one.
     pub to: u32,
-    /// Money.
+    /// The amount of money.
     pub amount: i64,
 }
 
 impl Transfer {
-    /// Draws one among accounts `1..=accounts`, of which there are at least two.
+    /// Draws a transfer among accounts `1..=accounts`, of which there must be at least two.
     pub fn draw(accounts: u32, random: &mut Random) -> Transfer {
         let from = random.below(u64::from(accounts)) as u32;
         let step = random.below(u64::from(accounts) - 1) as u32 + 1;
@@ -49,7 +49,7 @@ impl Transfer {
     }
 }
 
-/// What a reader saw of all accounts at once.
+/// The sum over all accounts in one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sum {
     accounts: u64,
@@ -58,7 +58,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// What is wrong with it, if anything.
+    /// Returns the violated condition, if there is one.
     fn broken(&self, accounts: u32) -> Option<String> {
         let total = i64::from(accounts) * OPENING_BALANCE;
         if self.accounts != u64::from(accounts) {

@@ -13,7 +13,7 @@ use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Spread, end, load, settle};
 
-/// Accounts of one transaction of the load.
+/// The number of accounts in one transaction of the load.
 const PIECE: u64 = 1000;
 
 /// `bank` on the transaction API.
@@ -24,10 +24,10 @@ pub struct BankNative {
 }
 
 impl BankNative {
-    /// With so many accounts, at least two.
+    /// Creates the workload with this number of accounts, at least two.
     ///
     /// # Errors
-    /// A table that cannot be made.
+    /// Failure to create the table.
     pub fn new(machines: Machines, accounts: u32) -> Result<BankNative, BenchError> {
         let accounts = accounts.max(2);
         let table = machines.create_table(8, 1, accounts.into())?;
@@ -38,7 +38,7 @@ impl BankNative {
         })
     }
 
-    /// All accounts in one snapshot.
+    /// Sums all accounts in one snapshot.
     fn sum(&self, coordinator: &mut Coordinator) -> Result<Option<Sum>, BenchError> {
         let mut tx = coordinator.begin(Mode::ReadOnly);
         let mut sum = Sum {
@@ -61,7 +61,7 @@ impl BankNative {
     }
 }
 
-/// One thread.
+/// A client of one thread.
 pub struct BankNativeClient<'a> {
     coordinator: Coordinator,
     table: &'a Spread<HashTable>,
@@ -149,7 +149,8 @@ impl Workload for BankNative {
 }
 
 impl Survivor for BankNative {
-    /// No transfer makes or loses money, whoever made it and whatever became of that machine.
+    /// Verifies that no transfer created or lost money, including transfers of machines that
+    /// failed.
     fn verify_after_failure(&self) -> Result<Option<String>, BenchError> {
         self.verify()
     }

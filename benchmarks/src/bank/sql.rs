@@ -1,4 +1,4 @@
-//! `bank` over SQL: two updates in a block.
+//! `bank` over SQL: two updates in a transaction block.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,14 +14,14 @@ const TABLE: &str =
     "CREATE TABLE bank_account (id integer NOT NULL PRIMARY KEY, balance bigint NOT NULL)";
 const SUM: &str = "SELECT count(*), CAST(sum(balance) AS bigint), min(balance) FROM bank_account";
 
-/// `bank` on a database that speaks SQL. Its table is dropped and made again by the load.
+/// `bank` on an SQL database. The load drops and creates its table.
 pub struct BankSql {
     source: SqlSource,
     accounts: u32,
 }
 
 impl BankSql {
-    /// With so many accounts, at least two.
+    /// Creates the workload with this number of accounts, at least two.
     pub fn new(source: SqlSource, accounts: u32) -> BankSql {
         BankSql {
             source,
@@ -31,7 +31,7 @@ impl BankSql {
 }
 
 impl BankSql {
-    /// A session that asks for the sum.
+    /// Opens a session for the sum query.
     fn watcher(&self) -> Result<(Box<dyn SqlSession>, Prepared), BenchError> {
         let mut session = self.source.session()?;
         let sum = session.prepare(SUM)?;
@@ -39,7 +39,7 @@ impl BankSql {
     }
 }
 
-/// One thread's session.
+/// The session of one client.
 pub struct BankClient {
     session: Box<dyn SqlSession>,
     accounts: u32,

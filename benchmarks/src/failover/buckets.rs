@@ -1,9 +1,11 @@
-//! Commits counted by the millisecond, in memory that outlives the process that counts.
+//! Commit counts for each millisecond, in memory that outlives the counting process.
 //!
 //! ```text
 //!   file of a machine   | thread 0: bucket 0, bucket 1, … | thread 1: … |      a word each
 //! ```
-//! *Concurrency.* A row has one writer, so that no atomic addition is needed; others may read at any time.
+//!
+//! *Concurrency.* A row has one writer, so that no atomic addition is needed; others may read at
+//! any time.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -13,7 +15,7 @@ use fencepost_fabric::Memory;
 
 use crate::error::BenchError;
 
-/// Length of a bucket.
+/// The length of a bucket.
 pub(super) const BUCKET_NS: u64 = 1_000_000;
 const WORD_BYTES: u64 = 8;
 
@@ -24,7 +26,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Makes a file with room for so many buckets of so many threads, all zero.
+    /// Creates a file for this number of threads and buckets, all zero.
     pub fn create(path: &Path, threads: usize, buckets: usize) -> Result<Buckets, BenchError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(path);
@@ -37,7 +39,7 @@ impl Buckets {
         })
     }
 
-    /// Opens what another process has made.
+    /// Opens a file that another process has created.
     pub fn open(path: &Path, buckets: usize) -> Result<Buckets, BenchError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let memory = file.and_then(|file| Memory::of_file(&file, true));
@@ -47,7 +49,7 @@ impl Buckets {
         })
     }
 
-    /// The row of a thread; empty where the file has none.
+    /// Returns the row of a thread; empty if the file has none.
     pub fn row(&self, thread: usize) -> Row<'_> {
         let from = thread * self.buckets;
         let words = self.memory.words().get(from..from + self.buckets);
@@ -69,7 +71,8 @@ impl Buckets {
 pub(super) struct Row<'a>(&'a [AtomicU64]);
 
 impl Row<'_> {
-    /// Counts one, so long after the first bucket began; what is later than the last one is not counted.
+    /// Counts one commit, `after_ns` after the start of the first bucket. Ignores commits after the
+    /// last bucket.
     #[inline]
     pub fn count(&self, after_ns: u64) {
         let at = usize::try_from(after_ns / BUCKET_NS).unwrap_or(usize::MAX);
@@ -99,7 +102,7 @@ mod tests {
         for (thread, ms) in [(0, 0), (0, 4), (1, 4), (1, 1), (1, 1)] {
             opened.row(thread).count(ms * BUCKET_NS + 999_999);
         }
-        // Too late, and a thread that there is no row for.
+        // A commit that is too late, and a thread without a row.
         opened.row(1).count(5 * BUCKET_NS);
         opened.row(2).count(0);
         let mut sum = vec![10, 0, 0, 0, 0];

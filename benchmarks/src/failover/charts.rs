@@ -1,5 +1,5 @@
-//! The pictures of a report: one run around the kill as Figures 9 and 10 of SOSP'15, the whole of it as Figure 11, and
-//! all runs as Figure 12.
+//! The charts of a report. One run around the kill is drawn like Figures 9 and 10 of SOSP'15, the
+//! whole run like Figure 11, and all runs like Figure 12.
 
 use fencepost_txn::network::Step;
 
@@ -7,12 +7,13 @@ use super::Run;
 use super::buckets::BUCKET_NS;
 use super::drawing::{BLUE, Drawing, GREY};
 
-/// Milliseconds shown before the kill.
+/// The time shown before the kill, in milliseconds.
 const BEFORE: f64 = 50.0;
-/// Buckets that are one value where the whole run is shown.
+/// The number of buckets that are combined to one value in the chart of the whole run.
 const COARSE: usize = 10;
 
-/// Steps as they are shown: which of the first and the last machine's times, and in which colour.
+/// The steps that are drawn: whether at the time of the first (false) or the last machine (true),
+/// and the colour.
 const SHOWN: [(Step, bool, &str); 9] = [
     (Step::Suspect, false, "#c0392b"),
     (Step::Probe, false, "#d9822b"),
@@ -29,13 +30,14 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The highest throughput shown, in thousands a second.
+/// Returns the top of the throughput axis, in thousands per second.
 fn top(values: &[f64]) -> f64 {
     let most = values.iter().fold(0.0, |most: f64, value| most.max(*value));
     (most * 1.05).max(1.0)
 }
 
-/// Throughput by buckets of `together` milliseconds, in thousands a second: commits in a millisecond.
+/// Returns the throughput in buckets of `together` milliseconds, in thousands per second, which is
+/// commits per millisecond.
 fn rates(counts: &[u64], together: usize) -> Vec<f64> {
     let sums = counts.chunks_exact(together);
     sums.map(|counts| counts.iter().sum::<u64>() as f64 / together as f64)
@@ -64,7 +66,7 @@ fn marks(drawing: &mut Drawing, run: &Run) {
     drawing.level(run.recovery.before * 0.8, "80 %");
 }
 
-/// Some milliseconds before the kill, and those until all is well again.
+/// Draws the time from shortly before the kill until the recovery.
 pub(super) fn around_the_kill(title: &str, run: &Run) -> String {
     let killed = ms(run.killed_ns);
     let last = ms(run.counts.len() as u64 * BUCKET_NS) - killed;
@@ -81,7 +83,7 @@ pub(super) fn around_the_kill(title: &str, run: &Run) -> String {
     drawing.svg()
 }
 
-/// The whole of a run.
+/// Draws a whole run.
 pub(super) fn whole(title: &str, run: &Run) -> String {
     let killed = ms(run.killed_ns);
     let shown = rates(&run.counts, COARSE);
@@ -94,7 +96,7 @@ pub(super) fn whole(title: &str, run: &Run) -> String {
     drawing.svg()
 }
 
-/// How many of the runs were served again within which time.
+/// Draws how many of the runs recovered within which time.
 pub(super) fn distribution(title: &str, runs: &[Run]) -> String {
     let served = runs
         .iter()

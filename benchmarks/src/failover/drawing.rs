@@ -1,20 +1,20 @@
-//! A chart as SVG: axes with round numbers, and what is drawn over them, in the units of the data.
+//! A chart as SVG: axes with round numbers, and data in its own units.
 
 use std::fmt::Write;
 
-/// Width and height of a picture.
+/// The width and height of a chart.
 const SIZE: (f64, f64) = (960.0, 420.0);
-/// Room left, above, right and below of what is drawn.
+/// The margins left of, above, right of and below the data.
 const ROOM: (f64, f64, f64, f64) = (78.0, 44.0, 210.0, 54.0);
-/// Numbers on an axis, about.
+/// The approximate number of ticks on an axis.
 const TICKS: f64 = 8.0;
-/// The colour of what is measured.
+/// The colour of measured data.
 pub(super) const BLUE: &str = "#2563a8";
-/// The colour of what is aimed at.
+/// The colour of targets.
 pub(super) const GREY: &str = "#8a8f98";
 const FONT: &str = "font-family=\"Helvetica, Arial, sans-serif\"";
 
-/// A picture that is being drawn.
+/// A chart that is being drawn.
 pub(super) struct Drawing {
     body: String,
     x: (f64, f64),
@@ -22,7 +22,7 @@ pub(super) struct Drawing {
     notes: usize,
 }
 
-/// Round numbers within `from..=to`, and their distance.
+/// Returns round numbers within `from..=to`, and the distance between them.
 fn ticks((from, to): (f64, f64)) -> (f64, Vec<f64>) {
     let rough = ((to - from) / TICKS).max(1e-9);
     let power = 10f64.powf(rough.log10().floor());
@@ -39,7 +39,7 @@ fn ticks((from, to): (f64, f64)) -> (f64, Vec<f64>) {
     )
 }
 
-/// A number as people write it.
+/// Formats a number for readers.
 fn number(value: f64, step: f64) -> String {
     if step < 1.0 {
         return format!("{value:.1}");
@@ -56,7 +56,7 @@ fn number(value: f64, step: f64) -> String {
     if negative { format!("−{text}") } else { text }
 }
 
-/// Text in which nothing is markup.
+/// Escapes XML markup in a text.
 fn plain(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -64,7 +64,7 @@ fn plain(text: &str) -> String {
 }
 
 impl Drawing {
-    /// Empty, with these axes.
+    /// Creates an empty chart with these axes.
     pub fn new(
         title: &str,
         (x_label, x): (&str, (f64, f64)),
@@ -136,7 +136,7 @@ impl Drawing {
         );
     }
 
-    /// A value for each stretch of the horizontal axis, one after the other from `from` on, each `width` long.
+    /// Draws one value for each interval of `width` on the horizontal axis, from `from` on.
     pub fn steps(&mut self, from: f64, width: f64, values: &[f64]) {
         let mut line = String::new();
         let low = self.up(self.y.0);
@@ -155,7 +155,7 @@ impl Drawing {
         );
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub fn curve(&mut self, points: &[(f64, f64)]) {
         let points = points.iter();
         let points = points.map(|(x, y)| format!("{:.1},{:.1}", self.across(*x), self.up(*y)));
@@ -167,7 +167,7 @@ impl Drawing {
         );
     }
 
-    /// A line across the picture, with a few words.
+    /// Draws a horizontal line with a label.
     pub fn level(&mut self, y: f64, words: &str) {
         let (at, left, right) = (self.up(y), self.across(self.x.0), self.across(self.x.1));
         let _ = writeln!(
@@ -177,7 +177,7 @@ impl Drawing {
         self.text((right - 4.0, at - 5.0), "end", (11, GREY), words);
     }
 
-    /// A line up the picture, if it is within, and what it is beside the picture.
+    /// Draws a vertical line, if it is in range, and adds its label beside the chart.
     pub fn mark(&mut self, x: f64, colour: &str, words: &str) {
         if (self.x.0..=self.x.1).contains(&x) {
             let (at, low, high) = (self.across(x), self.up(self.y.0), self.up(self.y.1));
@@ -186,7 +186,7 @@ impl Drawing {
         self.note(colour, words);
     }
 
-    /// Some words beside the picture, in their own line.
+    /// Adds a line of the legend beside the chart.
     pub fn note(&mut self, colour: &str, words: &str) {
         let y = ROOM.1 + 6.0 + 19.0 * self.notes as f64;
         let x = SIZE.0 - ROOM.2 + 18.0;
@@ -195,7 +195,7 @@ impl Drawing {
         self.notes += 1;
     }
 
-    /// The picture.
+    /// Returns the chart as SVG.
     pub fn svg(&self) -> String {
         let (width, height) = SIZE;
         format!(
@@ -220,7 +220,7 @@ mod tests {
         );
         let (step, marks) = ticks((0.0, 1.0));
         assert_eq!((step, marks.len()), (0.2, 6));
-        // Nothing to show is no reason to go on for ever.
+        // An empty range must not loop for ever.
         assert_eq!(ticks((0.0, 0.0)).1, [0.0]);
     }
 

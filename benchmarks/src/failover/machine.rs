@@ -1,11 +1,13 @@
-//! The process of one machine: it loads its part of the data, runs clients, and counts what they commit in memory that
-//! outlives it.
+//! The process of one machine: it loads its part of the data and runs clients. It counts their
+//! commits in memory that outlives the process.
 //!
 //! ```text
-//! join ─► tables ─► roots of all ─► load ─► go: clients ─► stop ─► check, and what it remembers ─► until it is killed
+//! join ─► tables ─► roots of all ─► load ─► go: clients ─► stop ─► check, timeline ─► until killed
 //! ```
+//!
 //! # Failure
-//! Whoever started it may end at any time: then this process ends, too. What else goes wrong it says, and ends.
+//! The measuring process may end at any time; then this process ends, too. It reports any other
+//! error, and ends.
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -33,49 +35,49 @@ use crate::harness::{Attempt, Client};
 use crate::native::{Exchange, Machines};
 use crate::tatp::TatpNative;
 
-/// What a machine's process is told when it is started.
+/// The options of a machine's process.
 #[derive(Clone, Debug)]
 pub struct MachineOptions {
-    /// Where all machines share memory.
+    /// The directory with the shared memory of all machines.
     pub directory: PathBuf,
-    /// Its number, from 1.
+    /// The number of the machine, from 1.
     pub machine: u32,
-    /// How many there are.
+    /// The number of machines.
     pub machines: u32,
-    /// How many have a copy of each region.
+    /// The number of machines with a copy of each region.
     pub replicas: u32,
-    /// How long leases are.
+    /// The length of leases.
     pub lease: Duration,
-    /// What clients do.
+    /// The workload of the clients.
     pub load: Load,
-    /// Subscribers or accounts.
+    /// The number of subscribers or accounts.
     pub rows: u32,
-    /// Threads of this machine.
+    /// The number of threads of this machine.
     pub threads: usize,
-    /// Clients of each.
+    /// The number of clients of each thread.
     pub in_flight: usize,
-    /// All requests follow from it.
+    /// The seed of all requests.
     pub seed: u64,
-    /// Milliseconds that are counted.
+    /// The number of milliseconds that are counted.
     pub buckets: usize,
-    /// Bytes of a region, where not the default.
+    /// The size of a region in bytes; `None` is the default.
     pub region_bytes: Option<usize>,
-    /// Bytes that its own data may take, where not the default.
+    /// The memory limit of its own data in bytes; `None` is the default.
     pub memory_limit: Option<u64>,
-    /// Whether it keeps to one processor.
+    /// Whether it stays on one processor.
     pub pin: bool,
 }
 
-/// The file in which a machine counts.
+/// Returns the path of the file in which a machine counts commits.
 pub(super) fn counts_of(directory: &Path, machine: u32) -> PathBuf {
     directory.join(format!("commits-{machine}"))
 }
 
-/// Whoever measures, from here.
+/// The channel to the measuring process.
 struct Measurer(Mutex<Receiver<Told>>);
 
 impl Measurer {
-    /// Listens on the standard input.
+    /// Reads messages from the standard input.
     fn listen() -> Result<Arc<Measurer>, BenchError> {
         let (sender, told) = channel();
         let read = move || {
@@ -87,7 +89,7 @@ impl Measurer {
                     break;
                 }
             }
-            // Nobody is there who would want this machine.
+            // The measuring process has ended.
             std::process::exit(0);
         };
         let started = thread::Builder::new().spawn(read);
@@ -107,7 +109,7 @@ impl Measurer {
         told.recv().map_err(|_| gone())
     }
 
-    /// Waits for something that is wanted.
+    /// Waits for the next message, which must be an expected one.
     fn await_told<T>(&self, want: impl FnOnce(Told) -> Option<T>) -> Result<T, BenchError> {
         let told = self.hear()?;
         let why = || BenchError::Load("that was not its turn".to_string());
@@ -124,10 +126,10 @@ impl Measurer {
     }
 }
 
-/// Is a machine until the process that started this one wants it no more.
+/// Runs a machine until the process that started this one ends.
 ///
 /// # Errors
-/// What went wrong; it has been said to whoever measures.
+/// Any error of the run; it has been reported to the measuring process.
 pub fn run_machine(options: &MachineOptions) -> Result<(), BenchError> {
     let measurer = Measurer::listen()?;
     let done = run(options, &measurer);
@@ -175,7 +177,7 @@ fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchEr
     }
 }
 
-/// What a run has besides its workload.
+/// The parameters of a run besides its workload.
 struct Context<'a> {
     options: &'a MachineOptions,
     measurer: &'a Measurer,
@@ -203,7 +205,7 @@ impl Context<'_> {
         let broken = workload.verify_after_failure()?;
         self.tell_what_happened()?;
         self.measurer.say(&Said::Checked(broken))?;
-        // The others may still look at what is here.
+        // Other machines may still read data here.
         loop {
             self.measurer.hear()?;
         }
@@ -260,7 +262,7 @@ impl Context<'_> {
         })
     }
 
-    /// What reconfigurations this machine has seen, for people.
+    /// Returns a readable summary of the reconfigurations that this machine has seen.
     fn story(&self) -> String {
         let now = HostClock.now_ns();
         let mut story = String::new();
@@ -281,7 +283,7 @@ impl Context<'_> {
 
     fn tell_what_happened(&self) -> Result<(), BenchError> {
         for timeline in self.machine.timelines() {
-            // One that nothing has come of yet would be of the next configuration.
+            // A reconfiguration in progress belongs to the next configuration.
             let configuration = timeline.configuration.unwrap_or(u64::MAX);
             for step in Step::ALL {
                 if let Some(at) = timeline.at_ns(step) {
@@ -295,14 +297,14 @@ impl Context<'_> {
     }
 }
 
-/// Where a client counts.
+/// The counter of a client.
 #[derive(Clone, Copy)]
 struct Counter<'a> {
     row: Row<'a>,
     origin: u64,
 }
 
-/// One request after the other, until it is time to stop.
+/// Runs one request after the other, until the run stops.
 async fn run_client<C: Client>(
     mut client: C,
     mut random: Random,
@@ -318,7 +320,7 @@ async fn run_client<C: Client>(
                     let after = HostClock.now_ns().saturating_sub(counter.origin);
                     counter.row.count(after);
                 }
-                // It is run again as it is.
+                // The same request is run again.
                 Attempt::Aborted(_) if !is_over() => {
                     let_others_run().await;
                     continue;

@@ -1,18 +1,20 @@
-//! What becomes of the throughput when a machine is killed (SOSP'15 §6.4, Figures 9 to 12).
+//! The throughput when a machine is killed (SOSP'15 §6.4, Figures 9 to 12).
 //!
 //! ```text
 //!  this process                       a process for each machine (machine.rs)
-//!    start, roots, load  ──────────►    m1   m2   m3    clients commit, counted by the millisecond (buckets.rs)
+//!    start, roots, load  ──────────►    m1   m2   m3    clients commit, counted by ms (buckets.rs)
 //!    kill -9             ─────────────────────────✗
-//!    stop, check         ──────────►    m1   m2         when each step happened, and whether the data are whole
-//!    counts + marks ─► how long service was gone (recovery.rs) ─► report.rs, drawing.rs, charts.rs
+//!    stop, check         ──────────►    m1   m2         time of each step, check of the data
+//!    counts + marks ─► length of the outage (recovery.rs) ─► report.rs, drawing.rs, charts.rs
 //! ```
-//! Machines are processes of this host that share memory, each with clients of its own, and one clock. One run is one
-//! kill; many of them give a distribution. Each run ends with a check of the data by all that have survived.
+//!
+//! Machines are processes of this host that share memory and one clock, each with its own clients.
+//! One run is one kill; many runs give a distribution. Each run ends with a check of the data by
+//! all surviving machines.
 //!
 //! # Failure
-//! A machine that fails without having been killed, or says nothing for long, ends the run with an error; the runs
-//! before are lost with it.
+//! A machine that fails without having been killed, or is silent for too long, ends the run with an
+//! error. The results of earlier runs are lost.
 
 mod buckets;
 mod charts;
@@ -43,23 +45,24 @@ use protocol::{Said, Told};
 pub use recovery::{Recovery, Spread};
 pub use report::FailoverReport;
 
-/// A workload that machines can run of which some die.
+/// A workload that can run on machines of which some fail.
 pub(crate) trait Survivor: Workload {
-    /// Checks what must hold although others ran it, too, who are dead: `None` if it does, or what broke.
+    /// Verifies conditions that must hold even though other, failed machines ran the workload too.
+    /// Returns the violated condition, or `None`.
     fn verify_after_failure(&self) -> Result<Option<String>, BenchError>;
 }
 
-/// What clients do.
+/// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The mobile operator's database.
+    /// TATP, the mobile operator's database.
     Tatp,
-    /// Transfers; the total must hold.
+    /// Bank transfers; the total must not change.
     Bank,
 }
 
 impl Load {
-    /// Name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Load::Tatp => "tatp",
@@ -68,70 +71,72 @@ impl Load {
     }
 }
 
-/// What to run.
+/// The options of a failover benchmark.
 #[derive(Clone, Debug)]
 pub struct FailoverOptions {
-    /// Machines, at least three: a majority has to go on.
+    /// The number of machines, at least three, because a majority must survive.
     pub machines: u32,
-    /// How many have a copy of each region.
+    /// The number of machines with a copy of each region.
     pub replicas: u32,
-    /// Machines that are killed at once, by their numbers. The first machine is the CM.
+    /// The numbers of the machines that are killed at once. The first machine is the CM.
     pub kill: Vec<u32>,
-    /// How long leases are.
+    /// The length of leases.
     pub lease: Duration,
-    /// Time from the beginning of the clients to the kill, and a little more by chance.
+    /// The time from the start of the clients to the kill; a random part of a lease is added.
     pub before: Duration,
-    /// Time from the kill on.
+    /// The time from the kill to the end.
     pub after: Duration,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Threads of each machine.
+    /// The number of threads of each machine.
     pub threads: usize,
-    /// Clients of each thread.
+    /// The number of clients of each thread.
     pub in_flight: usize,
-    /// What clients do.
+    /// The workload of the clients.
     pub load: Load,
-    /// Subscribers or accounts.
+    /// The number of subscribers or accounts.
     pub rows: u32,
-    /// All requests, and when in a lease machines are killed, follow from it.
+    /// The seed of all requests, and of the moment in a lease at which machines are killed.
     pub seed: u64,
-    /// Bytes of a region, where not the default.
+    /// The size of a region in bytes; `None` is the default.
     pub region_bytes: Option<usize>,
-    /// Bytes that a machine's own data may take, where not the default.
+    /// The memory limit of a machine's own data in bytes; `None` is the default.
     pub memory_limit: Option<u64>,
-    /// Whether each machine has a processor, which it shares with others only where there are fewer.
+    /// Whether each machine stays on one processor, which it shares only if there are fewer
+    /// processors than machines.
     pub pin: bool,
-    /// Whether a line is printed for each run.
+    /// Whether to print a line for each run.
     pub progress: bool,
 }
 
-/// Of the time before the kill this part is not counted, in percent: clients begin.
+/// The percentage of the time before the kill that is not counted, because clients are starting.
 const BEGINNING: u64 = 25;
-/// Longest that is counted.
+/// The longest time that is counted.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// When the first and the last machine took each step, in nanoseconds after the first bucket began.
+/// The times at which the first and the last machine took each step, in nanoseconds after the start
+/// of the first bucket.
 type Steps = BTreeMap<Step, (u64, u64)>;
 
-/// What one run gave. Times are in nanoseconds after the first bucket began.
+/// The result of one run. Times are in nanoseconds after the start of the first bucket.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Commits of all machines by bucket.
+    /// The commits of all machines in each bucket.
     counts: Vec<u64>,
     killed_ns: u64,
     steps: Steps,
     recovery: Recovery,
-    /// Suspicions of machines that had not failed.
+    /// The number of suspicions of machines that had not failed.
     false_suspicions: u64,
-    /// What is broken, if anything is.
+    /// The violated condition, if there is one.
     broken: Option<String>,
 }
 
-/// Kills machines as often as `options` say; `command` starts the process of a machine, which is to call
-/// [`run_machine`] with what it is given.
+/// Runs the benchmark: kills machines as `options` specify. `command` starts the process of a
+/// machine, which must call [`run_machine`] with the given options.
 ///
 /// # Errors
-/// [`BenchError`]; data that are not whole are in the report.
+/// [`BenchError`]; broken data is part of the report.
 pub fn run(
     options: &FailoverOptions,
     command: &dyn Fn(&MachineOptions) -> Result<Command, BenchError>,
@@ -187,14 +192,14 @@ fn run_once(
 ) -> Result<Run, BenchError> {
     let mut random = Random::new(options.seed ^ number.rotate_left(32));
     let lease_ns = options.lease.as_nanos() as u64;
-    // Anywhere between two messages that lengthen a lease.
+    // The kill comes at any moment between two lease renewals.
     let before = options.before + Duration::from_nanos(random.below(lease_ns.max(1)));
     let whole = before + options.after;
     let buckets = (whole.as_nanos() as u64 / BUCKET_NS) as usize;
     let shared = shared_directory()?;
     let mut counted = Vec::new();
     let mut commands = Vec::new();
-    // All machines load the same data, each its part.
+    // All machines load parts of the same data.
     let seed = random.next_u64();
     for machine in 1..=options.machines {
         let path = machine::counts_of(shared.path(), machine);
@@ -269,7 +274,8 @@ fn run_once(
     })
 }
 
-/// When the first and the last machine took each step after the kill, and how many machines suspected somebody before.
+/// Returns the number of machines that suspected another one before the kill. Also returns the
+/// times of the first and the last machine for each step after it.
 fn steps(marks: &[(Step, u64)], killed_ns: u64) -> (u64, Steps) {
     let mut steps = Steps::new();
     let mut early = 0;

@@ -1,8 +1,9 @@
-//! A processor for each machine, as it would have on a host of its own.
+//! One processor for each machine, as on separate hosts.
 //!
-//! Where machines have fewer processors than threads, it is the system that puts threads together, and it does not mind if
-//! two of those that look out for messages have one processor, and two of those that commit the other.
-//! It is not `processors::pin`, after which threads that are to run `anywhere` would leave the machine's processor.
+//! If machines have fewer processors than threads, the operating system decides which threads share
+//! a processor. It might put two polling threads on one processor, and two committing threads on
+//! the other. This module does not use `processors::pin`, because threads that run `anywhere` would
+//! then leave the machine's processor.
 
 use fencepost_fabric::processors::usable;
 use rustix::io::Errno;
@@ -10,8 +11,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::error::BenchError;
 
-/// Keeps this thread, and those that it will start, on one of the processors that they may use: machines, numbered from 1,
-/// get them one after the other, and share them where there are fewer.
+/// Keeps this thread, and the threads it will start, on one of the available processors. Machines,
+/// numbered from 1, get processors in turn, and share them if there are fewer.
 ///
 /// # Errors
 /// [`BenchError::Io`].

@@ -1,7 +1,8 @@
-//! The processes of the machines, from whoever started them.
+//! The processes of the machines, as the measuring process sees them.
 //!
 //! # Failure
-//! None outlives this. Who says nothing for long, or ends without having been killed, is an error.
+//! No process outlives this one. A process that is silent for too long, or ends without having been
+//! killed, is an error.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,18 +13,18 @@ use std::time::{Duration, Instant};
 use super::protocol::{Said, Told};
 use crate::error::BenchError;
 
-/// How long a machine may take for anything.
+/// The longest time that a machine may take for a step.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A machine's process.
 struct Process {
     number: u32,
     child: Child,
-    /// `None` once it is killed.
+    /// The standard input of the process; `None` once it is killed.
     tell: Option<ChildStdin>,
 }
 
-/// What a machine said, or that it says no more.
+/// The number of a machine, and its line; `None` when its output has ended.
 type Heard = (u32, Option<String>);
 
 /// The processes of all machines.
@@ -33,7 +34,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts one for each command; machines are numbered from 1.
+    /// Starts a process for each command; machines are numbered from 1.
     pub fn start(commands: Vec<Command>) -> Result<Processes, BenchError> {
         let (sender, heard) = channel();
         let mut processes = Processes {
@@ -47,13 +48,13 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Numbers of those that have not been killed.
+    /// Returns the numbers of the machines that have not been killed.
     pub fn living(&self) -> Vec<u32> {
         let living = self.all.iter().filter(|process| process.tell.is_some());
         living.map(|process| process.number).collect()
     }
 
-    /// Says something to all that live.
+    /// Sends a message to all living machines.
     pub fn tell(&mut self, told: &Told) -> Result<(), BenchError> {
         for process in &mut self.all {
             let Some(tell) = &mut process.tell else {
@@ -65,7 +66,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Waits until each that lives has said something that `take` takes; all that, in the order of the machines.
+    /// Waits until each living machine has sent a message that `take` accepts. Returns the results
+    /// in the order of the machines.
     pub fn await_all<T>(
         &self,
         mut take: impl FnMut(u32, Said) -> Option<T>,
@@ -82,7 +84,7 @@ impl Processes {
                 BenchError::Load(format!("m{number} says nothing any more"))
             })?;
             let Some(at) = living.iter().position(|living| *living == number) else {
-                // It was killed.
+                // The machine was killed.
                 continue;
             };
             let wrong = |what: &str| Err(BenchError::Load(format!("m{number} {what}")));
@@ -98,7 +100,7 @@ impl Processes {
         Ok(taken.into_iter().flatten().collect())
     }
 
-    /// `kill -9`.
+    /// Kills a machine with `kill -9`.
     pub fn kill(&mut self, number: u32) -> Result<(), BenchError> {
         let all = self.all.iter_mut();
         for process in all.filter(|process| process.number == number) {
@@ -111,7 +113,8 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // Nobody wants what they have. All are killed before one is waited for: the end of one costs others nothing.
+        // All processes are killed before waiting for any, so that none waits for the end of
+        // another.
         for process in &mut self.all {
             let _ = process.child.kill();
         }
@@ -139,7 +142,7 @@ fn start(mut command: Command, number: u32, sender: Sender<Heard>) -> Result<Pro
     };
     let read = move || {
         let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
-        // Nobody listens any more where sending fails.
+        // The receiver was dropped; ignore the send error.
         for line in lines.map_while(Result::ok) {
             let _ = sender.send((number, Some(line)));
         }

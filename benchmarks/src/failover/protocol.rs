@@ -1,16 +1,17 @@
-//! What the process that measures and those of the machines say to each other: lines on their standard streams.
+//! The messages between the measuring process and those of the machines: lines on their standard
+//! streams.
 //!
 //! ```text
-//!   machine                          who measures
+//!   machine                          measuring process
 //!     roots 4096 8192 …     ──►
 //!                           ◄──      roots 4096 8192 …;1052672 …;…      of all machines
 //!     loaded                ──►
-//!                           ◄──      go 1234567890                      when the first bucket begins
+//!                           ◄──      go 1234567890                      start of the first bucket
 //!                                    … kill -9 …
 //!                           ◄──      stop
 //!     stopped               ──►
 //!                           ◄──      check
-//!     mark 2 commit 98765   ──►      as many as there are
+//!     mark 2 commit 98765   ──►      one for each step
 //!     leases 1 0            ──►
 //!     checked ok            ──►
 //! ```
@@ -19,33 +20,34 @@ use std::fmt;
 
 use fencepost_txn::network::Step;
 
-/// What a machine is told.
+/// A message to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Roots of the tables of all machines, in order.
+    /// The roots of the tables of all machines, in order.
     Roots(Vec<Vec<u64>>),
-    /// Run; the first bucket begins at this time of the host's clock.
+    /// Start the clients; the first bucket begins at this time of the host's clock.
     Go(u64),
-    /// Run no more.
+    /// Stop the clients.
     Stop,
-    /// Look at the data.
+    /// Check the data.
     Check,
 }
 
-/// What a machine says.
+/// A message of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// Roots of its tables.
+    /// The roots of its tables.
     Roots(Vec<u64>),
     Loaded,
     Stopped,
-    /// A step to a configuration, and when.
+    /// A step to a configuration, and its time.
     Mark(u64, Step, u64),
-    /// Leases of others that expired there, and how many of them had not failed.
+    /// The number of other machines' leases that expired there, and how many of these machines had
+    /// not failed.
     Leases(u64, u64),
-    /// What is broken, if anything is.
+    /// The result of the check: the violated condition, if there is one.
     Checked(Option<String>),
-    /// Why it goes on no more.
+    /// The error with which it ends.
     Failed(String),
 }
 
@@ -60,12 +62,12 @@ fn join(numbers: &[u64]) -> String {
     words.join(" ")
 }
 
-/// The first word, and what follows it.
+/// Splits a line into its first word and the rest.
 fn split(line: &str) -> (&str, &str) {
     line.split_once(' ').unwrap_or((line, ""))
 }
 
-/// In one line.
+/// Replaces line breaks by spaces.
 fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
@@ -85,7 +87,7 @@ impl fmt::Display for Told {
 }
 
 impl Told {
-    /// `None` for what nobody says.
+    /// Parses a message; `None` if it is invalid.
     pub fn parse(line: &str) -> Option<Told> {
         let (word, rest) = split(line);
         match word {
@@ -119,7 +121,7 @@ impl fmt::Display for Said {
 }
 
 impl Said {
-    /// `None` for what no machine says.
+    /// Parses a message; `None` if it is invalid.
     pub fn parse(line: &str) -> Option<Said> {
         let (word, rest) = split(line);
         match word {

@@ -1,35 +1,37 @@
-//! How long service was gone, from commits counted by the millisecond.
+//! The length of an outage, computed from commit counts for each millisecond.
 //!
 //! ```text
-//!  before ▁▇▆▇▇▆▇▇│kill ▃▁        │suspicion      ▁▅▇▇▆▇▇   served: the first bucket with 80 % of before,
-//!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           and so have the ten from it on, on average
+//!  before ▁▇▆▇▇▆▇▇│kill ▃▁        │suspicion      ▁▅▇▇▆▇▇   served: first bucket with 80 % of it,
+//!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           and so the mean of ten from it on
 //! ```
-//! A bucket counts from its end: service was not back before that was seen.
 //!
-//! The same is asked of the time before the kill, when nothing has failed: how long at most it took from any moment on
-//! until there was so much. What a failure costs cannot be told from less than that.
+//! A bucket counts from its end, because its count is known only then.
+//!
+//! The same is computed for the time before the kill, when no machine has failed: the longest time
+//! from any moment until service is seen. Differences below that cannot be attributed to a failure.
 
 use super::buckets::BUCKET_NS;
 
-/// Service is back at this share of the throughput before.
+/// Service is restored at this share of the throughput before the kill.
 const SERVED: f64 = 0.8;
-/// Buckets over which it has to be there on average.
+/// The number of buckets over which the mean must reach that share.
 const STEADY: usize = 10;
 
-/// What became of the throughput when a machine was killed; times in milliseconds.
+/// The effect of a kill on the throughput; times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
-    /// Commits in a millisecond, of all machines, before.
+    /// The commits of all machines per millisecond, before the kill.
     pub before: f64,
-    /// From the kill to the first suspicion; `None` if nobody suspected.
+    /// The time from the kill to the first suspicion; `None` without a suspicion.
     pub kill_to_suspicion: Option<f64>,
-    /// From the first suspicion until service was back; `None` if it did not come back, or nobody suspected.
+    /// The time from the first suspicion until service was restored; `None` if it was not restored,
+    /// or without a suspicion.
     pub suspicion_to_served: Option<f64>,
-    /// From the kill until then.
+    /// The time from the kill until service was restored.
     pub kill_to_served: Option<f64>,
     /// The longest time after the kill without any commit.
     pub longest_gap: f64,
-    /// The longest time before the kill until service was there, as it is counted after the suspicion.
+    /// The longest time before the kill until service was seen, computed as after the suspicion.
     pub longest_dip: f64,
 }
 
@@ -37,7 +39,7 @@ const fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The index of the bucket of a time after the first one began.
+/// Returns the index of the bucket of a time after the start of the first one.
 fn bucket(ns: u64) -> usize {
     usize::try_from(ns / BUCKET_NS).unwrap_or(usize::MAX)
 }
@@ -46,13 +48,14 @@ fn mean(counts: &[u64]) -> f64 {
     counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64
 }
 
-/// Whether a bucket has `enough`, and so have those from it on.
+/// Returns whether a bucket reaches `enough`, and so does the mean of the buckets from it on.
 fn is_served(counts: &[u64], at: usize, enough: f64) -> bool {
     let steady = &counts[at..(at + STEADY).min(counts.len())];
     counts[at] as f64 >= enough && steady.len() == STEADY && mean(steady) >= enough
 }
 
-/// The most buckets from any one on until one is served, that one included; of those at the end it is not known.
+/// Returns the largest number of buckets from any one on until one is served, including that one.
+/// The buckets at the end are not known.
 fn longest_dip(counts: &[u64], enough: f64) -> usize {
     let known = (counts.len() + 1).saturating_sub(STEADY);
     let served: Vec<bool> = (0..known).map(|at| is_served(counts, at, enough)).collect();
@@ -61,8 +64,8 @@ fn longest_dip(counts: &[u64], enough: f64) -> usize {
 }
 
 impl Recovery {
-    /// `counts` are commits by bucket; of them those from `first` on are before the kill. The times are from the
-    /// beginning of the first bucket on.
+    /// Computes the recovery. `counts` are commits in each bucket; those from `first` on, up to the
+    /// kill, are before the kill. Times are relative to the start of the first bucket.
     pub fn of(counts: &[u64], first: usize, killed_ns: u64, suspected_ns: Option<u64>) -> Recovery {
         let killed = bucket(killed_ns).min(counts.len());
         let before = mean(&counts[first.min(killed)..killed]);
@@ -88,24 +91,24 @@ impl Recovery {
     }
 }
 
-/// What the middle one of many runs took, one in ten exceeded, and none.
+/// The distribution of a value over many runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// What nine in ten were within.
+    /// The 90th percentile.
     pub p90: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// Computes the distribution; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
-        // The least value that so many are within.
+        // The smallest value that this share of the values does not exceed.
         let within = |share: f64| {
             let count = (share * values.len() as f64).ceil() as usize;
             values[count.saturating_sub(1).min(last)]
@@ -124,7 +127,7 @@ mod tests {
 
     const MS: u64 = BUCKET_NS;
 
-    /// So many buckets of a count, one after the other.
+    /// Returns the given numbers of buckets with these counts, one after the other.
     fn counts(runs: &[(usize, u64)]) -> Vec<u64> {
         let runs = runs.iter();
         runs.flat_map(|(buckets, count)| vec![*count; *buckets])
@@ -133,7 +136,7 @@ mod tests {
 
     #[test]
     fn service_is_back_when_most_of_the_throughput_is() {
-        // The first twenty are not counted as before.
+        // The first twenty buckets do not count as time before the kill.
         let counts = counts(&[
             (20, 7),
             (80, 100),
@@ -146,7 +149,7 @@ mod tests {
         let recovery = Recovery::of(&counts, 20, 100 * MS, Some(145 * MS + MS / 2));
         assert_eq!(recovery.before, 100.0);
         assert_eq!(recovery.kill_to_suspicion, Some(45.5));
-        // The bucket from 155 to 156.
+        // The bucket from 155 ms to 156 ms.
         assert_eq!(recovery.kill_to_served, Some(56.0));
         assert_eq!(recovery.suspicion_to_served, Some(10.5));
         assert_eq!(recovery.longest_gap, 47.0);
@@ -165,7 +168,7 @@ mod tests {
     fn a_dip_without_a_failure_is_counted_alike() {
         let counts = counts(&[(50, 100), (20, 70), (2, 90), (8, 70), (100, 101), (60, 0)]);
         let recovery = Recovery::of(&counts, 0, 180 * MS, Some(200 * MS));
-        // The two in the middle, and the last two before, are followed by less.
+        // The mean after the two in the middle, and after the last two before, is too small.
         assert_eq!(recovery.longest_dip, 33.0);
     }
 
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(recovery.suspicion_to_served, None);
         assert_eq!(recovery.kill_to_served, None);
         assert_eq!(recovery.longest_gap, 0.0);
-        // Nobody suspected.
+        // Without a suspicion.
         let recovery = Recovery::of(&counts, 0, 100 * MS, None);
         assert_eq!(recovery.kill_to_suspicion, None);
         assert_eq!(recovery.kill_to_served, None);

@@ -1,4 +1,4 @@
-//! What all runs together gave: a few lines for people, JSON for programs, and pictures.
+//! The results of all runs: a few lines for readers, JSON for programs, and charts.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ fn or_never(time: Option<f64>) -> String {
     time.map_or("never".to_string(), |ms| format!("{ms:.1} ms"))
 }
 
-/// A run in a line.
+/// Formats a run as one line.
 pub(super) fn line(number: usize, run: &Run) -> String {
     let recovery = &run.recovery;
     let broken = run.broken.as_deref();
@@ -43,13 +43,13 @@ impl FailoverReport {
         FailoverReport { options, runs }
     }
 
-    /// Milliseconds from the first suspicion until there was 80 % of the throughput before, of the runs in which it
-    /// was reached.
+    /// Returns the milliseconds from the first suspicion until 80 % of the throughput before the
+    /// kill, over the runs that reached it.
     pub fn recovery_ms(&self) -> Option<Spread> {
         self.of(|run| run.recovery.suspicion_to_served)
     }
 
-    /// Milliseconds from the kill until then.
+    /// Returns the milliseconds from the kill until then.
     pub fn kill_to_served_ms(&self) -> Option<Spread> {
         self.of(|run| run.recovery.kill_to_served)
     }
@@ -58,7 +58,7 @@ impl FailoverReport {
         Spread::of(self.runs.iter().filter_map(value))
     }
 
-    /// From the first suspicion until the last machine had taken a step.
+    /// Returns the milliseconds from the first suspicion until the last machine had taken a step.
     fn step_ms(&self, step: Step) -> Option<Spread> {
         self.of(|run| {
             let (suspected, _) = run.steps.get(&Step::Suspect)?;
@@ -67,19 +67,19 @@ impl FailoverReport {
         })
     }
 
-    /// Runs after which the throughput did not come back.
+    /// Returns the number of runs after which the throughput did not recover.
     pub fn not_recovered(&self) -> usize {
         let runs = self.runs.iter();
         let lost = runs.filter(|run| run.recovery.suspicion_to_served.is_none());
         lost.count()
     }
 
-    /// Suspicions of machines that had not failed, in all runs.
+    /// Returns the number of suspicions of machines that had not failed, in all runs.
     pub fn false_suspicions(&self) -> u64 {
         self.runs.iter().map(|run| run.false_suspicions).sum()
     }
 
-    /// What was broken after the first run after which something was.
+    /// Returns the violated condition of the first run that has one.
     pub fn check(&self) -> Option<&str> {
         let mut broken = self.runs.iter().filter_map(|run| run.broken.as_deref());
         broken.next()
@@ -111,14 +111,14 @@ impl FailoverReport {
         )
     }
 
-    /// The run whose recovery took as long as the middle one.
+    /// Returns the run with the median recovery time.
     fn typical(&self) -> Option<&Run> {
         let median = self.recovery_ms().map(|spread| spread.median);
         let is_it = |run: &&Run| median.is_some() && run.recovery.suspicion_to_served == median;
         self.runs.iter().find(is_it).or(self.runs.first())
     }
 
-    /// The run whose recovery took longest, or that did not recover.
+    /// Returns the run with the longest recovery, or one that did not recover.
     fn longest(&self) -> Option<&Run> {
         let took = |run: &Run| run.recovery.suspicion_to_served.unwrap_or(f64::INFINITY);
         let mut runs: Vec<&Run> = self.runs.iter().collect();
@@ -126,7 +126,8 @@ impl FailoverReport {
         runs.pop()
     }
 
-    /// Pictures, by their names: `timeline` and `whole` of a typical run, `longest`, and `distribution`.
+    /// Returns the charts by name: `timeline` and `whole` of a typical run, `longest`, and
+    /// `distribution`.
     pub fn pictures(&self) -> Vec<(&'static str, String)> {
         let title = self.title();
         let mut pictures = Vec::new();
@@ -141,7 +142,7 @@ impl FailoverReport {
         pictures
     }
 
-    /// The report for programs.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Value {
         let spread = |spread: Option<Spread>| {
             spread.map(|spread| {
@@ -243,7 +244,7 @@ impl fmt::Display for FailoverReport {
     }
 }
 
-/// Options that are in order.
+/// Returns valid options.
 #[cfg(test)]
 pub(super) fn options_for_tests() -> FailoverOptions {
     use std::time::Duration;
@@ -268,7 +269,8 @@ pub(super) fn options_for_tests() -> FailoverOptions {
     }
 }
 
-/// A machine was killed after 100 ms, suspected after 40, and service was back after 20.
+/// Returns a run with a kill after 100 ms, a suspicion 40 ms later, and restored service 20 ms
+/// after that.
 #[cfg(test)]
 pub(super) fn run_for_tests() -> Run {
     use super::Recovery;

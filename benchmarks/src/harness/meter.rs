@@ -1,4 +1,5 @@
-//! What a thread measures: its own numbers, and two that the progress line reads while it runs.
+//! The measurements of a thread: its own counts, and two counters that the progress line reads
+//! while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +7,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told apart, in nanoseconds.
+/// The longest latency that is distinguished, in nanoseconds.
 const LONGEST_NS: u64 = 100_000_000_000;
-/// Significant digits of latencies.
+/// The number of significant digits of latencies.
 const DIGITS: u8 = 3;
 
-/// What others may see of a running thread, on cache lines of its own.
+/// The counters of a running thread that other threads read, on their own cache lines.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Live {
@@ -28,17 +29,17 @@ impl Live {
         self.aborted.load(Ordering::Relaxed)
     }
 
-    /// Adds one; its thread alone writes, so no atomic addition is needed.
+    /// Adds one. Only its own thread writes, so no atomic addition is needed.
     fn bump(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
 
-/// What one thread, or all of them together, did in the measured seconds.
+/// The counts of one thread, or of all threads together, in the measured time.
 #[derive(Debug)]
 pub(super) struct Meter {
     pub committed: u64,
-    /// Of these, by the index of their kind.
+    /// The commits by kind of request.
     pub by_kind: Vec<u64>,
     pub failed: BTreeMap<&'static str, u64>,
     pub aborted: BTreeMap<&'static str, u64>,
@@ -46,7 +47,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// For requests of so many kinds.
+    /// Creates counts for `kinds` kinds of requests.
     pub fn new(kinds: usize) -> Meter {
         let latency_ns = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds of latencies are in range");
@@ -92,7 +93,7 @@ impl Meter {
             .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
     }
 
-    /// Adds another thread's numbers.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Meter) {
         self.committed += other.committed;
         for (count, more) in self.by_kind.iter_mut().zip(&other.by_kind) {

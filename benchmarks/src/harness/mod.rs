@@ -1,4 +1,4 @@
-//! The harness: runs any [`Workload`] on some threads for some seconds and reports what happened.
+//! The harness: it runs any [`Workload`] on some threads for some seconds and reports the results.
 //!
 //! ```text
 //!   prepare ──► clients, one a thread ──► warm-up ──► measured seconds ──► verify ──► report
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! * BENCH-1: a request that conflicts is run again as it is: a retry never draws other keys, which
-//!   would flatter contention.
-//! * BENCH-2: only what committed counts as committed; requests that the workload answers "no" (a
-//!   missing row, say) are attempted, not committed.
+//! * BENCH-1: a request that conflicts is run again unchanged. A retry never draws other keys,
+//!   which would hide contention.
+//! * BENCH-2: only committed requests count as committed. Requests that the data refuses (a missing
+//!   row, for example) are attempted, not committed.
 //! * BENCH-3: every run ends with the workload's own check of the data.
 
 mod meter;

@@ -1,10 +1,10 @@
-//! The line on stderr each second.
+//! The progress line that is printed to stderr each second.
 
 use std::time::Duration;
 
 use super::meter::Live;
 
-/// Prints what the threads did since the line before.
+/// Prints the counts of the threads since the previous line.
 pub(super) struct Progress {
     shown: bool,
     committed: u64,
@@ -20,7 +20,7 @@ impl Progress {
         }
     }
 
-    /// One line: `phase`, the time in it, and rates over `since_last`.
+    /// Prints one line: `phase`, the time in it, and rates over `since_last`.
     pub fn line(&mut self, phase: &str, at: Duration, since_last: Duration, threads: &[Live]) {
         let committed: u64 = threads.iter().map(Live::committed).sum();
         let aborted: u64 = threads.iter().map(Live::aborted).sum();

@@ -1,4 +1,4 @@
-//! What a run answers: a few lines for people, JSON for programs.
+//! The results of a run: a few lines for readers, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::run::{Measured, RunOptions};
 use super::workload::Counters;
 
-/// What was run, as the caller knows it.
+/// The parameters of a run, as the caller knows them.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// `native`, `embedded` or `pg`.
     pub via: String,
-    /// The durability tier, or `server` where the server decides.
+    /// The durability tier, or `server` if the server decides.
     pub durability: String,
-    /// Machines of the database.
+    /// The number of machines of the database.
     pub machines: usize,
-    /// How many of them have a copy of each region.
+    /// The number of machines with a copy of each region.
     pub replicas: usize,
-    /// What moves bytes between them, or `none`.
+    /// The fabric between the machines, or `none`.
     pub fabric: String,
     /// The workload's parameters by name.
     pub parameters: BTreeMap<String, Value>,
@@ -28,9 +28,9 @@ pub struct Facts {
 /// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Median.
+    /// The median.
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
@@ -38,11 +38,11 @@ pub struct Latency {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Longest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// What a workload says of itself.
+/// The constants of a workload.
 pub(super) struct About {
     pub name: &'static str,
     pub kinds: &'static [&'static str],
@@ -52,33 +52,33 @@ pub(super) struct About {
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Name of the workload.
+    /// The name of the workload.
     pub workload: String,
-    /// What was run.
+    /// The parameters of the run.
     pub facts: Facts,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Clients of each.
+    /// The number of clients of each thread.
     pub in_flight: usize,
-    /// Seconds that were measured.
+    /// The measured time in seconds.
     pub seconds: f64,
-    /// Requests that committed.
+    /// The number of committed requests.
     pub committed: u64,
-    /// Of these, by kind of request; empty where all are alike.
+    /// The committed requests by kind; empty if there is only one kind.
     pub kinds: BTreeMap<String, u64>,
-    /// Tries: committed, failed and aborted ones.
+    /// The number of attempts: committed, failed and aborted.
     pub attempted: u64,
-    /// Requests that the data refused, by reason.
+    /// The requests that the data refused, by reason.
     pub failed: BTreeMap<String, u64>,
-    /// Tries that conflicted, by reason.
+    /// The attempts that conflicted, by reason.
     pub aborts: BTreeMap<String, u64>,
-    /// Latency of requests, tries that conflicted included.
+    /// The latency of requests, including attempts that conflicted.
     pub latency: Latency,
     /// One request in this many was timed.
     pub sampled: u64,
-    /// Operation counters of the measured seconds.
+    /// The operation counters of the measured time.
     pub counters: Counters,
-    /// `None` if the data are whole, or what broke.
+    /// The violated condition of the data; `None` if there is none.
     pub check: Option<String>,
 }
 
@@ -130,28 +130,28 @@ impl Report {
         }
     }
 
-    /// Committed requests a second.
+    /// Returns the committed requests per second.
     pub fn committed_per_s(&self) -> f64 {
         self.committed as f64 / self.seconds.max(1e-9)
     }
 
-    /// Committed requests of a kind a second.
+    /// Returns the committed requests of a kind per second.
     pub fn kind_per_s(&self, kind: &str) -> f64 {
         let count = self.kinds.get(kind).copied().unwrap_or(0);
         count as f64 / self.seconds.max(1e-9)
     }
 
-    /// Tries a second.
+    /// Returns the attempts per second.
     pub fn attempted_per_s(&self) -> f64 {
         self.attempted as f64 / self.seconds.max(1e-9)
     }
 
-    /// Whether the data were whole after the run.
+    /// Returns whether the data was correct after the run.
     pub fn is_ok(&self) -> bool {
         self.check.is_none()
     }
 
-    /// The report for programs.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Value {
         let each = |count: u64| round(count as f64 / (self.committed.max(1)) as f64, 4);
         let kinds: BTreeMap<&str, f64> = self

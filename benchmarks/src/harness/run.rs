@@ -1,6 +1,6 @@
-//! Threads, their clients and the phases of a run.
+//! The threads of a run, their clients, and its phases.
 //!
-//! Failure: the first error of any thread stops all of them and is what the run answers.
+//! Failure: the first error of any thread stops all threads, and is the result of the run.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -19,22 +19,22 @@ use super::report::{About, Facts, Report};
 use super::workload::{Attempt, Client, Workload};
 use crate::error::BenchError;
 
-/// How long and how wide a run is.
+/// The length and the parallelism of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Clients of each thread: requests that it has in flight at once.
+    /// The number of clients of each thread, which is the number of its requests in flight.
     pub in_flight: usize,
-    /// Measured time.
+    /// The measured time.
     pub seconds: Duration,
-    /// Time before it.
+    /// The time before it.
     pub warmup: Duration,
-    /// All requests follow from it.
+    /// The seed of all requests.
     pub seed: u64,
-    /// Whether a line is printed each second.
+    /// Whether to print a line each second.
     pub progress: bool,
-    /// Whether who loses its connection makes another one and goes on.
+    /// Whether a client that loses its connection opens another one and continues.
     pub survives: bool,
 }
 
@@ -55,16 +55,16 @@ impl Default for RunOptions {
 const WARMUP: u8 = 0;
 const MEASURED: u8 = 1;
 const STOPPED: u8 = 2;
-/// Time between two progress lines.
+/// The time between two progress lines.
 const LINE: Duration = Duration::from_secs(1);
-/// How soon a run notices that a thread has failed.
+/// The interval at which a run checks whether a thread has failed.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a client looks for another server.
+/// The longest time for which a client searches for another server.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a request counts as whose connection was lost before it was answered.
+/// The failure reason of a request whose connection was lost before the reply.
 const LOST: &str = "connection lost";
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Shared {
     phase: AtomicU8,
     failed: AtomicBool,
@@ -75,7 +75,7 @@ struct Shared {
 /// Prepares, runs and verifies a workload.
 ///
 /// # Errors
-/// Whatever the workload does not expect. Broken data is no error: see [`Report::check`].
+/// Errors that the workload does not expect. Broken data is not an error: see [`Report::check`].
 pub fn run<W: Workload>(
     workload: &W,
     options: &RunOptions,
@@ -105,7 +105,7 @@ pub fn run<W: Workload>(
     Ok(report)
 }
 
-/// What the measured seconds gave.
+/// The results of the measured time.
 pub(super) struct Measured {
     pub meter: Meter,
     pub took: Duration,
@@ -166,7 +166,8 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
                 Err(_) => first_error = first_error.or(Some(BenchError::Panicked)),
             }
         }
-        // Not before all clients have ended: what they have done is counted, if this thread comes to it late, too.
+        // The counters are read after all clients have ended, so that they include all client work
+        // even if this thread is late.
         let counters = workload.counters().since(&before);
         shared.watch_ends.store(true, Ordering::Relaxed);
         let watched = watcher.join().map_err(|_| BenchError::Panicked)?;
@@ -182,7 +183,7 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
     })
 }
 
-/// Lets time pass, or returns early when a thread has failed.
+/// Waits for `time`, or until a thread has failed.
 fn pass(time: Duration, phase: &str, shared: &Shared, live: &[Live], progress: &mut Progress) {
     let began = Instant::now();
     let mut last = began;
@@ -200,7 +201,7 @@ fn pass(time: Duration, phase: &str, shared: &Shared, live: &[Live], progress: &
     }
 }
 
-/// Tells the others when a thread ends early, so that none waits for it.
+/// A guard that notifies the other threads when a thread ends early, so that none waits for it.
 struct Ending<'a> {
     shared: &'a Shared,
     joined: bool,
@@ -224,7 +225,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A thread's place in a run.
+/// A thread of a run.
 struct Seat<'a, W> {
     workload: &'a W,
     index: usize,
@@ -233,8 +234,8 @@ struct Seat<'a, W> {
 }
 
 impl<'a, W: Workload> Seat<'a, W> {
-    /// A new client, also where that succeeds only when it is tried again: the server is busy, or another one is to
-    /// take the place of one that is gone.
+    /// Opens a new client. Tries again if the server is busy, or if another server must replace a
+    /// lost one.
     fn client(&self) -> Result<W::Client<'a>, BenchError> {
         let began = Instant::now();
         let passes = |error: &BenchError| match error {
@@ -275,7 +276,7 @@ fn client_thread<W: Workload>(
     })
 }
 
-/// Requests of one client, until the run stops.
+/// Runs the requests of one client, until the run stops.
 async fn run_client<'a, W: Workload>(
     seat: &Seat<'a, W>,
     (mut client, mut random): (W::Client<'a>, Random),

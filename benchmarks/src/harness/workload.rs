@@ -1,4 +1,4 @@
-//! What a benchmark has to say: prepare, generate, execute, verify.
+//! The interface of a benchmark: prepare, generate, execute, verify.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -8,32 +8,33 @@ use fencepost_fabric::random::Random;
 
 use crate::error::BenchError;
 
-/// How one try of a request ended.
+/// The outcome of one attempt at a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It took effect, or read what it wanted.
+    /// The request took effect, or returned its data.
     Committed,
-    /// The data said no (no such row, a duplicate): final, expected and not committed.
+    /// The data refused the request (no such row, a duplicate): final, expected and not committed.
     Failed(&'static str),
-    /// A conflict: it had no effect and is run again.
+    /// A conflict: the request had no effect and is run again.
     Aborted(&'static str),
 }
 
-/// Operation counters of whatever runs the requests, since it started.
+/// The operation counters of the database, since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// One-sided reads: those a lookup costs if the data are on another machine.
+    /// One-sided reads: those that a lookup needs if the data is on another machine.
     pub reads: u64,
-    /// One-sided writes posted to other machines: log records and messages, both written into rings.
+    /// One-sided writes posted to other machines: log records and messages, both written into
+    /// rings.
     pub writes: u64,
-    /// The messages among the one-sided writes: what is neither a log record nor the head of a ring.
+    /// The messages among the one-sided writes: writes that are neither log records nor ring heads.
     pub messages: u64,
-    /// Others, by name.
+    /// Other counters, by name.
     pub others: BTreeMap<String, u64>,
 }
 
 impl Counters {
-    /// What was counted between `earlier` and now.
+    /// Returns the difference to an `earlier` reading.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let mut others = self.others.clone();
         for (name, count) in &mut others {
@@ -48,23 +49,23 @@ impl Counters {
     }
 }
 
-/// What runs one request after the other.
+/// A client, which runs one request after the other.
 pub trait Client {
-    /// A request with its keys and values drawn.
+    /// A request with its drawn keys and values.
     type Request;
 
     /// Draws the next request.
     fn generate(&mut self, random: &mut Random) -> Self::Request;
 
-    /// Which of the workload's [`Workload::KINDS`] it is.
+    /// Returns the index of its kind in [`Workload::KINDS`].
     fn kind(_request: &Self::Request) -> usize {
         0
     }
 
-    /// Runs it once. Where other clients share the thread, they run while this one waits.
+    /// Runs the request once. Other clients of the thread run while this one waits.
     ///
     /// # Errors
-    /// What the workload does not expect; it ends the run.
+    /// Errors that the workload does not expect; they end the run.
     fn execute(
         &mut self,
         request: &Self::Request,
@@ -73,48 +74,49 @@ pub trait Client {
 
 /// A benchmark.
 pub trait Workload: Sync {
-    /// What a thread runs, one or several at once; made on that thread.
+    /// A client, created on the thread that runs it. A thread runs one or several at once.
     type Client<'a>: Client
     where
         Self: 'a;
 
-    /// The latency of one request in this many is taken; above 1 where the clock would cost a
-    /// good part of a request.
+    /// The latency of one request in this many is measured; above 1 if reading the clock would cost
+    /// a good part of a request.
     const SAMPLED: u64 = 1;
 
-    /// Kinds of requests whose commits are also counted apart; none where all are alike.
+    /// The kinds of requests whose commits are counted separately; empty if there is only one kind.
     const KINDS: &'static [&'static str] = &[];
 
-    /// Name on the command line.
+    /// Returns the name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Loads the data; `say` shows how far it is.
+    /// Loads the data; `say` reports progress.
     ///
     /// # Errors
-    /// Whatever keeps the data from being there.
+    /// Any failure of the load.
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError>;
 
-    /// A client of a thread.
+    /// Creates a client of a thread.
     ///
     /// # Errors
-    /// A connection or session that cannot be had.
+    /// Failure to open a connection or session.
     fn client(&self, thread: usize) -> Result<Self::Client<'_>, BenchError>;
 
-    /// Checks the data while clients run, until `stop`; the text of what broke.
+    /// Checks the data while clients run, until `stop` is set. Returns the violated condition, if
+    /// there is one.
     ///
     /// # Errors
-    /// What keeps it from looking.
+    /// Failure to read the data.
     fn watch(&self, _stop: &AtomicBool) -> Result<Option<String>, BenchError> {
         Ok(None)
     }
 
-    /// Checks the data after the run: `None` if they are whole, or what broke.
+    /// Checks the data after the run. Returns the violated condition; `None` if there is none.
     ///
     /// # Errors
-    /// What keeps it from looking.
+    /// Failure to read the data.
     fn verify(&self) -> Result<Option<String>, BenchError>;
 
-    /// Operation counters so far.
+    /// Returns the current operation counters.
     fn counters(&self) -> Counters {
         Counters::default()
     }

@@ -1,12 +1,12 @@
-//! `kv`: lookups of single keys, and updates if asked for (NSDI'14 §4.2).
+//! `kv`: lookups of single keys, and optional updates (NSDI'14 §4.2).
 //!
-//! 16-byte keys and 32-byte values in one hash table that is loaded to 90 % of its slots. Lookups are
-//! lock-free; an update is a transaction that reads a value and writes the next version of it. Keys
-//! are drawn evenly or by Zipf's law (0.99 is YCSB's).
+//! 16-byte keys and 32-byte values in one hash table that is loaded to 90 % of its slots. Lookups
+//! are lock-free. An update is a transaction that reads a value and writes its next version. Keys
+//! are drawn uniformly or by Zipf's law (0.99 is YCSB's θ).
 //!
-//! Every value says which key it belongs to and in which version, with a checksum: a lookup that met
-//! half of an update would see it. After the run every key is there, whole, and the versions add up
-//! to the updates that committed.
+//! Every value contains its key and its version, with a checksum, so that a lookup detects a
+//! partial update. After the run every key must be present with a valid value. The sum of the
+//! versions must equal the number of committed updates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,21 +20,21 @@ use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::versioned::{value, version};
 
-/// Keys unless told otherwise.
+/// The default number of keys.
 pub const KEYS: u64 = 1_000_000;
 const KEY_BYTES: usize = 16;
 const VALUE_WORDS: usize = 4;
-/// Keys of one transaction of the load.
+/// The number of keys in one transaction of the load.
 const PIECE: u64 = 1000;
 
-/// What is looked up, and how.
+/// The parameters of the workload.
 #[derive(Clone, Debug)]
 pub struct KvOptions {
-    /// Keys in the table.
+    /// The number of keys in the table.
     pub keys: u64,
-    /// Zipf's θ; even without.
+    /// θ of Zipf's law; `None` for a uniform distribution.
     pub zipf: Option<f64>,
-    /// Percent of requests that are updates.
+    /// The percentage of requests that are updates.
     pub update_percent: u32,
 }
 
@@ -44,15 +44,15 @@ pub struct Kv {
     table: Spread<HashTable>,
     options: KvOptions,
     draw: Draw,
-    /// Updates that committed, warm-up included.
+    /// The number of committed updates, including the warm-up.
     updates: AtomicU64,
 }
 
 impl Kv {
-    /// With an empty table.
+    /// Creates the workload with an empty table.
     ///
     /// # Errors
-    /// A table that cannot be made.
+    /// Failure to create the table.
     pub fn new(machines: Machines, options: KvOptions) -> Result<Kv, BenchError> {
         let table = machines.create_table(KEY_BYTES, VALUE_WORDS, options.keys)?;
         let draw = Draw::new(options.keys, options.zipf);
@@ -66,14 +66,14 @@ impl Kv {
     }
 }
 
-/// A request: which key, from 1, and whether to update it.
+/// A request: the number of the key, from 1, and whether to update it.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRequest {
     number: u64,
     update: bool,
 }
 
-/// One thread.
+/// A client of one thread.
 pub struct KvClient<'a> {
     of: &'a Kv,
     machine: &'a Machine,
@@ -120,7 +120,7 @@ impl Workload for Kv {
         let mut versions = 0;
         let look = async |number: u64| {
             let mut found = [0; VALUE_WORDS];
-            // Every machine looks, mostly at others.
+            // Every machine takes part in the check, mostly with remote keys.
             let (table, machine) = (self.table.of(number), self.machines.of(number as usize));
             if !table
                 .get_lockfree(machine, &key(number), &mut found)

@@ -1,4 +1,4 @@
-//! What moves bytes between the machines of a native run, all of them of this process.
+//! The fabrics between the machines of a native run, all in this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use tempfile::TempDir;
 
 use crate::error::BenchError;
 
-/// Where shared memory is best.
+/// The preferred folder for shared memory.
 const TMPFS: &str = "/dev/shm";
 
 /// A kind of fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FabricKind {
-    /// Each other's memory.
+    /// Direct access to each other's memory.
     Local,
-    /// Files of a directory on a tmpfs that all of them map, as processes of one host would.
+    /// Files on a tmpfs that all machines map, as processes of one host would.
     Shm,
-    /// Connections on loopback.
+    /// TCP connections over loopback.
     Tcp,
 }
 
 impl FabricKind {
-    /// Name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             FabricKind::Local => "local",
@@ -39,7 +39,7 @@ impl FabricKind {
 /// The fabric of each machine, and the directory that they share.
 type Fabrics = (Vec<Arc<dyn Fabric>>, Option<TempDir>);
 
-/// The fabrics of machines that are each other's members.
+/// Creates the fabrics of machines that are members of one configuration.
 pub(super) fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, BenchError> {
     let network = |error| BenchError::from(OpenError::Network(error));
     let local = LocalNetwork::new();
@@ -79,7 +79,7 @@ pub(super) fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, Be
     Ok((fabrics, shared))
 }
 
-/// A directory on a tmpfs, where there is one.
+/// Creates a temporary directory, on a tmpfs if there is one.
 pub(crate) fn shared_directory() -> Result<TempDir, BenchError> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("fencepost-bench-");

@@ -1,14 +1,15 @@
-//! The machines that a native workload runs on: one, or several that are each other's peers, all of this process or
-//! one of them.
+//! The machines of a native workload: one, or several peers. This process runs all of them, or one
+//! of them.
 //!
 //! ```text
-//!   client thread k ──► coordinator on machine k mod n ──► parts of the data on all n machines (spread)
+//!   client thread k ──► coordinator on machine k mod n ──► parts of the data on all n (spread)
 //! ```
-//! Where the others are processes of their own, each makes and loads its own part of the data, and they tell each
-//! other where their tables are.
 //!
-//! Failure: after a run every machine must come to rest, and every backup be what its primary is. What is
-//! not so is part of what the workload's check answers.
+//! If the other machines are separate processes, each creates and loads its own part of the data,
+//! and they exchange the addresses of their tables.
+//!
+//! Failure: after a run all transactions must have ended on every machine, and every backup must
+//! equal its primary. Otherwise the workload's check reports it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -31,52 +32,53 @@ use super::{counters, create_table, insist, settle};
 use crate::error::BenchError;
 use crate::harness::Counters;
 
-/// Words of the log of each pair of machines.
+/// The size of the log between each pair of machines, in words.
 const LOG_WORDS: usize = 1 << 20;
-/// How long machines may take to come to rest.
+/// The longest time until all transactions have ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(1);
 
-/// Several machines.
+/// The options of several machines.
 #[derive(Clone, Copy, Debug)]
 pub struct Together {
-    /// How many, at least one.
+    /// The number of machines, at least one.
     pub machines: usize,
-    /// How many of them have a copy of each region.
+    /// The number of machines with a copy of each region.
     pub replicas: usize,
-    /// What is between them.
+    /// The fabric between them.
     pub fabric: FabricKind,
-    /// Bytes of a region, where not the default.
+    /// The size of a region in bytes; `None` is the default.
     pub region_bytes: Option<usize>,
-    /// Bytes that the data of all machines may take, backups not counted.
+    /// The memory limit of the data of all machines in bytes, without backups.
     pub memory_limit: Option<u64>,
 }
 
-/// Tells the processes of all other machines the roots of this one's tables; answers those of all machines, in order.
+/// Sends the roots of this machine's tables to the processes of all other machines. Returns the
+/// roots of all machines, in order.
 pub(crate) type Exchange = Box<dyn Fn(&[u64]) -> Result<Vec<Vec<u64>>, BenchError> + Send + Sync>;
 
-/// The place of this process's machine among those of others.
+/// The position of this process's machine among those of other processes.
 struct Among {
-    /// From 0.
+    /// The index of the machine, from 0.
     at: usize,
     count: usize,
     exchange: Exchange,
 }
 
-/// The machines of a run. They are closed when it goes.
+/// The machines of a run. They are closed when it is dropped.
 pub struct Machines {
-    /// Those of this process.
+    /// The machines of this process.
     machines: Vec<Arc<Machine>>,
-    /// Where there are others.
+    /// The other machines, if they are separate processes.
     among: Option<Among>,
-    /// Closes the only machine of this process.
+    /// The database whose machine is the only one of this process; it closes the machine.
     database: Option<Database>,
-    /// The memory that machines share; removed after them.
+    /// The shared memory of the machines, which is removed after them.
     _shared: Option<TempDir>,
 }
 
 impl Machines {
-    /// The one machine of a database.
+    /// Creates a run with the one machine of a database.
     pub fn alone(database: Database) -> Machines {
         Machines {
             machines: vec![Arc::clone(database.machine())],
@@ -86,7 +88,8 @@ impl Machines {
         }
     }
 
-    /// The machine that a database is, number `at` of `count`, counted from 0; the others are other processes'.
+    /// Creates a run with the machine of a database, number `at` of `count`, counted from 0. The
+    /// other machines are separate processes.
     pub(crate) fn one_of(
         database: Database,
         (at, count): (usize, usize),
@@ -101,10 +104,10 @@ impl Machines {
         machines
     }
 
-    /// Makes machines that are each other's peers.
+    /// Opens several machines as peers in this process.
     ///
     /// # Errors
-    /// Machines that do not open.
+    /// Failure to open a machine.
     pub fn together(options: &Together) -> Result<Machines, BenchError> {
         let count = u32::try_from(options.machines)
             .map_err(|_| BenchError::Options("not so many machines".to_string()))?;
@@ -151,30 +154,30 @@ impl Machines {
         Ok(machines)
     }
 
-    /// How many machines there are in all, those of other processes, too.
+    /// Returns the number of all machines, including those of other processes.
     fn count(&self) -> usize {
         let among = self.among.as_ref();
         among.map_or(self.machines.len(), |among| among.count)
     }
 
-    /// Which of all the first machine of this process is.
+    /// Returns the index, among all machines, of the first machine of this process.
     fn first(&self) -> usize {
         self.among.as_ref().map_or(0, |among| among.at)
     }
 
-    /// The machine of this process whose turn it is; that of client thread `turn`.
+    /// Returns the machine of this process for client thread `turn`.
     #[inline]
     pub fn of(&self, turn: usize) -> &Arc<Machine> {
         &self.machines[turn % self.machines.len()]
     }
 
-    /// A coordinator on each machine of this process.
+    /// Creates a coordinator on each machine of this process.
     pub(crate) fn coordinators(&self) -> Vec<Coordinator> {
         let machines = self.machines.iter();
         machines.map(|machine| machine.coordinator()).collect()
     }
 
-    /// A table on each machine, with room for all `keys` together.
+    /// Creates a table on each machine, with capacity for `keys` keys in total.
     pub(crate) fn create_table(
         &self,
         key_bytes: usize,
@@ -185,7 +188,7 @@ impl Machines {
         self.tables(|machine| create_table(machine, key_bytes, value_words, keys))
     }
 
-    /// The tables that each machine makes as its part, those of other processes, too.
+    /// Creates the parts of all machines, and exchanges their roots with other processes.
     pub(crate) fn tables<T: Roots>(
         &self,
         make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
@@ -202,7 +205,7 @@ impl Machines {
         parts.map(Spread::new).ok_or_else(why)
     }
 
-    /// What each machine of this process makes as its part.
+    /// Creates the parts of the machines of this process.
     pub(crate) fn spread<T>(
         &self,
         make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
@@ -211,12 +214,13 @@ impl Machines {
         Ok(Spread::new(parts.collect::<Result<_, _>>()?))
     }
 
-    /// A machine's share of so many keys.
+    /// Returns a machine's share of `keys` keys.
     pub(crate) fn share(&self, keys: u64) -> u64 {
         keys.div_ceil(self.count() as u64)
     }
 
-    /// Loads `1..=last` of `what`, each machine of this process those whose part it has, about `piece` in a transaction.
+    /// Loads `1..=last` of `what`, about `piece` in a transaction. Each machine of this process
+    /// loads the numbers of its part.
     pub(crate) fn load(
         &self,
         what: (u64, &str),
@@ -234,8 +238,9 @@ impl Machines {
         })
     }
 
-    /// Loads `1..=last` of `what` in pieces, each a transaction, from as many threads as there are cores.
-    /// Every machine gets each piece, and which machine it is: the workload says what of it is whose.
+    /// Loads `1..=last` of `what` in pieces, each in a transaction, with as many threads as cores.
+    /// Every machine gets each piece and its own index; the workload decides which rows belong to
+    /// the machine.
     pub(crate) fn load_each(
         &self,
         (last, what): (u64, &str),
@@ -269,14 +274,15 @@ impl Machines {
                     })
                 })
                 .collect();
-            // Every loader is waited for, whichever fails first.
+            // Every loader is joined, even after one has failed.
             let ends: Vec<_> = loaders.into_iter().map(|loader| loader.join()).collect();
             ends.into_iter()
                 .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)))
         })
     }
 
-    /// Waits until nothing is under way between the machines; what is not as it must be then.
+    /// Waits until no work is in progress between the machines. Returns the violated condition, if
+    /// there is one.
     pub(crate) fn settle(&self) -> Option<String> {
         let began = Instant::now();
         while !Machine::are_at_rest(&self.machines) {
@@ -290,7 +296,7 @@ impl Machines {
         problem.map(|problem| format!("a backup: {problem}"))
     }
 
-    /// Counters of all machines together.
+    /// Returns the counters of all machines together.
     pub(crate) fn counters(&self) -> Counters {
         counters(&self.machines)
     }
@@ -300,7 +306,7 @@ impl Drop for Machines {
     fn drop(&mut self) {
         if self.database.is_none() {
             for machine in &self.machines {
-                // In the memory tier there is nothing that could fail.
+                // In the memory tier, closing cannot fail.
                 let _ = machine.close();
             }
         }

@@ -1,5 +1,5 @@
-//! What native workloads share: running transactions, loading, rows behind indexes (`rows`), the machines
-//! they run on (`machines`) and where each key is (`spread`).
+//! The common parts of native workloads: transactions, loading, rows behind indexes (`rows`),
+//! machines (`machines`) and the partitioning of keys (`spread`).
 
 mod fabrics;
 mod machines;
@@ -28,11 +28,11 @@ pub(crate) use machines::Exchange;
 pub use machines::{Machines, Together};
 pub(crate) use spread::{Roots, Spread};
 
-/// Looks of a check that are under way at once.
+/// The number of lookups that a check has in flight.
 const LOOKS: usize = 64;
 
-/// Runs a future on this thread. Nearly all of a transaction on this machine is ready at once, and
-/// then nothing is set up for waiting.
+/// Runs a future on this thread. Nearly all futures of a local transaction are ready at once, and
+/// then no waker is needed.
 #[inline]
 pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
@@ -45,7 +45,7 @@ pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Ends a transaction whose body has run: commits where it said [`Attempt::Committed`].
+/// Ends a transaction whose body has run: commits if the body returned [`Attempt::Committed`].
 #[inline]
 pub(crate) async fn end(
     tx: Transaction,
@@ -93,8 +93,8 @@ pub(crate) async fn insist(
     }
 }
 
-/// Looks at `1..=last`, many of them at once, and shows `see` what was found, in order; the text of the
-/// first that is broken.
+/// Looks up `1..=last`, many at once, and passes each result to `see`, in order. Returns the text
+/// of the first error.
 pub(crate) fn look_at_each<T>(
     last: u64,
     look: impl AsyncFn(u64) -> Result<Result<T, String>, BenchError>,
@@ -114,7 +114,7 @@ pub(crate) fn look_at_each<T>(
     })
 }
 
-/// Makes an empty table.
+/// Creates an empty table.
 pub(crate) fn create_table(
     machine: &Arc<Machine>,
     key_bytes: usize,
@@ -125,7 +125,7 @@ pub(crate) fn create_table(
         key_bytes,
         value_words,
         capacity: usize::try_from(keys).unwrap_or(usize::MAX),
-        // The values are the data.
+        // The values are the data, so lookups must be validated.
         guard_hits: true,
         ..HashOptions::default()
     };
@@ -144,7 +144,7 @@ fn create_with(
     made.ok_or_else(|| BenchError::Load("no table was made".to_string()))
 }
 
-/// Inserts a key that must be new.
+/// Inserts a key, which must be new.
 pub(crate) async fn load(
     tx: &mut Transaction,
     table: &HashTable,
@@ -157,14 +157,14 @@ pub(crate) async fn load(
     }
 }
 
-/// A small machine in memory.
+/// Opens a small machine in memory.
 #[cfg(test)]
 pub(crate) fn machine_for_tests() -> Machines {
     let options = fencepost::Database::options().region_size(16 << 20);
     Machines::alone(options.open().expect("a database"))
 }
 
-/// Three of them, with one backup.
+/// Opens three such machines, with one backup.
 #[cfg(test)]
 pub(crate) fn machines_for_tests(fabric: FabricKind) -> Machines {
     Machines::together(&Together {
@@ -177,7 +177,7 @@ pub(crate) fn machines_for_tests(fabric: FabricKind) -> Machines {
     .expect("machines")
 }
 
-/// Counters of machines and of the hash tables of this process.
+/// Returns the counters of machines and of the hash tables of this process.
 pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
     let mut others = BTreeMap::new();
     let mut add = |name: &str, count: u64| *others.entry(name.to_string()).or_default() += count;

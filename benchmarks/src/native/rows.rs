@@ -1,11 +1,12 @@
-//! Rows that are objects of their own, found through an index.
+//! Rows in objects of their own, found through an index.
 //!
 //! ```text
 //! HashRows   8-byte key ──► fat pointer ──► row       one row by its key
 //! TreeRows   ordered key ─► fat pointer ──► row       also ranges of rows
 //! ```
-//! A row is never freed, so a pointer stays good. What an index says of a key that is there is not
-//! guarded: the row itself is.
+//!
+//! A row is never freed, so a pointer stays valid. The index entry of an existing key is not
+//! validated, because the row itself is.
 
 use std::ops::Bound;
 
@@ -16,18 +17,18 @@ use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Near, Stop, Transaction};
 use super::{create_with, insist, settle};
 use crate::error::BenchError;
 
-/// Entries of a batch of a scan.
+/// The number of entries in a batch of a scan.
 const BATCH: usize = 256;
 
-/// Rows by a key of eight bytes.
+/// Rows with keys of eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashRows(HashTable);
 
-/// Rows by ordered keys.
+/// Rows with ordered keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeRows(BTree);
 
-/// What a tree says, as a hash table would.
+/// Converts an error of a tree to that of a hash table.
 fn of_tree(error: fencepost_btree::IndexError) -> IndexError {
     match error {
         fencepost_btree::IndexError::Stop(stop) => IndexError::Stop(stop),
@@ -37,19 +38,19 @@ fn of_tree(error: fencepost_btree::IndexError) -> IndexError {
     }
 }
 
-/// Makes the object of a new row.
+/// Creates the object of a new row.
 async fn new_row(tx: &mut Transaction, row: &[u64]) -> Result<FatPtr, Stop> {
     let ptr = tx.alloc(row.len(), Near::Own).await?;
     tx.write_new(ptr, row)?;
     Ok(ptr)
 }
 
-/// Where an index entry points.
+/// Returns the address in an index entry.
 fn at(value: [u64; 2]) -> Addr {
     FatPtr::from_words(value).addr
 }
 
-/// Some words of a row, without a copy of the rest.
+/// Returns some words of a row, without copying the others.
 pub(crate) async fn words<const N: usize>(
     tx: &mut Transaction,
     row: Addr,
@@ -63,7 +64,7 @@ pub(crate) async fn words<const N: usize>(
     Ok(found)
 }
 
-/// Copies a row that must be there.
+/// Copies a row, which must exist.
 pub(crate) async fn copy(
     tx: &mut Transaction,
     row: Addr,
@@ -77,7 +78,7 @@ pub(crate) async fn copy(
 }
 
 impl HashRows {
-    /// Makes an empty table with room for so many rows; it grows.
+    /// Creates an empty table with capacity for `rows` rows; it grows if needed.
     pub fn create(coordinator: &mut Coordinator, rows: u64) -> Result<HashRows, BenchError> {
         let options = HashOptions {
             key_bytes: 8,
@@ -88,7 +89,7 @@ impl HashRows {
         create_with(coordinator, &options).map(HashRows)
     }
 
-    /// Adds a row whose key must be new.
+    /// Adds a row, whose key must be new.
     pub async fn insert(
         &self,
         tx: &mut Transaction,
@@ -106,17 +107,17 @@ impl HashRows {
         }
     }
 
-    /// Where a row is, if it is.
+    /// Returns the address of a row, if it exists.
     pub async fn find(&self, tx: &mut Transaction, key: u64) -> Result<Option<Addr>, IndexError> {
         Ok(self.0.get(tx, &key.to_le_bytes()).await?.map(at))
     }
 
-    /// Where a row is that must be there.
+    /// Returns the address of a row, which must exist.
     pub async fn must_find(&self, tx: &mut Transaction, key: u64) -> Result<Addr, IndexError> {
         Ok(self.find(tx, key).await?.ok_or(Stop::Damaged)?)
     }
 
-    /// Shows all rows to `f`, in one snapshot and in no order.
+    /// Passes all rows to `f`, in one snapshot and in no order.
     pub fn each(
         &self,
         coordinator: &mut Coordinator,
@@ -139,7 +140,7 @@ impl HashRows {
 }
 
 impl TreeRows {
-    /// Makes an empty tree.
+    /// Creates an empty tree.
     pub fn create(coordinator: &mut Coordinator) -> Result<TreeRows, BenchError> {
         let mut made = None;
         settle(insist(coordinator, async |tx| {
@@ -150,7 +151,7 @@ impl TreeRows {
         Ok(TreeRows(tree))
     }
 
-    /// Adds a row whose key must be new.
+    /// Adds a row, whose key must be new.
     pub async fn insert(
         &self,
         tx: &mut Transaction,
@@ -161,7 +162,7 @@ impl TreeRows {
         self.point(tx, key, ptr).await
     }
 
-    /// Adds a key that must be new, for a row that another index has too, or none.
+    /// Adds a key, which must be new, for a row that another index has too, or for no row.
     pub async fn point(
         &self,
         tx: &mut Transaction,
@@ -179,7 +180,7 @@ impl TreeRows {
         }
     }
 
-    /// Takes a key away that must be there.
+    /// Removes a key, which must exist.
     pub async fn remove(&self, tx: &mut Transaction, key: &[u8]) -> Result<(), IndexError> {
         if self.0.remove(tx, key).await? {
             Ok(())
@@ -188,7 +189,8 @@ impl TreeRows {
         }
     }
 
-    /// Where the rows of keys from `low` to below `high` are, in the order of their keys.
+    /// Collects the addresses of the rows with keys from `low` to below `high`, in the order of
+    /// their keys.
     pub async fn range(
         &self,
         tx: &mut Transaction,
@@ -204,7 +206,8 @@ impl TreeRows {
         Ok(())
     }
 
-    /// The first or the last entry from `low` to below `high`: its key, and where its row is.
+    /// Returns the first or the last entry from `low` to below `high`: its key and the address of
+    /// its row.
     pub async fn edge(
         &self,
         tx: &mut Transaction,
@@ -222,7 +225,7 @@ impl TreeRows {
         self.0.scan(low, high, direction)
     }
 
-    /// Shows all keys to `f`, in one snapshot and in order, and the rows unless there are none.
+    /// Passes all keys to `f`, in one snapshot and in order, with their rows if there are rows.
     pub fn each(
         &self,
         coordinator: &mut Coordinator,

@@ -1,6 +1,7 @@
-//! Data that are spread over machines: each has a part of its own. A key's part follows from a hash of the
-//! key, so that with `n` machines all but one in `n` accesses go to another machine, as with the papers'
-//! unpartitioned data; or the workload says which it is, where related data are to be together.
+//! Data partitioned over machines: each machine has its own part. The part of a key follows from a
+//! hash of the key. With `n` machines, all but one in `n` accesses are remote, as with the
+//! unpartitioned data of the papers. A workload may also choose the part itself, to keep related
+//! data together.
 
 use fencepost_hashtable::HashTable;
 use fencepost_txn::Addr;
@@ -9,9 +10,9 @@ use crate::draw::scatter;
 
 /// Tables that another process can find by the addresses of their roots.
 pub(crate) trait Roots: Sized {
-    /// Addresses of the roots.
+    /// Returns the addresses of the roots.
     fn roots(&self) -> Vec<u64>;
-    /// The tables with these roots; `None` for more or fewer roots.
+    /// Creates the tables with these roots; `None` if their number is wrong.
     fn of_roots(roots: &[u64]) -> Option<Self>;
 }
 
@@ -32,10 +33,10 @@ impl Roots for HashTable {
 #[derive(Debug)]
 pub(crate) struct Spread<T>(Box<[T]>);
 
-/// Which of `machines` machines has key `number`.
+/// Returns which of `machines` machines has key `number`.
 #[inline]
 pub(super) fn home(number: u64, machines: usize) -> usize {
-    // Tables hash their keys too, and not alike, so every part fills evenly.
+    // The hash differs from that of the tables, so every part fills evenly.
     ((u128::from(scatter(number)) * machines as u128) >> 64) as usize
 }
 
@@ -44,13 +45,13 @@ impl<T> Spread<T> {
         Spread(parts.into())
     }
 
-    /// The parts, in the order of the machines.
+    /// Returns the parts, in the order of the machines.
     #[inline]
     pub fn parts(&self) -> &[T] {
         &self.0
     }
 
-    /// The part that has key `number` by its hash.
+    /// Returns the part that has key `number` by its hash.
     #[inline]
     pub fn of(&self, number: u64) -> &T {
         match &*self.0 {

@@ -1,11 +1,12 @@
-//! `orw`: FaSST's O(r, w), transactions over r keys of which w are updated on average (OSDI'16 §6.1).
+//! `orw`: FaSST's O(r, w), transactions over r keys of which w are updated on average (OSDI'16
+//! §6.1).
 //!
-//! 8-byte keys and 40-byte values, a million keys for each thread, drawn evenly. A transaction reads
-//! r different keys and updates each of them with probability w/r. One that conflicts is run again
-//! with the same keys (FaSST draws new ones, which hides contention).
+//! 8-byte keys and 40-byte values, a million keys for each thread, drawn uniformly. A transaction
+//! reads r different keys and updates each of them with probability w/r. A transaction that
+//! conflicts is run again with the same keys (FaSST draws new ones, which hides contention).
 //!
-//! After a run every key is there and whole, and the versions of all values add up to the updates of
-//! transactions that committed.
+//! After a run every key must be present with a valid value, and the sum of the versions must equal
+//! the number of committed updates.
 
 mod native;
 mod sql;
@@ -15,31 +16,31 @@ use fencepost_fabric::random::Random;
 pub use native::OrwNative;
 pub use sql::OrwSql;
 
-/// Keys for each thread unless told otherwise.
+/// The default number of keys for each thread.
 pub const KEYS_A_THREAD: u32 = 1_000_000;
-/// Most keys of a transaction.
+/// The maximal number of keys of a transaction.
 pub const MOST_READS: u32 = 32;
 const VALUE_WORDS: usize = 5;
-/// A value was not whole, or not there; the check after the run says so too.
+/// The failure reason: a value was invalid or missing. The check after the run reports it too.
 const BROKEN: &str = "broken_value";
 
-/// What transactions look like.
+/// The parameters of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrwOptions {
-    /// Keys in the table, no fewer than `reads`.
+    /// The number of keys in the table, at least `reads`.
     pub keys: u64,
-    /// Keys of a transaction: 1 to [`MOST_READS`].
+    /// The number of keys of a transaction: 1 to [`MOST_READS`].
     pub reads: u32,
-    /// How many of them are updated on average, at most `reads`.
+    /// The average number of them that are updated, at most `reads`.
     pub writes: u32,
 }
 
-/// A transaction's keys, from 1, and which of them it updates.
+/// The keys of a transaction, from 1, and those of them that it updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// All different.
+    /// The keys, all different.
     pub keys: Vec<u64>,
-    /// Bit k: key k is updated.
+    /// Bit k is set if key k is updated.
     pub updated: u32,
 }
 
@@ -61,12 +62,12 @@ impl OrwOptions {
 }
 
 impl Request {
-    /// Updates of the transaction.
+    /// Returns the number of updates of the transaction.
     fn updates(&self) -> i64 {
         self.updated.count_ones().into()
     }
 
-    /// Each key, and whether it is updated.
+    /// Returns each key, and whether it is updated.
     fn keys(&self) -> impl Iterator<Item = (u64, bool)> {
         let updated = self.updated;
         let number = move |(k, key): (usize, &u64)| (*key, updated >> k & 1 == 1);
@@ -74,7 +75,7 @@ impl Request {
     }
 }
 
-/// What is wrong if the versions of all values add up to `versions`.
+/// Returns the violated condition, if the sum of the versions differs from the number of updates.
 fn lost(versions: i64, updates: i64) -> Option<String> {
     (versions != updates)
         .then(|| format!("{updates} updates committed, and the versions say {versions}"))

@@ -11,7 +11,7 @@ use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 use crate::versioned::{value, version};
 
-/// Keys of one transaction of the load.
+/// The number of keys in one transaction of the load.
 const PIECE: u64 = 1000;
 
 /// `orw` on the transaction API.
@@ -22,7 +22,7 @@ pub struct OrwNative {
     updates: Tally<1>,
 }
 
-/// One thread.
+/// A client of one thread.
 pub struct OrwNativeClient<'a> {
     coordinator: Coordinator,
     table: &'a Spread<HashTable>,
@@ -31,10 +31,10 @@ pub struct OrwNativeClient<'a> {
 }
 
 impl OrwNative {
-    /// With an empty table.
+    /// Creates the workload with an empty table.
     ///
     /// # Errors
-    /// A table that cannot be made.
+    /// Failure to create the table.
     pub fn new(machines: Machines, options: OrwOptions) -> Result<OrwNative, BenchError> {
         Ok(OrwNative {
             table: machines.create_table(8, VALUE_WORDS, options.keys)?,
@@ -78,7 +78,7 @@ impl Workload for OrwNative {
         let mut versions = 0;
         let look = async |key: u64| {
             let mut found = [0; VALUE_WORDS];
-            // Every machine looks, mostly at others.
+            // Every machine takes part in the check, mostly with remote keys.
             let (name, machine) = (key.to_le_bytes(), self.machines.of(key as usize));
             let table = self.table.of(key);
             if !table.get_lockfree(machine, &name, &mut found).await? {
@@ -131,7 +131,7 @@ async fn run(
     tx: &mut Transaction,
     request: &Request,
 ) -> Result<Attempt, IndexError> {
-    // All reads come first, as with FaSST, whose updates are part of the commit.
+    // All reads come first, as in FaSST, whose updates are part of the commit.
     let mut versions = [0; MOST_READS as usize];
     for ((key, _), known) in request.keys().zip(&mut versions) {
         let mut found = [0; VALUE_WORDS];

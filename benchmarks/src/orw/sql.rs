@@ -1,5 +1,5 @@
-//! `orw` over SQL: the five words of a value are five columns. Keys to be updated are locked when they
-//! are read, as FaSST does.
+//! `orw` over SQL: the five words of a value are five columns. Keys to be updated are locked when
+//! they are read, as in FaSST.
 
 use fencepost_fabric::random::Random;
 
@@ -18,10 +18,10 @@ const TABLE: &str = "CREATE TABLE orw (id bigint NOT NULL PRIMARY KEY, number bi
 const READ: &str = "SELECT number, version, checksum, rest_1, rest_2 FROM orw WHERE id = $1";
 const UPDATE: &str =
     "UPDATE orw SET version = $1, checksum = $2, rest_1 = $3, rest_2 = $4 WHERE id = $5";
-/// Keys that the check reads at once.
+/// The number of keys that the check reads at once.
 const PIECE: u64 = 10_000;
 
-/// `orw` on a database that speaks SQL. Its table is dropped and made again by the load.
+/// `orw` on an SQL database. The load drops and creates its table.
 pub struct OrwSql {
     source: SqlSource,
     isolation: Isolation,
@@ -30,7 +30,7 @@ pub struct OrwSql {
 }
 
 impl OrwSql {
-    /// On sessions of `source`.
+    /// Creates the workload on sessions of `source`.
     pub fn new(source: SqlSource, isolation: Isolation, options: OrwOptions) -> OrwSql {
         OrwSql {
             source,
@@ -48,7 +48,7 @@ struct Statements {
     update: Prepared,
 }
 
-/// One thread's session.
+/// The session of one client.
 pub struct OrwClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
@@ -56,7 +56,7 @@ pub struct OrwClient<'a> {
     updates: Share<'a, 1>,
 }
 
-/// The version of a row whose five words begin at `cells[0]`, if it is whole.
+/// Returns the version of a row whose five words begin at `cells[0]`, if the value is valid.
 fn version_in(key: u64, cells: &[Cell]) -> Option<u64> {
     let mut words = [0; VALUE_WORDS];
     for (word, cell) in words.iter_mut().zip(cells) {

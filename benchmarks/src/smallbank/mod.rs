@@ -1,14 +1,14 @@
 //! `smallbank`: six short transactions over the savings and the checking account of each customer.
 //!
-//! Shares, sizes and skew are FaSST's (OSDI'16 §6.3): 100,000 customers and 4,000 hot ones for each
-//! thread; nine in ten transactions are among the hot ones, both customers of those with two, and the
-//! two differ. Keys and balances have 8 bytes. Unlike there, balances are whole cents that change by
-//! each deposit (FaSST's floats are too large to), and a transaction that conflicts is run again with
-//! the same customers.
+//! Shares, sizes and skew are FaSST's (OSDI'16 §6.3): 100,000 customers and 4,000 hot customers for
+//! each thread. Nine in ten transactions concern hot customers. The two customers of a transaction
+//! differ, and both are hot or both are drawn from all. Keys and balances have 8 bytes. Unlike in
+//! FaSST, balances are whole cents that change by each deposit (FaSST's floats are too large for
+//! that). A transaction that conflicts is run again with the same customers.
 //!
-//! After a run every account is there, no savings are below zero (checks may overdraw a checking
-//! account), and the sum of all balances is that of the load plus what committed deposits brought,
-//! less what committed checks took.
+//! After a run every account must exist, and no savings may be below zero (checks may overdraw a
+//! checking account). The sum of all balances must be that of the load plus committed deposits,
+//! less committed checks.
 
 mod native;
 mod sql;
@@ -20,28 +20,28 @@ use crate::harness::Attempt;
 pub use native::SmallBankNative;
 pub use sql::SmallBankSql;
 
-/// Customers for each thread unless told otherwise.
+/// The default number of customers for each thread.
 pub const CUSTOMERS_A_THREAD: u32 = 100_000;
-/// One customer in so many is hot.
+/// One customer in this many is hot.
 const HOT_ONE_IN: u64 = 25;
-/// Percent of transactions that are among the hot ones.
+/// The percentage of transactions on hot customers.
 const HOT_PERCENT: u64 = 90;
 
-/// What each account begins with, in cents like all that follow.
+/// The initial balance of each account, in cents, like all amounts below.
 const OPENING_BALANCE: i64 = 1_000_000;
 const DEPOSIT: i64 = 130;
 const SAVED: i64 = 2020;
 const PAYMENT: i64 = 500;
 const CHECK: i64 = 500;
-/// What a check costs more that is not covered.
+/// The additional cost of a check that is not covered.
 const PENALTY: i64 = 100;
 
-/// The account that pays has too little.
+/// The failure reason: the paying account has too little.
 const TOO_LITTLE: &str = "insufficient_funds";
-/// An account is missing; the check after the run says so too.
+/// The failure reason: an account is missing. The check after the run reports it too.
 const NO_ACCOUNT: &str = "no_account";
 
-/// Names of the transactions, by [`Kind`].
+/// The names of the transactions, in the order of [`Kind`].
 const KINDS: &[&str] = &[
     "amalgamate",
     "balance",
@@ -54,17 +54,17 @@ const KINDS: &[&str] = &[
 /// One of the six transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Moves all that the first customer has to the second's checking account.
+    /// Moves the whole balance of the first customer to the second's checking account.
     Amalgamate,
-    /// Reads what the first customer has.
+    /// Reads the balances of the first customer.
     Balance,
-    /// Pays into the first customer's checking account.
+    /// Deposits into the first customer's checking account.
     DepositChecking,
-    /// Moves money between the checking accounts.
+    /// Moves money between the two checking accounts.
     SendPayment,
-    /// Pays into the first customer's savings.
+    /// Deposits into the first customer's savings.
     TransactSavings,
-    /// Takes a check from the first customer's checking account.
+    /// Withdraws a check from the first customer's checking account.
     WriteCheck,
 }
 
@@ -81,18 +81,18 @@ impl Kind {
     }
 }
 
-/// A transaction with its customers, from 1.
+/// A transaction with its customers, numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which transaction.
+    /// The transaction.
     pub kind: Kind,
-    /// Whose accounts.
+    /// The first customer.
     pub first: u64,
-    /// Another customer, for those that have two.
+    /// Another customer, for transactions with two.
     pub second: u64,
 }
 
-/// How requests are drawn.
+/// The distribution of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     customers: u64,
@@ -100,14 +100,14 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Among so many customers, at least two.
+    /// Creates the distribution for this number of customers, at least two.
     pub fn new(customers: u32) -> Mix {
         let customers = u64::from(customers).max(2);
         let hot = (customers / HOT_ONE_IN).max(2);
         Mix { customers, hot }
     }
 
-    /// The next request.
+    /// Draws the next request.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> Request {
         let kind = Kind::draw(random);
@@ -126,17 +126,17 @@ impl Mix {
     }
 }
 
-/// What a check takes from an account of one who has `both` in all.
+/// Returns the amount that a check withdraws if the customer has `both` in total.
 const fn check_takes(both: i64) -> i64 {
     if both < CHECK { CHECK + PENALTY } else { CHECK }
 }
 
-/// How a transaction ended, and by how much it changes the sum of all balances if it commits.
+/// The outcome of a transaction, and its change of the sum of all balances if it commits.
 type Effect = (Attempt, i64);
 
 const COMMITTED: Effect = (Attempt::Committed, 0);
 
-/// What all accounts of one sort have.
+/// The sum over all accounts of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sum {
     accounts: u64,
@@ -144,8 +144,8 @@ struct Sum {
     least: i64,
 }
 
-/// What is wrong with the accounts of `customers`, if anything; `brought` is what committed
-/// transactions brought in, less what they took out.
+/// Returns the violated condition of the accounts of `customers`, if there is one. `brought` is the
+/// sum of committed deposits, less committed withdrawals.
 fn broken(customers: u64, savings: Sum, checking: Sum, brought: i64) -> Option<String> {
     for (name, sum) in [("savings", savings), ("checking", checking)] {
         if sum.accounts != customers {
@@ -176,7 +176,7 @@ mod tests {
             assert!((1..=100_000).contains(&request.first.min(request.second)));
             hot += u32::from(request.first.max(request.second) <= 4000);
         }
-        // Of the others one in 625 is among the hot ones too.
+        // One in 625 of the other transactions also has two hot customers.
         assert!((8900..9100).contains(&hot), "{hot}");
         let least = Mix::new(0).draw(&mut random);
         assert_eq!(least.first + least.second, 3);

@@ -1,5 +1,5 @@
-//! `smallbank` on two hash tables, 8-byte keys and values of one word. Both accounts of a customer are on
-//! one machine.
+//! `smallbank` on two hash tables with 8-byte keys and values of one word. Both accounts of a
+//! customer are on one machine.
 
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError};
@@ -14,7 +14,7 @@ use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 
-/// Customers of one transaction of the load.
+/// The number of customers in one transaction of the load.
 const PIECE: u64 = 1000;
 
 struct Tables {
@@ -27,11 +27,11 @@ pub struct SmallBankNative {
     machines: Machines,
     tables: Tables,
     mix: Mix,
-    /// What committed transactions brought in, less what they took out.
+    /// The sum of committed deposits, less committed withdrawals.
     brought: Tally<1>,
 }
 
-/// One thread.
+/// A client of one thread.
 pub struct SmallBankNativeClient<'a> {
     coordinator: Coordinator,
     tables: &'a Tables,
@@ -40,10 +40,10 @@ pub struct SmallBankNativeClient<'a> {
 }
 
 impl SmallBankNative {
-    /// With so many customers, at least two.
+    /// Creates the workload with this number of customers, at least two.
     ///
     /// # Errors
-    /// Tables that cannot be made.
+    /// Failure to create the tables.
     pub fn new(machines: Machines, customers: u32) -> Result<SmallBankNative, BenchError> {
         let mix = Mix::new(customers);
         let table = || machines.create_table(8, 1, mix.customers);
@@ -67,7 +67,7 @@ impl SmallBankNative {
         };
         let look = async |customer: u64| {
             let (key, mut value) = (customer.to_le_bytes(), [0]);
-            // Every machine looks, mostly at others.
+            // Every machine takes part in the check, mostly with remote keys.
             let machine = self.machines.of(customer as usize);
             let table = table.of(customer);
             let there = table.get_lockfree(machine, &key, &mut value).await?;

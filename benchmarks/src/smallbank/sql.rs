@@ -1,5 +1,5 @@
-//! `smallbank` over SQL: two tables; a transaction of one statement is that statement alone. Accounts
-//! to be written are locked when they are read, as FaSST does.
+//! `smallbank` over SQL: two tables. A transaction of one statement runs without a transaction
+//! block. Accounts to be written are locked when they are read, as in FaSST.
 
 use fencepost_fabric::random::Random;
 
@@ -16,16 +16,16 @@ use crate::tally::{Share, Tally};
 
 const TABLES: [&str; 2] = ["smallbank_savings", "smallbank_checking"];
 
-/// `smallbank` on a database that speaks SQL. Its tables are dropped and made again by the load.
+/// `smallbank` on an SQL database. The load drops and creates its tables.
 pub struct SmallBankSql {
     source: SqlSource,
     isolation: Isolation,
     mix: Mix,
-    /// What committed transactions brought in, less what they took out.
+    /// The sum of committed deposits, less committed withdrawals.
     brought: Tally<1>,
 }
 
-/// Statements on one table.
+/// The statements on one table.
 #[derive(Clone, Copy)]
 struct Statements {
     read: Prepared,
@@ -65,7 +65,7 @@ impl Statements {
     }
 }
 
-/// One thread's session.
+/// The session of one client.
 pub struct SmallBankClient<'a> {
     session: Box<dyn SqlSession>,
     savings: Statements,
@@ -75,7 +75,7 @@ pub struct SmallBankClient<'a> {
 }
 
 impl SmallBankSql {
-    /// With so many customers, at least two.
+    /// Creates the workload with this number of customers, at least two.
     pub fn new(source: SqlSource, isolation: Isolation, customers: u32) -> SmallBankSql {
         SmallBankSql {
             source,
@@ -191,7 +191,7 @@ impl Client for SmallBankClient<'_> {
     }
 }
 
-/// The transactions of more than one statement.
+/// Runs the transactions of more than one statement.
 fn in_block(
     session: &mut dyn SqlSession,
     (savings, checking): (&Statements, &Statements),

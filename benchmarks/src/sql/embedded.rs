@@ -14,7 +14,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Sessions of `database`.
+    /// Creates a source of sessions of `database`.
     pub fn new(database: Database) -> Embedded {
         Embedded { database }
     }

@@ -1,21 +1,21 @@
-//! Filling tables by COPY.
+//! Loading of tables by COPY.
 
 use std::io::Write;
 
 use super::{SqlFailure, SqlSession};
 
-/// Rows of one COPY.
+/// The number of rows of one COPY.
 const PIECE: u64 = 50_000;
 
-/// Appends text.
+/// Appends formatted text.
 pub(crate) fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a vector takes all bytes");
 }
 
-/// Fills a table with rows `1..=last`, of which `row` writes the text.
+/// Loads a table with rows `1..=last`; `row` writes the text of each.
 ///
 /// # Errors
-/// What the server answers.
+/// Those of the server.
 pub(crate) fn copy_numbered(
     session: &mut dyn SqlSession,
     table: &str,

@@ -1,10 +1,12 @@
-//! One way to run SQL, whatever is behind it: the library in this process, or a server of any make.
+//! One interface to run SQL: on the embedded library in this process, or on any
+//! PostgreSQL-compatible server.
 //!
 //! ```text
 //!   workload ──► SqlSession ──┬── EmbeddedSession ──► fencepost::Session
 //!                             └── PgSession ──► tokio-postgres ──► Fencepost, PostgreSQL, …
 //! ```
-//! A session belongs to one thread and waits for each answer.
+//!
+//! A session belongs to one thread and waits for each reply.
 
 mod embedded;
 mod load;
@@ -21,7 +23,7 @@ pub use embedded::Embedded;
 pub(crate) use load::{copy_numbered, put};
 pub use pg::PgSession;
 
-/// A value sent along with a prepared statement.
+/// An argument of a prepared statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg<'a> {
     /// `smallint`.
@@ -37,18 +39,18 @@ pub enum Arg<'a> {
 }
 
 impl Arg<'_> {
-    /// A `numeric` of so many cents.
+    /// Creates a `numeric` from an amount in cents.
     pub fn cents(cents: i64) -> Self {
         Arg::Numeric(Decimal::new(cents, 2))
     }
 }
 
-/// A value that came back.
+/// A value of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// NULL.
     Null,
-    /// Any integer; of a time the microseconds since 2000.
+    /// Any integer; for a timestamp, the microseconds since 2000.
     Int(i64),
     /// Any `numeric`.
     Numeric(Decimal),
@@ -57,7 +59,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
     pub fn int(&self) -> Option<i64> {
         match self {
             Cell::Int(value) => Some(*value),
@@ -65,7 +67,7 @@ impl Cell {
         }
     }
 
-    /// The numeric in units of 10^-digits, if it is a whole number of them.
+    /// Returns the numeric in units of 10^-digits, if it is a whole number of them.
     pub fn scaled(&self, digits: u32) -> Option<i64> {
         let Cell::Numeric(value) = self else {
             return None;
@@ -74,7 +76,7 @@ impl Cell {
         units.is_integer().then(|| i64::try_from(units).ok())?
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Cell::Text(text) => Some(text),
@@ -83,22 +85,22 @@ impl Cell {
     }
 }
 
-/// The rows of an answer.
+/// The rows of a result.
 pub type Rows = Vec<Vec<Cell>>;
 
 /// A prepared statement of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared(usize);
 
-/// The SQLSTATE of what may have taken effect or not.
+/// The SQLSTATE of a transaction with an unknown outcome.
 const IN_DOUBT: &str = "08007";
 
-/// Why a statement failed.
+/// The error of a statement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SqlFailure {
-    /// The SQLSTATE; 08006 where the connection is gone.
+    /// The SQLSTATE; 08006 if the connection is lost.
     pub sqlstate: String,
-    /// What the server said.
+    /// The message of the server.
     pub message: String,
 }
 
@@ -116,7 +118,7 @@ impl SqlFailure {
         }
     }
 
-    /// The name of the conflict, if running the transaction again is the answer.
+    /// Returns the name of the conflict, if the transaction must be run again.
     pub fn conflict(&self) -> Option<&'static str> {
         match self.sqlstate.as_str() {
             "40001" => Some("serialization_failure"),
@@ -125,7 +127,7 @@ impl SqlFailure {
         }
     }
 
-    /// What a transaction that failed so counts as.
+    /// Converts the failure of a transaction to the outcome of an attempt.
     ///
     /// # Errors
     /// The failure itself, unless it is a conflict.
@@ -136,23 +138,24 @@ impl SqlFailure {
         }
     }
 
-    /// Whether a unique index already has the key.
+    /// Returns whether a unique index already has the key.
     pub fn is_duplicate(&self) -> bool {
         self.sqlstate == "23505"
     }
 
-    /// Whether nothing more can be asked of the session.
+    /// Returns whether the session can no longer be used.
     pub fn is_connection_lost(&self) -> bool {
         self.sqlstate.starts_with("08") || self.sqlstate.starts_with("57P")
     }
 
-    /// Whether the transaction may have committed.
+    /// Returns whether the transaction may have committed.
     pub fn is_in_doubt(&self) -> bool {
         self.sqlstate == IN_DOUBT
     }
 
-    /// The failure of a COMMIT, or of a statement that is a transaction: where its answer is lost nobody knows what
-    /// became of it. Who says that it cannot be done now (57P03) has not done it.
+    /// Converts the failure of a COMMIT, or of a single-statement transaction: if the reply is
+    /// lost, the outcome is unknown. A server that cannot accept the statement now (57P03) has not
+    /// run it.
     #[must_use]
     pub fn of_commit(self) -> SqlFailure {
         match self.is_connection_lost() && self.sqlstate != "57P03" {
@@ -167,64 +170,64 @@ pub trait SqlSession {
     /// Prepares a statement.
     ///
     /// # Errors
-    /// As every other call: what the server answers.
+    /// Those of the server.
     fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure>;
 
-    /// Runs a prepared statement that answers no rows; how many it touched.
+    /// Runs a prepared statement that returns no rows. Returns the number of affected rows.
     ///
     /// # Errors
-    /// What the server answers.
+    /// Those of the server.
     fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure>;
 
-    /// Runs a prepared statement for its rows.
+    /// Runs a prepared statement and returns its rows.
     ///
     /// # Errors
-    /// What the server answers.
+    /// Those of the server.
     fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure>;
 
-    /// Runs statements without looking at rows.
+    /// Runs statements and discards their rows.
     ///
     /// # Errors
-    /// What the server answers.
+    /// Those of the server.
     fn script(&mut self, sql: &str) -> Result<(), SqlFailure>;
 
-    /// `COPY … FROM STDIN` with the whole of its text.
+    /// Runs `COPY … FROM STDIN` with the whole text.
     ///
     /// # Errors
-    /// What the server answers.
+    /// Those of the server.
     fn copy_in(&mut self, sql: &str, text: &[u8]) -> Result<u64, SqlFailure>;
 }
 
 impl dyn SqlSession + '_ {
-    /// The one integer that a query answers.
+    /// Returns the single integer that a query returns.
     ///
     /// # Errors
-    /// What the server answers.
+    /// Those of the server.
     pub fn number(&mut self, sql: &str) -> Result<i64, SqlFailure> {
         let statement = self.prepare(sql)?;
         let rows = self.query(statement, &[])?;
         match rows.first().and_then(|row| row.first()) {
             Some(Cell::Int(value)) => Ok(*value),
-            // The sum of no rows.
+            // NULL is the sum of no rows.
             Some(Cell::Null) => Ok(0),
             _ => Err(SqlFailure::new("XX000", format!("not one number: {sql}"))),
         }
     }
 
-    /// The first row that a prepared statement answers.
+    /// Returns the first row of a prepared statement.
     ///
     /// # Errors
-    /// What the server answers; no row is 02000.
+    /// Those of the server; 02000 without a row.
     pub fn row(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Vec<Cell>, SqlFailure> {
         let rows = self.query(statement, args)?;
         let first = rows.into_iter().next();
         first.ok_or_else(|| SqlFailure::new("02000", "a row that must be there is not"))
     }
 
-    /// Runs `body` between BEGIN and COMMIT; `Ok(None)` and errors roll back.
+    /// Runs `body` between BEGIN and COMMIT; rolls back after `Ok(None)` and errors.
     ///
     /// # Errors
-    /// What `body` or the server answers; 08007 where the answer to COMMIT is lost.
+    /// Those of `body` and of the server; 08007 if the reply to COMMIT is lost.
     pub fn in_block<T>(
         &mut self,
         body: impl FnOnce(&mut Self) -> Result<Option<T>, SqlFailure>,
@@ -245,8 +248,8 @@ impl dyn SqlSession + '_ {
         }
     }
 
-    /// Runs `body` between BEGIN and COMMIT, or ROLLBACK where it does not say
-    /// [`Attempt::Committed`]; a conflict is an aborted attempt.
+    /// Runs `body` between BEGIN and COMMIT, or ROLLBACK if it does not return
+    /// [`Attempt::Committed`]. A conflict is an aborted attempt.
     ///
     /// # Errors
     /// Every other failure.
@@ -266,19 +269,19 @@ impl dyn SqlSession + '_ {
     }
 }
 
-/// How transactions are isolated, which servers do at very different costs.
+/// The isolation level of transactions, which have very different costs on different servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// Each statement has a snapshot.
     ReadCommitted,
     /// Each transaction has a snapshot.
     RepeatableRead,
-    /// As if one after the other.
+    /// Transactions have the same effect as in some serial order.
     Serializable,
 }
 
 impl Isolation {
-    /// Its name in SQL.
+    /// Returns its name in SQL.
     pub const fn name(self) -> &'static str {
         match self {
             Isolation::ReadCommitted => "read committed",
@@ -288,21 +291,21 @@ impl Isolation {
     }
 }
 
-/// Where sessions come from.
+/// A source of sessions.
 pub enum SqlSource {
     /// A database in this process.
     Embedded(Embedded),
     /// `postgresql://…` or `host=… port=…`; several are machines of one database.
     Pg {
-        /// Where they are.
+        /// The URLs of the servers.
         urls: Vec<String>,
-        /// Whether some of them may be gone, whose clients go to others.
+        /// Whether servers may fail; their clients then use other servers.
         may_go: bool,
     },
 }
 
 impl SqlSource {
-    /// A new session: the first server's, which loads.
+    /// Opens a session on the first server, for the load.
     ///
     /// # Errors
     /// A server that cannot be reached or that refuses.
@@ -310,7 +313,7 @@ impl SqlSource {
         self.session_of(0)
     }
 
-    /// A new session of a client; clients are dealt out over the servers.
+    /// Opens a session of a client; clients are distributed over the servers.
     ///
     /// # Errors
     /// As [`SqlSource::session`].
@@ -333,15 +336,15 @@ impl SqlSource {
         }
     }
 
-    /// Whether clients go on where a server is gone.
+    /// Returns whether clients continue when a server has failed.
     pub fn may_go(&self) -> bool {
         matches!(self, SqlSource::Pg { may_go: true, .. })
     }
 
-    /// Says what `verify` finds through each of the servers that are there, up to the first that finds something.
+    /// Runs `verify` through each available server. Returns the first violated condition.
     ///
     /// # Errors
-    /// As [`SqlSource::session`], and what keeps it from looking.
+    /// As [`SqlSource::session`], and failure to read the data.
     pub fn verify(
         &self,
         verify: impl Fn(&mut dyn SqlSession) -> Result<Option<String>, BenchError>,
@@ -372,7 +375,7 @@ impl SqlSource {
         }
     }
 
-    /// A new session of a client whose transactions are isolated at least so.
+    /// Opens a session of a client with at least this isolation level.
     ///
     /// # Errors
     /// As [`SqlSource::session`].

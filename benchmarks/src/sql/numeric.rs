@@ -3,7 +3,8 @@
 //! ```text
 //! digits | weight | sign | scale | digit | digit | ...     16 bits each
 //! ```
-//! A digit counts to ten thousand; the first one stands for its multiple of 10000^weight.
+//!
+//! A digit is a number below ten thousand; the first one has the weight 10000^weight.
 
 use std::error::Error;
 
@@ -13,15 +14,15 @@ use rust_decimal::Decimal;
 const BASE: u128 = 10_000;
 const BASE_DIGITS: u32 = 4;
 const NEGATIVE: u16 = 0x4000;
-/// Digits after the point that a [`Decimal`] has at most.
+/// The maximal number of decimal places of a [`Decimal`].
 const MOST_SCALE: u32 = 28;
 
 /// Appends a number.
 pub(super) fn encode(value: Decimal, out: &mut BytesMut) {
     let scale = value.scale();
-    // Digits of the base do not straddle the point.
+    // A base-10000 digit must not extend across the decimal point.
     let fill = (BASE_DIGITS - scale % BASE_DIGITS) % BASE_DIGITS;
-    // 96 bits and at most three more decimal digits.
+    // 96 bits, and at most three more decimal digits.
     let mut rest = value.mantissa().unsigned_abs() * 10u128.pow(fill);
     let mut digits = Vec::new();
     while rest > 0 {
@@ -40,10 +41,10 @@ pub(super) fn encode(value: Decimal, out: &mut BytesMut) {
     digits.iter().rev().for_each(|digit| out.put_u16(*digit));
 }
 
-/// The number that a server sent.
+/// Decodes a number.
 ///
 /// # Errors
-/// What is no number, or has more digits than a [`Decimal`].
+/// Data that is not a number, or has more digits than a [`Decimal`].
 pub(super) fn decode(raw: &[u8]) -> Result<Decimal, Box<dyn Error + Sync + Send>> {
     let mut words = raw
         .chunks_exact(2)
@@ -61,8 +62,8 @@ pub(super) fn decode(raw: &[u8]) -> Result<Decimal, Box<dyn Error + Sync + Send>
             .and_then(|all| all.checked_add(next().ok()?.into()))
             .ok_or(too_long)?;
     }
-    // The digits stand for mantissa × 10000^(weight - count + 1); the scale says how much of it is
-    // shown.
+    // The digits represent mantissa × 10000^(weight - count + 1); the scale is the number of
+    // decimal places that are shown.
     let power = (i32::from(weight) - i32::from(count) + 1) * BASE_DIGITS as i32 + scale as i32;
     let ten = |power: u32| 10i128.checked_pow(power).ok_or(too_long);
     let shown = match u32::try_from(power) {
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_that_postgresql_sends() {
-        // SELECT numeric_send(-12345.67) and numeric_send(100.00): trailing digits are left out.
+        // SELECT numeric_send(-12345.67) and numeric_send(100.00): trailing zero digits are
+        // omitted.
         let sent = [0, 3, 0, 1, 0x40, 0, 0, 2, 0, 1, 0x09, 0x29, 0x1a, 0x2c];
         let mut raw = BytesMut::new();
         encode("-12345.67".parse().expect("a number"), &mut raw);

@@ -1,7 +1,7 @@
-//! Sessions over the wire, for any server that speaks PostgreSQL's protocol.
+//! Sessions over the network, for any server with PostgreSQL's protocol.
 //!
-//! Each session has its own small runtime on the thread that uses it, so a client thread is one
-//! connection and nothing moves between threads.
+//! Each session has its own small runtime on the thread that uses it. So a client thread is one
+//! connection, and no work moves between threads.
 
 use std::error::Error;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls, Statement};
 use super::{Arg, Cell, Prepared, Rows, SqlFailure, SqlSession, numeric};
 use crate::error::BenchError;
 
-/// Bytes of one CopyData message.
+/// The number of bytes in one CopyData message.
 const COPY_BYTES: usize = 64 << 10;
 
 /// One connection.
@@ -44,7 +44,7 @@ impl PgSession {
         let (client, connection) = runtime
             .block_on(connecting)
             .map_err(|error| failed(told(&error)))?;
-        // What ends a connection is answered to the statement that meets it.
+        // The statement that finds the connection closed returns the error.
         runtime.spawn(async move { drop(connection.await) });
         Ok(PgSession {
             runtime,
@@ -104,7 +104,7 @@ impl SqlSession for PgSession {
     }
 }
 
-/// An error with its cause, which tokio-postgres does not say by itself.
+/// Formats an error with its cause, which tokio-postgres omits.
 fn told(error: &tokio_postgres::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),

@@ -1,77 +1,77 @@
-//! TATP's seven transactions, their shares and how their parameters are drawn.
+//! TATP's seven transactions, their shares, and the distribution of their parameters.
 
 use fencepost_fabric::random::Random;
 
 /// One transaction with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// 35 %: one row by id.
+    /// 35 %: reads one row by id.
     GetSubscriberData {
-        /// Subscriber.
+        /// The subscriber.
         s_id: u32,
     },
-    /// 10 %: an active facility and the forwardings of a time of day.
+    /// 10 %: reads an active facility and the forwardings at a time of day.
     GetNewDestination {
-        /// Subscriber.
+        /// The subscriber.
         s_id: u32,
-        /// Facility.
+        /// The facility type.
         sf_type: u8,
-        /// Forwardings that began by then: 0, 8 or 16.
+        /// The forwardings must have begun by then: 0, 8 or 16.
         start_time: u8,
-        /// And end after it: 1 to 24.
+        /// The forwardings must end after it: 1 to 24.
         end_time: u8,
     },
-    /// 35 %: one row by id and type.
+    /// 35 %: reads one row by id and type.
     GetAccessData {
-        /// Subscriber.
+        /// The subscriber.
         s_id: u32,
-        /// 1 to 4.
+        /// The access type, 1 to 4.
         ai_type: u8,
     },
-    /// 2 %: two rows.
+    /// 2 %: updates two rows.
     UpdateSubscriberData {
-        /// Subscriber.
+        /// The subscriber.
         s_id: u32,
-        /// New `bit_1`.
+        /// The new `bit_1`.
         bit: u8,
-        /// Facility.
+        /// The facility type.
         sf_type: u8,
-        /// New `data_a`.
+        /// The new `data_a`.
         data_a: u8,
     },
-    /// 14 %: one row by number.
+    /// 14 %: updates one row, found by the number.
     UpdateLocation {
-        /// Subscriber; the transaction knows only the number.
+        /// The subscriber; the transaction knows only the number.
         s_id: u32,
-        /// New `vlr_location`.
+        /// The new `vlr_location`.
         location: u32,
     },
-    /// 2 %: one more forwarding.
+    /// 2 %: inserts a forwarding.
     InsertCallForwarding {
-        /// Subscriber; the transaction knows only the number.
+        /// The subscriber; the transaction knows only the number.
         s_id: u32,
-        /// Facility.
+        /// The facility type.
         sf_type: u8,
-        /// 0, 8 or 16.
+        /// The start time: 0, 8 or 16.
         start_time: u8,
-        /// 1 to 24.
+        /// The end time: 1 to 24.
         end_time: u8,
         /// The subscriber whose number is called instead.
         to: u32,
     },
-    /// 2 %: one forwarding less.
+    /// 2 %: deletes a forwarding.
     DeleteCallForwarding {
-        /// Subscriber; the transaction knows only the number.
+        /// The subscriber; the transaction knows only the number.
         s_id: u32,
-        /// Facility.
+        /// The facility type.
         sf_type: u8,
-        /// 0, 8 or 16.
+        /// The start time: 0, 8 or 16.
         start_time: u8,
     },
 }
 
 impl Request {
-    /// Whose rows it is about.
+    /// Returns the subscriber that the request concerns.
     pub const fn s_id(&self) -> u32 {
         match *self {
             Request::GetSubscriberData { s_id }
@@ -94,7 +94,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// For a database with so many subscribers.
+    /// Creates the distribution for this number of subscribers.
     pub fn new(subscribers: u32) -> Mix {
         let spread = match subscribers {
             0..=1_000_000 => 65_535,
@@ -107,14 +107,14 @@ impl Mix {
         }
     }
 
-    /// A non-uniform id: the bits of A are set more often than not.
+    /// Draws a non-uniform id: the bits of A are set more often than not.
     #[inline]
     fn id(&self, random: &mut Random) -> u32 {
         let any = random.below(self.subscribers) | random.below(self.spread + 1);
         (any % self.subscribers) as u32 + 1
     }
 
-    /// The next request.
+    /// Draws the next request.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> Request {
         let share = random.below(100);

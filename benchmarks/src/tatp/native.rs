@@ -7,7 +7,8 @@
 //! facility    data_b 40 · data_a 8 · error 8 · active 8
 //! forwarding  end_time | number
 //! ```
-//! Numbers are fifteen decimal digits of four bits each. All rows of a subscriber are on one machine.
+//! Numbers are fifteen decimal digits of four bits each. All rows of a subscriber are on one
+//! machine.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,7 +25,7 @@ use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Roots, Spread, create_table, end, load, look_at_each};
 
-/// Subscribers of one transaction of the load: about two thousand rows.
+/// The number of subscribers in one transaction of the load: about two thousand rows.
 const PIECE: u64 = 200;
 
 /// The hash tables of a machine.
@@ -70,15 +71,15 @@ pub struct TatpNative {
     tables: Spread<Tables>,
     population: Population,
     loaded: Mutex<Sizes>,
-    /// Forwardings that committed inserts made, less those that committed deletes took.
+    /// The number of forwardings that committed requests inserted, less those that they deleted.
     more_forwardings: AtomicI64,
 }
 
 impl TatpNative {
-    /// With empty tables.
+    /// Creates the workload with empty tables.
     ///
     /// # Errors
-    /// Tables that cannot be made.
+    /// Failure to create the tables.
     pub fn new(machines: Machines, subscribers: u32, seed: u64) -> Result<TatpNative, BenchError> {
         let population = Population {
             subscribers: subscribers.max(1),
@@ -109,7 +110,7 @@ fn id_key(s_id: u32) -> [u8; 8] {
     u64::from(s_id).to_le_bytes()
 }
 
-/// Key of an access or a facility.
+/// Returns the key of an access row or a facility.
 fn type_key(s_id: u32, kind: u8) -> [u8; 8] {
     (u64::from(s_id) << 8 | u64::from(kind)).to_le_bytes()
 }
@@ -119,7 +120,7 @@ fn forwarding_key(s_id: u32, sf_type: u8, start_time: u8) -> [u8; 8] {
     parts.to_le_bytes()
 }
 
-/// A subscriber's number in decimal digits of four bits.
+/// Returns a subscriber's number in decimal digits of four bits.
 fn number(s_id: u32) -> u64 {
     let (mut digits, mut rest) = (0, u64::from(s_id));
     for place in 0..15 {
@@ -129,7 +130,7 @@ fn number(s_id: u32) -> u64 {
     digits
 }
 
-/// Little-endian.
+/// Packs bytes into a word, little-endian.
 fn packed(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -154,7 +155,7 @@ fn subscriber_row(row: &Subscriber) -> [u64; 5] {
 
 /// `bit_1` in the second word of a subscriber.
 const BIT_1: u64 = 1 << 40;
-/// `vlr_location` in the fifth.
+/// `vlr_location` in the fifth word.
 const VLR: u64 = 0xffff_ffff;
 
 fn access_row(row: &Access) -> [u64; 2] {
@@ -205,7 +206,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The subscriber with a number.
+    /// Returns the subscriber with a number.
     async fn id_of_number(
         &self,
         tx: &mut Transaction,
@@ -341,7 +342,7 @@ impl Tables {
     }
 }
 
-/// One thread.
+/// A client of one thread.
 pub struct TatpNativeClient<'a> {
     of: &'a TatpNative,
     machine: &'a Machine,
@@ -404,14 +405,16 @@ impl Workload for TatpNative {
 }
 
 impl Survivor for TatpNative {
-    /// All rows are whole. How many forwardings there are to be, the dead would have to say.
+    /// Verifies the rows. The number of forwardings cannot be checked, because the counts of failed
+    /// machines are lost.
     fn verify_after_failure(&self) -> Result<Option<String>, BenchError> {
         Ok(self.verify_rows()?.err())
     }
 }
 
 impl TatpNative {
-    /// How many forwardings there are once the machines are at rest, or what is broken.
+    /// Returns the number of forwardings after all transactions have ended, or the violated
+    /// condition.
     fn verify_rows(&self) -> Result<Result<i64, String>, BenchError> {
         if let Some(broken) = self.machines.settle() {
             return Ok(Err(broken));
@@ -426,8 +429,8 @@ impl TatpNative {
         Ok(broken.map_or(Ok(forwardings), Err))
     }
 
-    /// What hangs on a subscriber is what was loaded, but for what the mix changes; how many
-    /// forwardings it has, or what is broken.
+    /// Verifies that the rows of a subscriber are those of the load, except for columns that the
+    /// requests change. Returns the number of its forwardings, or the violated condition.
     async fn verify_one(&self, s_id: u32) -> Result<i64, String> {
         let (tables, machine) = (self.tables.of(s_id.into()), self.machines.of(s_id as usize));
         let lost = |stop: Stop| format!("cannot be looked up: {stop}");

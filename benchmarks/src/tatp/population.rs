@@ -1,21 +1,21 @@
-//! TATP's population: what every subscriber is loaded with, as a function of seed and id.
+//! TATP's population: the rows of every subscriber as a function of seed and id.
 //!
-//! So any part of it can be made again: the load is made in pieces, and the check after a run makes
-//! the rows that must be there without having kept them.
+//! So any part of it can be generated again. The load is done in pieces, and the check after a run
+//! generates the expected rows without having stored them.
 
 use fencepost_fabric::random::Random;
 
 use crate::draw::scatter;
 
-/// Facility and access types.
+/// The facility and access types.
 pub const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
-/// Start times of forwardings.
+/// The start times of forwardings.
 pub const START_TIMES: [u8; 3] = [0, 8, 16];
 
-/// A subscriber with all that hangs on it.
+/// A subscriber with its dependent rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Id.
+    /// The id.
     pub s_id: u32,
     /// `bit_1` (lowest) to `bit_10`.
     pub bits: u16,
@@ -27,16 +27,16 @@ pub struct Subscriber {
     pub msc_location: u32,
     /// `vlr_location`.
     pub vlr_location: u32,
-    /// One to four, of different types.
+    /// One to four access rows of different types.
     pub access: Vec<Access>,
-    /// One to four, of different types.
+    /// One to four facilities of different types.
     pub facilities: Vec<Facility>,
 }
 
 /// A row of ACCESS_INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// 1 to 4.
+    /// The type, 1 to 4.
     pub ai_type: u8,
     /// `data1`.
     pub data1: u8,
@@ -51,9 +51,9 @@ pub struct Access {
 /// A row of SPECIAL_FACILITY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facility {
-    /// 1 to 4.
+    /// The type, 1 to 4.
     pub sf_type: u8,
-    /// 85 % are.
+    /// Whether the facility is active; 85 % are.
     pub is_active: bool,
     /// `error_cntrl`.
     pub error_cntrl: u8,
@@ -61,32 +61,32 @@ pub struct Facility {
     pub data_a: u8,
     /// `data_b`: five letters.
     pub data_b: [u8; 5],
-    /// None to three, of different start times.
+    /// None to three forwardings, with different start times.
     pub forwardings: Vec<Forwarding>,
 }
 
 /// A row of CALL_FORWARDING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// 0, 8 or 16.
+    /// The start time: 0, 8 or 16.
     pub start_time: u8,
-    /// One to eight hours later.
+    /// The end time, one to eight hours later.
     pub end_time: u8,
-    /// The number that is called instead is that of this subscriber.
+    /// The subscriber whose number is called instead.
     pub to: u32,
 }
 
-/// Makes subscribers.
+/// A generator of subscribers.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
-    /// How many there are.
+    /// The number of subscribers.
     pub subscribers: u32,
-    /// What they follow from.
+    /// The seed of all rows.
     pub seed: u64,
 }
 
 impl Population {
-    /// The subscriber with that id, which is from `1..=subscribers`.
+    /// Returns the subscriber with that id, which must be in `1..=subscribers`.
     pub fn subscriber(&self, s_id: u32) -> Subscriber {
         let mut random = Random::new(self.seed ^ scatter(u64::from(s_id)));
         let random = &mut random;
@@ -105,7 +105,7 @@ impl Population {
     }
 }
 
-/// `least` or more of `kinds`, in order, each number of them as likely as another.
+/// Draws at least `least` of `kinds`, in order; each count is equally likely.
 fn some_of<T>(
     kinds: &[u8],
     least: usize,
@@ -116,7 +116,7 @@ fn some_of<T>(
     let mut wanted = count;
     let mut made = Vec::with_capacity(count);
     for (at, kind) in kinds.iter().enumerate() {
-        // Each of those left is as likely to be one of the wanted as another.
+        // Each of the remaining kinds is equally likely to be selected.
         if random.below((kinds.len() - at) as u64) < wanted as u64 {
             wanted -= 1;
             made.push(make(*kind, random));
@@ -154,19 +154,19 @@ fn facility(sf_type: u8, subscribers: u32, random: &mut Random) -> Facility {
     }
 }
 
-/// How many rows a population has.
+/// The numbers of rows of a population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// ACCESS_INFO.
+    /// The rows of ACCESS_INFO.
     pub access: u64,
-    /// SPECIAL_FACILITY.
+    /// The rows of SPECIAL_FACILITY.
     pub facilities: u64,
-    /// CALL_FORWARDING.
+    /// The rows of CALL_FORWARDING.
     pub forwardings: u64,
 }
 
 impl Sizes {
-    /// Counts one subscriber's rows.
+    /// Adds the rows of one subscriber.
     pub fn add(&mut self, subscriber: &Subscriber) {
         self.access += subscriber.access.len() as u64;
         self.facilities += subscriber.facilities.len() as u64;
@@ -177,7 +177,7 @@ impl Sizes {
         self.forwardings += each.sum::<u64>();
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(self, other: Sizes) -> Sizes {
         Sizes {
             access: self.access + other.access,
@@ -187,7 +187,7 @@ impl Sizes {
     }
 }
 
-/// A subscriber's number: its id in fifteen digits.
+/// Returns a subscriber's number: its id in fifteen digits.
 pub fn number(s_id: u32) -> String {
     format!("{s_id:015}")
 }

@@ -1,13 +1,13 @@
 //! The consistency conditions of clause 3.3.2.
 //!
-//! Each is an equation between sums by warehouse, district, order or customer: a *measure* is such a
-//! sum, its *sheet* says how much there is under each key, and a condition holds where the sheets on
-//! its two sides add up to the same under every key. Both forms of the benchmark keep books that
-//! answer each measure: by scans natively, by one query each over SQL.
+//! Each is an equation between sums by warehouse, district, order or customer. A *measure* is such
+//! a sum, and its *sheet* has the amount under each key. A condition holds if the sheets on its two
+//! sides add up to the same amount under every key. Both forms of the benchmark compute each
+//! measure: by scans natively, by one query each over SQL.
 //!
-//! Condition 11 says 2,100 of a district's orders are delivered, which is so after the load; a run
-//! adds its deliveries. Two conditions more than the specification's hold the data against what the
-//! clients saw commit; where they do not know what became of some transactions, those may count or not.
+//! Condition 11 says that 2,100 of a district's orders are delivered, which holds after the load; a
+//! run adds its deliveries. Two more conditions compare the data with the commits that the clients
+//! observed. Transactions with an unknown outcome may count or not.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use super::done::Done;
 use super::unpack;
 use crate::error::BenchError;
 
-/// How much there is under each key; keys are as [`super::pack`] makes them.
+/// The amount under each key; [`super::pack`] encodes the keys.
 pub(super) type Sheet = HashMap<u64, i64>;
 
-/// A sum. Money is in cents; what is by order or customer has nothing under keys that have no rows.
+/// A sum. Money is in cents. A sum by order or customer has no entry for keys without rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// By warehouse: W_YTD.
@@ -77,9 +77,9 @@ pub(super) enum Measure {
     SeenPayments,
 }
 
-/// Where sheets come from.
+/// A source of sheets.
 pub(super) trait Books {
-    /// The sheet of a measure that is in the data.
+    /// Computes the sheet of a measure from the data.
     fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError>;
 }
 
@@ -87,7 +87,7 @@ struct Condition {
     name: &'static str,
     left: &'static [Measure],
     right: &'static [Measure],
-    /// Keys that have nothing on the right are left out.
+    /// Whether keys without an entry on the right side are ignored.
     only_right: bool,
 }
 
@@ -124,7 +124,8 @@ const CONDITIONS: &[Condition] = &[
     equal("3.3.2.4", &[OrderedLines], &[Lines]),
     equal("3.3.2.5", &[OrdersWithoutCarrier], &[EachNewOrder]),
     equal("3.3.2.6", &[LinesOfOrder], &[LinesByOrder]),
-    // With 3.3.2.6: all lines of an undelivered order are undelivered, and none of another.
+    // Together with 3.3.2.6: all lines of an undelivered order are undelivered, and no line of
+    // another order is.
     equal("3.3.2.7", &[LinesOfUndelivered], &[UndeliveredLines]),
     equal("3.3.2.8", &[WarehouseYtd], &[WarehousePayments]),
     equal("3.3.2.9", &[DistrictYtd], &[DistrictPayments]),
@@ -139,14 +140,14 @@ const CONDITIONS: &[Condition] = &[
     equal("committed payments", &[Payments], &[SeenPayments]),
 ];
 
-/// Names of the conditions, each once.
+/// Returns the names of the conditions, each once.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = CONDITIONS.iter().map(|condition| condition.name).collect();
     names.dedup();
     names
 }
 
-/// Which conditions do not hold, and where first; `None` if all do.
+/// Returns the violated conditions with their first keys; `None` if there are none.
 pub(super) fn broken(books: &mut dyn Books, done: &Done) -> Result<Option<String>, BenchError> {
     let mut found = Vec::new();
     for condition in CONDITIONS {
@@ -163,7 +164,7 @@ impl Condition {
             Measure::SeenPayments => Ok(done.sheet(|deeds| deeds.payments)),
             measure => books.sheet(measure),
         };
-        // Of what clients do not know there may be that much more than they do.
+        // Transactions with an unknown outcome may add up to that much.
         let in_doubt = match self.right.last() {
             Some(SeenDelivered) => done.in_doubt(|deeds| deeds.delivered),
             Some(SeenOrders) => done.in_doubt(|deeds| deeds.new_orders),
@@ -212,7 +213,7 @@ mod tests {
     use crate::tpcc::mix::{District, Order};
     use crate::tpcc::{Scale, pack};
 
-    /// Books where everything is one, or two for one measure.
+    /// Books in which every amount is one, but two for one measure.
     struct Odd(Option<Measure>);
 
     impl Books for Odd {
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(names().len(), 14);
     }
 
-    /// Three deliveries have committed, for all that the books say.
+    /// Books with this number of committed deliveries.
     struct Delivered(i64);
 
     impl Books for Delivered {

@@ -1,5 +1,5 @@
-//! What committed transactions did to each district, and those may have done of whose end nobody knows, to hold the
-//! data against.
+//! The changes of committed transactions to each district, and the possible changes of transactions
+//! with an unknown outcome. The data is compared with both.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,7 +8,7 @@ use super::mix::{District, Order};
 use super::population::DISTRICTS;
 use super::{Scale, pack};
 
-/// What is counted of a district.
+/// The counts of a district.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deeds {
     pub new_orders: i64,
@@ -24,7 +24,7 @@ impl Deeds {
     }
 }
 
-/// The deeds of all clients that have ended, by district; loaded rows count as deeds too.
+/// The counts of all clients that have ended, by district, including loaded rows.
 #[derive(Debug)]
 pub(super) struct Done {
     scale: Scale,
@@ -32,7 +32,7 @@ pub(super) struct Done {
     in_doubt: Mutex<Vec<Deeds>>,
 }
 
-/// The deeds of one client, handed over when it ends.
+/// The counts of one client, added to the total when it ends.
 #[derive(Debug)]
 pub(super) struct Own<'a> {
     of: &'a Done,
@@ -41,7 +41,7 @@ pub(super) struct Own<'a> {
 }
 
 impl Done {
-    /// After the load.
+    /// Creates the counts after the load.
     pub fn new(scale: Scale) -> Done {
         let loaded = Deeds {
             new_orders: scale.customers.into(),
@@ -55,7 +55,7 @@ impl Done {
         }
     }
 
-    /// The part of one client.
+    /// Creates the counts of one client.
     pub fn own(&self) -> Own<'_> {
         Own {
             of: self,
@@ -64,12 +64,12 @@ impl Done {
         }
     }
 
-    /// One of the counts, by district.
+    /// Returns one of the counts, by district.
     pub fn sheet(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
         self.sheet_of(&self.deeds, count)
     }
 
-    /// By how much it may be more.
+    /// Returns the possible increase of a count through transactions with an unknown outcome.
     pub fn in_doubt(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
         self.sheet_of(&self.in_doubt, count)
     }
@@ -95,7 +95,8 @@ fn lock(deeds: &Mutex<Vec<Deeds>>) -> MutexGuard<'_, Vec<Deeds>> {
 }
 
 impl Own<'_> {
-    /// A transaction committed, or may have; a delivery had an order in each of the districts `delivered`.
+    /// Records a transaction that committed, or may have committed. A delivery had an order in each
+    /// of the districts `delivered`.
     pub fn record(&mut self, order: &Order, delivered: &[District], in_doubt: bool) {
         let deeds = match in_doubt {
             true => &mut self.in_doubt,

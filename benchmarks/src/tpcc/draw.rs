@@ -1,28 +1,28 @@
-//! How the specification draws numbers and texts (clauses 2.1.6 and 4.3.2).
+//! The random numbers and texts of the specification (clauses 2.1.6 and 4.3.2).
 
 use fencepost_fabric::random::Random;
 
-/// Syllables of last names.
+/// The syllables of last names.
 const SYLLABLES: [&str; 10] = [
     "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",
 ];
-/// Last names that there are.
+/// The number of different last names.
 pub(super) const NAMES: u32 = 1000;
 const ALPHANUMERIC: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const DIGITS: &[u8; 10] = b"0123456789";
 
-/// The last name of a number below [`NAMES`].
+/// Returns the last name of a number below [`NAMES`].
 pub(super) fn last_name(number: u32) -> String {
     let syllable = |at: u32| SYLLABLES[(number / at % 10) as usize];
     [syllable(100), syllable(10), syllable(1)].concat()
 }
 
-/// A number from `low` to `high`.
+/// Draws a number from `low` to `high`.
 pub(super) fn between(random: &mut Random, low: u32, high: u32) -> u32 {
     low + random.below(u64::from(high.saturating_sub(low)) + 1) as u32
 }
 
-/// The constants C of the run, and the one of last names of the load.
+/// The constants C of NURand, for last names, customers and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Constants {
     last: u32,
@@ -31,7 +31,8 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Of the run and of the load; the constants of last names differ as clause 2.1.6.1 wants.
+    /// Draws the constants of the run and those of the load. The constants of last names differ as
+    /// clause 2.1.6.1 requires.
     pub fn draw(random: &mut Random) -> (Constants, Constants) {
         let load = Constants {
             last: between(random, 0, 255),
@@ -47,23 +48,23 @@ impl Constants {
         }
     }
 
-    /// The number of a last name, below `names`.
+    /// Draws the number of a last name, below `names`.
     pub fn last(&self, random: &mut Random, names: u32) -> u32 {
         nu_rand(random, 255, self.last, 0, names - 1)
     }
 
-    /// A customer of a district with so many.
+    /// Draws a customer of a district with `customers` customers.
     pub fn customer(&self, random: &mut Random, customers: u32) -> u32 {
         nu_rand(random, 1023, self.customer, 1, customers)
     }
 
-    /// An item of so many.
+    /// Draws one of `items` items.
     pub fn item(&self, random: &mut Random, items: u32) -> u32 {
         nu_rand(random, 8191, self.item, 1, items)
     }
 }
 
-/// NURand(A, x, y) with the constant C.
+/// Draws NURand(A, x, y) with the constant C.
 fn nu_rand(random: &mut Random, a: u32, c: u32, x: u32, y: u32) -> u32 {
     let drawn = between(random, 0, a) | between(random, x, y);
     (drawn + c) % (y - x + 1) + x
@@ -75,22 +76,22 @@ fn string(random: &mut Random, letters: &[u8], low: u32, high: u32) -> String {
     (0..length).map(letter).collect()
 }
 
-/// Letters and digits, `low` to `high` of them.
+/// Draws `low` to `high` letters and digits.
 pub(super) fn letters(random: &mut Random, low: u32, high: u32) -> String {
     string(random, ALPHANUMERIC, low, high)
 }
 
-/// So many digits.
+/// Draws `count` digits.
 pub(super) fn digits(random: &mut Random, count: u32) -> String {
     string(random, DIGITS, count, count)
 }
 
-/// Four digits and five ones.
+/// Draws a zip code: four digits and five ones.
 pub(super) fn zip(random: &mut Random) -> String {
     digits(random, 4) + "11111"
 }
 
-/// 26 to 50 letters; in one of ten there is "ORIGINAL".
+/// Draws 26 to 50 letters; one text in ten contains "ORIGINAL".
 pub(super) fn data(random: &mut Random) -> String {
     let mut text = letters(random, 26, 50);
     if random.one_in(10) {

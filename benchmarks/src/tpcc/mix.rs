@@ -1,4 +1,4 @@
-//! What terminals ask for (clauses 2.4.1 to 2.8.1 and 5.2.3).
+//! The requests of terminals (clauses 2.4.1 to 2.8.1 and 5.2.3).
 
 use fencepost_fabric::random::Random;
 
@@ -6,7 +6,7 @@ use super::draw::{Constants, NAMES, between, last_name};
 use super::population::DISTRICTS;
 use super::{Scale, TpccOptions};
 
-/// Names of the transactions, by [`Request::kind`].
+/// The names of the transactions, in the order of [`Request::kind`].
 pub(super) const KINDS: &[&str] = &[
     "new_order",
     "payment",
@@ -18,7 +18,7 @@ pub(super) const KINDS: &[&str] = &[
 /// A warehouse and one of its districts.
 pub(super) type District = (i64, i64);
 
-/// How a customer is told.
+/// The identification of a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Id(i64),
@@ -62,7 +62,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The warehouse of the terminal that asks.
+    /// Returns the warehouse of the requesting terminal.
     pub fn home(&self) -> i64 {
         match self {
             Order::New { at, .. }
@@ -74,7 +74,7 @@ impl Order {
     }
 }
 
-/// What a terminal asks for.
+/// The request of a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request(pub(super) Order);
 
@@ -90,7 +90,8 @@ impl Request {
     }
 }
 
-/// How much is of another warehouse than the terminal's, in percent; nothing where there is but one.
+/// The percentages of accesses to another warehouse than the terminal's; they have no effect with
+/// one warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Order lines supplied by another warehouse (clause 2.4.1.5).
@@ -100,7 +101,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// That of the specification.
+    /// The percentages of the specification.
     pub const SPECIFIED: Remote = Remote {
         lines: 1,
         payments: 15,
@@ -113,13 +114,14 @@ pub(super) struct Mix {
     scale: Scale,
     remote: Remote,
     constants: Constants,
-    /// The home warehouses are this one and each `step`th after it.
+    /// The home warehouses are this one and each `step`th one after it.
     first: u32,
     step: u32,
 }
 
 impl Mix {
-    /// Thread `thread` of the run has the warehouses that nobody else has, or shares one.
+    /// Creates the terminals of thread `thread`, with its own warehouses, or with a shared one if
+    /// there are more threads than warehouses.
     pub fn new(options: &TpccOptions, constants: Constants, thread: usize) -> Mix {
         let scale = options.scale;
         Mix {
@@ -131,7 +133,7 @@ impl Mix {
         }
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub fn draw(&self, random: &mut Random) -> Request {
         let homes = (self.scale.warehouses - self.first) / self.step + 1;
         let home = self.first + self.step * between(random, 0, homes - 1);
@@ -165,7 +167,7 @@ impl Mix {
                 quantity: between(random, 1, 10).into(),
             });
         }
-        // One order in a hundred ends with an item that nobody has, and is rolled back.
+        // One order in a hundred ends with an item that does not exist, and is rolled back.
         if let (true, Some(last)) = (random.one_in(100), lines.last_mut()) {
             last.item = i64::from(self.scale.items) + 1;
         }
@@ -193,7 +195,7 @@ impl Mix {
         }
     }
 
-    /// Home, or another one if there is any.
+    /// Returns the home warehouse, or another one if `remote` is set and there is one.
     fn warehouse(&self, random: &mut Random, home: u32, remote: bool) -> u32 {
         let all = self.scale.warehouses;
         if !remote || all == 1 {
@@ -212,7 +214,7 @@ impl Mix {
     }
 }
 
-/// Whether something is that happens so often.
+/// Returns true with a probability of `share` percent.
 fn percent(random: &mut Random, share: u32) -> bool {
     random.below(100) < u64::from(share)
 }
@@ -221,7 +223,7 @@ fn percent(random: &mut Random, share: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// The second thread of two.
+    /// Returns the second thread of two.
     fn mix(random: &mut Random, remote: Remote) -> Mix {
         let (constants, _) = Constants::draw(random);
         let options = TpccOptions {

@@ -1,5 +1,5 @@
-//! What is loaded (clause 4.3.3.1). Every row follows from the seed, its table and its number alone,
-//! so rows are made in any order and by any thread.
+//! The initial rows (clause 4.3.3.1). Every row depends only on the seed, its table and its number,
+//! so rows can be generated in any order and by any thread.
 
 use fencepost_fabric::random::Random;
 
@@ -8,9 +8,9 @@ use super::draw::{Constants, NAMES, between, data, digits, last_name, letters, z
 use super::schema::{LOADED, NULL, Row};
 use crate::draw::scatter;
 
-/// Districts of a warehouse.
+/// The number of districts of a warehouse.
 pub(super) const DISTRICTS: u32 = 10;
-/// Sum of each loaded payment, in cents.
+/// The amount of each loaded payment, in cents.
 const PAYMENT: i64 = 1000;
 
 /// The rows of a freshly loaded database.
@@ -18,13 +18,13 @@ pub(super) struct Population {
     pub scale: Scale,
     seed: u64,
     load: Constants,
-    /// Constants for requests.
+    /// The constants of requests.
     pub run: Constants,
-    /// Which customer made an order: all of a district once, in an order of its own.
+    /// The customer of each order: a random permutation of the customers of each district.
     customers: Vec<u32>,
 }
 
-/// Tables whose rows are drawn, to tell their numbers apart.
+/// The tables whose rows are drawn, to distinguish their random numbers.
 #[derive(Clone, Copy)]
 enum Of {
     Item,
@@ -36,13 +36,13 @@ enum Of {
     Order,
 }
 
-/// A customer and its payment.
+/// A customer and its loaded payment.
 pub(super) struct Customer {
     pub row: Row,
     pub history: Row,
 }
 
-/// An order, whether it is delivered, and its lines.
+/// An order, its NEW-ORDER row unless it is delivered, and its lines.
 pub(super) struct Order {
     pub row: Row,
     pub new_order: Option<Row>,
@@ -50,7 +50,7 @@ pub(super) struct Order {
 }
 
 impl Population {
-    /// Of that scale.
+    /// Creates the population of a scale.
     pub fn new(scale: Scale, seed: u64) -> Population {
         let mut random = Random::new(seed);
         let (run, load) = Constants::draw(&mut random);
@@ -72,7 +72,7 @@ impl Population {
         }
     }
 
-    /// Says so where the population is not that of the specification.
+    /// Reports a population that differs from the specification.
     pub fn announce(&self, say: &dyn Fn(&str)) {
         let Scale {
             customers, items, ..
@@ -88,7 +88,7 @@ impl Population {
         Random::new(scatter(scatter(self.seed ^ of as u64) ^ number))
     }
 
-    /// Item `number`, from 1 to the items of the scale.
+    /// Returns item `number`, from 1 to the number of items.
     pub fn item(&self, number: u64) -> Row {
         let random = &mut self.random(Of::Item, number);
         let (image, price) = (between(random, 1, 10_000), between(random, 100, 10_000));
@@ -98,7 +98,7 @@ impl Population {
         }
     }
 
-    /// Warehouse `number`, from 1.
+    /// Returns warehouse `number`, from 1.
     pub fn warehouse(&self, number: u64) -> Row {
         let random = &mut self.random(Of::Warehouse, number);
         let ytd = i64::from(DISTRICTS) * self.paid();
@@ -108,7 +108,7 @@ impl Population {
         }
     }
 
-    /// District `number`, from 1 to all of all warehouses.
+    /// Returns district `number`, from 1 to the number of all districts.
     pub fn district(&self, number: u64) -> Row {
         let random = &mut self.random(Of::District, number);
         let (w_id, d_id) = self.scale.split(number, DISTRICTS);
@@ -119,12 +119,12 @@ impl Population {
         }
     }
 
-    /// What customers of a district have paid.
+    /// Returns the sum that the customers of a district have paid.
     fn paid(&self) -> i64 {
         i64::from(self.scale.customers) * PAYMENT
     }
 
-    /// Stock `number`, from 1: those of the first warehouse first.
+    /// Returns stock `number`, from 1, in the order of warehouses.
     pub fn stock(&self, number: u64) -> Row {
         let random = &mut self.random(Of::Stock, number);
         let (w_id, i_id) = self.scale.split(number, self.scale.items);
@@ -136,7 +136,7 @@ impl Population {
         }
     }
 
-    /// Customer `number`, from 1: those of the first district first.
+    /// Returns customer `number`, from 1, in the order of districts.
     pub fn customer(&self, number: u64) -> Customer {
         let random = &mut self.random(Of::Customer, number);
         let (district, c_id) = self.scale.split(number, self.scale.customers);
@@ -170,7 +170,7 @@ impl Population {
         }
     }
 
-    /// Order `number`, from 1: those of the first district first, as many as customers.
+    /// Returns order `number`, from 1, in the order of districts; there are as many as customers.
     pub fn order(&self, number: u64) -> Order {
         let random = &mut self.random(Of::Order, number);
         let (district, o_id) = self.scale.split(number, self.scale.customers);
@@ -211,7 +211,7 @@ impl Population {
     }
 }
 
-/// A name, two streets, a city, a state and a zip code.
+/// Returns a name, two streets, a city, a state and a zip code.
 fn address(random: &mut Random, name: impl FnOnce(&mut Random, u32, u32) -> String) -> Vec<String> {
     vec![
         name(random, 6, 10),

@@ -1,15 +1,17 @@
-//! The nine tables, once, for both forms: columns of numbers, then columns of text.
+//! The nine tables, defined once for both forms: columns of numbers, then columns of text.
 //!
 //! ```text
 //! SQL      CREATE TABLE and COPY text are made from the descriptions
 //! native   a row is one object:  number 0 | number 1 | ... | text 0 | text 1 | ...
 //!          a text has two bytes for its length and room for its longest
 //! ```
-//! Money is in cents, rates are in ten-thousandths, times in microseconds; [`NULL`] is no number.
+//!
+//! Money is in cents, rates are in ten-thousandths, times are in microseconds; [`NULL`] represents
+//! NULL.
 
 use crate::sql::put;
 
-/// What a number stands for, and its SQL type.
+/// The unit of a number, and its SQL type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     /// `smallint`.
@@ -24,28 +26,28 @@ pub(super) enum Number {
     Time,
 }
 
-/// Text of at most so many characters; with `true` always of so many.
+/// The name and the maximal length in characters of a text; with `true`, the length is fixed.
 type Text = (&'static str, usize, bool);
 
-/// No number.
+/// The representation of NULL.
 pub(super) const NULL: i64 = i64::MIN;
-/// When all that is loaded happened: 2026-01-01, microseconds since 1970.
+/// The time of all loaded events: 2026-01-01, in microseconds since 1970.
 pub(super) const LOADED: i64 = 1_767_225_600_000_000;
 const LOADED_TEXT: &str = "2026-01-01 00:00:00";
-/// Bytes before a text in a native row.
+/// The length of the length field of a text in a native row, in bytes.
 const LENGTH_BYTES: usize = 2;
 
 /// A table.
 #[derive(Debug)]
 pub(super) struct Table {
     pub name: &'static str,
-    /// Numbers that are the primary key, from the first; none has a history.
+    /// The number of leading columns that are the primary key; 0 for the history.
     pub key: usize,
     pub numbers: &'static [(&'static str, Number)],
     pub texts: &'static [Text],
 }
 
-/// A row as it is loaded.
+/// A row for the load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub numbers: Vec<i64>,
@@ -53,7 +55,7 @@ pub(super) struct Row {
 }
 
 impl Table {
-    /// `CREATE TABLE`.
+    /// Returns the `CREATE TABLE` statement.
     pub fn ddl(&self) -> String {
         let number = |(at, (name, number)): (usize, &(&str, Number))| {
             let kind = match number {
@@ -82,7 +84,7 @@ impl Table {
         format!("CREATE TABLE {} ({})", self.name, parts.join(", "))
     }
 
-    /// Appends a row as text of COPY.
+    /// Appends a row in the text format of COPY.
     pub fn copy(&self, out: &mut Vec<u8>, row: &Row) {
         for (at, (value, (_, number))) in row.numbers.iter().zip(self.numbers).enumerate() {
             if at > 0 {
@@ -108,13 +110,13 @@ impl Table {
         out.push(b'\n');
     }
 
-    /// Bytes from the begin of the texts to text `which`.
+    /// Returns the offset in bytes of text `which` from the start of the texts.
     fn offset(&self, which: usize) -> usize {
         let room = |(_, width, _): &Text| LENGTH_BYTES + width;
         self.texts[..which].iter().map(room).sum()
     }
 
-    /// The native row.
+    /// Encodes a native row.
     pub fn pack(&self, row: &Row) -> Vec<u64> {
         let bytes = self.offset(self.texts.len());
         let mut words = vec![0; self.numbers.len() + bytes.div_ceil(8)];
@@ -127,7 +129,7 @@ impl Table {
         words
     }
 
-    /// Text `which` of a native row.
+    /// Returns text `which` of a native row.
     pub fn text<'a>(&self, words: &'a [u64], which: usize) -> &'a [u8] {
         let bytes: &[u8] = bytemuck::cast_slice(words.get(self.numbers.len()..).unwrap_or(&[]));
         let at = self.offset(which);
@@ -138,7 +140,7 @@ impl Table {
         bytes.get(from..from + length).unwrap_or(&[])
     }
 
-    /// Overwrites text `which` of a native row; what does not fit is cut off.
+    /// Overwrites text `which` of a native row, truncated to its maximal length.
     pub fn set_text(&self, words: &mut [u64], which: usize, text: &[u8]) {
         let at = self.offset(which);
         let length = text.len().min(self.texts[which].1);

@@ -1,5 +1,5 @@
-//! A check is worth something only if it fails: data are changed behind the workload's back, and its
-//! own check must say so.
+//! Tests of the checks: the data is changed behind the workload's back, and the workload's own
+//! check must report it.
 
 use fencepost::Database;
 use fencepost_benchmarks::harness::{Attempt, Client, Workload};
@@ -10,7 +10,7 @@ use fencepost_benchmarks::tpcc::{Remote, Scale, TpccOptions, TpccSql};
 use fencepost_fabric::random::Random;
 use pollster::FutureExt;
 
-/// A small database, and sessions of it for a workload.
+/// Opens a small database, and a source of its sessions for a workload.
 fn database() -> (Database, SqlSource) {
     let options = Database::options().region_size(16 << 20);
     let database = options.open().expect("a database");
@@ -18,7 +18,7 @@ fn database() -> (Database, SqlSource) {
     (database, source)
 }
 
-/// Loads and runs some requests on this thread; the check says "ok" before and after.
+/// Loads and runs some requests on this thread; the check must pass before and after.
 fn run_some<W: Workload>(workload: &W, requests: usize) {
     workload.prepare(&|_| ()).expect("it loads");
     assert_eq!(workload.verify().expect("it looks"), None, "after the load");
@@ -33,7 +33,8 @@ fn run_some<W: Workload>(workload: &W, requests: usize) {
     assert_eq!(workload.verify().expect("it looks"), None, "after the run");
 }
 
-/// Runs `sql`, finds the check broken, undoes it and finds it whole.
+/// Runs `sql` and expects the check to fail; then runs `undo` and expects it to pass. Returns the
+/// report of the check.
 fn corrupt<W: Workload>(workload: &W, database: &Database, sql: &str, undo: &str) -> String {
     let mut session = database.blocking();
     assert_eq!(session.execute(sql, &[]).expect("it runs"), 1, "{sql}");

@@ -1,4 +1,4 @@
-//! What a commit costs, counted write by write and compared with SOSP'15's P_w(f + 3); see
+//! The cost of a commit, counted write by write and compared with SOSP'15's P_w(f + 3). See
 //! [`fencepost_benchmarks::costs`] for the rules by which machines that coincide save writes.
 
 use std::collections::BTreeSet;
@@ -14,21 +14,21 @@ use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, record};
 use pollster::block_on;
 
-/// Writes by what is in them.
+/// The number of writes by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Posted {
     lock: u64,
     reply: u64,
     commit_backup: u64,
     commit_primary: u64,
-    /// TRUNCATE that found no other record to go with: what the poller writes when it is idle.
+    /// TRUNCATE without another record in the same write; the poller sends it when it is idle.
     truncate_alone: u64,
-    /// Anything else.
+    /// Any other write.
     other: u64,
 }
 
 impl Posted {
-    /// The writes of commits themselves.
+    /// Returns the writes of the commit protocol.
     fn protocol(&self) -> u64 {
         self.lock + self.reply + self.commit_backup + self.commit_primary
     }
@@ -38,13 +38,13 @@ impl Posted {
     }
 }
 
-/// A fabric that looks into what is written.
+/// A fabric that inspects the written records.
 struct Watched {
     fabric: LocalFabric,
     posted: Arc<Mutex<Posted>>,
 }
 
-/// Tags of the records that a write into a ring consists of.
+/// Returns the tags of the records in a write to a ring.
 fn tags(mut words: &[u64]) -> Vec<u8> {
     let mut tags = Vec::new();
     while let Some(header) = words.first() {
@@ -134,7 +134,7 @@ impl Fabric for Watched {
     }
 }
 
-/// Machines with an object each, the first of which coordinates.
+/// Machines with one object each; the first machine is the coordinator.
 struct World {
     machines: Vec<Arc<Machine>>,
     objects: Vec<Addr>,
@@ -165,7 +165,8 @@ impl World {
         }
         let open = |fabric: Arc<dyn Fabric>| {
             let network = NetworkOptions {
-                // Nothing is told of released room, and no record is split at the ring's end.
+                // Large enough that no freed space is reported, and no record is split at the
+                // ring's end.
                 log_words: 1 << 18,
                 ..NetworkOptions::of(
                     fabric,
@@ -206,7 +207,7 @@ impl World {
         world
     }
 
-    /// Waits until all that is left of a transaction has been done.
+    /// Waits until all work of a transaction has been done.
     fn settle(&self) {
         while !Machine::are_at_rest(&self.machines) {
             std::thread::yield_now();
@@ -219,7 +220,8 @@ impl World {
         (*self.posted.lock().expect("nobody panics with it"), writes)
     }
 
-    /// What `transactions` cost one after the other that each write an object on each of `primaries`.
+    /// Returns the cost of `transactions` consecutive transactions that each write an object on
+    /// each of `primaries`.
     fn cost(&self, primaries: &[usize], transactions: u64) -> Posted {
         let (before, writes_before) = self.counted();
         let mut coordinator = self.machines[0].coordinator();
@@ -245,7 +247,7 @@ impl World {
             truncate_alone: after.truncate_alone - before.truncate_alone,
             other: after.other - before.other,
         };
-        // The machines' own counters tell of the same writes, all of them.
+        // The machines' own counters must show the same writes.
         assert_eq!(cost.all(), writes - writes_before, "{cost:?}");
         cost
     }
@@ -254,21 +256,23 @@ impl World {
 #[test]
 fn a_commit_posts_the_writes_that_the_paper_counts() {
     const TRANSACTIONS: u64 = 50;
-    // Machines, f, primaries, and writes counted by hand from the rules above.
+    // The number of machines, f, the primaries, and the writes counted by hand from the rules
+    // above.
     let cases: &[(u32, usize, &[usize], u64)] = &[
-        // Three machines with three replicas: everything is everywhere. Of a primary's two backups one is
-        // the coordinator's machine: P_w(f + 3) = 5, less that one.
+        // Three machines with three replicas: every machine has every region. One of a primary's
+        // two backups is the coordinator's machine: P_w(f + 3) = 5, less that one.
         (3, 2, &[1], 4),
         (3, 2, &[2], 4),
-        // P_w(f + 3) = 10; each primary is the other's backup and gets a COMMIT-BACKUP of its own, and
-        // each has its second backup on the coordinator's machine, which costs nothing: less two.
+        // P_w(f + 3) = 10. Each primary is the other's backup and gets a COMMIT-BACKUP of its own.
+        // The second backup of each is the coordinator's machine, which costs nothing: less two.
         (3, 2, &[1, 2], 8),
-        // An object of the coordinator's own costs COMMIT-BACKUP alone: two machines,
+        // An object on the coordinator's machine costs only COMMIT-BACKUP: two machines.
         (3, 2, &[0], 2),
-        // and one of them gets it together with that for the object on machine 1.
+        // One of them gets it in one write with the COMMIT-BACKUP for the object on machine 1.
         (3, 2, &[0, 1], 5),
         (3, 2, &[0, 1, 2], 8),
-        // With enough machines nothing coincides, and the paper's formula is exact: P_w(f + 3).
+        // With enough machines no two of them coincide, and the paper's formula is exact: P_w(f +
+        // 3).
         (4, 2, &[1], 5),
         (7, 2, &[1], 5),
         (7, 2, &[1, 4], 10),
@@ -297,7 +301,8 @@ fn a_commit_posts_the_writes_that_the_paper_counts() {
         let case = format!("{machines} machines, f = {f}, primaries {primaries:?}");
         assert_eq!(cost, each, "{case}");
         assert_eq!(cost.protocol(), expected * TRANSACTIONS, "{case}");
-        // Each machine is told to truncate once a transaction, mostly in another record's write.
+        // Each machine gets TRUNCATE once for each transaction, mostly in the write of another
+        // record.
         let others = u64::from(machines - 1);
         assert!(cost.truncate_alone <= others * TRANSACTIONS, "{case}");
         for machine in &world.machines {

@@ -1,5 +1,5 @@
-//! The workloads: that each runs whichever way, that its check finds what is wrong, and what commits cost. One program, as each
-//! that holds the engine takes long to be linked.
+//! Tests of the workloads: each runs through each interface, its check detects damage, and the cost
+//! of commits is as computed. They are one program, because linking the engine takes long.
 
 mod corrupted;
 mod costs;

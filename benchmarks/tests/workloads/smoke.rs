@@ -1,4 +1,5 @@
-//! Every workload, every way in, tiny: they cannot rot, and their own checks must say "ok".
+//! Every workload through every interface, with little data: each must run, and its own check must
+//! pass.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
     }
 }
 
-/// Runs and looks at everything but speed.
+/// Runs a benchmark and checks all results except speed.
 fn run(options: &BenchOptions) -> Report {
     let report = run_named(options).expect("it runs");
     assert_eq!(report.check, None);
@@ -235,7 +236,7 @@ fn over_machines(name: Name, fabric: FabricKind) -> BenchOptions {
     }
 }
 
-/// Over three machines; what they post is counted.
+/// Runs over three machines, and checks that the operations they post are counted.
 fn run_over_machines(name: Name, fabric: FabricKind) {
     let report = run(&over_machines(name, fabric));
     let json = report.to_json();
@@ -267,7 +268,7 @@ fn bank_over_machines() {
     run_over_machines(Name::Bank, FabricKind::Shm);
 }
 
-/// Three warehouses, one on each machine, and threads that share them.
+/// Returns options with three warehouses, one on each machine, and threads that share them.
 fn tpcc_over_machines(fabric: FabricKind) -> BenchOptions {
     let mut options = over_machines(Name::Tpcc, fabric);
     options.warehouses = 3;
@@ -285,7 +286,7 @@ fn tpcc_over_machines_that_share_memory() {
 #[test]
 fn tpcc_over_machines_of_one_process() {
     let mut options = tpcc_over_machines(FabricKind::Local);
-    // More warehouses than machines, more machines than threads, and much of it elsewhere.
+    // More warehouses than machines, more machines than threads, and many remote accesses.
     options.warehouses = 4;
     options.run.threads = 2;
     options.remote = Remote {
@@ -300,7 +301,7 @@ fn tpcc_over_machines_of_one_process() {
 fn tpcc_without_remote_lines_and_payments_stays_on_each_machine() {
     let mut options = tpcc_over_machines(FabricKind::Shm);
     options.replicas = Some(1);
-    // The regions that machines begin with are enough: for a further one they would ask the CM.
+    // The initial regions are large enough; for another one, machines would ask the CM.
     options.region_bytes = Some(1 << 30);
     options.remote = Remote {
         lines: 0,

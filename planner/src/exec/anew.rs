@@ -2,8 +2,8 @@
 //! PostgreSQL's EvalPlanQual.
 //!
 //! ```text
-//! found in the snapshot ─► lock ─► newest version is in the snapshot ─► Same
-//!                                  newest version is not            ─► Changed: read again, recheck
+//! found in the snapshot ─► lock ─► newest version is in snapshot ─► Same
+//!                                  newest version is not         ─► Changed: read again, recheck
 //!                                  the row is gone   ─► follow its unique key ─► lock ─► …
 //!                                                       no row under the key ─► Gone
 //! ```

@@ -2,7 +2,7 @@
 //! the results.
 //!
 //! ```text
-//! any order     request parts ─► own partitions ─► results of others ─► partitions not read by others
+//! any order     request parts ─► own partitions ─► results of others ─► partitions left unread
 //! index order   request parts ─► results of others, merged with own and unread partitions
 //! ```
 //!

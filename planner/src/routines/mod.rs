@@ -1,8 +1,8 @@
 //! The execution of user-defined functions and procedures.
 //!
 //! ```text
-//! expression, FROM ──▶ call.rs ──┬─ LANGUAGE sql ──▶ sql.rs ────────┐
-//! CALL, DO ──▶ procedure.rs ─────┼─ plpgsql ──▶ machine.rs, ops ────┴──▶ prepared.rs ──▶ statement plans
+//! expression, FROM ──▶ call.rs ──┬─ LANGUAGE sql ──▶ sql.rs ────┐
+//! CALL, DO ──▶ procedure.rs ─────┼─ plpgsql ──▶ machine.rs ─────┴──▶ prepared.rs ──▶ plans
 //! rows change ──▶ trigger.rs ─────┘
 //! ```
 //!

@@ -12,7 +12,7 @@ use crate::tatp::mix::{Mix, Request};
 use crate::tatp::population::number;
 use crate::tatp::{DUPLICATE, NO_ROW};
 
-/// Prepared statements of a session.
+/// The prepared statements of a session.
 struct Statements {
     subscriber: Prepared,
     destination: Prepared,
@@ -56,7 +56,7 @@ impl Statements {
     }
 }
 
-/// One thread's session.
+/// The session of one client.
 pub struct TatpClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
@@ -79,7 +79,7 @@ impl<'a> TatpClient<'a> {
         })
     }
 
-    /// Whether it committed; `None` where the data refused.
+    /// Runs a request once. Returns `None` if the data refuses it.
     fn try_once(&mut self, request: &Request) -> Result<Option<()>, SqlFailure> {
         let (session, statements) = (self.session.as_mut(), &self.statements);
         match *request {

@@ -1,11 +1,11 @@
-//! Schema and population, by COPY.
+//! The schema and the population, loaded by COPY.
 
 use super::TABLES;
 use crate::error::BenchError;
 use crate::sql::{SqlSession, put};
 use crate::tatp::population::{Population, Sizes, Subscriber, number};
 
-/// Subscribers of one COPY a table.
+/// The number of subscribers of one COPY into each table.
 const PIECE: u32 = 20_000;
 
 const SCHEMA: [&str; 3] = [
@@ -19,7 +19,7 @@ const SCHEMA: [&str; 3] = [
      PRIMARY KEY (s_id, sf_type, start_time))",
 ];
 
-/// Ten columns named `name_1` to `name_10`.
+/// Returns the definitions of ten columns named `name_1` to `name_10`.
 fn ten(name: &str) -> String {
     (1..=10).map(|k| format!("{name}_{k} smallint, ")).collect()
 }
@@ -34,7 +34,7 @@ fn subscriber_table() -> String {
     )
 }
 
-/// Drops, makes and fills the tables.
+/// Drops, creates and loads the tables.
 pub(super) fn load(
     session: &mut dyn SqlSession,
     population: &Population,
@@ -73,7 +73,7 @@ pub(super) fn load(
     Ok(sizes)
 }
 
-/// COPY text of subscribers, accesses, facilities and forwardings.
+/// The COPY texts of subscribers, accesses, facilities and forwardings.
 #[derive(Default)]
 struct Texts([Vec<u8>; 4]);
 

@@ -22,7 +22,7 @@ const TABLES: [&str; 4] = [
     "subscriber",
 ];
 
-/// TATP on a database that speaks SQL. Its tables are dropped and made again by the load.
+/// TATP on an SQL database. The load drops and creates its tables.
 pub struct TatpSql {
     source: SqlSource,
     population: Population,
@@ -30,19 +30,19 @@ pub struct TatpSql {
     forwardings: Forwardings,
 }
 
-/// What became of forwardings.
+/// The changes of the number of forwardings.
 #[derive(Default)]
 struct Forwardings {
-    /// Those that committed inserts made, less those that committed deletes took.
+    /// The number of forwardings that committed requests inserted, less those that they deleted.
     more: AtomicI64,
-    /// Inserts of which nobody knows.
+    /// The number of inserts with an unknown outcome.
     may_be_more: AtomicI64,
-    /// Deletes of which nobody knows.
+    /// The number of deletes with an unknown outcome.
     may_be_less: AtomicI64,
 }
 
 impl Forwardings {
-    /// How many there may be, where so many were loaded.
+    /// Returns the possible numbers of forwardings, given the number that were loaded.
     fn range(&self, loaded: i64) -> RangeInclusive<i64> {
         let of = |count: &AtomicI64| count.load(Ordering::Relaxed);
         let sure = loaded + of(&self.more);
@@ -51,7 +51,7 @@ impl Forwardings {
 }
 
 impl TatpSql {
-    /// On sessions of `source`.
+    /// Creates the workload on sessions of `source`.
     pub fn new(source: SqlSource, subscribers: u32, seed: u64) -> TatpSql {
         TatpSql {
             source,

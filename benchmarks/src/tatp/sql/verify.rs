@@ -1,4 +1,4 @@
-//! What must hold after any run.
+//! The conditions that must hold after any run.
 
 use std::ops::RangeInclusive;
 
@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::sql::{Arg, SqlSession};
 use crate::tatp::population::{Population, Sizes, number};
 
-/// Subscribers that are looked up by number, evenly spread.
+/// The number of subscribers, evenly spread, that are looked up by number.
 const LOOKED_UP: u32 = 200;
 
 pub(super) fn verify(

@@ -1,4 +1,4 @@
-//! The books of the native form: every measure by a scan of its table, on all machines.
+//! The books of the native form: every measure is a scan of its table, on all machines.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use crate::tpcc::conditions::{Books, Measure, Sheet};
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{pack, unpack};
 
-/// Scans of all parts of the tables, each by the machine that has it.
+/// Scans of all parts of the tables, each on the machine that has it.
 pub(super) struct NativeBooks<'a> {
     pub coordinators: Vec<Coordinator>,
     pub tables: &'a Tables,
 }
 
-/// Which key something is counted under.
+/// The key under which an amount is counted.
 #[derive(Clone, Copy)]
 enum By {
     Warehouse,
     District,
-    /// With the third number of the row: an order or a customer.
+    /// The warehouse, the district and the third number of the row: an order or a customer.
     Third,
 }
 
@@ -37,7 +37,7 @@ impl By {
     }
 }
 
-/// How what is under one key becomes one number.
+/// The function that combines the amounts of one key.
 type Fold = fn(i64, i64) -> i64;
 const ADD: Fold = |sum, more| sum + more;
 const LARGEST: Fold = i64::max;
@@ -51,7 +51,7 @@ fn enter(sheet: &mut Sheet, key: u64, amount: i64, fold: Fold) {
 }
 
 impl NativeBooks<'_> {
-    /// Shows all rows of a table, and which machine has each.
+    /// Passes all rows of a table to `show`, with the index of their machine.
     fn each_row(
         &mut self,
         table: impl Fn(&Part) -> HashRows,
@@ -64,7 +64,7 @@ impl NativeBooks<'_> {
         Ok(())
     }
 
-    /// Shows all keys of a tree and the rows behind them, and which machine has each.
+    /// Passes all keys of a tree and their rows to `show`, with the index of their machine.
     fn each_key(
         &mut self,
         tree: impl Fn(&Part) -> TreeRows,
@@ -77,7 +77,8 @@ impl NativeBooks<'_> {
         Ok(())
     }
 
-    /// What is not on the machine of its warehouse, where transactions would never find it.
+    /// Returns a row that is not on the machine of its warehouse, where transactions would never
+    /// find it.
     pub fn misplaced(&mut self) -> Result<Option<String>, BenchError> {
         let (tables, mut found) = (self.tables, None);
         let mut see = |name: &str, at: usize, warehouse: i64| {
@@ -106,7 +107,7 @@ impl NativeBooks<'_> {
             |part| part.orders,
             |at, row| see("an order", at, row[0] as i64),
         )?;
-        // A payment is where it was made, not where its customer is.
+        // A payment is stored at the warehouse where it was made, not at that of its customer.
         self.each_row(
             |part| part.history,
             |at, row| see("a payment", at, row[3] as i64),
@@ -137,7 +138,7 @@ impl NativeBooks<'_> {
         Ok(sheet)
     }
 
-    /// Word `which` of the rows of a table.
+    /// Sums word `which` of the rows of a table.
     fn sum(
         &mut self,
         table: impl Fn(&Part) -> HashRows,
@@ -172,7 +173,7 @@ impl NativeBooks<'_> {
         Ok(sheet)
     }
 
-    /// New orders: `amount` of each one's number, by district or by order.
+    /// Combines `amount` of the number of each new order, by district or by order.
     fn new_orders(
         &mut self,
         by_order: bool,
@@ -203,7 +204,7 @@ impl NativeBooks<'_> {
             if row[column::OL_DELIVERY_D] as i64 == NULL {
                 return None;
             }
-            // A line without an order belongs to no customer, and is found as such.
+            // A line without an order belongs to no customer; another condition detects it.
             let customer = customers.get(&By::Third.key(row)).copied().unwrap_or(0);
             let key = pack(row[0] as i64, row[1] as i64, customer);
             Some((key, row[column::OL_AMOUNT] as i64))
@@ -211,7 +212,7 @@ impl NativeBooks<'_> {
     }
 }
 
-/// The warehouse, the district and the number of a new order.
+/// Returns the warehouse, the district and the number of a new order.
 fn number(key: &[u8]) -> (i64, i64, i64) {
     unpack(key.try_into().map_or(0, u64::from_be_bytes))
 }
@@ -219,7 +220,8 @@ fn number(key: &[u8]) -> (i64, i64, i64) {
 impl Books for NativeBooks<'_> {
     fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
         let undelivered = |row: &[u64]| row[column::O_CARRIER_ID] as i64 == NULL;
-        // A history row's own numbers are those of the customer; where it was paid comes after.
+        // The first numbers of a history row are those of the customer; the place of payment
+        // follows.
         let paid_at = |row: &[u64], district: bool| {
             let district = if district { row[4] as i64 } else { 0 };
             pack(row[3] as i64, district, 0)

@@ -1,4 +1,4 @@
-//! Payments, the status of orders and the level of stocks (clauses 2.5.2, 2.6.2 and 2.8.2).
+//! Payments, order status and stock level (clauses 2.5.2, 2.6.2 and 2.8.2).
 
 use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
@@ -11,8 +11,8 @@ use crate::tpcc::schema::{CUSTOMER, DISTRICT, HISTORY, Row, WAREHOUSE};
 use crate::tpcc::{BAD_CREDIT, LATEST_ORDERS, bad_credit_note, pack};
 
 impl Tables {
-    /// A payment at a district, of a customer of that or another one, in cents; `number` is that of
-    /// the new row of the history.
+    /// Runs a payment at a district, by a customer of that or another district, in cents. `number`
+    /// is the key of the new history row.
     pub async fn payment(
         &self,
         tx: &mut Transaction,
@@ -67,7 +67,7 @@ impl Tables {
 }
 
 impl Part {
-    /// A customer's newest order, with its lines.
+    /// Reads a customer's newest order, with its lines.
     pub async fn order_status(
         &self,
         tx: &mut Transaction,
@@ -94,7 +94,7 @@ impl Part {
         Ok(())
     }
 
-    /// How many of the items of a district's latest orders are below `threshold` in stock.
+    /// Counts the items of a district's latest orders whose stock is below `threshold`.
     pub async fn stock_level(
         &self,
         tx: &mut Transaction,

@@ -1,4 +1,4 @@
-//! The load, in transactions of a few hundred objects, each by the machine that has them from then on.
+//! The load, in transactions of a few hundred objects, each on the machine that stores them.
 
 use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
@@ -12,10 +12,10 @@ use crate::tpcc::schema::{
     CUSTOMER, DISTRICT, HISTORY, ITEM, ORDER_LINE, ORDERS, Row, STOCK, WAREHOUSE,
 };
 
-/// Rows of one transaction; orders with their lines are a tenth of that.
+/// The number of rows in one transaction; for orders with their lines, a tenth of that.
 const PIECE: u64 = 500;
 
-/// What is filled, and how one hears of it.
+/// The targets of the load, and its progress report.
 pub(super) struct Load<'a> {
     pub machines: &'a Machines,
     pub tables: &'a Tables,
@@ -23,13 +23,13 @@ pub(super) struct Load<'a> {
     pub say: &'a dyn Fn(&str),
 }
 
-/// The warehouse and the number after it.
+/// Returns the warehouse and the number after it.
 fn key(row: &Row) -> (i64, i64) {
     (row.numbers[0], row.numbers[1])
 }
 
 impl Load<'_> {
-    /// Fills the tables.
+    /// Loads all tables.
     pub fn all(&self) -> Result<(), BenchError> {
         let (scale, population) = (self.population.scale, self.population);
         let (districts, items) = (u64::from(DISTRICTS), u64::from(scale.items));
@@ -83,7 +83,7 @@ impl Load<'_> {
         )
     }
 
-    /// All items, on each machine.
+    /// Loads all items, on each machine.
     fn items(&self, items: u64) -> Result<(), BenchError> {
         let what = (items, "items");
         self.machines
@@ -97,7 +97,8 @@ impl Load<'_> {
             })
     }
 
-    /// So many of `what` for each warehouse, numbered through, on the machine that is its home.
+    /// Loads `count` of `what` for each warehouse, numbered consecutively, on the home machine of
+    /// the warehouse.
     fn each(
         &self,
         (count, what): (u64, &str),

@@ -33,25 +33,25 @@ pub struct TpccNative {
     options: TpccOptions,
     population: Population,
     done: Done,
-    /// Clients so far, to number the rows of the history.
+    /// The number of clients so far, to number the history rows.
     clients: AtomicU64,
 }
 
-/// One thread, which runs each request on the machine that is home to its warehouse.
+/// A client, which runs each request on the home machine of its warehouse.
 pub struct TpccNativeClient<'a> {
     coordinators: Vec<Coordinator>,
     tables: &'a Tables,
     mix: Mix,
     done: Own<'a>,
-    /// Number of the next row of the history.
+    /// The number of the next history row.
     history: u64,
 }
 
 impl TpccNative {
-    /// With empty tables.
+    /// Creates the workload with empty tables.
     ///
     /// # Errors
-    /// Tables that cannot be made.
+    /// Failure to create the tables.
     pub fn new(machines: Machines, options: TpccOptions) -> Result<TpccNative, BenchError> {
         Ok(TpccNative {
             tables: Tables::create(&machines, options.scale)?,
@@ -64,7 +64,7 @@ impl TpccNative {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the microseconds since 1970.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros() as i64)
@@ -90,7 +90,7 @@ impl Workload for TpccNative {
     }
 
     fn client(&self, thread: usize) -> Result<TpccNativeClient<'_>, BenchError> {
-        // Beyond the numbers of loaded rows, and of other clients.
+        // The numbers must differ from those of loaded rows and of other clients.
         let client = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(TpccNativeClient {
             coordinators: self.machines.coordinators(),

@@ -13,7 +13,7 @@ use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::{CUSTOMER, ITEM, NULL, ORDER_LINE, ORDERS, Row, STOCK};
 use crate::tpcc::{UNUSED_ITEM, pack, restocked};
 
-/// What both the item and its stock have to say for the item to be "brand".
+/// The text that both the item and its stock must contain for the item to be "brand".
 const ORIGINAL: &[u8] = b"ORIGINAL";
 
 fn is_original(data: &[u8]) -> bool {
@@ -21,7 +21,7 @@ fn is_original(data: &[u8]) -> bool {
 }
 
 impl Tables {
-    /// Takes an order; [`UNUSED_ITEM`] where it names an item that there is not.
+    /// Runs a new order; [`UNUSED_ITEM`] if it names an item that does not exist.
     pub async fn new_order(
         &self,
         tx: &mut Transaction,
@@ -97,7 +97,7 @@ impl Tables {
             let key = line_key(at, id, number);
             home.order_line.insert(tx, &key, &row).await?;
         }
-        // Last, because every payment writes this row.
+        // This row comes last, because every payment writes it.
         let place = home.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
         let [w_tax] = words(tx, place, [column::W_TAX]).await?;
         let total = sum * (10_000 - discount) * (10_000 + w_tax + d_tax);
@@ -107,8 +107,8 @@ impl Tables {
 }
 
 impl Part {
-    /// Takes a line's quantity from the stock that supplies it: the district's text, and whether the
-    /// stock is original.
+    /// Takes a line's quantity from the supplying stock. Returns the district's text, and whether
+    /// the stock is original.
     async fn take_stock(
         &self,
         tx: &mut Transaction,
@@ -135,7 +135,7 @@ impl Part {
         Ok(taken.ok_or(Stop::Damaged)?)
     }
 
-    /// Delivers the oldest new order of each district; the districts that had one.
+    /// Delivers the oldest new order of each district. Returns the districts that had one.
     pub async fn delivery(
         &self,
         tx: &mut Transaction,

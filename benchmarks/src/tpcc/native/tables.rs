@@ -1,4 +1,4 @@
-//! The tables and their indexes, those of each machine apart.
+//! The tables and indexes of each machine.
 //!
 //! ```text
 //! hash    warehouse  district  customer  item  stock  orders  history
@@ -7,13 +7,14 @@
 //!         new orders by (warehouse, district, id)                         no row
 //!         order lines by (warehouse, district, order, number)             to the line's row
 //! ```
-//! Keys of hash tables are packed numbers; keys of B-trees are big-endian, so that they are ordered.
-//! The numbers of a row are its first words, in the order of the schema.
 //!
-//! Each machine has a [`Part`] of every table, made and loaded by itself. Warehouses are dealt out to the
-//! machines in turn, and everything of a warehouse is in the part of the machine that is its home; so is a
-//! payment, with the warehouse where it was made. Items are nobody's and never change: every machine has all
-//! of them.
+//! Keys of hash tables are packed numbers; keys of B-trees are big-endian, so that they are
+//! ordered. The numbers of a row are its first words, in the order of the schema.
+//!
+//! Each machine has a [`Part`] of every table, which it creates and loads itself. Warehouses are
+//! distributed over the machines in turn, and all rows of a warehouse are in the part of its home
+//! machine. A payment is stored with the warehouse where it was made. Items never change, and every
+//! machine has all of them.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::CUSTOMER;
 use crate::tpcc::{Scale, pack};
 
-/// Words of rows, and texts of them.
+/// The positions of numbers and texts in rows.
 pub(super) mod column {
     pub const W_TAX: usize = 1;
     pub const W_YTD: usize = 2;
@@ -65,33 +66,33 @@ pub(super) mod column {
     pub const H_AMOUNT: usize = 5;
 }
 
-/// Bytes of a name in a key.
+/// The length of a name in a key, in bytes.
 const NAME_BYTES: usize = 16;
 
 /// The tables of all machines.
 pub(super) struct Tables(Spread<Part>);
 
 impl Tables {
-    /// Makes them, empty.
+    /// Creates the tables, empty.
     pub fn create(machines: &Machines, scale: Scale) -> Result<Tables, BenchError> {
         let most = machines.share(scale.warehouses.into());
         let part = |machine: &Arc<_>| Part::create(&mut Machine::coordinator(machine), most, scale);
         machines.spread(part).map(Tables)
     }
 
-    /// The machine, of those of the run, that is home to a warehouse.
+    /// Returns the index of the home machine of a warehouse.
     #[inline]
     pub fn home(&self, warehouse: i64) -> usize {
         (warehouse - 1) as usize % self.0.parts().len()
     }
 
-    /// The tables that have a warehouse.
+    /// Returns the tables that contain a warehouse.
     #[inline]
     pub fn of(&self, warehouse: i64) -> &Part {
         &self.0.parts()[self.home(warehouse)]
     }
 
-    /// The tables of each machine, in the order of the machines.
+    /// Returns the tables of each machine, in the order of the machines.
     pub fn parts(&self) -> &[Part] {
         self.0.parts()
     }
@@ -113,7 +114,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Makes them, empty, with room for so many warehouses.
+    /// Creates the tables, empty, with capacity for `warehouses` warehouses.
     fn create(
         coordinator: &mut Coordinator,
         warehouses: u64,
@@ -142,7 +143,8 @@ impl Part {
         })
     }
 
-    /// The row of a customer; of those with one last name the one in the middle by first names.
+    /// Returns the row of a customer; of customers with one last name, the middle one by first
+    /// name.
     pub async fn customer_row(
         &self,
         tx: &mut Transaction,
@@ -168,7 +170,7 @@ impl Part {
         }
     }
 
-    /// The newest order of a customer.
+    /// Returns the newest order of a customer.
     pub async fn newest_order(
         &self,
         tx: &mut Transaction,
@@ -184,7 +186,7 @@ impl Part {
         Ok(found.map(|(_, row)| row))
     }
 
-    /// Adds an order to the table and to its customer's.
+    /// Adds an order to its table and to the index by customer.
     pub async fn insert_order(&self, tx: &mut Transaction, row: &[u64]) -> Result<(), IndexError> {
         let number = |at: usize| row[at] as i64;
         let (warehouse, district, id) = (number(0), number(1), number(column::O_ID));
@@ -207,7 +209,7 @@ impl Part {
         self.new_order.point(tx, &key, FatPtr::NULL).await
     }
 
-    /// Adds a customer to the table and to those of its name.
+    /// Adds a customer to its table and to the index by last name.
     pub async fn insert_customer(
         &self,
         tx: &mut Transaction,
@@ -224,7 +226,7 @@ impl Part {
     }
 }
 
-/// The key of an order line.
+/// Returns the key of an order line.
 pub(super) fn line_key((warehouse, district): District, order: i64, line: u8) -> [u8; 9] {
     let mut key = [line; 9];
     key[..8].copy_from_slice(&pack(warehouse, district, order).to_be_bytes());

@@ -1,4 +1,4 @@
-//! What is planted in the tables is found under the name of the condition that it breaks.
+//! Tests that damage to the tables is reported under the name of the condition that it violates.
 
 use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
@@ -11,7 +11,7 @@ use crate::tpcc::mix::Remote;
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{Scale, pack};
 
-/// A small database after some requests, whole.
+/// Returns a small database after some requests, with correct data.
 fn used(machines: Machines) -> TpccNative {
     let options = TpccOptions {
         scale: Scale::small(4),
@@ -34,7 +34,7 @@ fn used(machines: Machines) -> TpccNative {
     tpcc
 }
 
-/// Makes a change that lasts; what the check says of it.
+/// Makes a permanent change. Returns the report of the check.
 fn plant(
     tpcc: &TpccNative,
     change: impl AsyncFn(&mut Transaction, &Tables) -> Result<(), IndexError>,

@@ -1,12 +1,12 @@
-//! The books of the SQL form: every measure is one query, which Fencepost and PostgreSQL both run.
-//! Its last column is the amount; those before it are the key.
+//! The books of the SQL form: every measure is one query, which runs on Fencepost and PostgreSQL.
+//! Its last column is the amount; the columns before it are the key.
 
 use crate::error::BenchError;
 use crate::sql::{Cell, SqlSession};
 use crate::tpcc::conditions::{Books, Measure, Sheet};
 use crate::tpcc::pack;
 
-/// Queries of one session.
+/// The queries of one session.
 pub(super) struct SqlBooks<'a> {
     pub session: &'a mut dyn SqlSession,
 }

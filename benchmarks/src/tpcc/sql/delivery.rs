@@ -44,7 +44,7 @@ impl Delivery {
         })
     }
 
-    /// Delivers the oldest new order of each district; the districts that had one.
+    /// Delivers the oldest new order of each district. Returns the districts that had one.
     pub fn run(
         &self,
         session: &mut dyn SqlSession,

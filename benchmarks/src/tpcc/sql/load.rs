@@ -1,4 +1,4 @@
-//! Schema and population, by COPY; the two secondary indexes after it.
+//! The schema and the population, loaded by COPY; the two secondary indexes are created afterwards.
 
 use crate::error::BenchError;
 use crate::sql::{SqlSession, copy_numbered};
@@ -12,7 +12,7 @@ const INDEXES: [&str; 2] = [
     "CREATE INDEX orders_by_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
 ];
 
-/// Drops, makes and fills the tables.
+/// Drops, creates and loads the tables.
 pub(super) fn load(
     session: &mut dyn SqlSession,
     population: &Population,

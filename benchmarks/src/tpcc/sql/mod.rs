@@ -1,9 +1,9 @@
 //! TPC-C over SQL, for the embedded library and for any PostgreSQL server.
 //!
-//! Each transaction is a module: its prepared statements and what is done with them. What is read to
-//! be written is read FOR UPDATE, and what everybody writes comes last, as in any driver that wants few
-//! conflicts. Repeatable read is enough for the five to be serializable (Fekete et al., TODS 2005),
-//! which the specification wants of four of them; Fencepost gives that and more at every level.
+//! Each transaction is a module with its prepared statements and its logic. Rows that will be
+//! written are read FOR UPDATE, and rows that all transactions write come last, as in any driver
+//! that avoids conflicts. Repeatable read makes the five transactions serializable (Fekete et al.,
+//! TODS 2005), which the specification requires for four of them.
 
 mod books;
 mod delivery;
@@ -28,7 +28,7 @@ use new_order::NewOrder;
 use payment::Payment;
 use queries::{OrderStatus, StockLevel};
 
-/// TPC-C on a database that speaks SQL. Its tables are dropped and made again by the load.
+/// TPC-C on an SQL database. The load drops and creates its tables.
 pub struct TpccSql {
     source: SqlSource,
     isolation: Isolation,
@@ -37,7 +37,7 @@ pub struct TpccSql {
     done: Done,
 }
 
-/// One thread's session.
+/// The session of one client.
 pub struct TpccClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
@@ -54,7 +54,7 @@ struct Statements {
 }
 
 impl TpccSql {
-    /// On sessions of `source`.
+    /// Creates the workload on sessions of `source`.
     pub fn new((source, isolation): (SqlSource, Isolation), options: TpccOptions) -> TpccSql {
         TpccSql {
             source,
@@ -66,29 +66,29 @@ impl TpccSql {
     }
 }
 
-/// `integer` columns.
+/// Returns an argument for an `integer` column.
 fn int(value: i64) -> Arg<'static> {
     Arg::Int4(value as i32)
 }
 
-/// `smallint` columns.
+/// Returns an argument for a `smallint` column.
 fn small(value: i64) -> Arg<'static> {
     Arg::Int2(value as i16)
 }
 
-/// The integer in column `at`.
+/// Returns the integer in column `at`.
 fn number(row: &[Cell], at: usize) -> Result<i64, SqlFailure> {
     let found = row.get(at).and_then(Cell::int);
     found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no integer")))
 }
 
-/// The text in column `at`.
+/// Returns the text in column `at`.
 fn text(row: &[Cell], at: usize) -> Result<&str, SqlFailure> {
     let found = row.get(at).and_then(Cell::text);
     found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no text")))
 }
 
-/// The numeric in column `at` in units of 10^-digits.
+/// Returns the numeric in column `at`, in units of 10^-digits.
 fn scaled(row: &[Cell], at: usize, digits: u32) -> Result<i64, SqlFailure> {
     let found = row.get(at).and_then(|cell| cell.scaled(digits));
     found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no such numeric")))
@@ -177,7 +177,7 @@ impl Client for TpccClient<'_> {
     }
 }
 
-/// Finds customers by their last names.
+/// The lookup of customers by last name.
 #[derive(Clone, Copy)]
 struct ByName(crate::sql::Prepared);
 
@@ -188,7 +188,7 @@ impl ByName {
         Ok(ByName(session.prepare(sql)?))
     }
 
-    /// The id of a customer; of those with one last name that in the middle by first names.
+    /// Returns the id of a customer; of customers with one last name, the middle one by first name.
     fn id(
         self,
         session: &mut dyn SqlSession,

@@ -14,7 +14,7 @@ pub(super) struct NewOrder {
     insert_order: Prepared,
     insert_new_order: Prepared,
     item: Prepared,
-    /// One a district: each has a text of its own.
+    /// One statement for each district, because each district has its own text column.
     stock: Vec<Prepared>,
     update_stock: Prepared,
     insert_line: Prepared,
@@ -61,7 +61,7 @@ impl NewOrder {
         })
     }
 
-    /// Takes an order; [`UNUSED_ITEM`] where it names an item that there is not.
+    /// Runs a new order; [`UNUSED_ITEM`] if it names an item that does not exist.
     pub fn run(
         &self,
         session: &mut dyn SqlSession,
@@ -113,7 +113,7 @@ impl NewOrder {
             ];
             session.execute(self.insert_line, &args)?;
         }
-        // Last, because every payment writes this row.
+        // This row comes last, because every payment writes it.
         let row = session.row(self.warehouse, &[w])?;
         let w_tax = scaled(&row, 0, 4)?;
         let total = sum * (10_000 - discount) * (10_000 + w_tax + d_tax);

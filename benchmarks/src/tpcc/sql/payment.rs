@@ -44,7 +44,7 @@ impl Payment {
         })
     }
 
-    /// A payment at a district, of a customer of that or another one.
+    /// Runs a payment at a district, by a customer of that or another district.
     pub fn run(
         &self,
         session: &mut dyn SqlSession,

@@ -1,4 +1,4 @@
-//! The status of orders and the level of stocks (clauses 2.6.2 and 2.8.2).
+//! Order status and stock level (clauses 2.6.2 and 2.8.2).
 
 use super::{ByName, int, number, small};
 use crate::sql::{Prepared, SqlFailure, SqlSession};
@@ -31,7 +31,7 @@ impl OrderStatus {
         })
     }
 
-    /// A customer's newest order, with its lines.
+    /// Reads a customer's newest order, with its lines.
     pub fn run(
         &self,
         session: &mut dyn SqlSession,
@@ -67,7 +67,7 @@ impl StockLevel {
         })
     }
 
-    /// How many of the items of a district's latest orders are below `threshold` in stock.
+    /// Counts the items of a district's latest orders whose stock is below `threshold`.
     pub fn run(
         &self,
         session: &mut dyn SqlSession,
