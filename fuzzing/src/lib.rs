@@ -1,7 +1,7 @@
 //! Random input for the whole program and for its parts.
 //!
-//! [`sql`] sends statements to a server. [`targets`] are functions of bytes, one for each kind of input that
-//! comes from outside: of clients, of other machines, and from disks.
+//! [`sql`] sends statements to a server. [`targets`] are functions of bytes, one for each kind of
+//! external input: from clients, from other machines, and from disks.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sends random statements to a server of its own and reports the faults that they show.
+//! Sends random statements to its own server and reports the faults that they show.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use fencepost_fuzz::targets;
 /// The memory limit of the server, in bytes.
 const MEMORY_LIMIT: u64 = 512 << 20;
 
-/// How many SQLSTATEs are counted in the output.
+/// The number of SQLSTATEs that the output counts separately.
 const STATES_SHOWN: usize = 12;
 
 /// The argument with which this program writes the seeds of the fuzz targets into a folder.
@@ -76,7 +76,7 @@ fn write_seeds() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the rounds that are asked for; false if there are findings.
+/// Runs the requested rounds. Returns false if there are findings.
 fn fuzz(arguments: &Arguments) -> Result<bool, String> {
     let options = Options {
         program: std::env::current_exe().map_err(|error| error.to_string())?,

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the generator of a seed and a stream of it.
+    /// Creates the generator of a seed and a stream of it.
     pub fn new(seed: u64, stream: u64) -> Random {
         let mut random = Random(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
         random.number();
@@ -21,23 +21,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let number = self.number();
         number.checked_rem(bound as u64).unwrap_or(0) as usize
     }
 
-    /// Returns true once in `times`.
+    /// Returns true with a probability of 1 / `times`.
     pub fn is_one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// Returns an item; `None` of no items.
+    /// Returns a random item; `None` without items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 
-    /// Returns one of at least one word; empty of none.
+    /// Returns a random word; an empty string without words.
     pub fn word<'a>(&mut self, words: &[&'a str]) -> &'a str {
         self.pick(words).copied().unwrap_or("")
     }

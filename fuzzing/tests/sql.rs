@@ -17,7 +17,7 @@ fn random_statements_show_no_fault() {
         statements: 150,
         reductions: 0,
         bounds: Bounds {
-            // Tests of other crates run at the same time.
+            // The limits are generous, because tests of other crates run at the same time.
             statement: Duration::from_secs(60),
             cancel: Duration::from_secs(60),
             ..Bounds::default()
@@ -28,7 +28,7 @@ fn random_statements_show_no_fault() {
     let summary = summary.expect("a server");
     assert!(texts.is_empty(), "{}", texts.join("\n"));
     assert_eq!((summary.rounds, summary.statements), (4, 600));
-    // Statements that only fail to be parsed would find little. Of several statements in one
-    // message all have to succeed.
+    // Statements that all fail to parse would find little. A message with several statements counts
+    // as succeeded only if all of them succeed.
     assert!(summary.succeeded > 100, "{summary:?}");
 }

@@ -1,7 +1,8 @@
 //! Runs the fuzz targets on their seeds and on random mutations of them, for some seconds each.
 //!
-//! The inputs depend on a fixed seed alone; on a slow machine there are fewer of them. `FUZZ_SECONDS` sets the seconds of
-//! each target, with as many inputs as there is time for, and `FUZZ_SEED` another seed.
+//! The inputs depend only on a fixed seed; on a slow machine there are fewer of them.
+//! `FUZZ_SECONDS` sets the time for each target, without a limit on the number of inputs.
+//! `FUZZ_SEED` sets another seed.
 
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,17 +17,17 @@ use fencepost_fuzz::targets::{self, mutation};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Seeds that are run as they are.
+/// The number of seeds that are run unchanged.
 const SEEDS_MAX: usize = 100;
 
-/// Inputs and seconds of a target, where nothing else is asked for.
+/// The default limits of a target: inputs and seconds.
 const INPUTS_MAX: u64 = 4_000;
 const SECONDS_MAX: u64 = 5;
 
-/// How long an input may take.
+/// The longest time for an input, in seconds.
 const INPUT_SECONDS_MAX: u64 = 120;
 
-/// Memory and panics are those of the whole process, so one target runs at a time.
+/// Memory and panics concern the whole process, so only one target runs at a time.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 /// The panics of all threads since the last input.
@@ -36,7 +37,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Notes the panics of all threads, those of a server among them.
+/// Records the panics of all threads, including those of a server.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -48,7 +49,7 @@ fn note_panics() {
     });
 }
 
-/// Ends the process if an input takes too long. The input is that of the number in `begun`.
+/// Ends the process if an input takes too long. `begun` has the number of the current input.
 fn watch(name: &'static str, begun: &Arc<AtomicU64>) {
     let begun = Arc::downgrade(begun);
     std::thread::spawn(move || {
@@ -139,7 +140,7 @@ fn messages_of_machines_cause_no_fault() {
     run("cluster");
 }
 
-/// Inputs in which a target has found a fault.
+/// Inputs with which a target has found a fault.
 const FOUND: [(&str, &[u8]); 2] = [
     ("replay", b"\x03\x5d\x01\xc4\xc0"),
     (

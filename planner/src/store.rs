@@ -10,7 +10,7 @@
 //! - STORE-1: a row is long exactly when its encoding has more than `CHUNK_WORDS` words.
 //! - STORE-2: a chunk belongs to one head, is never changed, and is freed only by a transaction
 //!   that writes or frees the head. So a transaction with the head in its read set need not have
-//!   the chunks there, and a version of the head leads to chunks of the same snapshot.
+//!   the chunks there. A version of the head leads to chunks of the same snapshot.
 //!
 //! Failure: a head that does not fit its chunks is error XX001.
 

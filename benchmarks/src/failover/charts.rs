@@ -1,5 +1,5 @@
-//! The charts of a report. One run around the kill is drawn like Figures 9 and 10 of SOSP'15, the
-//! whole run like Figure 11, and all runs like Figure 12.
+//! The charts of a report. One run around the kill is drawn like Figures 9 and 10 of SOSP'15. The
+//! whole run is drawn like Figure 11, and all runs like Figure 12.
 
 use fencepost_txn::network::Step;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  before ▁▇▆▇▇▆▇▇│kill ▃▁        │suspicion      ▁▅▇▇▆▇▇   served: first bucket with 80 % of it,
-//!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           and so the mean of ten from it on
+//!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           as the mean of ten from it
 //! ```
 //!
 //! A bucket counts from its end, because its count is known only then.

@@ -1,4 +1,4 @@
-//! Messages of other machines: see `fencepost_fuzz::targets::cluster`.
+//! The target for messages of other machines: see `fencepost_fuzz::targets::cluster`.
 
 #![no_main]
 

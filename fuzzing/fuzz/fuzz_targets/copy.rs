@@ -1,4 +1,4 @@
-//! Options and data of a COPY FROM STDIN: see `fencepost_fuzz::targets::copy`.
+//! The target for options and data of COPY FROM STDIN: see `fencepost_fuzz::targets::copy`.
 
 #![no_main]
 

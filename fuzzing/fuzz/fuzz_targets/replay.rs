@@ -1,4 +1,4 @@
-//! Files of a data directory, and log records: see `fencepost_fuzz::targets::replay`.
+//! The target for files of a data directory and log records: see `fencepost_fuzz::targets::replay`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The text of statements: see `fencepost_fuzz::targets::sql`.
+//! The target for texts of statements: see `fencepost_fuzz::targets::sql`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The bytes of a client: see `fencepost_fuzz::targets::wire`.
+//! The target for the bytes of a client: see `fencepost_fuzz::targets::wire`.
 
 #![no_main]
 

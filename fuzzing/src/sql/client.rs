@@ -1,19 +1,19 @@
-//! A connection to the server, driven by hand so that no answer of the server is hidden.
+//! A connection to the server. It implements the protocol itself, so that no library hides a reply.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long one wait for bytes takes, after which the caller looks at the server.
+/// The longest wait for bytes, after which the caller checks the server.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The settings of sessions.
+/// The settings of each session.
 const LIMITS: &str = "-c statement_timeout=5s -c lock_timeout=150ms";
 
-/// The longest answer of which rows are kept in memory.
+/// The size up to which a reply is read, in bytes.
 const MESSAGE_MAX: usize = 256 << 20;
 
-/// A statement and how it is sent.
+/// A statement and the messages that carry it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Statements in one Query message.
@@ -22,63 +22,63 @@ pub enum Request {
     Extended {
         /// The statement.
         sql: String,
-        /// The parameters, and the format of all: 0 is text.
+        /// The parameter values; `None` is NULL.
         parameters: Vec<Option<Vec<u8>>>,
-        /// The format of parameters and results.
+        /// The format of all parameters and results: 0 is text, 1 is binary.
         format: u16,
-        /// The most rows of the first Execute; 0 for all.
+        /// The row limit of the first Execute; 0 means all rows.
         rows: u32,
     },
-    /// Messages of the extended protocol, an Execute and a Sync.
+    /// Messages of the extended protocol, followed by Execute and Sync.
     Pipeline(Vec<Message>),
 }
 
 /// A message of the extended protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Parse.
+    /// A Parse message.
     Parse {
         /// The name of the statement.
         name: String,
         /// The statement.
         sql: String,
     },
-    /// Bind.
+    /// A Bind message.
     Bind {
         /// The name of the portal.
         portal: String,
         /// The name of the statement.
         name: String,
-        /// The parameters.
+        /// The parameter values; `None` is NULL.
         parameters: Vec<Option<Vec<u8>>>,
-        /// The format of parameters and results.
+        /// The format of all parameters and results.
         format: u16,
     },
-    /// Describe of a statement (`S`) or a portal (`P`).
+    /// A Describe message for a statement (`S`) or a portal (`P`).
     Describe(u8, String),
-    /// Execute.
+    /// An Execute message.
     Execute {
         /// The name of the portal.
         portal: String,
-        /// The most rows; 0 for all.
+        /// The row limit; 0 means all rows.
         rows: u32,
     },
-    /// Close of a statement (`S`) or a portal (`P`).
+    /// A Close message for a statement (`S`) or a portal (`P`).
     Close(u8, String),
 }
 
-/// The end of a request.
+/// The reply to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// SQLSTATE and text of each error.
+    /// The SQLSTATE and text of each error.
     pub errors: Vec<(String, String)>,
-    /// The connection has ended.
+    /// Whether the connection has ended.
     pub is_lost: bool,
-    /// A transaction is open in which an error was.
+    /// Whether the session is in a failed transaction.
     pub has_failed: bool,
 }
 
-/// A connection.
+/// A connection, with the key for cancel requests.
 pub struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
@@ -88,7 +88,7 @@ pub struct Connection {
 }
 
 impl Request {
-    /// The text of the statements.
+    /// Returns the text of the statements.
     pub fn sql(&self) -> String {
         match self {
             Request::Simple(sql) | Request::Extended { sql, .. } => sql.clone(),
@@ -184,10 +184,10 @@ fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 impl Connection {
-    /// Connects as the superuser; waits at most `patience`.
+    /// Connects as the superuser. Waits at most `patience`.
     ///
     /// # Errors
-    /// An error of the network, or an answer that breaks the protocol.
+    /// An error of the network, or a reply that violates the protocol.
     pub fn open(addr: SocketAddr, patience: Duration) -> Result<Connection, String> {
         let failed = |error: std::io::Error| error.to_string();
         let stream = TcpStream::connect_timeout(&addr, patience).map_err(failed)?;
@@ -232,7 +232,7 @@ impl Connection {
         sent.map_err(|error| error.to_string())
     }
 
-    /// Asks the server to cancel the statement that runs.
+    /// Sends a cancel request for the running statement.
     pub fn cancel(&self) {
         let words = [16, 80_877_102, self.pid, self.key];
         let message: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
@@ -243,11 +243,11 @@ impl Connection {
         }
     }
 
-    /// Waits a moment for messages, and adds them to the answer; true at its end. COPY FROM STDIN
-    /// gets `copy`, and CopyFail if that is empty.
+    /// Waits up to `POLL` for messages, and adds them to the answer. Returns true at the end of the
+    /// answer. COPY FROM STDIN gets the data `copy`, or CopyFail if `copy` is empty.
     ///
     /// # Errors
-    /// A message that no server may send.
+    /// An invalid message.
     pub fn poll(&mut self, answer: &mut Answer, copy: &str) -> Result<bool, String> {
         let mut buffer = [0; 1 << 16];
         match self.stream.read(&mut buffer) {
@@ -301,7 +301,7 @@ fn number_at(body: &[u8], at: usize) -> u32 {
     bytes.map_or(0, u32::from_be_bytes)
 }
 
-/// Returns a field of an error.
+/// Returns a field of an error message.
 fn field(body: &[u8], code: u8) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let found = fields.find(|field| field.first() == Some(&code));

@@ -1,10 +1,10 @@
-//! Statements of the compatibility files, and the parts that other statements are made of.
+//! The statements of the compatibility files, and their parts, from which new statements are built.
 
 use std::path::Path;
 
 use super::token::{self, Node, is_name, is_word};
 
-/// Words with which a clause of a statement begins.
+/// The keywords with which a clause of a statement begins.
 pub const CLAUSES: [&str; 24] = [
     "select",
     "from",
@@ -32,7 +32,7 @@ pub const CLAUSES: [&str; 24] = [
     "for",
 ];
 
-/// Words with which a query begins.
+/// The keywords with which a query begins.
 const QUERIES: [&str; 4] = ["select", "values", "with", "table"];
 
 /// A compatibility file.
@@ -40,27 +40,27 @@ const QUERIES: [&str; 4] = ["select", "values", "with", "table"];
 pub struct File {
     /// Its statements, in order.
     pub statements: Vec<String>,
-    /// Names and keywords in its statements.
+    /// The names and keywords in its statements.
     pub words: Vec<String>,
 }
 
-/// All files with the parts of their statements.
+/// All files, and the parts of their statements.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
-    /// The files, by name.
+    /// The files, sorted by name.
     pub files: Vec<File>,
-    /// Expressions.
+    /// The expressions of all statements.
     pub expressions: Vec<Vec<Node>>,
-    /// Queries.
+    /// The queries of all statements.
     pub queries: Vec<Vec<Node>>,
-    /// Clauses, each with the keyword that it begins with.
+    /// The clauses of all statements, each with its first keyword.
     pub clauses: Vec<Vec<Node>>,
 }
 
 /// A kind of part of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// An expression or an item of FROM.
+    /// An expression, or an item of FROM.
     Expression,
     /// A clause with its keyword.
     Clause,
@@ -70,7 +70,7 @@ impl Corpus {
     /// Reads the files of a folder.
     ///
     /// # Errors
-    /// The folder or a file that cannot be read.
+    /// Failure to read the folder or a file.
     pub fn read(folder: &Path) -> Result<Corpus, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         let mut paths = Vec::new();
@@ -124,7 +124,7 @@ impl Corpus {
     }
 }
 
-/// Whether nodes are a query.
+/// Returns whether nodes are a query.
 pub fn is_query(nodes: &[Node]) -> bool {
     let begins = |first: &Node| QUERIES.iter().any(|word| is_word(first, word));
     nodes.first().is_some_and(begins)

@@ -1,11 +1,11 @@
-//! A small grammar of schemas, of changes and of queries, whose statements mostly succeed.
+//! A small grammar of schemas, changes and queries. Most of its statements succeed.
 
 mod program;
 mod schema;
 
 use crate::random::Random;
 
-/// A kind of values that expressions have.
+/// A kind of values of expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Int,
@@ -83,7 +83,8 @@ impl Kind {
         }
     }
 
-    /// Expressions of the kind: `?i`, `?n`, `?t`, `?b`, `?d`, `?j` and `?a` stand for others.
+    /// Returns the forms of expressions of this kind. `?i`, `?n`, `?t`, `?b`, `?d`, `?j` and `?a`
+    /// stand for other expressions.
     fn forms(self) -> &'static [&'static str] {
         match self {
             Kind::Int => &[
@@ -193,18 +194,18 @@ struct Table {
     name: String,
     columns: Vec<(String, Kind)>,
     has_key: bool,
-    /// The statement that makes it.
+    /// The statement that creates it.
     made_by: String,
 }
 
-/// Makes statements about the tables that it has made.
+/// A generator of statements about the tables that it has created.
 pub struct Grammar {
     random: Random,
     tables: Vec<Table>,
     made: usize,
 }
 
-/// The tables that names in an expression are of, each with its alias.
+/// The tables whose columns an expression may use, each with its alias.
 type Scope = Vec<(String, Table)>;
 
 impl Grammar {
@@ -225,7 +226,7 @@ impl Grammar {
         match self.random.below(60) {
             0 if self.tables.len() < 8 => self.create_table(),
             1 if self.tables.len() < 10 => self.create_view(),
-            // A transaction that made it may have been rolled back.
+            // The transaction that created it may have been rolled back.
             0 | 1 => self.table().made_by,
             2 | 3 => self.create_index(),
             4 | 5 => self.alter_table(),

@@ -1,14 +1,14 @@
-//! Random SQL over the wire: statements that are made from those of the compatibility files and
-//! from a small grammar.
+//! Random SQL over the network: statements that are derived from those of the compatibility files
+//! and from a small grammar.
 //!
 //! ```text
 //! corpus ─► mutate ─┐
 //! grammar ──────────┴─► script ─► round (client ─► server) ─► faults ─► reduce ─► report
 //! ```
 //!
-//! A round is a new server, a process of its own, and a script of some hundred statements of
-//! three sessions. The script is a function of the seed and the number of the round alone, so a
-//! round can be repeated. A fault is a crash, a panic, a hang, a statement that outlives its
+//! A round has a new server in its own process, and a script of some hundred statements for three
+//! sessions. The script depends only on the seed and the number of the round, so a round can be
+//! repeated. A fault is one of these: a crash, a panic, a hang, a statement that exceeds its
 //! timeout, an internal error, a connection that ends without an error, or too much memory.
 
 mod client;
@@ -34,52 +34,52 @@ pub use server::{SERVE, serve};
 
 pub use corpus::Corpus;
 
-/// The extent of a run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This program, which is started as the server.
+    /// The path of this program, which is started as the server.
     pub program: PathBuf,
     /// The folder of the compatibility files.
     pub corpus: PathBuf,
-    /// The seed.
+    /// The seed of all rounds.
     pub seed: u64,
     /// The number of the first round.
     pub first_round: u64,
-    /// How many rounds there are at most.
+    /// The maximal number of rounds.
     pub rounds: u64,
-    /// After how long no further round begins.
+    /// The time after which no further round begins.
     pub time: Duration,
-    /// Statements of a round.
+    /// The number of statements in a round.
     pub statements: usize,
-    /// Runs by which a script with a fault is made shorter.
+    /// The maximal number of runs to shorten a script with a fault.
     pub reductions: usize,
-    /// The limits.
+    /// The limits beyond which a statement is a fault.
     pub bounds: Bounds,
 }
 
-/// A fault and the statements that lead to it.
+/// A fault and the statements that cause it.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The round.
+    /// The number of the round.
     pub round: u64,
     /// The fault.
     pub fault: Fault,
-    /// The statements, the shortest script that was found.
+    /// The statements: the shortest script that was found.
     pub steps: Vec<Step>,
 }
 
-/// The numbers of a run, and its findings.
+/// The statistics of a run, and its findings.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Rounds that ran.
+    /// The number of rounds that ran.
     pub rounds: u64,
-    /// Statements that were sent.
+    /// The number of statements that were sent.
     pub statements: usize,
-    /// Statements that succeeded.
+    /// The number of statements that succeeded.
     pub succeeded: usize,
-    /// How often each SQLSTATE was answered.
+    /// The number of occurrences of each SQLSTATE.
     pub states: BTreeMap<String, usize>,
-    /// One finding of each signature.
+    /// One finding for each signature.
     pub findings: Vec<Finding>,
 }
 
@@ -88,10 +88,10 @@ pub fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../pgserver/tests/compat")
 }
 
-/// Runs rounds and hands each finding to `report`.
+/// Runs rounds and passes each finding to `report`.
 ///
 /// # Errors
-/// Files that cannot be read, or a server that does not begin.
+/// Failure to read the files or to start a server.
 pub fn run(options: &Options, mut report: impl FnMut(&Finding)) -> Result<Summary, String> {
     let corpus = Corpus::read(&options.corpus)?;
     let (began, mut seen) = (Instant::now(), BTreeSet::new());
@@ -112,7 +112,7 @@ pub fn run(options: &Options, mut report: impl FnMut(&Finding)) -> Result<Summar
             if !seen.insert(fault.signature()) {
                 continue;
             }
-            // A run with a hang takes as long as its bounds.
+            // A run with a hang takes as long as its limits.
             let tries = match fault.kind {
                 "hang" | "timeout" => options.reductions / 8,
                 _ => options.reductions,

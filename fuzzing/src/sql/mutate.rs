@@ -1,14 +1,14 @@
-//! Statements that are made from others.
+//! Mutations of statements.
 
 use super::corpus::{CLAUSES, Corpus, File, Part, is_query, parts};
 use super::token::{self, Node, is_name, is_word};
 use super::words::{LITERALS, OPERATORS, QUERY_WRAPPERS, TYPES, WRAPPERS};
 use crate::random::Random;
 
-/// Bytes above which a statement does not grow any more.
+/// The length in bytes beyond which a statement does not grow.
 const LENGTH_MAX: usize = 20_000;
 
-/// Makes statements from those of a corpus.
+/// A generator of statements that mutates those of a corpus.
 pub struct Mutator<'a> {
     corpus: &'a Corpus,
     /// The file whose tables exist.
@@ -17,7 +17,7 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// Returns a mutator for statements of a file.
+    /// Creates a mutator for the statements of a file.
     pub fn new(corpus: &'a Corpus, file: &'a File, random: Random) -> Mutator<'a> {
         Mutator {
             corpus,
@@ -26,7 +26,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Returns a statement made from `sql` by some changes.
+    /// Returns `sql` after several changes.
     pub fn mutate(&mut self, sql: &str) -> String {
         let mut nodes = token::read(sql);
         for _ in 0..[1, 1, 1, 2, 2, 4][self.random.below(6)] {
@@ -47,7 +47,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Changes the nodes or those in a bracket among them.
+    /// Changes the nodes, or the nodes in a bracket among them.
     fn change(&mut self, nodes: &mut Vec<Node>, depth: usize) {
         let inner: Vec<usize> = (0..nodes.len())
             .filter(|at| matches!(nodes[*at], Node::Group(..) | Node::Quoted(..)))
@@ -92,7 +92,7 @@ impl<'a> Mutator<'a> {
         let random = &mut self.random;
         let found = match random.below(4) {
             0 => token::read(random.word(&LITERALS)),
-            // An expression about the tables of this file, mostly.
+            // Mostly an expression about the tables of this file.
             1 | 2 => {
                 let sql = random.pick(&self.file.statements);
                 let nodes = token::read(sql.map_or("1", |sql| sql));
@@ -143,7 +143,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Returns a call of a function that some statement calls.
+    /// Returns a call of a function that a statement of the corpus calls.
     fn call(&mut self) -> String {
         for _ in 0..20 {
             let Some(expression) = self.random.pick(&self.corpus.expressions) else {
@@ -182,7 +182,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Puts another node into the place of one of which `is_wanted` is true.
+    /// Replaces a node that `is_wanted` accepts by another one.
     fn replace(&mut self, nodes: &mut Vec<Node>, is_wanted: fn(&str) -> bool, others: &[&str]) {
         let wanted = |at: &usize| matches!(&nodes[*at], Node::Token(token) if is_wanted(token));
         let found: Vec<usize> = (0..nodes.len()).filter(wanted).collect();

@@ -1,11 +1,11 @@
-//! Shorter scripts that show the same fault.
+//! The reduction of scripts: shorter scripts with the same fault.
 
 use std::path::Path;
 
 use super::round::{Bounds, Fault, Outcome, run};
 use super::script::Step;
 
-/// Returns a shorter script with a fault of the same signature, found by at most `tries` runs.
+/// Returns a shorter script with a fault of the same signature, found with at most `tries` runs.
 pub fn reduce(
     program: &Path,
     steps: &[Step],

@@ -1,4 +1,4 @@
-//! The run of a script on a server, and the faults that it shows.
+//! The run of a script on a server, and the detection of faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::client::{Answer, Connection, Request};
 use super::script::{SESSIONS, Step};
 use super::server::Process;
 
-/// How long a connection may take.
+/// The longest time for opening a connection.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Internal errors that PostgreSQL reports, too.
@@ -17,17 +17,17 @@ const EXPECTED_INTERNAL: [&str; 2] = [
     "unsupported jsonb version number",
 ];
 
-/// Statements in a transaction with an error after which it is rolled back.
+/// The number of statements in a failed transaction after which it is rolled back.
 const FAILED_MAX: usize = 2;
 
 /// The limits beyond which a statement is a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How long a statement with a timeout of five seconds may take.
+    /// The longest time for a statement with a timeout of five seconds.
     pub statement: Duration,
-    /// How long a cancel may take to be honoured.
+    /// The longest time until a cancel request takes effect.
     pub cancel: Duration,
-    /// The memory of the server, in bytes.
+    /// The memory limit of the server, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -41,19 +41,19 @@ impl Default for Bounds {
     }
 }
 
-/// A fault.
+/// A fault of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Its kind: `crash`, `panic`, `hang`, `timeout`, `internal`, `lost`, `memory` or `protocol`.
     pub kind: &'static str,
-    /// The message of the server, or the status that it ended with.
+    /// The message of the server, or its exit status.
     pub text: String,
-    /// How many steps had been sent.
+    /// The number of steps that had been sent.
     pub step: usize,
 }
 
 impl Fault {
-    /// The kind and text without numbers, by which equal faults are found.
+    /// Returns the kind and the text without digits, which identify equal faults.
     pub fn signature(&self) -> String {
         let text: String = self.text.chars().filter(|c| !c.is_ascii_digit()).collect();
         format!(
@@ -69,16 +69,16 @@ impl Fault {
 pub struct Outcome {
     /// The faults, in order.
     pub faults: Vec<Fault>,
-    /// For each step that was sent whether it succeeded.
+    /// Whether each step that was sent succeeded.
     pub succeeded: Vec<bool>,
-    /// How often each SQLSTATE was answered.
+    /// The number of occurrences of each SQLSTATE.
     pub states: BTreeMap<String, usize>,
 }
 
-/// Runs a script on a new server until its end or until the server cannot go on.
+/// Runs a script on a new server until its end, or until the server cannot continue.
 ///
 /// # Errors
-/// A server that does not begin.
+/// Failure to start the server.
 pub fn run(program: &Path, steps: &[Step], bounds: &Bounds) -> Result<Outcome, String> {
     let server = Process::start(program)?;
     let mut run = Run {
@@ -103,12 +103,12 @@ struct Run {
     server: Process,
     bounds: Bounds,
     sessions: Vec<Option<Connection>>,
-    /// For each session how many statements in a row ended in a transaction with an error.
+    /// For each session, the number of consecutive statements that ended in a failed transaction.
     failed: [usize; SESSIONS],
     outcome: Outcome,
-    /// Lines about panics that are reported already.
+    /// The number of log lines about panics that are already reported.
     panics: usize,
-    /// Whether a statement asks for SQLSTATE XX000 itself.
+    /// Whether a statement raises SQLSTATE XX000 itself.
     raises_internal: bool,
 }
 
@@ -119,7 +119,7 @@ impl Run {
         self.outcome.faults.push(Fault { kind, text, step });
     }
 
-    /// Runs a step; false if the server cannot go on.
+    /// Runs a step. Returns false if the server cannot continue.
     fn step(&mut self, step: &Step) -> bool {
         let sql = step.request.sql().to_lowercase();
         self.raises_internal |= sql.contains("xx000") || sql.contains("internal_error");
@@ -173,7 +173,7 @@ impl Run {
         Some(connection)
     }
 
-    /// Sends a request and waits for the end of its answer; `None` if it does not come.
+    /// Sends a request and waits for the end of the answer; `None` if it does not end.
     fn exchange(
         &mut self,
         connection: &mut Connection,
@@ -232,11 +232,11 @@ impl Run {
         }
     }
 
-    /// Looks at the server after the end of a connection; false if it has ended.
+    /// Checks the server after the end of a connection. Returns false if the server has ended.
     fn is_alive(&mut self, answer: &Answer) -> bool {
         let mut end = self.server.end();
         let began = Instant::now();
-        // A connection ends some time before its process.
+        // A connection may end shortly before its process.
         while end.is_none() && began.elapsed() < Duration::from_millis(500) {
             std::thread::sleep(Duration::from_millis(20));
             end = self.server.end();

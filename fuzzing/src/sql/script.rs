@@ -1,4 +1,4 @@
-//! The statements of a round: a function of the seed and the number of the round.
+//! The script of a round: a function of the seed and the number of the round.
 
 use super::client::{Message, Request};
 use super::corpus::{Corpus, File};
@@ -7,10 +7,10 @@ use super::mutate::Mutator;
 use super::words::{AFTER, LITERALS, TRANSACTIONS};
 use crate::random::Random;
 
-/// Sessions of a round.
+/// The number of sessions of a round.
 pub const SESSIONS: usize = 3;
 
-/// Words of statements that would end the run or its limits rather than find a fault.
+/// Words of statements that would end the run or disable its limits without finding a fault.
 const BANNED: [&str; 5] = [
     "statement_timeout",
     "lock_timeout",
@@ -24,9 +24,9 @@ const BANNED: [&str; 5] = [
 pub struct Step {
     /// The number of the session.
     pub session: usize,
-    /// The statement.
+    /// The statement and its messages.
     pub request: Request,
-    /// The bytes for COPY FROM STDIN.
+    /// The data for COPY FROM STDIN.
     pub copy: String,
 }
 
@@ -44,7 +44,7 @@ pub fn script(corpus: &Corpus, seed: u64, round: u64, count: usize) -> Vec<Step>
         next: 0,
         setup: random.below(file.statements.len().min(count / 3)),
         file,
-        // A round is mostly about one file, or mostly about tables of the grammar.
+        // A round uses mostly one file, or mostly the tables of the grammar.
         file_share: [2, 7, 9][random.below(3)],
         random,
     };
@@ -66,11 +66,11 @@ struct Maker<'a> {
     grammar: Grammar,
     random: Random,
     file: &'a File,
-    /// The next statement of the file.
+    /// The position of the next statement of the file.
     next: usize,
-    /// Statements with which the file begins that come as they are.
+    /// The number of statements at the start of the file that are sent unchanged.
     setup: usize,
-    /// Statements of the file or made of them, of ten.
+    /// The share of statements from the file or derived from it, in tenths.
     file_share: usize,
 }
 
@@ -96,7 +96,7 @@ impl Maker<'_> {
             self.next += 1;
             return self.file.statements[self.next - 1].clone();
         }
-        // Mostly a statement whose tables have been made by now.
+        // Mostly a statement whose tables have been created by now.
         let at = match self.random.below(4) {
             0 => self.random.below(count),
             _ => self.random.below(self.next.max(1)),
@@ -135,7 +135,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns messages about named statements and portals, some of them of earlier steps.
+    /// Returns messages about named statements and portals, some of them from earlier steps.
     fn messages(&mut self, sql: String) -> Vec<Message> {
         const NAMES: [&str; 4] = ["", "n1", "n2", "s1"];
         let mut messages = Vec::new();

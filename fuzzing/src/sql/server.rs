@@ -1,4 +1,4 @@
-//! The server under test, a process of its own whose end is noticed.
+//! The server under test, in its own process, so that its end can be detected.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -10,20 +10,20 @@ use std::thread::JoinHandle;
 use fencepost::Database;
 use fencepost_pgserver::{ListenOptions, listen};
 
-/// The argument with which this program is a server.
+/// The argument with which this program runs as a server.
 pub const SERVE: &str = "serve";
 
-/// Bytes of the messages of a server that are kept.
+/// The number of bytes of a server's messages that are kept.
 const LOG_MAX: usize = 1 << 20;
 
-/// Bytes of a page of memory.
+/// The size of a memory page in bytes.
 const PAGE_BYTES: u64 = 4096;
 
-/// Serves a database in memory until the standard input ends. Writes its address on the standard
-/// output first.
+/// Serves a database in memory until the standard input ends. First writes its address to the
+/// standard output.
 ///
 /// # Errors
-/// The database or the address that cannot be opened.
+/// Failure to open the database or the address.
 pub fn serve(memory_limit: u64) -> Result<(), String> {
     let options = Database::options().region_size(16 << 20);
     let database = options.memory_limit(memory_limit).open();
@@ -40,7 +40,7 @@ pub fn serve(memory_limit: u64) -> Result<(), String> {
 /// A running server.
 pub struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub addr: SocketAddr,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl Process {
     /// Starts `program` as a server.
     ///
     /// # Errors
-    /// Why it does not begin.
+    /// The reason for which it does not start.
     pub fn start(program: &Path) -> Result<Process, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut command = Command::new(program);
@@ -95,18 +95,18 @@ impl Process {
         Ok(process)
     }
 
-    /// How the process ended, if it has.
+    /// Returns how the process ended; `None` if it runs.
     pub fn end(&mut self) -> Option<String> {
         let status = self.child.try_wait();
         status.ok().flatten().map(|status| status.to_string())
     }
 
-    /// The standard error of the server so far.
+    /// Returns the standard error of the server so far.
     pub fn log(&self) -> String {
         self.log.lock().map(|log| log.clone()).unwrap_or_default()
     }
 
-    /// The memory that it has in use, in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let path = format!("/proc/{}/statm", self.child.id());
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Process {
         pages.unwrap_or(0) * PAGE_BYTES
     }
 
-    /// Ends it.
+    /// Kills the process and waits for its end.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,23 +1,23 @@
-//! Statements as tokens and as trees of brackets, which are changed and written as text again.
+//! Statements as tokens and trees of brackets, which can be changed and written as text again.
 
 /// A node of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A name, a keyword, a literal, an operator or a separator.
     Token(String),
-    /// A text in dollar quotes: the quote and the text.
+    /// A dollar-quoted text: the quote and the text.
     Quoted(String, String),
     /// Nodes in brackets, `(` or `[`.
     Group(char, Vec<Node>),
 }
 
-/// Characters of which operators consist.
+/// The characters of operators.
 const OPERATORS: &str = "+-*/<>=~!@#%^&|`?:";
 
-/// The deepest nesting of brackets that is read as a tree.
+/// The maximal depth of brackets that is read as a tree.
 const DEPTH_MAX: usize = 200;
 
-/// Reads a statement as a tree. Any text is read: brackets without a partner are tokens.
+/// Reads a statement as a tree. Accepts any text: brackets without a partner are tokens.
 pub fn read(sql: &str) -> Vec<Node> {
     let mut stack = vec![(' ', Vec::new())];
     let mut rest = sql;
@@ -46,12 +46,12 @@ pub fn write(nodes: &[Node]) -> String {
     text
 }
 
-/// Whether a node is this keyword, in any case.
+/// Returns whether a node is this keyword, in any case.
 pub fn is_word(node: &Node, word: &str) -> bool {
     matches!(node, Node::Token(token) if token.eq_ignore_ascii_case(word))
 }
 
-/// Whether a node is a name or a keyword.
+/// Returns whether a node is a name or a keyword.
 pub fn is_name(node: &Node) -> bool {
     let begins = |token: &str| token.starts_with(|c: char| c.is_alphabetic() || c == '_');
     matches!(node, Node::Token(token) if begins(token) && !token.ends_with('\''))
@@ -100,7 +100,8 @@ fn quoted(token: &str) -> Node {
     Node::Quoted(token[..end].to_owned(), body.to_owned())
 }
 
-/// Returns the bytes of the token at the beginning of `rest`, whose first character is given.
+/// Returns the length in bytes of the token at the beginning of `rest`, whose first character is
+/// `first`.
 fn token_length(rest: &str, first: char) -> usize {
     let until = |is_end: &dyn Fn(char) -> bool| {
         let end = rest.char_indices().skip(1).find(|(_, c)| is_end(*c));

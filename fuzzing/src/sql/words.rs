@@ -1,6 +1,6 @@
-//! Words that are put into statements.
+//! Words that mutations insert into statements.
 
-/// Types.
+/// Type names.
 pub const TYPES: [&str; 44] = [
     "smallint",
     "int",
@@ -48,7 +48,7 @@ pub const TYPES: [&str; 44] = [
     "xid",
 ];
 
-/// Literals.
+/// Literals of many types.
 pub const LITERALS: [&str; 66] = [
     "0",
     "1",
@@ -180,7 +180,7 @@ pub const OPERATORS: [&str; 58] = [
     "OPERATOR(pg_catalog.+)",
 ];
 
-/// Expressions with a hole `?1` for another one.
+/// Expressions with a placeholder `?1` for another one.
 pub const WRAPPERS: [&str; 62] = [
     "(?1)",
     "- ?1",
@@ -246,7 +246,7 @@ pub const WRAPPERS: [&str; 62] = [
     "?1 COLLATE \"C\"",
 ];
 
-/// Statements with a hole `?1` for a query.
+/// Statements with a placeholder `?1` for a query.
 pub const QUERY_WRAPPERS: [&str; 33] = [
     "SELECT * FROM (?1) AS q",
     "SELECT count(*) FROM (?1) AS q(a, b)",
@@ -283,7 +283,7 @@ pub const QUERY_WRAPPERS: [&str; 33] = [
     "SELECT md5(q::text) FROM (?1) AS q TABLESAMPLE system (50)",
 ];
 
-/// Statements about what other statements have made.
+/// Statements that use objects of earlier statements.
 pub const AFTER: [&str; 24] = [
     "FETCH ALL FROM fuzz_cursor",
     "FETCH BACKWARD 2 FROM fuzz_cursor",

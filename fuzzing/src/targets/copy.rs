@@ -1,9 +1,11 @@
-//! Options and data of a COPY FROM STDIN.
+//! Options and data of COPY FROM STDIN.
 //!
 //! ```text
-//! input   options (4) | columns (2) | delimiter, quote, escape (1 each) | bytes of a piece (1) | data
+//! input   options (4) | columns (2) | delimiter, quote, escape (1 each) | piece bytes (1) | data
 //! ```
-//! The data arrives at once, and then in pieces: both must end alike. Everything is rolled back.
+//!
+//! The data is sent at once, and then in pieces; both must have the same outcome. All changes are
+//! rolled back.
 
 use std::cell::RefCell;
 
@@ -13,10 +15,10 @@ use pollster::FutureExt;
 use super::bytes::Bytes;
 use super::database;
 
-/// Bytes of data.
+/// The maximal length of the data, in bytes.
 const DATA_BYTES_MAX: usize = 16 << 10;
 
-/// Inputs that one database gets.
+/// The number of inputs after which a new database is opened.
 const INPUTS_MAX: u32 = 20_000;
 
 /// The columns that may be copied, with their types.
@@ -43,7 +45,7 @@ const ENCODINGS: [&str; 4] = ["UTF8", "LATIN1", "SQL_ASCII", "EUC_JP"];
 
 const FORMATS: [&str; 3] = ["text", "csv", "binary"];
 
-/// A database and how many inputs it has got.
+/// A database, and the number of its inputs so far.
 struct Copying {
     database: Database,
     inputs: u32,
@@ -53,20 +55,20 @@ thread_local! {
     static COPYING: RefCell<Option<Copying>> = const { RefCell::new(None) };
 }
 
-/// The statement of an input, its data, and the bytes of a piece.
+/// The statement of an input, its data, and the size of a piece in bytes.
 struct Input<'a> {
     statement: String,
     data: &'a [u8],
     piece: usize,
 }
 
-/// Rows that were copied, or the SQLSTATE and the message of the error.
+/// The number of copied rows, or the SQLSTATE and the message of the error.
 type Outcome = Result<u64, (String, String)>;
 
 /// Runs one input.
 ///
 /// # Panics
-/// If COPY ends with an internal error, or ends otherwise where its data arrives in pieces.
+/// If COPY ends with an internal error, or has another outcome when its data arrives in pieces.
 pub fn run(input: &[u8]) {
     let input = Input::of(input);
     COPYING.with_borrow_mut(|copying| {
@@ -160,12 +162,12 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A mark as a literal.
+/// Returns a delimiter, quote or escape character as a literal.
 fn literal(mark: u8) -> String {
     format!("E'\\x{:02x}'", mark & 0x7F)
 }
 
-/// Copies in a transaction that is rolled back.
+/// Runs COPY in a transaction that is rolled back.
 fn copy(session: &mut Session, input: &Input<'_>, piece: usize) -> Outcome {
     let begun = session.batch("BEGIN").block_on();
     assert!(begun.is_ok(), "{begun:?}");
@@ -194,7 +196,7 @@ async fn feed(session: &mut Session, input: &Input<'_>, piece: usize) -> Result<
 
 /// Returns data in all formats.
 pub fn seeds() -> Vec<Vec<u8>> {
-    // Format, flags, encoding, columns, delimiter, quote, escape, bytes of a piece.
+    // The format, flags, encoding, columns, delimiter, quote, escape, and the size of a piece.
     let head = |format: u8, flags: u16, columns: u16, marks: &[u8; 3]| {
         let [low, high] = flags.to_le_bytes();
         let [first, second] = columns.to_le_bytes();
@@ -223,7 +225,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A row with all columns and one of NULLs, as COPY TO writes them.
+/// Returns a row with all columns and one of NULLs, as COPY TO writes them.
 fn binary(mut session: Session) -> Vec<u8> {
     let insert = "INSERT INTO t VALUES (1, 'x', 1.5, '2020-01-02', '2020-01-02 03:04:05+00', 1e3, '{1,NULL}',
         '{\"k\": [1]}', 'ok', '(1,z)', '1 day', '04:05:06.7', '\\x00ff', '6f1ed002-ab5d-4f0b-9d3c-2f6e6b3a1a11', true,

@@ -1,17 +1,17 @@
-//! The database of a target, which all of its inputs share.
+//! The database of a target, shared by all of its inputs.
 
 use fencepost::{Database, SqlError};
 
-/// Bytes that the data may take.
+/// The memory limit of the data, in bytes.
 const MEMORY_LIMIT: u64 = 256 << 20;
 
-/// Bytes of a region.
+/// The size of a region, in bytes.
 const REGION_BYTES: usize = 16 << 20;
 
 /// Opens a database in memory and runs statements in it.
 ///
 /// # Panics
-/// If it cannot be opened or a statement fails.
+/// If the database cannot be opened or a statement fails.
 pub fn open(statements: &str) -> Database {
     let options = Database::options().region_size(REGION_BYTES);
     let database = options.memory_limit(MEMORY_LIMIT).open();
@@ -21,7 +21,7 @@ pub fn open(statements: &str) -> Database {
     database
 }
 
-/// The beginnings of the messages that are internal errors of PostgreSQL, too.
+/// The prefixes of messages that are internal errors of PostgreSQL, too.
 const AS_POSTGRES: [&str; 2] = [
     "unsupported jsonb version number",
     "unrecognized objtype abbreviation",

@@ -1,4 +1,4 @@
-//! Fuzz targets: functions that take any bytes and panic only where Fencepost has a fault.
+//! Fuzz targets: functions that accept any bytes and panic only if Fencepost has a fault.
 //!
 //! | target | input |
 //! |---|---|
@@ -8,8 +8,9 @@
 //! | [`replay`] | the files of a data directory, and log records |
 //! | [`cluster`] | messages of other machines |
 //!
-//! `tests/targets.rs` runs each of them for some seconds on its seeds and on mutations of these; `FUZZ_SECONDS` is
-//! for longer runs. The folder `fuzz/` is for libFuzzer, which finds more, since it follows the coverage:
+//! `tests/targets.rs` runs each of them for some seconds on its seeds and on mutations of them;
+//! `FUZZ_SECONDS` sets a longer time. The folder `fuzz/` is for libFuzzer, which finds more faults
+//! because it follows the code coverage:
 //!
 //! ```text
 //! cargo install cargo-fuzz
@@ -19,13 +20,16 @@
 //! cargo fuzz cmin --sanitizer none wire
 //! cargo fuzz run --sanitizer none wire fuzz/artifacts/wire/crash-…
 //! ```
-//! The other targets are `sql`, `copy`, `replay` and `cluster`. Without a sanitizer the stable toolchain does; with
-//! the address sanitizer it is `cargo +nightly fuzz run wire`. A first build compiles all crates again, with
-//! coverage counters. Therefore continuous integration runs `tests/targets.rs` only.
 //!
-//! A target reports a fault by a panic. Besides panics of the code under test those are: an internal error
-//! (XX000), a malformed reply, a wait that does not end, and an answer that depends on how the input is cut.
-//! Memory is bounded by the caller: libFuzzer's `-rss_limit_mb`, and the counting allocator of the test.
+//! The other targets are `sql`, `copy`, `replay` and `cluster`. Without a sanitizer, the stable
+//! toolchain is sufficient; with the address sanitizer, the command is `cargo +nightly fuzz run
+//! wire`. A first build compiles all crates again, with coverage counters. Therefore continuous
+//! integration runs only `tests/targets.rs`.
+//!
+//! A target reports a fault by a panic. Besides panics of the code under test, it panics after an
+//! internal error (XX000), a malformed reply, a wait that does not end, or a result that depends on
+//! how the input is split. The caller limits the memory: libFuzzer's `-rss_limit_mb`, or the
+//! counting allocator of the test.
 
 pub mod bytes;
 pub mod cluster;
@@ -41,11 +45,11 @@ pub mod wire;
 pub struct Target {
     /// Its name in `fuzz/`.
     pub name: &'static str,
-    /// Runs one input. Panics where that shows a fault.
+    /// Runs one input. Panics if it shows a fault.
     pub run: fn(&[u8]),
-    /// Returns inputs that are valid, made by the encoders of the program.
+    /// Returns valid inputs, produced by the encoders of the program.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Bytes of memory that one input may take, besides 100 times its length.
+    /// The memory in bytes that one input may use, in addition to 100 times its length.
     pub memory_bytes: usize,
 }
 

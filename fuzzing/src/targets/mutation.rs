@@ -2,13 +2,13 @@
 
 use crate::random::Random;
 
-/// Bytes of the longest input.
+/// The maximal length of an input, in bytes.
 const INPUT_BYTES_MAX: usize = 1 << 14;
 
-/// Mutations of one input at most.
+/// The maximal number of mutations of one input.
 const MUTATIONS_MAX: usize = 8;
 
-/// Numbers at the bounds of what decoders take.
+/// Numbers at the limits of decoders.
 const NUMBERS: [u64; 12] = [
     0,
     1,
@@ -24,7 +24,7 @@ const NUMBERS: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Returns a mutation of one of the seeds, some with a part of another one.
+/// Returns a mutation of a random seed, sometimes combined with a part of another seed.
 pub fn mutated(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut input = random.pick(seeds).cloned().unwrap_or_default();
     for _ in 0..random.below(MUTATIONS_MAX) + 1 {
@@ -74,7 +74,7 @@ fn mutate(random: &mut Random, input: &mut Vec<u8>, seeds: &[Vec<u8>]) {
     }
 }
 
-/// Writes one of the numbers over the input, in either byte order.
+/// Overwrites a part of the input with one of the numbers, in either byte order.
 fn put_number(random: &mut Random, input: &mut [u8], at: usize) {
     let number = random.pick(&NUMBERS).copied().unwrap_or(0);
     let width = [1, 2, 4, 8][random.below(4)];

@@ -1,18 +1,20 @@
-//! A data directory as no machine has left it: files with damaged bytes, and logs of records that no machine has
-//! written but whose checksums are right.
+//! A damaged data directory: files with damaged bytes, and logs of records that no machine has
+//! written but that have valid checksums.
 //!
 //! ```text
-//! input   form (1) | edits, again and again
-//! form 0  bytes of the files of a machine that is alone, with a checkpoint
-//! form 1  the same of a machine among others
-//! form 2  records of the log of a machine that is alone
-//! form 3  records of the log of a machine among others
+//! input   form (1) | edits, repeated
+//! form 0  edits of the files of a single machine, with a checkpoint
+//! form 1  the same for a machine of a cluster
+//! form 2  edits of the log records of a single machine
+//! form 3  edits of the log records of a machine of a cluster
 //! edit of bytes     file (1) | place (2) | what (1) | ...
 //! edit of records   record (1) | what (1) | ...
 //! ```
-//! A machine then opens the directory, commits, ends, and opens it again. Each time it opens or answers an error. Where
-//! bytes are damaged, what opened must open again. Records with right checksums may contradict each other in what only a
-//! later commit shows, so that they need not.
+//!
+//! A machine then opens the directory, commits, ends, and opens it again. Each time it must open or
+//! return an error. With damaged bytes, a directory that opened once must open again. Records with
+//! valid checksums may contradict each other in a way that only a later commit shows, so they are
+//! exempt from this rule.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -30,29 +32,29 @@ use pollster::FutureExt;
 
 use super::bytes::Bytes;
 
-/// Forms from this one on forge records.
+/// Forms from this one on have forged records.
 const FORGED: usize = 2;
 
-/// Edits of one input.
+/// The maximal number of edits of one input.
 const EDITS_MAX: usize = 64;
 
-/// Records of a log.
+/// The maximal number of records in a log.
 const RECORDS_MAX: usize = 500;
 
-/// Bytes of a region.
+/// The size of a region, in bytes.
 const REGION_BYTES: usize = 16 << 20;
 
-/// Times that a machine looks for the others, of which there are none.
+/// The maximal number of times that a machine looks for other machines, which do not exist.
 const LOOKS_MAX: usize = 1_000;
 
-/// How long a commit may wait for the log.
+/// The longest time for which a commit waits for the log.
 const PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(20);
 
 /// The folder of the log.
 const LOG: &str = "log";
 
-/// Words that mean something in records, besides those of the log itself.
+/// Words with a meaning in records, besides those of the original log.
 const WORDS: [u64; 14] = [
     0,
     1,
@@ -92,16 +94,16 @@ static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| {
     }
 });
 
-/// How long the threads of a machine may take to end after it was dropped.
+/// The longest time until the threads of a dropped machine have ended.
 const DROPPED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A way to open a directory.
+/// A function that opens a directory.
 type Open = fn(&SimDisk) -> Result<Arc<Machine>, OpenError>;
 
 /// Runs one input.
 ///
 /// # Panics
-/// If a directory that was opened does not open again, unless it is one of forged records.
+/// If a directory that was opened does not open again, unless its records are forged.
 pub fn run(input: &[u8]) {
     let mut rest = Bytes(input);
     let templates = &*TEMPLATES;
@@ -113,9 +115,9 @@ pub fn run(input: &[u8]) {
         _ => (written(&templates.records_among, &mut rest), open_among),
     };
     let opened = open(&disk).map(|machine| {
-        // No machine comes near the end of its clock.
+        // No real machine gets near the end of its clock.
         if machine.now().raw() < Timestamp::MAX.raw() / 2 {
-            // Where no memory is left a machine may refuse.
+            // A machine without free memory may refuse the commit.
             let _ = write(&machine, 8);
         }
         close(&machine);
@@ -130,13 +132,14 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Ends a machine. A commit whose answer was not awaited keeps the machine until then.
+/// Closes a machine. A commit that was not awaited keeps the machine until it has ended.
 fn close(machine: &Machine) {
-    // A log that has failed says so.
+    // A log that has failed returns its error here.
     let _ = machine.close();
 }
 
-/// Opens a directory whose machine has been dropped. A thread of that machine may be the last to let it go.
+/// Opens the directory of a dropped machine. A thread of that machine may be the last owner of the
+/// directory.
 fn opened_again(disk: &SimDisk, open: Open) -> Result<Arc<Machine>, OpenError> {
     let begun = Instant::now();
     loop {
@@ -165,7 +168,7 @@ fn log_options() -> LogOptions {
     }
 }
 
-/// Opens the directory of a machine that is alone.
+/// Opens the directory of a single machine.
 fn open_alone(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     Machine::open(MachineOptions {
         region_bytes: REGION_BYTES,
@@ -175,7 +178,7 @@ fn open_alone(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     })
 }
 
-/// Opens the directory of a machine among others, of which there is none at the time.
+/// Opens the directory of a machine of a cluster, without any other machine.
 fn open_among(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     let contents = Contents::read(&durable(disk))?;
     let founders = configuration();
@@ -193,7 +196,7 @@ fn open_among(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
             break on_disk;
         }
         looks += 1;
-        // The log names machines that are not there.
+        // The log names machines that do not exist.
         if looks > LOOKS_MAX {
             return Err(OpenError::Begun);
         }
@@ -217,12 +220,12 @@ fn configuration() -> Configuration {
     configuration.unwrap_or_else(|error| panic!("a configuration: {error}"))
 }
 
-/// Commits a new object of so many words, and a change of the root.
+/// Commits a new object of `words` words, and a change of the root.
 fn write(machine: &Arc<Machine>, words: usize) -> Option<Addr> {
     let began = Instant::now();
     while !poll_soon(machine, machine.is_complete())? {
         machine.drive();
-        // The machine may lack others, of which there are none.
+        // The machine may need other machines, which do not exist.
         if began.elapsed() > PATIENCE {
             return None;
         }
@@ -257,7 +260,8 @@ fn poll_soon<T>(machine: &Arc<Machine>, future: impl Future<Output = T>) -> Opti
     None
 }
 
-/// The disk of a machine with some commits and a checkpoint between them, and the records of its log from before.
+/// Returns the disk of a machine with several commits and a checkpoint between them, and the log
+/// records from before the checkpoint.
 fn template(open: Open) -> (SimDisk, Vec<Record>) {
     let disk = SimDisk::new(1);
     let machine = open(&disk).unwrap_or_else(|error| panic!("an empty directory: {error}"));
@@ -301,7 +305,7 @@ fn records(disk: &SimDisk) -> Vec<Record> {
     records
 }
 
-/// A copy of a disk with edited bytes.
+/// Returns a copy of a disk with edited bytes.
 fn edited(template: &SimDisk, rest: &mut Bytes<'_>) -> SimDisk {
     let disk = template.fork();
     let files = files(&disk);
@@ -313,7 +317,7 @@ fn edited(template: &SimDisk, rest: &mut Bytes<'_>) -> SimDisk {
         let mut bytes = disk.bytes(name).unwrap_or_default();
         let wide = usize::from(rest.short());
         let (what, length) = (rest.byte(), bytes.len().max(1));
-        // Small places reach the headers, the others all of the file.
+        // Small places reach the headers; the others reach the whole file.
         let at = match what & 0x80 {
             0 => wide % length,
             _ => wide * 61 % length,
@@ -355,7 +359,7 @@ fn edit_bytes(bytes: &mut Vec<u8>, at: usize, what: u8, rest: &mut Bytes<'_>) {
     }
 }
 
-/// The names of all files, with their folders.
+/// Returns the names of all files, with their folders.
 fn files(disk: &SimDisk) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for folder in ["", "log", "checkpoint"] {
@@ -377,7 +381,7 @@ fn files(disk: &SimDisk) -> Vec<String> {
     files
 }
 
-/// A disk with a log of edited records.
+/// Returns a disk with a log of edited records.
 fn written(template: &[Record], rest: &mut Bytes<'_>) -> SimDisk {
     let mut records = template.to_vec();
     for _ in 0..EDITS_MAX {
@@ -388,7 +392,7 @@ fn written(template: &[Record], rest: &mut Bytes<'_>) -> SimDisk {
         records.truncate(RECORDS_MAX);
     }
     let disk = SimDisk::new(1);
-    // The folders of the directory are there even where a machine has just been made.
+    // The folders exist even in a new data directory.
     let made = disk.subdir(LOG);
     assert!(made.is_ok(), "a folder");
     if let Err(why) = append(&disk, &records) {
@@ -462,7 +466,7 @@ fn edit_records(records: &mut Vec<Record>, rest: &mut Bytes<'_>) {
     }
 }
 
-/// A word: one of those that mean something, a small number, or any.
+/// Reads a word: one with a meaning, a small number, or any number.
 fn word(rest: &mut Bytes<'_>) -> u64 {
     match rest.byte() {
         small @ 0..0x80 => u64::from(small),

@@ -1,7 +1,8 @@
-//! The text of statements: lexer, parser, binder and planner; of queries also the deparser.
+//! The texts of statements: the lexer, the parser, the binder and the planner; for queries also the
+//! deparser.
 //!
-//! Nothing of the text is executed. A query becomes a view in a transaction that is rolled back. Its definition must
-//! be a query that a view can be made of, too.
+//! No statement of the text is executed. A query becomes a view in a transaction that is rolled
+//! back. The definition of that view must itself be a valid query for a view.
 
 use std::cell::RefCell;
 
@@ -11,22 +12,22 @@ use fencepost_sql::parser;
 use super::database;
 use crate::sql::{Corpus, corpus_folder};
 
-/// Bytes of a text.
+/// The maximal length of a text, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Statements of a text that are planned.
+/// The maximal number of statements of a text that are planned.
 const STATEMENTS_MAX: usize = 4;
 
-/// Inputs that one database gets: what they leave in its caches is bounded.
+/// The number of inputs after which a new database is opened, to limit the growth of its caches.
 const INPUTS_MAX: u32 = 20_000;
 
-/// Bytes of a statement that is a seed.
+/// The maximal length of a statement used as a seed, in bytes.
 const SEED_BYTES_MAX: usize = 600;
 
-/// Words with which a query begins.
+/// The keywords with which a query begins.
 const QUERIES: [&str; 5] = ["select", "values", "with", "table", "("];
 
-/// Objects for the texts to name.
+/// Objects that the texts may name.
 const OBJECTS: &str = "
     CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
     CREATE TYPE pair AS (x int, y text);
@@ -39,7 +40,7 @@ const OBJECTS: &str = "
     CREATE VIEW v AS SELECT t.a, t.b, u.v FROM t LEFT JOIN u USING (a);
     CREATE FUNCTION twice(n int) RETURNS int LANGUAGE sql AS 'SELECT 2 * n'";
 
-/// A database and how many inputs it has got.
+/// A database, and the number of its inputs so far.
 struct Planning {
     database: Database,
     inputs: u32,
@@ -52,7 +53,8 @@ thread_local! {
 /// Runs one input.
 ///
 /// # Panics
-/// If planning ends with an internal error, or the definition of a view is not that of a view made of it.
+/// If planning ends with an internal error, or if the definition of a view changes when a view is
+/// created from it.
 pub fn run(input: &[u8]) {
     let input = &input[..input.len().min(TEXT_BYTES_MAX)];
     let text = String::from_utf8_lossy(input);
@@ -79,7 +81,7 @@ pub fn run(input: &[u8]) {
     });
 }
 
-/// Plans the statements, as simple queries and as one to be prepared.
+/// Plans the statements, as simple queries and as one prepared statement.
 fn plan(session: &mut Session, text: &str) {
     let check = |error| database::check(&text, &error);
     match session.split(text) {
@@ -93,7 +95,7 @@ fn plan(session: &mut Session, text: &str) {
     drop(session.parse(text, &[]).map_err(check));
 }
 
-/// Whether a text may be one query.
+/// Returns whether a text may be a single query.
 fn is_query(text: &str) -> bool {
     let text = text.trim_start();
     QUERIES.iter().any(|word| {
@@ -102,8 +104,9 @@ fn is_query(text: &str) -> bool {
     })
 }
 
-/// Makes a view of a query, a second of the definition of the first, and a third of that of the second. The
-/// definitions of the last two are the same. That of the first may name columns otherwise, as in PostgreSQL.
+/// Creates a view of a query, a second one from the definition of the first, and a third one from
+/// that of the second. The definitions of the last two must be equal. The first definition may have
+/// other column names, as in PostgreSQL.
 fn define(session: &mut BlockingSession, text: &str) {
     let mut made = || -> Result<(), Error> {
         session.execute("BEGIN", &[])?;
@@ -123,8 +126,8 @@ fn define(session: &mut BlockingSession, text: &str) {
     assert!(ended.is_ok(), "{ended:?} after {text:?}");
 }
 
-/// Makes a view of a definition; returns the definition of that. `None` where the view is not supported: the parser
-/// knows no query without columns where it is a part of another statement.
+/// Creates a view from a definition and returns the new view's definition. Returns `None` if the
+/// view is not supported: the parser rejects a query without columns inside another statement.
 fn again(
     session: &mut BlockingSession,
     (view, of): (&str, &str),
@@ -137,7 +140,7 @@ fn again(
     }
 }
 
-/// The definition of a view.
+/// Returns the definition of a view.
 fn definition(session: &mut BlockingSession, view: &str) -> Result<String, Error> {
     let query = format!("SELECT pg_get_viewdef('{view}'::regclass)");
     let row = session.query_one(&query, &[])?;
@@ -147,7 +150,7 @@ fn definition(session: &mut BlockingSession, view: &str) -> Result<String, Error
     }
 }
 
-/// Returns the statements of the compatibility files that are not long.
+/// Returns the shorter statements of the compatibility files.
 pub fn seeds() -> Vec<Vec<u8>> {
     let corpus = Corpus::read(&corpus_folder());
     let corpus = corpus.unwrap_or_else(|error| panic!("the compatibility files: {error}"));

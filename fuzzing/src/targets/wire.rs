@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! input   form (1) | the bytes of the client
-//! form 0  from the first packet on
-//! form 1  behind a start-up packet, as they are
-//! form 2  behind a start-up packet: type (1) | length (2) | body, again and again, with lengths that are right
+//! form 0  all bytes, starting with the first packet
+//! form 1  the bytes after a valid start-up packet
+//! form 2  messages after a valid start-up packet: type (1) | length (2) | body, with valid lengths
 //! ```
-//! The client writes everything and closes its direction, then reads until the server closes the other one.
+//!
+//! The client writes all bytes and closes its direction. Then it reads until the server closes the
+//! other direction.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -23,27 +25,28 @@ use parking_lot::Mutex;
 use super::bytes::Bytes;
 use super::database;
 
-/// Bytes of a client that are sent.
+/// The maximal number of bytes that a client sends.
 const INPUT_BYTES_MAX: usize = 32 << 10;
 
-/// The longest message that the server takes, in bytes.
+/// The longest message that the server accepts, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How long a server may take to close a connection whose client has closed its direction.
+/// The longest time until the server closes a connection whose client has closed its direction.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Inputs that one server gets: what they leave behind in it is bounded.
+/// The number of inputs after which a new server is started, to limit the state that they leave
+/// behind.
 const INPUTS_MAX: u32 = 5_000;
 
-/// Tables for the statements of inputs. The timeout ends statements that run for long.
+/// Tables for the statements of inputs. The timeout ends long statements.
 const TABLES: &str = "
     CREATE TABLE t (a int PRIMARY KEY, b text);
     INSERT INTO t SELECT n, 'row ' || n FROM generate_series(1, 20) n;
     ALTER ROLE postgres SET statement_timeout = '200ms'";
 
-/// A server and how many inputs it has got.
+/// A server, and the number of its inputs so far.
 struct Serving {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     _server: Server,
     _database: Database,
     socket: PathBuf,
@@ -56,7 +59,7 @@ static SERVING: Mutex<Option<Serving>> = Mutex::new(None);
 /// Runs one input.
 ///
 /// # Panics
-/// If the server answers an internal error or a malformed message, or does not close the connection.
+/// If the server sends an internal error or a malformed message, or does not close the connection.
 pub fn run(input: &[u8]) {
     let mut rest = Bytes(input);
     let form = rest.below(3);
@@ -71,24 +74,24 @@ pub fn run(input: &[u8]) {
     check_reply(&reply);
 }
 
-/// The start-up packet of the superuser.
+/// Returns the start-up packet of the superuser.
 fn opening() -> Vec<u8> {
     packet(PROTOCOL_VERSION, b"user\0postgres\0database\0postgres\0\0")
 }
 
-/// A packet without a type.
+/// Returns a packet without a type.
 fn packet(code: u32, body: &[u8]) -> Vec<u8> {
     let length = (body.len() + 8) as u32;
     [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
 }
 
-/// A message.
+/// Returns a message.
 fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() + 4) as u32;
     [&[tag][..], &length.to_be_bytes(), body].concat()
 }
 
-/// The messages of form 2.
+/// Returns the messages of form 2.
 fn framed(input: &[u8]) -> Vec<u8> {
     let (mut rest, mut out) = (Bytes(input), Vec::new());
     while !rest.is_empty() {
@@ -98,11 +101,11 @@ fn framed(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes what it can, with the lists in the messages.
+/// Decodes the packets and messages, including the lists in the messages.
 fn decode(sent: &[u8]) {
     let first = startup::split(sent);
     let behind = first.ok().flatten().map_or(0, |(_, size)| size);
-    // As later messages, too, whatever the first packet is.
+    // The bytes are also decoded as later messages, whatever the first packet is.
     for from in [0, behind] {
         let mut rest = &sent[from.min(sent.len())..];
         while let Ok(Some(frame)) = frame::split(rest, MESSAGE_BYTES_MAX) {
@@ -114,7 +117,7 @@ fn decode(sent: &[u8]) {
     }
 }
 
-/// Walks the lists of a message, which must have as many items as they say.
+/// Iterates over the lists of a message, which must have the announced number of items.
 fn walk(front: &front::Front<'_>) {
     match front {
         front::Front::Parse { types, .. } => {
@@ -137,7 +140,7 @@ fn walk(front: &front::Front<'_>) {
     }
 }
 
-/// Sends the bytes of a client to the server; returns what it answers.
+/// Sends the bytes of a client to the server, and returns its reply.
 fn exchange(sent: &[u8]) -> Vec<u8> {
     let mut serving = SERVING.lock();
     if serving
@@ -153,7 +156,7 @@ fn exchange(sent: &[u8]) -> Vec<u8> {
         let mut stream = UnixStream::connect(&serving.socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        // A server that ends the connection before it has read everything is right to do so.
+        // The server may close the connection before it has read all bytes.
         if stream.write_all(sent).is_ok() {
             let _ = stream.shutdown(Shutdown::Write);
         }
@@ -195,9 +198,9 @@ fn serve() -> Serving {
     }
 }
 
-/// Panics if a reply is no sequence of messages, or one of them tells of an internal error.
+/// Panics if a reply is not a sequence of messages, or if one of them is an internal error.
 fn check_reply(reply: &[u8]) {
-    // Answers to requests for encryption: there is none.
+    // Replies to requests for encryption: it is not available.
     let mut rest = reply;
     while let Some((b'N', behind)) = rest.split_first()
         && !is_notice(rest)
@@ -221,7 +224,8 @@ fn check_reply(reply: &[u8]) {
     }
 }
 
-/// Whether a reply goes on with a NoticeResponse: its first field is the severity.
+/// Returns whether the rest of a reply starts with a NoticeResponse: its first field is the
+/// severity.
 fn is_notice(rest: &[u8]) -> bool {
     rest.get(5) == Some(&b'S')
 }
@@ -241,13 +245,13 @@ fn check_error(body: &[u8]) {
     assert!(!is_internal, "{:?}", String::from_utf8_lossy(body));
 }
 
-/// A message of form 2.
+/// Returns a message of form 2.
 fn part(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = body.len() as u16;
     [&[tag][..], &length.to_le_bytes(), body].concat()
 }
 
-/// A Bind of a statement with parameters, which are all in one format.
+/// Returns a Bind message of a statement, with all parameters in one format.
 fn bind(statement: &[u8], format: u16, parameters: &[Option<&[u8]>]) -> Vec<u8> {
     let mut body = [b"\0", statement, b"\0\0\x01"].concat();
     body.extend(format.to_be_bytes());

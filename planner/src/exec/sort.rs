@@ -46,7 +46,7 @@ impl Sorter {
         &mut self.rows
     }
 
-    /// From time to time, discards rows that cannot be among the first. Returns whether it did.
+    /// Discards, from time to time, rows that cannot be among the first. Returns whether it did.
     pub async fn trim(&mut self, cx: &mut Cx<'_>) -> Result<bool, SqlError> {
         if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
             return Ok(false);

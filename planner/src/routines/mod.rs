@@ -62,7 +62,7 @@ const STACKS_APART: usize = 64 << 20;
 const COMPILED_MAX: usize = 512;
 
 /// The key of compiled code: the routine's oid, the role that a SECURITY DEFINER function acts as,
-/// the search path of its settings, and the types that replace its polymorphic types in this call.
+/// the search path of its settings, and its polymorphic types in this call.
 type Known = (
     u32,
     Option<Arc<str>>,

@@ -61,7 +61,7 @@ impl Slots {
         }
     }
 
-    /// The composite type of the row that a variable holds, if the row has one.
+    /// Returns the composite type of the row that a variable holds, if the row has one.
     pub fn row_type(&self, variable: usize) -> Option<Composite> {
         match self.0.get(variable) {
             Some(Slot::Row(Some(row))) => row.of,
@@ -74,7 +74,7 @@ impl Slots {
         matches!(self.0.get(variable), Some(Slot::Row(None)))
     }
 
-    /// The names of the fields of a row.
+    /// Returns the names of the fields of a row.
     pub fn field_names(&self, code: &Code, variable: usize) -> Result<Vec<String>, SqlError> {
         let row = self.row(code, variable)?;
         Ok(row.columns.iter().map(|(name, _)| name.clone()).collect())

@@ -325,9 +325,9 @@ impl RowWriter {
         Ok(matches!(added, Insert::Done))
     }
 
-    /// If the index is unique, waits for transactions that insert the key in `new_key`, and makes
-    /// others wait for this one. After `KEY_LOCKS_MAX` keys a statement takes no more locks:
-    /// further keys are compared only at the commit.
+    /// Waits for transactions that insert the key in `new_key`, and makes others wait for this one,
+    /// if the index is unique. After `KEY_LOCKS_MAX` keys a statement takes no more locks: further
+    /// keys are compared only at the commit.
     async fn lock_key(
         &mut self,
         cx: &mut Cx<'_>,

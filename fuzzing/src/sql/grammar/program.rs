@@ -1,4 +1,4 @@
-//! Statements whose effects depend on those before them: PL/pgSQL, cursors, prepared statements,
+//! Statements whose effects depend on earlier statements: PL/pgSQL, cursors, prepared statements,
 //! COPY, and changes of the schema between them.
 
 use super::{Grammar, KINDS, Kind, Scope, Table};
@@ -8,7 +8,7 @@ const VARIABLES: &str = "i int := 1; s text := 'a'; n numeric := 2.5; b boolean 
     d timestamp := '2024-02-29'; j jsonb := '{\"a\": 1}'; l int[] := '{1,2,3}'; r record; \
     c refcursor; e CURSOR (k int) FOR SELECT * FROM ? WHERE a >= k; w ?%ROWTYPE; t ?.a%TYPE";
 
-/// Names of cursors, of which two are never open at first.
+/// The names of cursors. Two of them are not open at first.
 const CURSORS: [&str; 4] = ["k1", "k2", "k3", "fuzz_cursor"];
 
 /// Directions of FETCH and MOVE.
@@ -29,7 +29,7 @@ const DIRECTIONS: [&str; 14] = [
     "0",
 ];
 
-/// Changes of a table `?` by which plans, cursors and functions become stale.
+/// Changes of a table `?` that invalidate plans, cursors and functions.
 const CHANGES: [&str; 23] = [
     "ALTER TABLE ? ADD COLUMN z int DEFAULT 7",
     "ALTER TABLE ? ADD COLUMN z text",
@@ -93,7 +93,7 @@ impl Grammar {
         self.random.word(&CHANGES).replace('?', &name)
     }
 
-    /// Returns some statements of one Query message.
+    /// Returns several statements in one Query message.
     fn several(&mut self) -> String {
         let mut parts = Vec::new();
         for _ in 0..2 + self.random.below(4) {
@@ -143,7 +143,7 @@ impl Grammar {
         }
     }
 
-    /// Returns a transaction about cursors, in one Query message.
+    /// Returns a transaction with cursors, in one Query message.
     fn cursors(&mut self) -> String {
         let mut sql = String::from("BEGIN");
         for _ in 0..4 + self.random.below(6) {
@@ -417,7 +417,7 @@ impl Grammar {
         form.replace("$x", &value).replace("$c", &condition)
     }
 
-    /// Returns a PL/pgSQL statement with others in it.
+    /// Returns a PL/pgSQL statement that contains other statements.
     fn nested(&mut self, scope: &Scope, table: &Table, depth: usize) -> String {
         let condition = self.expression(Kind::Bool, scope, 1);
         let (one, two) = (

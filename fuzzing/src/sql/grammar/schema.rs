@@ -1,4 +1,4 @@
-//! Statements that make, change and maintain tables, views and indexes.
+//! Statements that create, change and maintain tables, views and indexes.
 
 use super::{Grammar, KINDS, Kind, Table};
 

@@ -1,7 +1,8 @@
-//! Requests to the services of a machine: shipped statements and parts of plans, advisory locks, notifications,
-//! sessions, counters and cancels.
+//! Requests to the services of a machine: shipped statements and parts of plans, advisory locks,
+//! notifications, sessions, counters and cancels.
 //!
-//! Two databases are one cluster. Machine 2 asks machine 1, which answers, with whatever that is.
+//! Two databases form a cluster. Machine 2 sends requests to machine 1, which must reply in some
+//! way.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -13,16 +14,16 @@ use fencepost::{Cluster, Database};
 use fencepost_fabric::MachineId;
 use fencepost_txn::network::call::Answer;
 
-/// Bytes of a request.
+/// The maximal length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// Services of a machine, and some numbers that are none.
+/// The number of services of a machine, including some invalid numbers.
 const SERVICES: u8 = 10;
 
-/// How long a machine may take to answer.
+/// The longest time until a machine replies.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes the requests that are seeds.
+/// Statements that produce the requests used as seeds.
 const WORK: [&str; 9] = [
     "SELECT * FROM far WHERE a = 7",
     "UPDATE far SET b = 'x' WHERE a = 8",
@@ -35,7 +36,7 @@ const WORK: [&str; 9] = [
     "SELECT pg_cancel_backend(1 << 21), pg_stat_reset()",
 ];
 
-/// Two machines.
+/// The two machines.
 struct Machines {
     asked: Database,
     asks: Database,
@@ -47,7 +48,7 @@ static MACHINES: LazyLock<Machines> = LazyLock::new(Machines::open);
 /// Runs one input.
 ///
 /// # Panics
-/// If the machine does not answer.
+/// If the machine does not reply.
 pub fn run(service: u8, request: &[u8]) {
     let request = &request[..request.len().min(REQUEST_BYTES_MAX)];
     let service = service % SERVICES;
@@ -112,12 +113,13 @@ impl Machines {
     }
 }
 
-/// Requests that a machine has made.
+/// The requests that a machine has sent.
 type Requests = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Returns the requests of real statements. Machine 2 notes what machine 1 asks it for, and answers nothing.
+/// Returns the requests of real statements. Machine 2 records the requests of machine 1, and does
+/// not reply.
 pub fn seeds() -> Vec<Vec<u8>> {
-    // The machines of the inputs go on to answer each other.
+    // The seeds need their own machines, because those of the inputs must continue to reply.
     let machines = Machines::open();
     let requests: Requests = Arc::default();
     for service in 1..SERVICES {
@@ -131,7 +133,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     }
     let mut session = machines.asked.blocking();
     for statement in WORK {
-        // Some fail: nothing is answered.
+        // Some statements fail, because they get no reply.
         let _ = session.query(statement, &[]);
     }
     drop(session);

@@ -4,7 +4,7 @@
 //! input   form (1) | ...
 //! form 0  kind (1) | the bytes of a message of this kind, which is decoded
 //! form 1  edits of the records that two machines write into each other's rings ([`pair`])
-//! form 2  service (1) | a request, which a machine asks another for ([`calls`])
+//! form 2  service (1) | a request that a machine sends to another one ([`calls`])
 //! ```
 
 mod calls;
@@ -25,14 +25,14 @@ use fencepost_txn::recovery::RecoveryMessage;
 
 use super::bytes::Bytes;
 
-/// Kinds of messages of form 0.
+/// The number of message kinds of form 0.
 const KINDS: usize = 14;
 
 /// Runs one input.
 ///
 /// # Panics
-/// If a message is not what it is encoded as again, a request of a machine is not answered, or the answer is an
-/// internal error.
+/// If a message changes when it is encoded and decoded again. If a machine does not reply to a
+/// request, or replies with an internal error.
 pub fn run(input: &[u8]) {
     let mut rest = Bytes(input);
     match rest.below(3) {
@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Decodes a message of a kind, and encodes what it is.
+/// Decodes a message of a kind, and encodes the result.
 fn decode(kind: usize, bytes: &[u8]) {
     match kind {
         0 => again::<ReconfigurationMessage>(bytes),
@@ -82,7 +82,7 @@ fn decode(kind: usize, bytes: &[u8]) {
     }
 }
 
-/// Decodes a message; what it is encoded as again must be the same message.
+/// Decodes a message. Its encoding must decode to the same message.
 fn again<T: Wire + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let decoded: Result<T, DecodeError> = T::decode(bytes);
     if let Ok(message) = decoded {
@@ -172,7 +172,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A frame of the kind `tcp`.
+/// Returns a frame of the `tcp` fabric.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = body.len() as u32 + 1;
     [&length.to_le_bytes()[..], &[kind], body].concat()

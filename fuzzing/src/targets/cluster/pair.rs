@@ -1,13 +1,16 @@
-//! Two machines of which one writes what no machine writes.
+//! Two machines, one of which sends invalid records.
 //!
-//! Both run on a simulated network in one thread and do the same work for every input: they make, change and free
-//! objects of both, and call each other. Edits change records on their way: the tag of a record, or a word. The
-//! length of a record stays, since the writer has that much room in the ring.
+//! Both run on a simulated network in one thread and do the same work for every input: they create,
+//! change and free objects on both machines, and call each other. Edits change records in transit:
+//! the tag of a record, or a word. The length of a record stays, because the writer has reserved
+//! that much space in the ring.
 //!
 //! ```text
 //! edit   record (2) | what (1) | word (1) | a value
 //! ```
-//! A machine may distrust the other, and then waits for it; nothing else is asked of it than to go on.
+//!
+//! A machine may distrust the other one, and then waits for it. It is only required to continue to
+//! run.
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,16 +26,16 @@ use crate::targets::bytes::Bytes;
 
 const IDS: [MachineId; 2] = [MachineId(1), MachineId(2)];
 
-/// Edits of one input.
+/// The maximal number of edits of one input.
 const EDITS_MAX: usize = 32;
 
-/// Times that the machines are driven for one step of the work.
+/// The maximal number of times that the machines are driven for one step of the work.
 const DRIVES_MAX: usize = 3_000;
 
 /// A service that reverses bytes.
 const SERVICE: u8 = 7;
 
-/// Bits of a record's header that are its length in words.
+/// The number of bits of a record's header for its length in words.
 const LENGTH_BITS: u32 = 56;
 
 /// A change of a record.
@@ -67,7 +70,7 @@ pub fn run(mut rest: Bytes<'_>) {
     pair.end();
 }
 
-/// A value: small, or any.
+/// Reads a value: a small number, a power of two or a mask, or any number.
 fn value(rest: &mut Bytes<'_>) -> u64 {
     match rest.byte() {
         small @ 0..0x80 => u64::from(small),
@@ -78,7 +81,7 @@ fn value(rest: &mut Bytes<'_>) -> u64 {
 }
 
 impl Pair {
-    /// Opens both machines, which find each other.
+    /// Opens both machines as peers.
     fn open() -> Option<Pair> {
         let net = SimNet::new(3, SimKnobs::default());
         let configuration = Configuration::of_process(2).ok()?;
@@ -140,7 +143,7 @@ impl Pair {
         None
     }
 
-    /// Has the records that are written from now on edited.
+    /// Applies the edits to the records that are written from now on.
     fn tap(&self, edits: Vec<Edit>) {
         let mut written = 0;
         self.net
@@ -152,7 +155,7 @@ impl Pair {
             }));
     }
 
-    /// Makes, changes and frees objects, and calls; ends early where something does not come to its end.
+    /// Creates, changes and frees objects, and makes calls. Ends early if a step does not complete.
     fn work(&self) -> Option<()> {
         let mut objects: Vec<Addr> = Vec::new();
         for (at, machine) in self.machines.iter().enumerate() {
@@ -176,7 +179,7 @@ impl Pair {
         Some(())
     }
 
-    /// A new object of a machine.
+    /// Creates an object of a machine.
     fn make(&self, machine: &Arc<Machine>, words: usize) -> Option<Option<Addr>> {
         let mut coordinator = machine.coordinator();
         let mut tx = coordinator.begin(Mode::ReadWrite);
@@ -204,7 +207,7 @@ impl Pair {
         Some(())
     }
 
-    /// Ends both at once: none waits for the other.
+    /// Ends both machines at once, so that neither waits for the other.
     fn end(self) {
         IDS.iter().for_each(|id| self.net.crash(*id));
         drop(self.machines);
@@ -259,7 +262,7 @@ fn apply(edit: Edit, header: &mut u64, record: &mut [u64]) {
     }
 }
 
-/// Returns edits of the first records, in all ways.
+/// Returns all kinds of edits of the first records.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![Vec::new()];
     for record in 0..60 {
