@@ -6,7 +6,7 @@
 //! Access       how a scan reaches its rows: points, ranges, or the whole primary index
 //! ```
 //!
-//! Every source of a SELECT works on the *from row* of the whole SELECT and fills only its own
+//! Every source of a SELECT works on the *from row* of the whole SELECT. It fills only its own
 //! slots, so expressions need no renumbering (BND-1).
 
 use std::sync::Arc;
@@ -124,7 +124,7 @@ pub struct SelectPlan {
     pub source: Source,
     /// The part of WHERE that the source does not evaluate.
     pub filter: Option<Expr>,
-    /// GROUP BY and aggregates.
+    /// GROUP BY and aggregates; `None` without both.
     pub grouping: Option<Grouping>,
     /// HAVING, evaluated over the group row.
     pub having: Option<Expr>,
@@ -149,12 +149,12 @@ pub struct SelectPlan {
     pub inits: Vec<Expr>,
     /// The subqueries in the statement's expressions, if this SELECT is a statement.
     pub queries: Option<Arc<Subplans>>,
-    /// LIMIT.
+    /// LIMIT or FETCH FIRST; `None` without a limit.
     pub limit: Option<Expr>,
     /// FETCH FIRST … WITH TIES: rows that tie with the last row under the sort keys are returned
     /// too.
     pub with_ties: bool,
-    /// OFFSET.
+    /// OFFSET; `None` without one.
     pub offset: Option<Expr>,
     /// Whether rows before OFFSET are returned too; the caller skips them.
     pub gives_skipped: bool,
@@ -178,11 +178,11 @@ pub struct SelectPlan {
 pub enum Source {
     /// One row without columns.
     One,
-    /// A table.
+    /// A scan of a table.
     Scan(Box<Scan>),
     /// VALUES.
     Values {
-        /// The rows.
+        /// The expressions of each row.
         rows: Vec<Vec<Expr>>,
         /// The first slot that they fill.
         first_slot: usize,
@@ -191,7 +191,7 @@ pub enum Source {
     Function {
         /// The function.
         function: TableFunction,
-        /// Its arguments.
+        /// The arguments of the function.
         args: Vec<Expr>,
         /// The slot that it fills.
         first_slot: usize,
@@ -203,9 +203,9 @@ pub enum Source {
         /// The first slot that it fills.
         first_slot: usize,
     },
-    /// A subquery.
+    /// A subquery in FROM.
     Subquery {
-        /// Its plan.
+        /// The plan of the subquery.
         plan: Box<SelectPlan>,
         /// The first slot that it fills.
         first_slot: usize,
@@ -229,7 +229,7 @@ pub enum Source {
     Work {
         /// The number of the work table.
         work: usize,
-        /// The names of its columns.
+        /// The names of the columns.
         columns: Vec<String>,
         /// The first slot that it fills.
         first_slot: usize,
@@ -240,7 +240,7 @@ pub enum Source {
     Lateral {
         /// The outer slots that it reads, and the expressions that fill them.
         args: Vec<(usize, Expr)>,
-        /// The source.
+        /// The source that reads the outer slots.
         input: Box<Source>,
     },
     /// A join.
@@ -254,9 +254,9 @@ pub enum Source {
     },
     /// A source with a filter on its rows: a leaf of a join that is not a table.
     Filter {
-        /// The source.
+        /// The source of the rows.
         input: Box<Source>,
-        /// The condition.
+        /// The condition that the rows must satisfy.
         filter: Expr,
     },
 }
@@ -268,9 +268,9 @@ pub struct SetPlan {
     pub op: SetOp,
     /// Whether the operation keeps duplicates (ALL).
     pub all: bool,
-    /// The left query.
+    /// The plan of the left query.
     pub left: SelectPlan,
-    /// The right query.
+    /// The plan of the right query.
     pub right: SelectPlan,
     /// The first slot that the result fills.
     pub first_slot: usize,
@@ -294,7 +294,7 @@ pub struct RecursivePlan {
 /// A scan of one table.
 #[derive(Debug)]
 pub struct Scan {
-    /// The table.
+    /// The table that is scanned.
     pub table: Arc<TablePlan>,
     /// The alias of the table.
     pub alias: String,
@@ -346,9 +346,9 @@ pub enum Hints {
 /// How a scan reaches its rows.
 #[derive(Debug)]
 pub enum Access {
-    /// The whole index.
+    /// The whole index, from one end to the other.
     Full,
-    /// Whole unique keys, one row at most for each.
+    /// Whole unique keys; each has at most one row.
     Points(Vec<KeyTerm>),
     /// Key ranges: equality on the leading columns, then optionally bounds on the next column.
     Ranges {
@@ -364,7 +364,7 @@ pub enum Access {
 /// The values that one key column must equal.
 #[derive(Debug)]
 pub enum KeyTerm {
-    /// One value.
+    /// A single value.
     One(Expr),
     /// One of several values. An access has at most one `Any` or `Members` term. A single array
     /// here stands for its elements.
@@ -397,9 +397,9 @@ pub struct Join {
     pub kind: JoinKind,
     /// How the join finds matching rows.
     pub method: JoinMethod,
-    /// The left side.
+    /// The source of the left rows.
     pub left: Source,
-    /// The right side.
+    /// The source of the right rows.
     pub right: Source,
     /// The slots of the left side: first and one past the last.
     pub left_slots: (usize, usize),
@@ -418,7 +418,7 @@ pub struct Join {
 pub struct Carried {
     /// Whether the slot comes from the left side.
     pub from_left: bool,
-    /// The slot.
+    /// The position of the slot in the from row.
     pub slot: usize,
 }
 

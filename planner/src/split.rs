@@ -5,14 +5,13 @@
 //! another machine                              the session's machine
 //! scan of some partitions ─► filter ─► …       … ─► having ─► targets ─► distinct ─► sort ─► limit
 //!   no groups   targets ─► distinct, first rows of the order ═══► the same over all of them
-//!   groups      what the rows of each add up to              ═══► added up
-//!   groups      columns, where that has no parts             ═══► grouped
+//!   groups      partial aggregates of each group             ═══► combined
+//!   groups      columns, if an aggregate has no partial form ═══► grouped
 //! ```
 //!
-//! A SELECT can be split if it scans one table through an index that has one tree for each
-//! partition, and the partition is not known. The machine that runs a part has planned the same
-//! text. Only rows travel, and a number that shows whether the two plans are equal
-//! ([`Split::fingerprint`]).
+//! A SELECT can be split if it scans one table through an index with one tree for each partition,
+//! and its partition is not known. The machine that runs a part has planned the same text. Only
+//! rows travel, and a number that shows whether the two plans are equal ([`Split::fingerprint`]).
 
 use std::fmt::{self, Write};
 use std::hash::{BuildHasher, Hasher};

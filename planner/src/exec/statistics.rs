@@ -1,5 +1,5 @@
 //! The rows of PostgreSQL's statistics views, summed over all machines of a cluster. Columns that
-//! Fencepost does not count are 0; unknown values are NULL.
+//! Fencepost does not count are 0. The times of events that have not happened are NULL.
 
 use fencepost_sql::catalog::{DatabaseDef, IndexDef, IndexKind, Snapshot, TableDef};
 use fencepost_sql::context::EvalContext;

@@ -1,10 +1,10 @@
 //! The execution of subqueries in expressions.
 //!
 //! `functions::eval` knows rows and parameters, and never waits. An expression with a subquery is
-//! evaluated here instead, node by node down to its subqueries, in the same order and with the same
-//! short-circuit rules as `eval`. Parts without subqueries go to `eval`. The rows of a subquery are
-//! materialized together with its arguments, so that it runs again only if the arguments have
-//! changed. A subquery without arguments runs once in a statement.
+//! evaluated here instead, node by node down to its subqueries. The order of evaluation and the
+//! short-circuit rules are those of `eval`. Parts without subqueries go to `eval`. The rows of a
+//! subquery are materialized together with its arguments, so that it runs again only if the
+//! arguments have changed. A subquery without arguments runs once in a statement.
 //!
 //! Only statements with such subqueries have [`Queries`]; other statements do not use this module.
 

@@ -287,7 +287,8 @@ pub async fn run_change(
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
-        // The row was found before a function or trigger of this statement changed it.
+        // Rows that other parts of the statement changed were not found. So a function or a trigger
+        // has changed this row since.
         if is_changed(cx, place) {
             return Err(already_modified(plan.action.participle()).into());
         }
