@@ -1,14 +1,15 @@
-//! Bytes of messages and stored values: little-endian, without padding, lists with their count.
+//! The encoding of messages and stored values: little-endian, without padding, lists with their
+//! count.
 //!
-//! *Invariants.* A [`Reader`] never reads past its bytes and never takes more memory than a small
-//! multiple of them, whatever they say; what it cannot read is a [`DecodeError`], never a panic.
+//! *Invariants.* A [`Reader`] never reads past its bytes and allocates at most a small multiple of
+//! their length. Invalid bytes give a [`DecodeError`], never a panic.
 
 use thiserror::Error;
 
 use crate::ids::{Address, ClusterId, ConfigurationId, FailureDomain};
 use fencepost_fabric::MachineId;
 
-/// Why bytes are not what they should be. The sender is at fault: drop the message, or refuse to
+/// The reason why bytes cannot be decoded. The sender is at fault: drop the message, or refuse to
 /// use the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
@@ -18,42 +19,42 @@ pub enum DecodeError {
     /// There are bytes after the end.
     #[error("there are bytes after the end")]
     Trailing,
-    /// The checksum is of other bytes.
+    /// The checksum does not match the bytes.
     #[error("the checksum does not match")]
     Checksum,
-    /// Not this kind of value at all.
+    /// The bytes are another kind of value.
     #[error("this is something else")]
     Foreign,
-    /// A later version of the program wrote this.
+    /// The format's version is not the one that this program reads.
     #[error("format version {0} is not known here")]
     Version(u16),
-    /// A field has a value that it may not have.
+    /// A field has an invalid value.
     #[error("invalid {0}")]
     Invalid(&'static str),
 }
 
-/// A value with a form in bytes.
+/// A value that can be encoded as bytes.
 pub trait Wire: Sized {
-    /// Appends the value.
+    /// Appends the encoded value.
     fn put(&self, out: &mut Writer);
 
-    /// Takes a value off the front.
+    /// Decodes a value from the front of `from`.
     ///
     /// # Errors
-    /// [`DecodeError`] when the front is no such value.
+    /// [`DecodeError`] if the front is not such a value.
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// The value alone, as bytes.
+    /// Returns the encoded value alone.
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         self.put(&mut out);
         out.into_bytes()
     }
 
-    /// The value that `bytes` are, all of them.
+    /// Decodes a value from all of `bytes`.
     ///
     /// # Errors
-    /// [`DecodeError`] when they are no such value, or something follows it.
+    /// [`DecodeError`] if the bytes are not such a value, or other bytes follow it.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Reader::new(bytes);
         let value = Self::take(&mut from)?;
@@ -62,7 +63,7 @@ pub trait Wire: Sized {
     }
 }
 
-/// Bytes under construction.
+/// A buffer to which values are encoded.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -74,48 +75,48 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What has been put so far.
+    /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What has been put.
+    /// Returns all bytes written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// Bytes being taken apart.
+/// A position in bytes that are being decoded.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Returns a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// [`DecodeError::Short`] when there are fewer.
+    /// [`DecodeError::Short`] if fewer bytes remain.
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// What is left.
+    /// Returns the bytes that remain.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
-    /// [`DecodeError::Trailing`] when something is.
+    /// [`DecodeError::Trailing`] if bytes remain.
     pub fn end(&self) -> Result<(), DecodeError> {
         match self.rest {
             [] => Ok(()),
@@ -141,7 +142,7 @@ macro_rules! wire_integers {
 
 wire_integers!(u8, u16, u32, u64, u128);
 
-/// The bytes of types around another one: its bytes.
+/// Implements [`Wire`] for newtypes: their encoding is that of the inner value.
 macro_rules! wire_newtypes {
     ($($newtype:ty: $inner:ty),*) => {$(
         impl $crate::codec::Wire for $newtype {
@@ -181,7 +182,7 @@ macro_rules! wire_names {
 
 wire_names!(Address: "address", FailureDomain: "failure domain");
 
-/// The bytes of structs: their fields in the order in which they stand here.
+/// Implements [`Wire`] for structs: their encoding is that of their fields, in the listed order.
 macro_rules! wire_structs {
     ($($name:ident { $($field:ident),* }),*) => {$(
         impl $crate::codec::Wire for $name {
@@ -198,8 +199,8 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// The bytes of an enum: the number of the variant, and its fields in the order in which they stand here, or the
-/// only one that has no name.
+/// Implements [`Wire`] for an enum: the number of the variant, then its fields in the listed order,
+/// or its only unnamed field.
 macro_rules! wire_enum {
     ($name:ident, $what:literal:
         $($number:literal $variant:ident $({ $($field:ident),* })? $(( $only:ident ))?),*) => {
@@ -273,7 +274,7 @@ impl<T: Wire> Wire for Option<T> {
 
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, out: &mut Writer) {
-        // Lists are of machines and regions, which are counted in 32 bits.
+        // Lists hold machines and regions, whose counts fit in 32 bits.
         (self.len() as u32).put(out);
         for value in self {
             value.put(out);
@@ -282,7 +283,8 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = u32::take(from)? as usize;
-        // Every value has a byte at least: a count beyond that is a lie, found before it costs.
+        // Every value takes at least one byte: a larger count is invalid, and is refused before any
+        // allocation.
         if count > from.rest.len() {
             return Err(DecodeError::Short);
         }

@@ -1,4 +1,4 @@
-//! A configuration: which machines there are, and which of them manages the rest.
+//! A configuration: the machines of a cluster, and the one that is the configuration manager.
 //!
 //! *Invariants.*
 //! 1. CONFIG-1: machines are in the order of their ids, and no two share an id or an address.
@@ -15,52 +15,55 @@ use crate::few::FewSet;
 use crate::ids::{Address, ClusterId, ConfigurationId, FailureDomain};
 use crate::successors::successors;
 
-/// Machines a configuration has at most; encoded they stay well below what a znode may hold.
+/// The largest number of machines of a configuration. An encoded configuration of this size is well
+/// below the size limit of a znode.
 pub const MAX_MACHINES: usize = 1024;
 
 /// A member of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name in this cluster.
+    /// The machine's id in this cluster, never reused.
     pub id: MachineId,
-    /// Where the fabric reaches it.
+    /// The address at which the fabric reaches the machine.
     pub address: Address,
-    /// What it shares the fate of.
+    /// The failure domain of the machine.
     pub domain: FailureDomain,
-    /// Whether it is to leave: others are given what it has, and it is given nothing any more.
+    /// Whether the machine is to leave: its regions are moved to other machines, and it gets no new
+    /// ones.
     pub leaving: bool,
 }
 
-/// Why there is no such configuration.
+/// The reason why a configuration is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigurationError {
-    /// No machine is left.
+    /// The configuration has no machines.
     #[error("a configuration has a machine at least")]
     Empty,
-    /// There are more machines than one CM serves.
+    /// The configuration has more than [`MAX_MACHINES`] machines.
     #[error("a configuration has at most {MAX_MACHINES} machines")]
     Full,
-    /// Two machines of one id, or ids out of order.
+    /// Two machines have the same id, or the ids are out of order.
     #[error("{0} is listed twice or out of order")]
     MachineTwice(MachineId),
-    /// Two machines of one address.
+    /// Two machines have the same address.
     #[error("{0} has the address of another machine")]
     AddressTwice(MachineId),
-    /// The CM is no member.
+    /// The CM is not a member.
     #[error("the configuration manager {0} is not a member")]
     NoSuchManager(MachineId),
-    /// There is no such machine.
+    /// The machine is not a member.
     #[error("{0} is not a member")]
     NoSuchMachine(MachineId),
-    /// A machine has an id that is yet to be given.
+    /// A machine has an id that is not below the next id to be assigned.
     #[error("the id {0} has not been given yet")]
     IdNotGiven(MachineId),
-    /// A configuration numbered below the first.
+    /// The configuration's number is less than that of the first.
     #[error("configurations are numbered from 1")]
     Unnumbered,
 }
 
-/// What an instance agrees on: ⟨id, machines with their domains, CM⟩, and whose it is.
+/// The value that a configuration store agrees on: ⟨id, machines with their domains, CM⟩, and the
+/// cluster's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     cluster: ClusterId,
@@ -71,7 +74,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The first configuration of a new cluster: the founder alone, as its own CM.
+    /// Returns the first configuration of a new cluster: its only member is m1, which is the CM.
     pub fn founded(cluster: ClusterId, address: Address, domain: FailureDomain) -> Self {
         let founder = MachineId(1);
         Self {
@@ -88,11 +91,12 @@ impl Configuration {
         }
     }
 
-    /// The first configuration of a new cluster whose founders are listed by hand: they are m1, m2, …, and
-    /// the first of them is the CM. Whoever has the same list has the same configuration.
+    /// Returns the first configuration of a new cluster with the listed initial members. They are
+    /// m1, m2, … in this order, and m1 is the CM. The same list gives the same configuration on
+    /// every machine.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when they break an invariant.
+    /// [`ConfigurationError`] if the list breaks an invariant.
     pub fn of_founders(
         cluster: ClusterId,
         founders: impl IntoIterator<Item = (Address, FailureDomain)>,
@@ -114,8 +118,8 @@ impl Configuration {
         )
     }
 
-    /// The first configuration of so many machines, each in a domain of its own, that need no addresses
-    /// beside their names: those of one process.
+    /// Returns the first configuration of `machines` machines within one process. Each has its own
+    /// failure domain, and its name (`m1`, `m2`, …) is its address.
     ///
     /// # Errors
     /// As [`Self::of_founders`].
@@ -131,10 +135,10 @@ impl Configuration {
         Self::of_founders(ClusterId(0), (1..=machines).map(founder))
     }
 
-    /// From its parts, checked.
+    /// Returns a configuration with these parts, after it has checked the invariants.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when they break an invariant.
+    /// [`ConfigurationError`] if the parts break an invariant.
     pub(crate) fn from_parts(
         cluster: ClusterId,
         id: ConfigurationId,
@@ -153,10 +157,11 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// The next configuration, with one machine more.
+    /// Returns the next configuration, with one more machine, and the id of that machine.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant, as an address that is in use would.
+    /// [`ConfigurationError`] if the next configuration breaks an invariant, for instance if the
+    /// address is in use.
     pub fn with_machine(
         &self,
         address: Address,
@@ -181,10 +186,10 @@ impl Configuration {
         Ok((next, id))
     }
 
-    /// The next configuration, without the machines in `lost`, under `cm`.
+    /// Returns the next configuration, without the machines in `lost`, with `cm` as its CM.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when nobody is left or `cm` is not.
+    /// [`ConfigurationError`] if no machine remains or `cm` is not among the rest.
     pub fn without(
         &self,
         lost: &FewSet<MachineId>,
@@ -201,10 +206,10 @@ impl Configuration {
         )
     }
 
-    /// The next configuration, in which a machine is to leave.
+    /// Returns the next configuration, in which the member `leaving` is marked as leaving.
     ///
     /// # Errors
-    /// [`ConfigurationError::NoSuchMachine`].
+    /// [`ConfigurationError::NoSuchMachine`] if `leaving` is not a member.
     pub fn with_leaving(&self, leaving: MachineId) -> Result<Self, ConfigurationError> {
         let mut machines = self.machines.clone();
         let machine = machines.iter_mut().find(|machine| machine.id == leaving);
@@ -219,8 +224,9 @@ impl Configuration {
         )
     }
 
-    /// The first configuration after one whose machines have all ended: that of the founders again, by a later number.
-    /// A machine that had been lost is there again, with nothing of what it had.
+    /// Returns the first configuration after a restart of all machines: the members and the CM of
+    /// `founders` with the next configuration id. A machine that had been evicted is a member
+    /// again, without its former regions.
     fn begin_again(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
         Self::from_parts(
             self.cluster,
@@ -231,10 +237,11 @@ impl Configuration {
         )
     }
 
-    /// The next one, of the same machines, none of which is to leave: all of them begin again.
+    /// Returns the next configuration with the same machines, none of which is leaving. A restart
+    /// of all machines uses it.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
+    /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn again(&self) -> Result<Self, ConfigurationError> {
         let mut next = self.begin_again(self)?;
         for machine in &mut next.machines {
@@ -243,10 +250,11 @@ impl Configuration {
         Ok(next)
     }
 
-    /// The same of those machines alone that are in this one, by a number behind `newest`, too.
+    /// Returns the configuration of [`Self::go_on_with_all`] with only those machines that are
+    /// members of `self`. Its id is greater than `newest` and the id of `self`.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
+    /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn go_on_with(
         &self,
         founders: &Configuration,
@@ -261,11 +269,13 @@ impl Configuration {
         Ok(next)
     }
 
-    /// The same with all founders: one that had been lost is there again, with nothing of what it had. One of the
-    /// configurations between may have had a machine more, whose number is not given again.
+    /// Returns a configuration of all `founders` whose id is greater than `newest` and the id of
+    /// `self`. An evicted founder is a member again, without its former regions. If `newest` is
+    /// greater than the id of `self`, a configuration between may have had one more machine. The id
+    /// of that machine is not assigned again.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
+    /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn go_on_with_all(
         &self,
         founders: &Configuration,
@@ -279,12 +289,13 @@ impl Configuration {
         Ok(next)
     }
 
-    /// The same of the machines where `founders` are found now, and of those founders that have never been among them, or were
-    /// not at last: who is at the address of a founder is that machine. One whose address is nobody's is where the founder
-    /// with its name is, if that one's is nobody's, too.
+    /// Returns this configuration with the addresses and domains that `founders` have now, and with
+    /// the founders that it lacks. A machine with a founder's address gets that founder's domain. A
+    /// machine whose address no founder has moves to the address of the founder with its id, unless
+    /// another member has that address.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
+    /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn at_places_of(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
         let mut machines = self.machines.clone();
         for one in &mut machines {
@@ -314,10 +325,11 @@ impl Configuration {
         Self::from_parts(self.cluster, self.id, machines, cm, next)
     }
 
-    /// The same with `me` at an address, whoever else was there.
+    /// Returns this configuration with the machine `me` at the address of `own`. The machine that
+    /// had this address is removed.
     ///
     /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
+    /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn with_own(&self, me: MachineId, own: &Machine) -> Result<Self, ConfigurationError> {
         let mut machines = self.machines.clone();
         machines.retain(|one| one.id != me && one.address != own.address);
@@ -333,14 +345,14 @@ impl Configuration {
         Self::from_parts(self.cluster, self.id, machines, cm, next)
     }
 
-    /// The machine at an address.
+    /// Returns the id of the machine at an address.
     pub fn at_address(&self, address: &Address) -> Option<MachineId> {
         let mut machines = self.machines.iter();
         let found = machines.find(|machine| machine.address == *address);
         found.map(|machine| machine.id)
     }
 
-    /// The same, as what was there before any other.
+    /// Returns a copy with the id of a first configuration.
     pub fn as_first(&self) -> Self {
         let mut first = self.clone();
         first.id = ConfigurationId::FIRST;
@@ -378,37 +390,37 @@ impl Configuration {
         }
     }
 
-    /// The cluster whose configuration this is.
+    /// Returns the id of the cluster.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
 
-    /// Its number.
+    /// Returns the number of this configuration.
     pub fn id(&self) -> ConfigurationId {
         self.id
     }
 
-    /// The members, in the order of their ids.
+    /// Returns the members, in the order of their ids.
     pub fn machines(&self) -> &[Machine] {
         &self.machines
     }
 
-    /// The configuration manager.
+    /// Returns the id of the configuration manager.
     pub fn cm(&self) -> MachineId {
         self.cm
     }
 
-    /// The configuration manager, with its address.
+    /// Returns the configuration manager, with its address.
     pub fn manager(&self) -> &Machine {
         self.machine(self.cm).expect("CONFIG-2: the CM is a member")
     }
 
-    /// The id of the machine that joins next.
+    /// Returns the id that the next joining machine gets.
     pub fn next_machine(&self) -> MachineId {
         self.next_machine
     }
 
-    /// A member; `None` for a machine that is not one.
+    /// Returns a member; `None` for a machine that is not a member.
     pub fn machine(&self, id: MachineId) -> Option<&Machine> {
         let at = self
             .machines
@@ -416,41 +428,41 @@ impl Configuration {
         Some(&self.machines[at.ok()?])
     }
 
-    /// Whether a machine is a member.
+    /// Returns whether a machine is a member.
     pub fn has(&self, id: MachineId) -> bool {
         self.machine(id).is_some()
     }
 
-    /// Whether a machine is a member that is to leave.
+    /// Returns whether a machine is a member that is to leave.
     pub fn is_leaving(&self, id: MachineId) -> bool {
         self.machine(id).is_some_and(|machine| machine.leaving)
     }
 
-    /// The members that are to leave.
+    /// Returns the members that are to leave.
     pub fn leaving(&self) -> FewSet<MachineId> {
         let leaving = self.machines.iter().filter(|machine| machine.leaving);
         leaving.map(|machine| machine.id).collect()
     }
 
-    /// Failure domains of the members that are not to leave.
+    /// Returns the number of failure domains of the members that are not to leave.
     pub fn domains_that_stay(&self) -> usize {
         let staying = self.machines.iter().filter(|machine| !machine.leaving);
         let domains: FewSet<&FailureDomain> = staying.map(|machine| &machine.domain).collect();
         domains.len()
     }
 
-    /// Whether a member has this address.
+    /// Returns whether a member has this address.
     pub fn has_address(&self, address: &Address) -> bool {
         self.machines.iter().any(|m| m.address == *address)
     }
 
-    /// How many of the machines are more than half of them.
+    /// Returns the smallest number of machines that is more than half of them.
     pub fn majority(&self) -> usize {
         self.machines.len() / 2 + 1
     }
 
-    /// Who is asked first to take over when the CM is suspected: its `k` successors, fewer where
-    /// there are fewer machines.
+    /// Returns the `k` successors of the CM, or fewer if there are fewer machines. They are the
+    /// first that are asked to take over when the CM is suspected.
     pub fn backup_cms(&self, k: usize) -> Vec<MachineId> {
         let mut after = successors(self.cm, self.machines.iter().map(|machine| machine.id));
         after.truncate(k);
@@ -539,7 +551,7 @@ mod tests {
             (three.domains_that_stay(), leaving.domains_that_stay()),
             (3, 2)
         );
-        // Others may be lost meanwhile.
+        // Another machine may be lost while one is leaving.
         let lost = FewSet::from([MachineId(3)]);
         let two = leaving.without(&lost, MachineId(1)).unwrap();
         assert!(two.is_leaving(MachineId(2)));

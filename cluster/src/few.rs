@@ -1,10 +1,12 @@
-//! Maps and sets of what a cluster has few of: machines, regions, groups.
+//! Maps and sets for small numbers of elements: machines, regions, groups.
 //!
-//! They are sorted lists, and go through their elements in order, as a `BTreeMap` and a `BTreeSet` do, whose methods
-//! those here are named after. A search takes a logarithm of the elements, an insertion or removal moves those behind it: nothing
-//! for some thousands. What grows with the load, as transactions do, is not to be kept so.
+//! They are sorted lists and iterate in order, as `BTreeMap` and `BTreeSet` do. Their methods have
+//! the same names. A search takes logarithmic time. An insertion or a removal moves all later
+//! elements, which costs little up to some thousands of elements. Do not keep collections here
+//! whose size grows with the load, such as transactions.
 //!
-//! There is much less of their code than of a B-tree's, which is compiled once for each pair of types.
+//! A sorted list needs much less compiled code than a B-tree, which is compiled for each pair of
+//! types.
 
 mod map;
 mod set;

@@ -1,8 +1,8 @@
-//! A configuration as bytes: plain inside messages, sealed where it is stored.
+//! The encoding of a configuration: plain inside messages, sealed where it is stored.
 //!
 //! ```text
 //! plain   | cluster 16 | id 8 | cm 4 | next machine 4 | count 4 | machine ... |
-//! machine | id 4 | length 1, address | length 1, failure domain | whether it is to leave 1 |
+//! machine | id 4 | length 1, address | length 1, failure domain | leaving 1 |
 //! ```
 
 use crate::codec::{DecodeError, Reader, Wire, Writer, wire_structs};
@@ -25,7 +25,7 @@ impl Wire for Configuration {
         self.id().put(out);
         self.cm().put(out);
         self.next_machine().put(out);
-        // At most MAX_MACHINES.
+        // At most MAX_MACHINES, so the cast loses nothing.
         (self.machines().len() as u32).put(out);
         for machine in self.machines() {
             machine.put(out);
@@ -42,15 +42,15 @@ impl Wire for Configuration {
 }
 
 impl Configuration {
-    /// The configuration as it is stored: with its format's version and a checksum.
+    /// Returns the stored form of the configuration: with its format's version and a checksum.
     pub fn seal(&self) -> Vec<u8> {
         seal(MAGIC, VERSION, &self.encode())
     }
 
-    /// The configuration that was stored.
+    /// Returns the configuration of sealed bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are not a sealed configuration, whole and alone.
+    /// [`DecodeError`] if the bytes are not exactly one sealed configuration.
     pub fn unseal(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::decode(unseal(MAGIC, VERSION, bytes)?)
     }
@@ -88,7 +88,7 @@ mod tests {
         #[test]
         fn garbage_is_refused_without_panic(bytes: Vec<u8>, count in 0u32..9) {
             prop_assert!(Configuration::unseal(&bytes).is_err());
-            // A header that is right, with a count and garbage behind it.
+            // A valid header, then a count and random bytes.
             let mut out = Writer::default();
             1u128.put(&mut out);
             1u64.put(&mut out);

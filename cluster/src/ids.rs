@@ -1,4 +1,4 @@
-//! What clusters, configurations, addresses and failure domains are called.
+//! Identifiers of clusters and configurations, and names of addresses and failure domains.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use fencepost_fabric::Random;
 use thiserror::Error;
 
-/// A cluster for all time: drawn at random when it is founded, so that a machine or a store of
-/// another cluster is recognised.
+/// The identity of a cluster: drawn at random when the cluster is founded, and never changed. A
+/// machine or a store of another cluster is recognised by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u128);
 
 impl ClusterId {
-    /// A new cluster's id.
+    /// Returns a random id for a new cluster.
     pub fn draw(random: &mut Random) -> Self {
         Self((u128::from(random.next_u64()) << 64) | u128::from(random.next_u64()))
     }
@@ -30,21 +30,22 @@ impl fmt::Debug for ClusterId {
     }
 }
 
-/// Number of a configuration; they count up by one.
+/// The number of a configuration; consecutive configurations have consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigurationId(pub u64);
 
 impl ConfigurationId {
-    /// Of a cluster's first configuration.
+    /// The number of a cluster's first configuration.
     pub const FIRST: Self = Self(1);
 
-    /// The one after this.
+    /// Returns the number of the next configuration.
     pub fn next(self) -> Self {
-        // 2^64 configurations do not happen, but bytes from outside may say that they did.
+        // A cluster never reaches 2^64 configurations, but bytes from outside may hold such a
+        // number.
         Self(self.0.saturating_add(1))
     }
 
-    /// The one before this.
+    /// Returns the number of the previous configuration; 0 stays 0.
     pub fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -56,13 +57,13 @@ impl fmt::Display for ConfigurationId {
     }
 }
 
-/// Why a text names nothing.
+/// The reason why a text is not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// Empty, or longer than 255 bytes.
+    /// The text is empty, or longer than 255 bytes.
     #[error("a name has 1 to 255 bytes")]
     Length,
-    /// White space or control characters.
+    /// The text has white space or control characters.
     #[error("a name has no white space and no control characters")]
     Character,
 }
@@ -84,15 +85,15 @@ macro_rules! names {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name that a text is.
+            /// Makes a name of a text.
             ///
             /// # Errors
-            /// [`NameError`] when it may not be one.
+            /// [`NameError`] if the text is not a valid name.
             pub fn new(name: &str) -> Result<Self, NameError> {
                 checked(name).map(Self)
             }
 
-            /// The text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -107,10 +108,11 @@ macro_rules! names {
 }
 
 names! {
-    /// Where the fabric reaches a machine: 1 to 255 bytes that only the fabric understands.
+    /// The address at which the fabric reaches a machine: 1 to 255 bytes that only the fabric
+    /// interprets.
     Address
 
-    /// What a machine shares the fate of, such as a rack: machines of different domains are
+    /// A group of machines that fail together, such as a rack: machines of different domains are
     /// expected to fail independently.
     FailureDomain
 }

@@ -1,24 +1,25 @@
-//! Which machines there are and what each of them holds.
+//! The machines of a cluster and the regions that each machine holds.
 //!
-//! *What.* A cluster moves through *configurations*: numbered lists of its machines with one of
-//! them as the configuration manager (CM). They are agreed on through a store with
-//! compare-and-swap, and never through messages among the machines.
+//! *Purpose.* A cluster moves through *configurations*: numbered lists of its machines with one of
+//! them as the configuration manager (CM). The machines agree on a configuration through a store
+//! with compare-and-swap, never through messages to each other.
 //!
-//! Within a configuration the CM alone decides which machines hold which region, and who joins.
+//! Within a configuration the CM alone decides which machines hold which region, and which machines
+//! join.
 //!
 //! *Picture.*
 //!
 //! ```text
-//!   lease ─────────► reconfiguration      who has failed, and what follows from it
+//!   lease ─────────► reconfiguration      failed machines, and the next configuration
 //!                         │
 //!   join ──────────► configuration ◄──── store (compare-and-swap: local, host, raft, zookeeper)
 //!                         │
-//!   allocation ──► placement ──► region_map      at the CM; others cache what they use of it
+//!   allocation ──► placement ──► region_map      at the CM; others cache the parts they use
 //! ```
 //!
-//! *Concurrency.* What is here are values and state machines: they take a message or an event and
-//! say what to send. They know neither sockets nor clocks nor threads, so one thread can run a
-//! whole cluster of them from a seed.
+//! *Concurrency.* This crate has values and state machines: they take a message or an event and
+//! return the messages to send. They use neither sockets nor clocks nor threads, so one thread can
+//! run a whole cluster of them from a seed.
 
 pub mod allocation;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! Regions and where their replicas are.
+//! Regions, and the machines that hold their replicas.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::codec::{DecodeError, Reader, Wire, Writer, wire_newtypes};
 use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 
-/// Replicas a region has at most.
+/// The largest number of replicas of one region.
 pub const MAX_REPLICAS: usize = 16;
 
-/// Number of a region, unique in the database for ever.
+/// The number of a region, unique in the database for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(pub u32);
 
@@ -21,8 +21,7 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// Regions that are kept on the same machines; the group is called after the region that founded
-/// it.
+/// A group of regions with replicas on the same machines, named after its first region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub RegionId);
 
@@ -40,51 +39,52 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// A primary and its backups; `None` when they are too many or not distinct.
+    /// Returns a primary with its backups; `None` if the machines are too many or not distinct.
     pub fn new(primary: MachineId, backups: Vec<MachineId>) -> Option<Self> {
         let distinct: FewSet<&MachineId> = backups.iter().chain([&primary]).collect();
         let valid = distinct.len() == backups.len() + 1 && distinct.len() <= MAX_REPLICAS;
         valid.then_some(Self { primary, backups })
     }
 
-    /// Who serves the region.
+    /// Returns the machine that serves reads and writes of the region.
     pub fn primary(&self) -> MachineId {
         self.primary
     }
 
-    /// Who keeps copies of it.
+    /// Returns the machines that keep copies of the region.
     pub fn backups(&self) -> &[MachineId] {
         &self.backups
     }
 
-    /// All of them, the primary first.
+    /// Returns all replicas, the primary first.
     pub fn all(&self) -> impl Iterator<Item = MachineId> + '_ {
         std::iter::once(self.primary).chain(self.backups.iter().copied())
     }
 
-    /// How many there are.
+    /// Returns the number of replicas, the primary included.
     pub fn count(&self) -> usize {
         1 + self.backups.len()
     }
 
-    /// Whether a machine is one of them.
+    /// Returns whether `machine` holds a replica.
     pub fn has(&self, machine: MachineId) -> bool {
         self.all().any(|replica| replica == machine)
     }
 }
 
-/// Where a region is, and since when (SOSP'15 §5.3). Within one configuration it does not change.
+/// The replicas of a region, and the configurations in which they last changed (SOSP'15 §5.3). A
+/// mapping does not change within one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The region.
+    /// The region that is mapped.
     pub region: RegionId,
-    /// The regions it is kept together with.
+    /// The group whose regions have the same replicas.
     pub group: GroupId,
-    /// Who holds it.
+    /// The machines that hold the region.
     pub replicas: Replicas,
-    /// LastPrimaryChange: the configuration since which the primary is the primary.
+    /// LastPrimaryChange: the configuration in which the present primary became the primary.
     pub last_primary_change: ConfigurationId,
-    /// LastReplicaChange: the configuration since which all replicas are the replicas.
+    /// LastReplicaChange: the configuration in which the set of replicas last changed.
     pub last_replica_change: ConfigurationId,
 }
 
@@ -119,7 +119,7 @@ impl Wire for Mapping {
             last_primary_change: Wire::take(from)?,
             last_replica_change: Wire::take(from)?,
         };
-        // A change of the primary is a change of a replica.
+        // A change of the primary is also a change of the replicas.
         if mapping.last_primary_change > mapping.last_replica_change {
             return Err(DecodeError::Invalid("mapping"));
         }

@@ -1,23 +1,24 @@
-//! The map from regions to machines: whole at the CM, in parts and cached everywhere else.
+//! The map from regions to machines: complete at the CM, a partial cache on every other machine.
 //!
 //! *Invariants.*
-//! 1. MAP-1: the mapping of a region never goes back: one of an older configuration is not taken.
+//! 1. MAP-1: the mapping of a region never goes back: a mapping of an older configuration is
+//!    ignored.
 //! 2. MAP-2: in one configuration the regions of a group are on the same machines.
 //!
-//! *Concurrency.* A map has one owner. Its [`MapVersion`] tells two states of it apart, across
-//! changes of the CM too.
+//! *Concurrency.* A map has one owner. Two states of the map have different [`MapVersion`]s, also
+//! across changes of the CM.
 
 use crate::codec::wire_structs;
 use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::region::{GroupId, Mapping, RegionId};
 
-/// A state of the CM's map; later states are greater.
+/// The version of the CM's map; later states have greater versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MapVersion {
-    /// The configuration it is of.
+    /// The configuration in which the map has this state.
     pub configuration: ConfigurationId,
-    /// Changes since that configuration began.
+    /// The number of changes since that configuration began.
     pub changes: u64,
 }
 
@@ -26,7 +27,7 @@ wire_structs!(MapVersion {
     changes
 });
 
-/// Where regions are, as far as it is known here.
+/// The mappings of regions that this machine knows.
 #[derive(Clone, Debug)]
 pub struct RegionMap {
     version: MapVersion,
@@ -34,7 +35,7 @@ pub struct RegionMap {
 }
 
 impl RegionMap {
-    /// A map that knows of no region.
+    /// Returns an empty map.
     pub fn new(configuration: ConfigurationId) -> Self {
         Self {
             version: MapVersion {
@@ -45,52 +46,52 @@ impl RegionMap {
         }
     }
 
-    /// The state of the CM's map that this one has been told of.
+    /// Returns the newest version of the CM's map that this map has learned.
     pub fn version(&self) -> MapVersion {
         self.version
     }
 
-    /// Where a region is; `None` where it is not known.
+    /// Returns the mapping of a region; `None` if this map does not know it.
     pub fn get(&self, region: RegionId) -> Option<&Mapping> {
         self.mappings.get(&region)
     }
 
-    /// All mappings that are known, by region.
+    /// Returns all known mappings, ordered by region.
     pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.values()
     }
 
-    /// The mappings of a region and of those behind it.
+    /// Returns the mappings of `region` and of all regions with greater numbers.
     pub fn from(&self, region: RegionId) -> impl Iterator<Item = &Mapping> {
         self.mappings.range(region..).map(|(_, mapping)| mapping)
     }
 
-    /// The regions of a group that are known.
+    /// Returns the known mappings of a group's regions.
     pub fn of_group(&self, group: GroupId) -> impl Iterator<Item = &Mapping> {
         self.mappings()
             .filter(move |mapping| mapping.group == group)
     }
 
-    /// What a machine must be told that last drained its logs in `last_drained`: the regions whose
-    /// replicas have changed since.
+    /// Returns the mappings whose replicas changed after `last_drained`. A machine that last
+    /// drained its logs in that configuration must be told of them.
     pub fn changed_since(&self, last_drained: ConfigurationId) -> impl Iterator<Item = &Mapping> {
         self.mappings()
             .filter(move |mapping| mapping.last_replica_change > last_drained)
     }
 
-    /// The CM's own change: a region that is new.
+    /// Adds the mapping of a new region and counts the change; only the CM calls this.
     pub fn add(&mut self, mapping: Mapping) {
         self.version.changes += 1;
         self.mappings.insert(mapping.region, mapping);
     }
 
-    /// A region is there no more.
+    /// Removes a deallocated region; the version stays.
     pub fn forget(&mut self, region: RegionId) {
         self.mappings.remove(&region);
     }
 
-    /// Takes what the CM said when its map was at `version`; a mapping that is older than the known
-    /// one is left aside (MAP-1).
+    /// Learns mappings that the CM sent when its map was at `version`. Ignores mappings that are
+    /// older than the known ones (MAP-1).
     pub fn learn(&mut self, version: MapVersion, mappings: impl IntoIterator<Item = Mapping>) {
         self.version = self.version.max(version);
         for mapping in mappings {

@@ -1,17 +1,16 @@
-//! Seals around what is stored: which kind of thing it is, in which format, and whether it is
-//! whole.
+//! Sealed bytes: a stored value with its kind, its format version and a checksum.
 //!
 //! ```text
 //! | magic 4 | version 2 | body | crc32c of all before 4 |
 //! ```
 //!
-//! *Failure.* Every change of a byte of sealed bytes is found.
+//! *Failure.* Unsealing detects every change of one byte of sealed bytes.
 
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 
 const CRC_BYTES: usize = 4;
 
-/// A body with its seal.
+/// Returns `body` between its header and its checksum.
 pub fn seal(magic: [u8; 4], version: u16, body: &[u8]) -> Vec<u8> {
     let mut out = Writer::default();
     magic.put(&mut out);
@@ -21,10 +20,10 @@ pub fn seal(magic: [u8; 4], version: u16, body: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The body that was sealed.
+/// Returns the body of sealed bytes.
 ///
 /// # Errors
-/// [`DecodeError`] when it was sealed as something else or in another version, or is damaged.
+/// [`DecodeError`] if the magic or the version differs, or the bytes are damaged.
 pub fn unseal(magic: [u8; 4], version: u16, bytes: &[u8]) -> Result<&[u8], DecodeError> {
     let sealed = bytes.len().checked_sub(CRC_BYTES);
     let (sealed, crc) = bytes.split_at(sealed.ok_or(DecodeError::Short)?);

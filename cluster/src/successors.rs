@@ -1,12 +1,12 @@
-//! Consistent hashing: the machines on a circle, and who comes after whom.
+//! Consistent hashing: the machines on a circle, and the successors of each.
 //!
-//! *Invariants.* Where a machine sits is a function of its id alone, the same on every machine and
-//! in every version of the program; when a machine leaves, only those who had it as a successor see
-//! a change.
+//! *Invariants.* The position of a machine on the circle is a function of its id alone, the same on
+//! every machine and in every version of the program; when a machine leaves, only the lists of
+//! successors that contain it change.
 
 use fencepost_fabric::MachineId;
 
-/// Sixty-four well mixed bits of a number (the finaliser of SplitMix64).
+/// Returns 64 well mixed bits of a number (the finaliser of SplitMix64).
 pub fn mix(value: u64) -> u64 {
     let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,8 +14,8 @@ pub fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The other machines in the order in which the circle meets them after `machine`, which need not
-/// be one of them.
+/// Returns the other machines in their order on the circle after `machine`, which need not be one
+/// of `machines`.
 pub fn successors(
     machine: MachineId,
     machines: impl IntoIterator<Item = MachineId>,
@@ -23,7 +23,7 @@ pub fn successors(
     let start = mix(u64::from(machine.0));
     let others = machines.into_iter().filter(|other| *other != machine);
     let mut others: Vec<MachineId> = others.collect();
-    // The mixing is one to one, so no two machines sit in one place.
+    // The mixing is one to one, so no two machines have the same position.
     others.sort_by_key(|other| mix(u64::from(other.0)).wrapping_sub(start));
     others
 }

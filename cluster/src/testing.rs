@@ -3,17 +3,17 @@
 use crate::configuration::Configuration;
 use crate::ids::{Address, ClusterId, FailureDomain};
 
-/// The address of the `n`th machine.
+/// Returns the address of the `n`th machine.
 pub fn address(n: u32) -> Address {
     Address::new(&format!("host-{n}:5433")).unwrap()
 }
 
-/// The `n`th failure domain.
+/// Returns the `n`th failure domain.
 pub fn domain(n: u32) -> FailureDomain {
     FailureDomain::new(&format!("rack-{n}")).unwrap()
 }
 
-/// Machines m1, m2, … in the given domains; m1 is the CM.
+/// Returns a configuration of machines m1, m2, … in the given domains; m1 is the CM.
 pub fn configuration(domains: &[u32]) -> Configuration {
     let founded = Configuration::founded(ClusterId(7), address(1), domain(domains[0]));
     let others = (2..).zip(&domains[1..]);
@@ -22,7 +22,7 @@ pub fn configuration(domains: &[u32]) -> Configuration {
     })
 }
 
-/// So many machines, each in a domain of its own.
+/// Returns a configuration of `count` machines, each in its own domain.
 pub fn machines(count: u32) -> Configuration {
     configuration(&(1..=count).collect::<Vec<_>>())
 }

@@ -1,11 +1,11 @@
-//! A map that is a sorted list.
+//! A map as a sorted list of pairs.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::{Bound, Index, RangeBounds};
 use std::{iter, slice, vec};
 
-/// A map with few keys, in their order.
+/// A map of few keys, ordered by key.
 ///
 /// ```
 /// use fencepost_cluster::few::FewMap;
@@ -18,77 +18,77 @@ use std::{iter, slice, vec};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FewMap<K, V>(Vec<(K, V)>);
 
-/// Goes through a map.
+/// An iterator over the pairs of a map.
 pub type Iter<'a, K, V> = iter::Map<slice::Iter<'a, (K, V)>, fn(&'a (K, V)) -> (&'a K, &'a V)>;
-/// Goes through a map whose values may be changed.
+/// An iterator over the pairs of a map, with mutable values.
 pub type IterMut<'a, K, V> =
     iter::Map<slice::IterMut<'a, (K, V)>, fn(&'a mut (K, V)) -> (&'a K, &'a mut V)>;
 
 impl<K, V> FewMap<K, V> {
-    /// An empty one.
+    /// Returns an empty map.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// How many keys it has.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the map has no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Removes all.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Keys and values, in the order of keys.
+    /// Returns keys and values, in the order of keys.
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
-    /// As [`Self::iter`], with values to be changed.
+    /// Returns the same as [`Self::iter`], with mutable values.
     pub fn iter_mut(&mut self) -> IterMut<'_, K, V> {
         self.0.iter_mut().map(|(key, value)| (&*key, value))
     }
 
-    /// The keys.
+    /// Returns the keys in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> + ExactSizeIterator + Clone {
         self.0.iter().map(|(key, _)| key)
     }
 
-    /// The values, in the order of keys.
+    /// Returns the values, in the order of keys.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + ExactSizeIterator + Clone {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// As [`Self::values`], to be changed.
+    /// Returns the same as [`Self::values`], mutable.
     pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut V> + ExactSizeIterator {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
-    /// The values themselves, in the order of keys.
+    /// Consumes the map and returns its values, in the order of keys.
     pub fn into_values(self) -> impl DoubleEndedIterator<Item = V> + ExactSizeIterator {
         self.0.into_iter().map(|(_, value)| value)
     }
 
-    /// Keeps what `keep` says.
+    /// Removes the pairs for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         self.0.retain_mut(|(key, value)| keep(key, value));
     }
 }
 
 impl<K: Ord, V> FewMap<K, V> {
-    /// Where a key is, or where it would be.
+    /// Returns the index of a key (`Ok`), or the index at which it would be inserted (`Err`).
     fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
     {
         match self.0.last() {
-            // Mostly they come in order.
+            // Keys mostly arrive in ascending order.
             Some((last, _)) if last.borrow() < key => Err(self.0.len()),
             _ => self
                 .0
@@ -96,7 +96,7 @@ impl<K: Ord, V> FewMap<K, V> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -104,7 +104,7 @@ impl<K: Ord, V> FewMap<K, V> {
         self.find(key).ok().map(|at| &self.0[at].1)
     }
 
-    /// The value of a key, to be changed.
+    /// Returns the mutable value of a key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -112,7 +112,7 @@ impl<K: Ord, V> FewMap<K, V> {
         self.find(key).ok().map(|at| &mut self.0[at].1)
     }
 
-    /// Whether the key is there.
+    /// Returns whether the map has the key.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -120,7 +120,7 @@ impl<K: Ord, V> FewMap<K, V> {
         self.find(key).is_ok()
     }
 
-    /// Gives a key a value, and answers the one that it had.
+    /// Sets the value of a key and returns its previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.find(&key) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
@@ -131,7 +131,7 @@ impl<K: Ord, V> FewMap<K, V> {
         }
     }
 
-    /// Removes a key, and answers its value.
+    /// Removes a key and returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -139,14 +139,14 @@ impl<K: Ord, V> FewMap<K, V> {
         self.find(key).ok().map(|at| self.0.remove(at).1)
     }
 
-    /// The place of a key, whether it is there or not.
+    /// Returns the position of a key, whether the map has the key or not.
     pub fn entry(&mut self, key: K) -> Vacancy<'_, K, V> {
         let at = self.find(&key);
         let map = self;
         Vacancy { map, at, key }
     }
 
-    /// Keys within a range, and their values.
+    /// Returns the pairs whose keys are in a range.
     pub fn range(&self, keys: impl RangeBounds<K>) -> Iter<'_, K, V> {
         let from = match keys.start_bound() {
             Bound::Included(from) => self.0.partition_point(|(key, _)| key < from),
@@ -163,7 +163,7 @@ impl<K: Ord, V> FewMap<K, V> {
     }
 }
 
-/// The place of a key in a map.
+/// The position of a key in a map: the counterpart of `BTreeMap`'s `Entry`.
 pub struct Vacancy<'a, K, V> {
     map: &'a mut FewMap<K, V>,
     at: Result<usize, usize>,
@@ -171,7 +171,7 @@ pub struct Vacancy<'a, K, V> {
 }
 
 impl<'a, K, V> Vacancy<'a, K, V> {
-    /// The key's value; that of `make` if it had none.
+    /// Returns the key's value, after it has inserted that of `make` if there was none.
     pub fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
         let Vacancy { map, at, key } = self;
         let at = match at {
@@ -184,10 +184,10 @@ impl<'a, K, V> Vacancy<'a, K, V> {
         &mut map.0[at].1
     }
 
-    /// As [`Self::or_insert_with`], where there may be none to insert.
+    /// Does the same as [`Self::or_insert_with`] with a `make` that can fail.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The error of `make`; nothing is inserted then.
     pub fn or_try_insert_with<E>(
         self,
         make: impl FnOnce() -> Result<V, E>,
@@ -199,12 +199,12 @@ impl<'a, K, V> Vacancy<'a, K, V> {
         Ok(self.or_insert(value))
     }
 
-    /// The key's value; `value` if it had none.
+    /// Returns the key's value, after it has inserted `value` if there was none.
     pub fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
     }
 
-    /// The key's value; a default if it had none.
+    /// Returns the key's value, after it has inserted the default if there was none.
     pub fn or_default(self) -> &'a mut V
     where
         V: Default,
@@ -229,7 +229,7 @@ impl<K: Borrow<Q> + Ord, Q: Ord + ?Sized, V> Index<&Q> for FewMap<K, V> {
     type Output = V;
 
     /// # Panics
-    /// Where the key is not there.
+    /// If the map does not have the key.
     fn index(&self, key: &Q) -> &V {
         self.get(key).expect("the key is there")
     }

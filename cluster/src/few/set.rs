@@ -1,4 +1,4 @@
-//! A set: the keys of a map.
+//! A set as the keys of a [`FewMap`].
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::iter;
 
 use super::map::{self, FewMap};
 
-/// A set with few elements, in their order.
+/// A set of few elements, in ascending order.
 ///
 /// ```
 /// use fencepost_cluster::few::FewSet;
@@ -18,55 +18,55 @@ use super::map::{self, FewMap};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FewSet<T>(FewMap<T, ()>);
 
-/// Goes through a set.
+/// An iterator over the elements of a set.
 pub type Iter<'a, T> = iter::Map<map::Iter<'a, T, ()>, fn((&'a T, &'a ())) -> &'a T>;
-/// The elements themselves.
+/// An iterator that owns the elements of a set.
 pub type IntoIter<T> = iter::Map<<FewMap<T, ()> as IntoIterator>::IntoIter, fn((T, ())) -> T>;
 
 impl<T> FewSet<T> {
-    /// An empty one.
+    /// Returns an empty set.
     pub const fn new() -> Self {
         Self(FewMap::new())
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Removes all.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The elements in order.
+    /// Returns the elements in ascending order.
     pub fn iter(&self) -> Iter<'_, T> {
         self.0.iter().map(|(element, ())| element)
     }
 
-    /// The smallest element.
+    /// Returns the smallest element.
     pub fn first(&self) -> Option<&T> {
         self.iter().next()
     }
 
-    /// The largest element.
+    /// Returns the largest element.
     pub fn last(&self) -> Option<&T> {
         self.iter().next_back()
     }
 
-    /// Keeps what `keep` says.
+    /// Removes the elements for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.0.retain(|element, ()| keep(element));
     }
 }
 
 impl<T: Ord> FewSet<T> {
-    /// Whether the element is there.
+    /// Returns whether the set has the element.
     pub fn contains<Q: Ord + ?Sized>(&self, element: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -74,12 +74,12 @@ impl<T: Ord> FewSet<T> {
         self.0.contains_key(element)
     }
 
-    /// Inserts an element; false if it was there.
+    /// Inserts an element; returns false if the set already had it.
     pub fn insert(&mut self, element: T) -> bool {
         self.0.insert(element, ()).is_none()
     }
 
-    /// Removes an element; whether it was there.
+    /// Removes an element; returns whether the set had it.
     pub fn remove<Q: Ord + ?Sized>(&mut self, element: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -87,7 +87,7 @@ impl<T: Ord> FewSet<T> {
         self.0.remove(element).is_some()
     }
 
-    /// Whether all elements are in `other`.
+    /// Returns whether all elements are in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.iter().all(|element| other.contains(element))
     }

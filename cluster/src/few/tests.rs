@@ -1,4 +1,4 @@
-//! Against B-trees.
+//! Compares [`FewMap`] and [`FewSet`] with the standard library's B-trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
