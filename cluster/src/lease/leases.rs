@@ -1,4 +1,4 @@
-//! The leases of one machine: those it holds and those it grants, as CM or as another machine.
+//! The leases that one machine holds and grants, as the CM or as another machine.
 
 use fencepost_fabric::MachineId;
 
@@ -8,68 +8,68 @@ use super::{LeaseEvent, LeaseOrder, LeaseTerms};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
-/// All leases of a machine.
+/// All leases that a machine holds and grants.
 #[derive(Debug)]
 pub struct Leases {
     terms: LeaseTerms,
     me: MachineId,
     cm: MachineId,
     configuration: ConfigurationId,
-    /// The configuration with which this CM began, as far as is known here.
+    /// The first known configuration of this CM.
     pub(super) since: ConfigurationId,
-    /// At the CM all others, by id; elsewhere the CM alone.
+    /// At the CM all other machines, by id; on other machines the CM alone.
     pub(super) peers: Vec<Peer>,
-    /// Of how many machines, itself counted, a CM needs a lease.
+    /// The number of machines, itself included, whose leases a CM needs.
     need: usize,
-    /// Whether the CM is granted leases.
+    /// Whether this machine grants leases to the CM.
     granting: bool,
     stopped: bool,
     next_number: u64,
     next_renewal: u64,
     held_until: u64,
-    /// When leases of earlier configurations will have run out.
+    /// The time at which leases of earlier configurations have expired.
     old_until: u64,
-    /// The same, as far as anybody can know who has applied this configuration.
+    /// The same time, as a machine can bound it that has applied this configuration.
     before_until: u64,
     awaiting: bool,
-    /// Before that nobody is suspected.
+    /// No machine is suspected before this time.
     excused_until: u64,
     counts: LeaseCounts,
-    /// Room to find out what a majority grants.
+    /// A reused buffer for the end of a majority's leases.
     scratch: Vec<u64>,
 }
 
-/// What has happened to leases since the machine was started.
+/// The numbers of lease events since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// Leases that expired here, so that their holder was suspected.
+    /// The number of leases that expired here, so that their holder was suspected.
     pub suspicions: u64,
-    /// Suspected machines that were heard of again in the same configuration.
+    /// The number of suspected machines that sent a message again in the same configuration.
     pub false_suspicions: u64,
 }
 
-/// Something to do.
+/// A step for the owner of the leases to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStep {
-    /// Send this.
+    /// Send this message to the machine.
     Send(MachineId, LeaseMessage),
-    /// Know this.
+    /// Handle this event.
     Event(LeaseEvent),
 }
 
-/// What a message leads to.
+/// The result of a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// The answer to its sender.
+    /// The answer to the sender of the message.
     pub answer: Option<LeaseMessage>,
-    /// What there is to know.
+    /// The event for the owner to handle.
     pub event: Option<LeaseEvent>,
 }
 
 impl Leases {
-    /// The leases of `me` in a configuration that it has applied. Its requests are numbered from
-    /// `life`, which is drawn at random whenever the machine is started. A CM watches a machine from when
-    /// it first hears of it, or is told to ([`LeaseOrder::Watch`]).
+    /// Returns the leases of `me` in a configuration that `me` has applied. Its requests are
+    /// numbered from `life`, a random number drawn whenever the machine starts. A CM watches a
+    /// machine after its first message or after [`LeaseOrder::Watch`].
     pub fn new(
         me: MachineId,
         configuration: &Configuration,
@@ -101,24 +101,28 @@ impl Leases {
         leases
     }
 
-    /// Whether this machine is a member of its configuration, for all that happens now. Whoever answers
-    /// checks it after the last read and before the answer.
+    /// Returns whether this machine holds its lease, and so is a member of its configuration at
+    /// `now`. A machine that answers a request checks this after its last read and before the
+    /// answer.
     pub fn holds(&self, now: u64) -> bool {
         now < self.held_until
     }
 
-    /// Until when [`Self::holds`] is true if no further message comes; to be published to other threads.
+    /// Returns the time until which [`Self::holds`] is true if no further message arrives; to be
+    /// published to other threads.
     pub fn held_until(&self) -> u64 {
         self.held_until
     }
 
-    /// How long, by the clock of anybody, machines may yet believe in leases of this configuration or earlier ones that
-    /// stand on what this machine has granted. Who has promised ([`LeaseOrder::Promise`]) grants nothing more.
+    /// Returns how long, by any machine's clock, leases may last that depend on grants of this
+    /// machine. It counts leases of this configuration and of earlier ones. After
+    /// [`LeaseOrder::Promise`] this machine grants leases to no other CM.
     ///
-    /// A CM holds what a majority grants, and grants nothing for longer (LEASE-2): of the answers of a majority the
-    /// longest says how long the CM and all to whom it has granted a lease may believe in it. That is so while
-    /// a configuration lasts; of one that is not applied here, or was applied less than a lease ago, the CM may have
-    /// counted on others before, and then it is a whole lease.
+    /// A CM holds a lease as long as a majority grants it, and grants no longer leases (LEASE-2).
+    /// So the longest of a majority's answers bounds the lease of the CM and the leases that it
+    /// granted. This holds within one configuration. If `base` is not applied here, the CM may have
+    /// counted on other machines before, and the result is a whole lease. The same bound holds if
+    /// `base` was applied less than a lease ago.
     pub fn granted_ns(&self, base: ConfigurationId, now: u64) -> u64 {
         if base != self.configuration {
             return self.terms.whole_ns();
@@ -128,19 +132,19 @@ impl Leases {
         self.terms.lengthened(until.saturating_sub(now))
     }
 
-    /// At a CM: whether all others have been heard of.
+    /// Returns whether a CM has heard of all other machines.
     pub fn watches_all(&self) -> bool {
         let mut peers = self.peers.iter();
         peers.all(|peer| peer.granted_until.is_some())
     }
 
-    /// What has happened so far.
+    /// Returns the numbers of events so far.
     pub fn counts(&self) -> LeaseCounts {
         self.counts
     }
 
-    /// When to call [`Self::poll`] at the latest, unless a message or an order comes before; `u64::MAX` for
-    /// never.
+    /// Returns the latest time of the next call of [`Self::poll`], if no message or order arrives
+    /// before; `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         if self.stopped {
             return u64::MAX;
@@ -149,15 +153,15 @@ impl Leases {
         let expiry = watched.filter_map(|peer| peer.granted_until).min();
         let expiry = expiry.map(|expiry| expiry.max(self.excused_until));
         let renewal = Some(self.next_renewal).filter(|_| self.me != self.cm);
-        // A CM that has no lease gets one by a message.
+        // A CM without a lease gets one only by a message, so it does not wake for one.
         let awaiting = self.awaiting && self.holds(self.old_until);
         let old = Some(self.old_until).filter(|_| awaiting);
         let all = [expiry, renewal, old].into_iter().flatten();
         all.min().unwrap_or(u64::MAX)
     }
 
-    /// The next thing to do, `None` when nothing is left; to be called until then, after every message and
-    /// order and at [`Self::next_wake`].
+    /// Returns the next step, or `None` if none is due. Call this until it returns `None`, after
+    /// every message and order and at [`Self::next_wake`].
     pub fn poll(&mut self, now: u64) -> Option<LeaseStep> {
         if self.stopped {
             return None;
@@ -182,7 +186,7 @@ impl Leases {
                 let over = LeaseEvent::OldRunOut(self.configuration);
                 return Some(LeaseStep::Event(over));
             }
-            // Its lease has run out, too: there is nothing to wake for before it is renewed.
+            // The CM's own lease has expired, too: nothing can be done before it is renewed.
             self.old_until = self.old_until.max(self.held_until);
         }
         let duration_us = self.grantable_us(now);
@@ -201,13 +205,14 @@ impl Leases {
         Some(LeaseStep::Send(peer.machine, self.message(body)))
     }
 
-    /// Suspects nobody before `until`: whoever calls this did not run for a while, and so it may have been for others, whose
-    /// messages are about to come. Leases are no longer for that.
+    /// Suspects no machine before `until`. Call this if this thread did not run for a while: other
+    /// machines may have paused too, and their messages may be about to arrive. This extends no
+    /// lease.
     pub fn excuse(&mut self, until: u64) {
         self.excused_until = self.excused_until.max(until);
     }
 
-    /// Takes a message.
+    /// Handles a message and returns the answer and the event that follow from it.
     pub fn receive(&mut self, now: u64, from: MachineId, message: LeaseMessage) -> Received {
         if self.stopped {
             return Received::default();
@@ -298,19 +303,20 @@ impl Leases {
         self.find_held_until();
     }
 
-    /// For how long a CM may grant a lease now (LEASE-2).
+    /// Returns for how many microseconds a CM may grant a lease now (LEASE-2).
     fn grantable_us(&self, now: u64) -> u32 {
         if self.me != self.cm {
             return 0;
         }
-        // By the clock of the holder, which may be slower than that of this machine.
+        // The time is by the clock of the holder, which may be slower than that of this machine.
         let left_us = self.terms.shortened(self.held_until.saturating_sub(now)) / 1000;
         u32::try_from(left_us).map_or(self.terms.duration_us, |left| {
             left.min(self.terms.duration_us)
         })
     }
 
-    /// A machine believes in what the CM granted it, a CM in what a majority did.
+    /// Computes until when this machine holds its lease: by the CM's grant, or at the CM by the
+    /// grants of a majority.
     fn find_held_until(&mut self) {
         if self.me != self.cm {
             self.held_until = self.peers.first().map_or(0, |cm| cm.held_until);
@@ -327,7 +333,7 @@ impl Leases {
         self.held_until = self.scratch.get(others).copied().unwrap_or(0);
     }
 
-    /// A request to a peer.
+    /// Returns a request to a peer, and records when it was sent.
     fn request(&mut self, at: usize, now: u64) -> Option<LeaseBody> {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
@@ -346,7 +352,7 @@ impl Leases {
         }
     }
 
-    /// Does what a reconfiguration wants.
+    /// Carries out an order of the reconfiguration.
     pub fn obey(&mut self, order: LeaseOrder, now: u64) {
         match order {
             LeaseOrder::Promise { to } => self.granting &= to == self.cm,
@@ -397,7 +403,7 @@ impl Leases {
         self.begin(configuration, now);
     }
 
-    /// The next configuration under the same CM.
+    /// Applies the next configuration under the same CM.
     fn go_on(&mut self, configuration: &Configuration, now: u64) {
         if self.me != self.cm {
             for cm in &mut self.peers {
@@ -420,14 +426,15 @@ impl Leases {
         for peer in &mut self.peers {
             peer.counted = true;
             if std::mem::take(&mut peer.suspected) {
-                // It has answered a probe since, and is watched from when it applies the configuration.
+                // The peer has answered a probe since; it is watched from when it applies the
+                // configuration.
                 peer.granted_until = None;
             }
         }
         self.count_machines(configuration);
     }
 
-    /// Leases under a CM with whom none has been exchanged.
+    /// Begins leases under a CM with which this machine has exchanged none.
     fn begin(&mut self, configuration: &Configuration, now: u64) {
         self.peers.clear();
         if self.me == self.cm {

@@ -1,10 +1,10 @@
-//! The three messages of leases, and their bytes.
+//! The three messages of leases and their encoding.
 //!
 //! ```text
-//! | configuration 8 | number of a request 8 | number that is granted 8 | duration in µs 4 | kind 4 |
+//! | configuration 8 | number of a request 8 | granted number 8 | duration in µs 4 | kind 4 |
 //! ```
 //!
-//! A number that a kind does not have is 0.
+//! A number that a kind of message does not have is 0.
 
 use crate::codec::{DecodeError, Reader, Wire};
 use crate::ids::ConfigurationId;
@@ -12,45 +12,45 @@ use crate::ids::ConfigurationId;
 /// A datagram about leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseMessage {
-    /// The configuration that its sender is in.
+    /// The configuration that the sender has applied.
     pub configuration: ConfigurationId,
-    /// What it says.
+    /// The request or grant.
     pub body: LeaseBody,
 }
 
-/// What machine and CM say to each other about leases.
+/// The request or grant in a lease message between a machine and the CM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseBody {
-    /// Grant me a lease.
+    /// The sender requests a lease.
     Request {
-        /// Which request this is of its sender.
+        /// The number of the sender's request.
         number: u64,
-        /// The sender's duration of leases; who has another grants nothing.
+        /// The sender's lease duration; a receiver with another duration grants nothing.
         duration_us: u32,
     },
-    /// The CM's answer to a request: granted; grant me one.
+    /// The CM grants a request of the machine, and requests a lease itself.
     GrantAndRequest {
-        /// The request that is granted.
+        /// The number of the granted request.
         granted: u64,
-        /// For how long; it counts from when the request was sent.
+        /// The duration granted; it counts from the time at which the request was sent.
         duration_us: u32,
-        /// Which request this is of its sender.
+        /// The number of the sender's own request.
         number: u64,
     },
-    /// Granted.
+    /// The sender grants a request.
     Grant {
-        /// The request that is granted.
+        /// The number of the granted request.
         granted: u64,
-        /// For how long; it counts from when the request was sent.
+        /// The duration granted; it counts from the time at which the request was sent.
         duration_us: u32,
     },
 }
 
 impl LeaseMessage {
-    /// The bytes of a message.
+    /// The length of an encoded message.
     pub const BYTES: usize = 32;
 
-    /// The message as bytes, without taking memory.
+    /// Encodes the message without allocating.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let (number, granted, duration_us, kind) = match self.body {
             LeaseBody::Request {
@@ -76,10 +76,10 @@ impl LeaseMessage {
         bytes
     }
 
-    /// The message that bytes are.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// [`DecodeError`] when they are none.
+    /// [`DecodeError`] if the bytes are not a lease message.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Reader::new(bytes);
         let configuration = Wire::take(&mut from)?;

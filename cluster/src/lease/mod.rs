@@ -1,7 +1,8 @@
-//! Leases, by which machines find out that one of them has failed (SOSP'15 §5.1).
+//! Leases, by which machines detect the failure of a machine (SOSP'15 §5.1).
 //!
-//! *What.* Every machine holds a lease at the CM, and the CM holds one at every machine. A machine asks for
-//! its lease to be renewed every fifth of its duration, and three messages renew both:
+//! *Purpose.* Every machine holds a lease at the CM, and the CM holds one at every machine. A
+//! machine asks the CM to renew its lease every fifth of the lease's duration, and three messages
+//! renew both leases:
 //!
 //! ```text
 //!  machine                          CM
@@ -12,24 +13,28 @@
 //!   it sent REQUEST n                   sent REQUEST k
 //! ```
 //!
-//! *The CM's own lease* is what a majority of the configuration, itself included, grants it. What it grants
-//! to others ends no later than that: whoever makes a majority stop granting to a CM has stopped all that CM
-//! grants, too, one duration later, or sooner: when what that majority had granted before has run out.
+//! *The CM's own lease* lasts as long as a majority of the configuration, the CM included, grants
+//! it. The leases that the CM grants end no later. Suppose that a majority stops granting to a CM.
+//! Then all leases of that CM end one duration later, or sooner if that majority's earlier grants
+//! expire sooner.
 //!
-//! *Invariants.* They hold where each clock is at most the given drift faster or slower than time.
-//! 1. LEASE-1: no machine is told that a lease has expired while its holder still believes in it.
-//! 2. LEASE-2: what a CM grants ends no later than its own lease.
-//! 3. LEASE-3: once [`LeaseEvent::OldRunOut`] is told, no machine outside the configuration believes in a
-//!    lease, nor does any believe in one that an earlier CM granted.
-//! 4. LEASE-4: late, doubled and reordered messages lengthen no lease. A number is granted once, and in the
-//!    order of the requests; a machine that was started again is granted nothing on the lease of its former life.
+//! *Invariants.* They hold if each clock runs at most the given drift faster or slower than real
+//! time.
+//! 1. LEASE-1: no machine reports that a lease has expired while its holder still relies on it.
+//! 2. LEASE-2: a lease that a CM grants ends no later than the CM's own lease.
+//! 3. LEASE-3: after [`LeaseEvent::OldRunOut`], no machine outside the configuration relies on a
+//!    lease, and no machine relies on a lease that an earlier CM granted.
+//! 4. LEASE-4: late, duplicated and reordered messages extend no lease. Each request number is
+//!    granted once, in the order of the requests. A restarted machine gets no grants for requests
+//!    of its previous incarnation.
 //!
-//! *Messages* are datagrams of [`LeaseMessage::BYTES`] bytes that may be lost. While the CM stays, leases go
-//! on from one configuration to the next, so that further failures are found during a reconfiguration.
-//! Where it changes they begin anew, here, as soon as a machine applies the configuration: leases have a thread and a lane
-//! of their own, so NEW-CONFIG and its answers do not carry them.
+//! *Messages* are datagrams of [`LeaseMessage::BYTES`] bytes that may be lost. While the CM stays,
+//! leases continue from one configuration to the next, so that further failures are detected during
+//! a reconfiguration. When the CM changes, leases begin anew as soon as a machine applies the
+//! configuration. Leases have their own thread and lane, so NEW-CONFIG and its answers do not carry
+//! them.
 //!
-//! *Concurrency.* [`Leases`] has one owner, who may well be a lock: every call is short and none but
+//! *Concurrency.* [`Leases`] has one owner, which may be a lock. Every call is short, and only
 //! [`Leases::obey`], at a change of the configuration, allocates.
 
 mod leases;
@@ -49,7 +54,7 @@ use crate::ids::ConfigurationId;
 
 const MILLION: u128 = 1_000_000;
 
-/// How long leases are, and how wrong clocks may be; all machines of a cluster have the same.
+/// The duration of leases and the largest drift of clocks; the same on all machines of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     duration_us: u32,
@@ -57,14 +62,14 @@ pub struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// The shortest leases there are.
+    /// The shortest allowed duration.
     pub const SHORTEST: Duration = Duration::from_millis(5);
-    /// The greatest drift that leases can bear.
+    /// The largest allowed drift, in millionths.
     pub const MOST_DRIFT_PPM: u32 = 100_000;
 
-    /// Leases of a duration, in whole microseconds, where every clock runs at most `drift_ppm` millionths
-    /// faster or slower than time; `None` for less than [`Self::SHORTEST`], more than an hour, or clocks
-    /// beyond [`Self::MOST_DRIFT_PPM`].
+    /// Returns terms with a lease duration, in whole microseconds, where every clock runs at most
+    /// `drift_ppm` millionths faster or slower than real time. Returns `None` for a duration below
+    /// [`Self::SHORTEST`] or above an hour, and for a drift above [`Self::MOST_DRIFT_PPM`].
     pub fn new(duration: Duration, drift_ppm: u32) -> Option<Self> {
         let fits = (Self::SHORTEST..=Duration::from_secs(3600)).contains(&duration);
         let duration_us = u32::try_from(duration.as_micros()).ok()?;
@@ -74,98 +79,103 @@ impl LeaseTerms {
         })
     }
 
-    /// How long a lease is.
+    /// Returns the duration of a lease.
     pub fn duration_ns(self) -> u64 {
         u64::from(self.duration_us) * 1000
     }
 
-    /// How often its renewal is tried.
+    /// Returns the interval between requests for renewal.
     pub fn renewal_ns(self) -> u64 {
         self.duration_ns() / 5
     }
 
-    /// How long the holder of a lease may believe in it, by its own clock.
+    /// Returns how long the holder of a lease may rely on it, by its own clock.
     pub(crate) fn held_ns(self, granted_ns: u64) -> u64 {
         self.shortened(granted_ns.min(self.duration_ns()))
     }
 
-    /// So much time, by a clock that may be slow.
+    /// Returns a time that is shorter by the drift, for a clock that may be slow.
     pub(crate) fn shortened(self, ns: u64) -> u64 {
         ns - self.drift_ns(ns)
     }
 
-    /// How long whoever granted a lease waits until it has expired, by its own clock.
+    /// Returns how long the grantor of a lease waits until the lease has expired, by its own clock.
     pub(crate) fn expired_ns(self) -> u64 {
         self.duration_ns() + self.drift_ns(self.duration_ns())
     }
 
-    /// How long, by the clock of anybody, a lease that was granted by now may yet be believed in.
+    /// Returns how long, by any machine's clock, a holder may still rely on a lease granted up to
+    /// now.
     pub fn whole_ns(self) -> u64 {
         self.lengthened(self.expired_ns())
     }
 
-    /// So much time by one machine's clock, by that of any other, where the one may be slow and the other fast.
+    /// Converts a time by one machine's clock to an upper bound of the same time by any other
+    /// clock, where one clock may be slow and the other fast.
     pub(crate) fn lengthened(self, ns: u64) -> u64 {
-        // (1 + d) / (1 - d) is below 1 + 3 d for every drift that there can be.
+        // (1 + d) / (1 - d) is below 1 + 3 d for every allowed drift.
         ns.saturating_add(self.drift_ns(ns).saturating_mul(3))
     }
 
     fn drift_ns(self, ns: u64) -> u64 {
         let drift = u128::from(ns) * u128::from(self.drift_ppm);
-        // Less than a tenth of what is 64 bits long.
+        // The result is less than a tenth of `ns`, so it fits in 64 bits.
         drift.div_ceil(MILLION) as u64
     }
 }
 
-/// What the owner of the leases has to know of.
+/// An event that the owner of the leases must handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
-    /// The lease of this machine has expired here: suspect it. At a CM it is any machine, elsewhere the CM.
+    /// A lease has expired: suspect its holder. At the CM the holder is any machine, on other
+    /// machines the CM.
     Expired(MachineId),
-    /// A machine that was suspected has been heard of, in the configuration in which it was suspected: the
+    /// A suspected machine has sent a message in the configuration in which it was suspected: the
     /// suspicion was false.
     Returned(MachineId),
-    /// A machine speaks of a configuration that is not known here.
+    /// A machine has sent a message of a newer configuration.
     Newer(MachineId, ConfigurationId),
-    /// A machine that is no member speaks of a configuration that is over.
+    /// A machine that is not a member has sent a message of an earlier configuration.
     Outdated(MachineId),
-    /// All leases of machines that are not in this configuration, and those of earlier CMs, have run out, and
-    /// this machine has its lease as the CM: it has not been replaced in the meantime.
+    /// All leases of machines outside this configuration and of earlier CMs have expired. This
+    /// machine holds its lease as the CM, so it has not been replaced in the meantime.
     OldRunOut(ConfigurationId),
 }
 
-/// What a reconfiguration has the leases do; see [`Leases::obey`].
+/// An order of a reconfiguration to the leases; see [`Leases::obey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseOrder {
-    /// This machine helps another to become CM: it grants nothing to a CM other than that one, until the
+    /// Makes this machine support the machine `to` as CM: it grants leases to no other CM until the
     /// next configuration is applied.
     Promise {
-        /// Who wants to be CM.
+        /// The machine that wants to be the CM.
         to: MachineId,
     },
-    /// To the CM, before it swaps configurations: these machines may be out from now on. They get nothing,
-    /// and what they grant does not count.
+    /// Tells the CM, before it swaps configurations, that these machines may be evicted. The CM
+    /// grants them no leases from now on, and their grants do not count.
     Narrow {
-        /// Those who are left out.
+        /// The machines that may be evicted.
         left_out: Vec<MachineId>,
-        /// Of how many machines, itself counted, the CM needs a lease until it applies the configuration.
+        /// The number of machines, the CM included, whose leases the CM needs until it applies the
+        /// configuration.
         need: usize,
     },
-    /// The machine is in this configuration now.
+    /// Applies a configuration.
     Apply {
         /// The configuration.
         configuration: Configuration,
-        /// For a CM that was not the CM before: when, by this machine's clock, all leases of those who are out will have
-        /// run out, as a majority has said with its promises ([`Leases::granted_ns`]).
+        /// Set for a new CM: the time by this machine's clock at which all leases of evicted
+        /// machines have expired. The promises of a majority give it ([`Leases::granted_ns`]).
         old_until: Option<u64>,
     },
-    /// To the CM: this machine has applied the configuration, so that its lease counts from now.
+    /// Tells the CM that a machine has applied the configuration, so that its lease counts from
+    /// now.
     Watch {
-        /// The machine.
+        /// The machine that has applied the configuration.
         machine: MachineId,
     },
-    /// To the CM: tell with [`LeaseEvent::OldRunOut`] when old leases have run out.
+    /// Asks the CM for [`LeaseEvent::OldRunOut`] when the old leases have expired.
     AwaitOld,
-    /// The machine is no member any more: it holds nothing and grants nothing.
+    /// Stops all leases: the machine is no longer a member, so it neither holds nor grants leases.
     Stop,
 }

@@ -1,31 +1,34 @@
-//! The two leases between this machine and another one: the one granted here and the one held there.
+//! The two leases between this machine and a peer: the one granted to the peer and the one held
+//! from it.
 
 use fencepost_fabric::MachineId;
 
 use super::LeaseTerms;
 
-/// Requests whose times are remembered. In the time of one lease five are made; older ones are worth nothing.
+/// The number of requests whose send times are remembered. A machine makes five within one lease;
+/// older requests are worthless.
 const REMEMBERED: usize = 8;
-/// Numbers of one life are less than this apart; those of another life are not, as good as always.
+/// Request numbers of one incarnation differ by less than this; numbers of different incarnations
+/// almost never do.
 const ONE_LIFE: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(super) struct Peer {
     pub machine: MachineId,
-    /// It may be granted leases, and what it grants counts.
+    /// Whether the peer may be granted leases, and its grants count.
     pub counted: bool,
-    /// The newest request of it.
+    /// The number of the peer's newest request.
     heard: Option<u64>,
-    /// When the lease it has here will have expired; `None` while it is not watched.
+    /// The time at which the peer's lease here has expired; `None` while the peer is not watched.
     pub granted_until: Option<u64>,
-    /// A request that could not be granted when it came.
+    /// A request that could not be granted when it arrived.
     pub ungranted: Option<u64>,
-    /// Its lease has expired here.
+    /// Whether the peer's lease has expired here.
     pub suspected: bool,
-    /// Requests to it, with the times they were sent at.
+    /// The numbers of requests sent to the peer, with the times at which they were sent.
     asked: [Option<(u64, u64)>; REMEMBERED],
     next_asked: usize,
-    /// Until when the lease that it granted is believed in.
+    /// The end of the lease that the peer granted.
     pub held_until: u64,
 }
 
@@ -44,7 +47,8 @@ impl Peer {
         }
     }
 
-    /// Takes a request; false for one that is not newer than what was heard before (LEASE-4).
+    /// Records a request's number; returns false if it is not newer than the previous one
+    /// (LEASE-4).
     pub fn hears(&mut self, number: u64) -> bool {
         let newer = self
             .heard
@@ -56,32 +60,33 @@ impl Peer {
         newer
     }
 
-    /// Counts the machine's lease here from now.
+    /// Restarts the peer's lease here at `now`.
     pub fn watch(&mut self, now: u64, terms: LeaseTerms) {
         let until = now.saturating_add(terms.expired_ns());
         self.granted_until = self.granted_until.max(Some(until));
     }
 
-    /// The machine is the CM and has sent a configuration: it is not suspected in that.
+    /// Records that the peer is the CM and has sent a configuration: it is not suspected in that
+    /// one.
     pub fn is_there(&mut self, now: u64, terms: LeaseTerms) {
         self.suspected = false;
         self.watch(now, terms);
     }
 
-    /// Whether the machine's lease has expired here, which is told once.
+    /// Returns whether the peer's lease has expired here; true only once.
     pub fn expires(&mut self, now: u64) -> bool {
         let expired = !self.suspected && self.granted_until.is_some_and(|until| until <= now);
         self.suspected |= expired;
         expired
     }
 
-    /// Remembers when a request was sent.
+    /// Records when a request was sent.
     pub fn asks(&mut self, number: u64, now: u64) {
         self.asked[self.next_asked] = Some((number, now));
         self.next_asked = (self.next_asked + 1) % REMEMBERED;
     }
 
-    /// Takes a grant: the lease counts from when the request was sent.
+    /// Records a grant: the lease counts from the time at which the request was sent.
     pub fn is_granted(&mut self, number: u64, granted_ns: u64, terms: LeaseTerms) {
         let asked = self.asked.iter().flatten().find(|asked| asked.0 == number);
         if let Some((_, sent)) = asked {

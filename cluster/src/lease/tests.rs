@@ -1,4 +1,4 @@
-//! The rules of leases one by one, and whole clusters of them under bad networks and bad clocks.
+//! Each rule of leases alone, and clusters under faulty networks and clocks.
 
 mod world;
 
@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn garbage_is_refused_without_panic(bytes: Vec<u8>, mut words: [u8; 32]) {
         let _ = LeaseMessage::from_bytes(&bytes);
-        // Mostly one of the kinds.
+        // Mostly a valid kind.
         (words[28], words[29], words[30], words[31]) = (words[28] % 5, 0, 0, 0);
         if let Ok(read) = LeaseMessage::from_bytes(&words) {
             prop_assert_eq!(read.to_bytes(), words, "what is read is what was written");
@@ -59,7 +59,7 @@ fn leases(me: MachineId, configuration: &Configuration) -> Leases {
     Leases::new(me, configuration, terms(), 100 * u64::from(me.0), 0)
 }
 
-/// The message that a machine sends by itself.
+/// Returns the message that a machine sends without being asked.
 fn sent(leases: &mut Leases, now: u64) -> LeaseMessage {
     match leases.poll(now) {
         Some(LeaseStep::Send(_, message)) => message,
@@ -67,7 +67,7 @@ fn sent(leases: &mut Leases, now: u64) -> LeaseMessage {
     }
 }
 
-/// All three messages, without delay.
+/// Exchanges all three messages without delay.
 fn shake_hands(cm: &mut Leases, machine: &mut Leases, id: MachineId, now: u64) {
     shake_hands_with((CM, cm), (id, machine), now);
 }
@@ -119,7 +119,7 @@ fn a_handshake_gives_both_a_lease_that_counts_from_the_request() {
         "once every fifth of the duration"
     );
     assert_eq!(machine.next_wake(), 2 * MS);
-    // The CM holds nothing yet, so that it has nothing to give: it asks.
+    // The CM holds no lease yet, so it can only request one.
     let asks = cm.receive(MS, M2, request).answer.unwrap();
     assert_eq!(granted(asks), None);
     let grants = machine.receive(2 * MS, CM, asks).answer.unwrap();
@@ -135,7 +135,8 @@ fn a_handshake_gives_both_a_lease_that_counts_from_the_request() {
         machine.holds(4 * MS) && machine.held_until() < until,
         "LEASE-2"
     );
-    // 8 ms less 10 µs were left of the CM's own lease, and the request was sent at 0. Both clocks may drift.
+    // 8 ms less 10 µs remain of the CM's own lease, and the request was sent at 0. Both clocks may
+    // drift.
     assert_eq!(machine.held_until(), 7_982_000 - 7_982);
     assert!(!machine.holds(machine.held_until()));
 }
@@ -376,7 +377,7 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
         leases.obey(order, 4 * MS);
         leases.obey(LeaseOrder::AwaitOld, 4 * MS);
     };
-    // The CM that stays knows what it granted.
+    // A CM that stays knows the leases that it granted.
     let mut third = leases(MachineId(3), &three);
     apply(&mut third, &next, 3 * MS);
     apply(&mut cm, &next, 3 * MS);
@@ -386,7 +387,7 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     assert_eq!((cm.next_wake(), cm.poll(end - 1)), (end, None));
     let over = |id| Some(LeaseStep::Event(LeaseEvent::OldRunOut(ConfigurationId(id))));
     assert_eq!((cm.poll(end), cm.poll(end)), (over(4), None));
-    // Another one has been told.
+    // A new CM is told when the leases of its predecessor expire.
     let mut third = leases(MachineId(3), &three);
     let next = three.without(&[CM].into(), MachineId(3)).unwrap();
     let end = 3 * MS + terms().expired_ns();
@@ -447,7 +448,7 @@ fn who_did_not_run_suspects_nobody_for_a_while() {
     let mut cm = leases(CM, &configuration);
     let mut machine = leases(M2, &configuration);
     shake_hands(&mut cm, &mut machine, M2, 0);
-    // Both stood still for longer than a lease.
+    // Both machines paused for longer than a lease.
     let now = 25 * MS;
     machine.excuse(now + 5 * MS);
     assert_eq!(
@@ -459,13 +460,13 @@ fn who_did_not_run_suspects_nobody_for_a_while() {
     sent(&mut machine, now);
     assert!(!suspects(&mut machine, now));
     assert_eq!(machine.next_wake(), now + 2 * MS);
-    // The CM has only stood still, too: nothing has happened.
+    // The CM only paused, too: no lease counts as expired.
     cm.excuse(now + 5 * MS);
     assert!(!suspects(&mut cm, now + MS));
     shake_hands(&mut cm, &mut machine, M2, now + 2 * MS);
     assert!(!suspects(&mut cm, now + 6 * MS));
     assert_eq!(machine.counts(), LeaseCounts::default());
-    // It has not come back.
+    // The other machine does not return.
     let mut lonely = leases(CM, &configuration);
     let mut gone = leases(M2, &configuration);
     shake_hands(&mut lonely, &mut gone, M2, 0);

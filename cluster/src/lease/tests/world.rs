@@ -1,5 +1,5 @@
-//! Machines with clocks of their own, a network that delays, loses, doubles and reorders, machines that
-//! pause, and one that takes over.
+//! Simulated machines with wrong clocks and pauses, a network that delays, loses, duplicates and
+//! reorders, and one takeover by a new CM.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::testing;
 
 const US: u64 = 1000;
 const MS: u64 = 1000 * US;
-/// So wrong that it shows within one lease.
+/// A drift so large that it matters within one lease.
 const PPM: u64 = 50_000;
 
 struct Node {
@@ -21,7 +21,7 @@ struct Node {
     ahead: u64,
     ppm: i64,
     paused_until: u64,
-    /// When it applies the next configuration.
+    /// The time at which the node applies the next configuration.
     applies_at: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct World {
     configuration: Configuration,
     next: Option<Configuration>,
     nodes: FewMap<MachineId, Node>,
-    /// What is on its way, by the time it arrives.
+    /// Messages on their way, by the time of their arrival.
     flying: BTreeMap<(u64, u64), (MachineId, MachineId, [u8; 32])>,
     flown: u64,
     loss: u64,
@@ -57,7 +57,7 @@ impl World {
         let nodes = configuration.machines().iter().map(|machine| {
             let ahead = random.below(1 << 40);
             let leases = Leases::new(machine.id, &configuration, terms, random.next_u64(), ahead);
-            // Mostly at one end.
+            // Mostly a clock with the largest drift.
             let ppm = match random.below(3) {
                 0 => PPM as i64,
                 1 => -(PPM as i64),
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Gives how often somebody was seen to hold a lease.
+    /// Runs the cluster, and returns how often a machine was seen to hold a lease.
     pub fn run(mut self) -> u64 {
         let takeover = 20 * MS + self.random.below(60 * MS);
         while self.time < 160 * MS {
@@ -133,7 +133,7 @@ impl World {
             let message = LeaseMessage::from_bytes(&bytes).unwrap();
             let node = self.nodes.get_mut(&to).unwrap();
             if node.paused_until > self.time {
-                // It waits in the socket.
+                // The message waits in the socket of the paused machine.
                 let at = (node.paused_until, self.flown + 1);
                 self.flown += 1;
                 self.flying.insert(at, (from, to, bytes));
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Somebody becomes CM, or remains it, with the promises of a majority, and without some machines.
+    /// A machine becomes or remains CM with the promises of a majority, and evicts some machines.
     fn take_over(&mut self) {
         let base = self.configuration.clone();
         let mut ids: Vec<MachineId> = base.machines().iter().map(|m| m.id).collect();
@@ -222,7 +222,7 @@ impl World {
         self.next = Some(next);
     }
 
-    /// LEASE-1 and LEASE-2, of the leases that one and the same CM grants and holds.
+    /// Checks LEASE-1 and LEASE-2 for the leases that the same CM grants and holds.
     fn check(&mut self) {
         let (time, cm) = (self.time, self.configuration.cm());
         let manager = &self.nodes[&cm];
