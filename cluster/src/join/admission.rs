@@ -1,8 +1,8 @@
-//! The member's side: challenges strangers, checks what they say, and adds them to the
-//! configuration.
+//! The member's side of a join: it challenges outsiders, checks their requests, and adds them to
+//! the configuration.
 //!
 //! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are
-//! open; a challenge is gone with the first JOIN that answers it.
+//! open. The first JOIN that answers a challenge removes it.
 
 use fencepost_fabric::MachineId;
 
@@ -14,36 +14,37 @@ use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::store::Swapped;
 
-/// Challenges that are open at one time at most.
+/// The largest number of open challenges.
 pub const MAX_STRANGERS: usize = 64;
 
-/// A connection on which somebody speaks who is no member, as the fabric numbers them.
+/// A connection with an outsider (a machine that is not a member), numbered by the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stranger(pub u64);
 
-/// What a message of a stranger leads to.
+/// The result of an outsider's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// This answer to it.
+    /// Send this answer to the outsider.
     Answer(JoinMessage),
-    /// This compare-and-swap, whose outcome goes to [`Admission::stored`].
+    /// Carry out this compare-and-swap and pass its outcome to [`Admission::stored`].
     Store {
-        /// The configuration that is to be the current one.
+        /// The configuration that must be the current one.
         expected: ConfigurationId,
-        /// The one with the new machine.
+        /// The configuration with the new machine.
         new: Configuration,
     },
-    /// Nothing: it was out of turn.
+    /// Nothing to do: the message was not expected in this state.
     Nothing,
 }
 
-/// How a member lets others in; it is their CM that does, and the others say who that is.
+/// The state of a member that admits machines. Only the CM admits them; other members answer with
+/// the CM's address.
 #[derive(Debug)]
 pub struct Admission {
     me: MachineId,
     secret: ClusterSecret,
     configuration: Configuration,
-    /// What the members have on their disks, where they have some.
+    /// The members' data on disk, if they keep data on disks.
     data: Option<DiskData>,
     /// Whether the configuration is in force.
     in_force: bool,
@@ -60,7 +61,7 @@ struct Storing {
 }
 
 impl Admission {
-    /// The admission at the member `me` of `configuration`.
+    /// Returns the admission at the member `me` of `configuration`.
     pub fn new(me: MachineId, secret: ClusterSecret, configuration: Configuration) -> Self {
         Self {
             me,
@@ -73,34 +74,35 @@ impl Admission {
         }
     }
 
-    /// What the members have on their disks, where they have some; and whether the configuration is in force.
+    /// Sets the members' data on disk, if any, and whether the configuration is in force.
     pub fn keep(&mut self, data: Option<DiskData>, in_force: bool) {
         (self.data, self.in_force) = (data, in_force);
     }
 
-    /// The current configuration, as far as it is known here.
+    /// Returns the newest configuration that this member knows.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// Whether no stranger is being dealt with.
+    /// Returns whether no join is in progress.
     pub fn is_idle(&self) -> bool {
         self.challenged.is_empty() && self.storing.is_none()
     }
 
-    /// Applies a configuration that came about in another way.
+    /// Applies a configuration that a reconfiguration made, if it is newer.
     pub fn apply(&mut self, configuration: Configuration) {
         if configuration.id() > self.configuration.id() {
             self.configuration = configuration;
         }
     }
 
-    /// A stranger's connection has ended. A join that is being stored goes on.
+    /// Removes the challenge of an outsider whose connection has ended. A join that is being stored
+    /// continues.
     pub fn gone(&mut self, stranger: Stranger) {
         self.challenged.remove(&stranger);
     }
 
-    /// Takes a message of a stranger; `fresh` is used up if the answer is a challenge.
+    /// Handles a message of an outsider; `fresh` is consumed if the answer is a challenge.
     pub fn receive(&mut self, stranger: Stranger, message: JoinMessage, fresh: Nonce) -> Admitted {
         match message {
             JoinMessage::Hello { version, nonce } => {
@@ -193,8 +195,8 @@ impl Admission {
         Ok(Admitted::Store { expected, new })
     }
 
-    /// The outcome of the compare-and-swap, `None` when the store failed; gives the answer to the
-    /// stranger who waits for it.
+    /// Takes the outcome of the compare-and-swap, `None` if the store failed. Returns the answer
+    /// for the waiting outsider.
     pub fn stored(&mut self, swapped: Option<Swapped>) -> Option<(Stranger, JoinMessage)> {
         let Storing {
             stranger,

@@ -1,16 +1,20 @@
-//! Where machines that want to join leave their letters: a place that all machines see, such as a directory.
+//! The join endpoint: a place that all machines can access, such as a directory, where joining
+//! machines leave messages for the CM.
 //!
 //! ```text
 //!  joiner                            place                        CM, now and then
 //!    │── HELLO, JOIN ──► 00c3….ask ──────────────────────────────────► taken, removed
 //!    │◄──────────────── 00c3….answer ◄── CHALLENGE, ACCEPTED, REFUSED ──│
 //! ```
-//! Who is no member cannot be reached over the fabric, and does not know who the CM is. Letters wait for whoever is.
 //!
-//! *Invariants.* A letter is there as a whole or not at all; there is one each way at a time, and it is taken once.
+//! An outsider cannot use the fabric and does not know the CM. Its messages wait for the machine
+//! that is the CM.
 //!
-//! *Failure.* What is no letter is thrown away. Who gets no answer, because the CM has failed, knocks again under another
-//! number.
+//! *Invariants.* A message is stored completely or not at all. At most one message is stored in
+//! each direction at a time, and it is taken once.
+//!
+//! *Failure.* Files that are not messages are removed. An outsider that gets no answer, because the
+//! CM has failed, tries again under another number.
 
 use std::io;
 use std::sync::Arc;
@@ -27,30 +31,31 @@ use crate::store::file;
 
 const ASK: &str = "ask";
 const ANSWER: &str = "answer";
-/// More than the largest configuration takes.
+/// More than the bytes of the largest configuration.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where letters lie, each under a name.
+/// A store of join messages, each under a name.
 pub trait Letterbox: Send + Sync {
-    /// Takes the letters that have come and whose names end so. Nobody is waited for: some may come later.
+    /// Takes the messages whose names end with `end`. Returns at once; messages that arrive later
+    /// are left for the next call.
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)>;
 
-    /// Leaves a letter.
+    /// Stores a message.
     ///
     /// # Errors
-    /// Where it is known that it cannot be left.
+    /// If the message is known not to be stored.
     fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()>;
 
-    /// Removes a letter, if it is there.
+    /// Removes a message, if it is stored.
     fn remove(&self, name: &str);
 }
 
-/// A directory of letters.
+/// A directory with one file for each message.
 struct Directory(Arc<dyn Disk>);
 
 impl Letterbox for Directory {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
-        // It is looked again.
+        // After an error the caller looks again later.
         let names = self.0.list().unwrap_or_default();
         let letters = names.into_iter().filter(|name| name.ends_with(end));
         let letters = letters.filter_map(|name| {
@@ -72,19 +77,19 @@ impl Letterbox for Directory {
     }
 }
 
-/// The door of a cluster, as one process has it.
+/// The join endpoint of a cluster, as one process uses it.
 pub struct Door {
     letters: Arc<dyn Letterbox>,
     secret: ClusterSecret,
 }
 
-/// Why a machine has not become a member.
+/// The reason why a machine has not become a member.
 #[derive(Debug, Error)]
 pub enum NotAdmitted {
-    /// The CM says so.
+    /// The CM refused the join.
     #[error(transparent)]
     Refused(#[from] JoinRefusal),
-    /// Who answers does not know the secret.
+    /// The answering machine does not know the secret.
     #[error("whoever answers does not know the cluster's secret")]
     Impostor,
     /// The directory cannot be used.
@@ -92,16 +97,16 @@ pub enum NotAdmitted {
     Disk(#[from] io::Error),
 }
 
-/// What a machine hears at the door.
+/// The outcome of a join attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It is a member, under this name, of this configuration.
+    /// The machine is a member with this id in this configuration.
     Joined(MachineId, Configuration),
-    /// It is to write this on its disk, and to knock again.
+    /// The machine must write this offer to its disk, then try again.
     Offered(Offer),
 }
 
-/// A machine at the door.
+/// An attempt of a machine to join.
 pub struct Knock {
     door: Arc<Door>,
     stranger: Stranger,
@@ -109,22 +114,23 @@ pub struct Knock {
 }
 
 impl Door {
-    /// The door in a directory that is for nothing else, of a cluster that has this secret.
+    /// Returns the join endpoint in a directory that is used for nothing else, of a cluster with
+    /// this secret.
     pub fn new(disk: Arc<dyn Disk>, secret: ClusterSecret) -> Door {
         Door::at(Arc::new(Directory(disk)), secret)
     }
 
-    /// The door whose letters lie there.
+    /// Returns the join endpoint whose messages are stored in `letters`.
     pub fn at(letters: Arc<dyn Letterbox>, secret: ClusterSecret) -> Door {
         Door { letters, secret }
     }
 
-    /// What the cluster's machines know.
+    /// Returns the secret that the cluster's machines share.
     pub fn secret(&self) -> &ClusterSecret {
         &self.secret
     }
 
-    /// Takes the letters that have come, for the CM.
+    /// Takes the stored requests, for the CM.
     pub fn letters(&self) -> Vec<(Stranger, JoinMessage)> {
         let letters = self.letters.take_all(&format!(".{ASK}")).into_iter();
         let letters = letters.filter_map(|(name, bytes)| {
@@ -135,15 +141,15 @@ impl Door {
         letters.collect()
     }
 
-    /// Leaves an answer. One that cannot be left is as good as none.
+    /// Stores an answer. An answer that cannot be stored is lost, and the joiner tries again.
     pub fn answer(&self, stranger: Stranger, message: &JoinMessage) {
         let _ = self.leave(stranger, ANSWER, message);
     }
 
-    /// Asks to be let in.
+    /// Starts an attempt to join.
     ///
     /// # Errors
-    /// Where the letter cannot be left.
+    /// If the message cannot be stored.
     pub fn knock(
         self: &Arc<Self>,
         request: JoinRequest,
@@ -174,10 +180,10 @@ fn name(stranger: Stranger, kind: &str) -> String {
 }
 
 impl Knock {
-    /// Looks for an answer, after which nothing more comes of this.
+    /// Looks for an answer and continues the attempt. After an outcome the attempt is over.
     ///
     /// # Errors
-    /// [`NotAdmitted`]; then nothing more comes of this.
+    /// [`NotAdmitted`]; the attempt is over then, too.
     pub fn hear(&mut self) -> Result<Option<Heard>, NotAdmitted> {
         let Some(answer) = self.door.take(self.stranger, ANSWER) else {
             return Ok(None);
@@ -202,7 +208,7 @@ impl Knock {
 impl Drop for Knock {
     fn drop(&mut self) {
         for kind in [ASK, ANSWER] {
-            // Mostly it has been taken.
+            // Mostly the message has already been taken.
             self.door.letters.remove(&name(self.stranger, kind));
         }
     }
@@ -232,7 +238,7 @@ mod tests {
         }
     }
 
-    /// The CM looks at its door once.
+    /// Handles the stored requests once, as the CM.
     fn serve(door: &Door, admission: &mut Admission, random: &mut Random) {
         for (stranger, message) in door.letters() {
             match admission.receive(stranger, message, Nonce::draw(random)) {

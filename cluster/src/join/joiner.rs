@@ -1,4 +1,5 @@
-//! The joiner's side: says hello, answers the challenge, and checks who welcomes it.
+//! The joiner's side of a join: it sends HELLO, answers the challenge, and checks that the answer
+//! is from the cluster.
 
 use fencepost_fabric::MachineId;
 
@@ -7,40 +8,41 @@ use super::message::{JoinMessage, JoinRequest, Offer};
 use super::secret::{ClusterSecret, Nonce, Nonces};
 use crate::configuration::Configuration;
 
-/// One try to join, over one connection.
+/// One attempt to join, over one connection.
 #[derive(Debug)]
 pub struct Joiner {
     secret: ClusterSecret,
     request: JoinRequest,
     nonce: Nonce,
-    /// Both nonces, from the challenge on.
+    /// The nonces of both sides, set when the challenge arrives.
     nonces: Option<Nonces>,
 }
 
-/// What a message from the other side means.
+/// The meaning of a message from the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Send this.
+    /// Send this message.
     Send(JoinMessage),
     /// This machine is a member.
     Joined {
-        /// Of this configuration.
+        /// The configuration that contains this machine.
         configuration: Configuration,
-        /// Under this name.
+        /// The id of this machine.
         machine: MachineId,
     },
-    /// It is to write this down and to come again; the try is over.
+    /// The machine must write this offer to its disk, then try again; the attempt is over.
     Offered(Offer),
-    /// It is not, and the try is over.
+    /// The join was refused; the attempt is over.
     Refused(JoinRefusal),
-    /// The other side does not know the secret, or welcomes somebody else: end the connection.
+    /// The other side does not know the secret, or its answer is for another machine: end the
+    /// connection.
     Impostor,
-    /// It was out of turn.
+    /// The message was not expected in this state.
     Nothing,
 }
 
 impl Joiner {
-    /// A try with `request`, and the HELLO that begins it; `nonce` is for this try alone.
+    /// Starts an attempt with `request`, and returns its HELLO; `nonce` is for this attempt alone.
     pub fn new(secret: ClusterSecret, request: JoinRequest, nonce: Nonce) -> (Self, JoinMessage) {
         let version = request.version;
         let joiner = Self {
@@ -52,7 +54,7 @@ impl Joiner {
         (joiner, JoinMessage::Hello { version, nonce })
     }
 
-    /// Takes a message of the other side.
+    /// Handles a message of the other side.
     pub fn receive(&mut self, message: JoinMessage) -> Progress {
         match (message, self.nonces) {
             (JoinMessage::Challenge { nonce }, None) => {
@@ -97,7 +99,7 @@ impl Joiner {
         }
     }
 
-    /// Whether `machine` is this one, in the cluster that it asked for.
+    /// Returns whether `machine` is this machine, in the cluster that it asked for.
     fn is_welcomed(&self, configuration: &Configuration, machine: MachineId) -> bool {
         let ours = self.request.cluster.unwrap_or(configuration.cluster());
         let member = configuration.machine(machine);

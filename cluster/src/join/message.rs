@@ -1,4 +1,4 @@
-//! What is said when a machine joins, and its bytes.
+//! The messages of a join and their encoding.
 //!
 //! ```text
 //! | kind 1 | fields in the order of their declaration |
@@ -12,97 +12,98 @@ use crate::codec::{wire_enum, wire_structs};
 use crate::configuration::Configuration;
 use crate::ids::{Address, ClusterId, FailureDomain};
 
-/// The version of what machines say to each other; members all have the same.
+/// The version of the protocol between machines; all members have the same.
 pub const PROTOCOL_VERSION: u16 = 2;
 
-/// Who wants to join.
+/// The description of a machine that wants to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
-    /// What it speaks.
+    /// The protocol version of the machine.
     pub version: u16,
-    /// The cluster that its data is of; none for a machine without data.
+    /// The cluster of the machine's data; `None` for a machine without data.
     pub cluster: Option<ClusterId>,
-    /// Where the fabric reaches it.
+    /// The address at which the fabric reaches the machine.
     pub address: Address,
-    /// What it shares the fate of.
+    /// The failure domain of the machine.
     pub domain: FailureDomain,
-    /// What it keeps beyond its process.
+    /// The data that the machine keeps beyond its process.
     pub keeps: Keeps,
 }
 
-/// What a machine keeps that joins.
+/// The data that a joining machine keeps beyond its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Nothing.
+    /// No data.
     Nothing,
-    /// Its data, on a disk.
+    /// Data on a disk.
     Disk {
-        /// The machine that it is to be, where that has been offered and is on its disk.
+        /// The id offered to the machine, if the offer is on its disk.
         written: Option<MachineId>,
     },
 }
 
-/// What machines have on their disks.
+/// A description of the members' data on disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskData {
-    /// Tells apart what clusters have, also such of the same machines.
+    /// A number that identifies the data: data of different clusters differ, also on the same
+    /// machines.
     pub life: u64,
-    /// Bytes of a region.
+    /// The size of a region in bytes.
     pub region_bytes: u64,
 }
 
-/// What a machine that keeps its data on a disk is to write there before it is let in.
+/// An offer that a machine with a disk must write there before it is admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Who it is to be, with nothing of what it had.
+    /// The id that the machine is to have, without the regions of an earlier machine.
     pub machine: MachineId,
-    /// The configuration that is in force, in which it is not.
+    /// The configuration that is in force, in which the machine is not a member.
     pub configuration: Configuration,
-    /// What the others have.
+    /// The members' data.
     pub data: DiskData,
 }
 
-/// A message between a machine that joins and one that may let it.
+/// A message between a joining machine and a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinMessage {
-    /// From the joiner, first.
+    /// The joiner's first message.
     Hello {
-        /// What it speaks.
+        /// The protocol version of the joiner.
         version: u16,
-        /// For the proof that it wants to see.
+        /// The nonce for the proof that the joiner expects.
         nonce: Nonce,
     },
-    /// From the CM.
+    /// The CM's answer to HELLO.
     Challenge {
-        /// For the proof that it wants to see.
+        /// The nonce for the proof that the CM expects.
         nonce: Nonce,
     },
-    /// From the joiner.
+    /// The joiner's request.
     Join {
-        /// What it wants.
+        /// The machine that wants to join.
         request: JoinRequest,
-        /// That it knows the secret.
+        /// Proves that the joiner knows the secret.
         proof: Proof,
     },
-    /// From the CM: the joiner is a member.
+    /// The CM's answer: the joiner is a member.
     Accepted {
-        /// The configuration that it is a member of.
+        /// The configuration that contains the joiner.
         configuration: Configuration,
-        /// Its name.
+        /// The id of the joiner.
         machine: MachineId,
-        /// That the CM knows the secret.
+        /// Proves that the CM knows the secret.
         proof: Proof,
     },
-    /// From the CM: the joiner is to write this down, and to come again.
+    /// The CM's answer: the joiner must write the offer to its disk, then try again.
     Offered {
-        /// What it is to write down.
+        /// The offer to write.
         offer: Offer,
-        /// That the CM knows the secret.
+        /// Proves that the CM knows the secret.
         proof: Proof,
     },
-    /// From the CM: it is not.
+    /// The CM's answer: the joiner is not admitted.
     Refused {
-        /// Why not.
+        /// The reason for the refusal.
         why: JoinRefusal,
     },
 }

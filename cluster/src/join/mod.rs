@@ -1,5 +1,5 @@
-//! How a machine becomes a member: it and the CM show each other that they know the cluster's
-//! secret.
+//! The join protocol: a machine and the CM prove to each other that they know the cluster's secret,
+//! then the machine becomes a member.
 //!
 //! *Picture.*
 //!
@@ -14,23 +14,25 @@
 //! ```
 //!
 //! *Invariants.*
-//! 1. JOIN-1: nobody becomes a member, or is told who the members are, without proof of the secret;
-//!    a proof is made for one challenge and cannot be used again.
-//! 2. JOIN-2: a refusal leaves everything as it was.
-//! 3. JOIN-3: a joiner believes nobody without the same proof.
-//! 4. JOIN-4: a machine that keeps its data on a disk is let in once that says who it is to be: it is OFFERED that instead of
-//!    ACCEPTED, while a configuration is in force in which its address is nobody's, writes it down and comes again. So no
-//!    configuration has a machine with a disk whose disk does not say so.
+//! 1. JOIN-1: a machine becomes a member, or learns the members, only after it has proved that it
+//!    knows the secret. A proof is made for one challenge and cannot be used again.
+//! 2. JOIN-2: a refusal changes no state.
+//! 3. JOIN-3: a joiner accepts an answer only with the same proof.
+//! 4. JOIN-4: a machine that keeps its data on a disk is admitted only after its id is on that
+//!    disk. It first gets OFFERED instead of ACCEPTED, if a configuration is in force and no member
+//!    has its address. It writes the offer to its disk and asks again. So no configuration has a
+//!    machine with a disk that does not hold its id.
 //!
 //! The forms of HELLO and of the refusal of a version are the same in every version of the
 //! protocol.
 //!
-//! What they say they leave at the cluster's [`Door`].
+//! The messages are exchanged through the cluster's [`Door`].
 //!
-//! *Concurrency.* One join at a time is stored; others are told that the CM is busy, and try again.
+//! *Concurrency.* One join at a time is stored; other joiners are refused as busy, and try again.
 //!
-//! *Failure.* When the store's answer is not known the joiner is told to try again. If it did
-//! become a member, its address is in use until the CM has found that its lease was never taken.
+//! *Failure.* When the store's answer is not known the joiner is told to try again. If the joiner
+//! did become a member, its address is in use until the CM has detected that the machine never took
+//! its lease.
 
 mod admission;
 mod door;
@@ -49,44 +51,45 @@ pub use self::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOC
 pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};
 use crate::ids::{Address, ClusterId};
 
-/// Why a machine is not admitted; for the person who started it.
+/// The reason why a machine is not admitted, reported to the operator who started it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JoinRefusal {
-    /// It was given another secret than the cluster.
+    /// The machine's secret is not that of the cluster.
     #[error("the secret is not the cluster's")]
     WrongSecret,
-    /// Its data is another cluster's.
+    /// The machine's data are of another cluster.
     #[error("the machine belongs to cluster {theirs}, this is cluster {ours}")]
     OtherCluster {
-        /// Of the joiner.
+        /// The cluster of the joiner.
         theirs: ClusterId,
-        /// Of the cluster it asks.
+        /// The cluster that the joiner asked.
         ours: ClusterId,
     },
-    /// It runs another version of the program.
+    /// The machine runs another version of the protocol.
     #[error("the machine speaks protocol version {theirs}, the cluster version {ours}")]
     Version {
-        /// Of the joiner.
+        /// The version of the joiner.
         theirs: u16,
-        /// Of the cluster it asks.
+        /// The version of the cluster.
         ours: u16,
     },
-    /// A member has its address: either it is one already, or the address is wrong.
+    /// A member has the machine's address: either the machine is a member already, or the address
+    /// is wrong.
     #[error("a member of the cluster has this address")]
     AddressInUse,
-    /// The machine it asked is a member but not the CM: ask that one.
+    /// The asked machine is a member but not the CM: ask the CM.
     #[error("the configuration manager is at {manager}")]
     NotManager {
-        /// Where the CM is.
+        /// The address of the CM.
         manager: Address,
     },
-    /// The cluster has as many machines as it can have.
+    /// The cluster has the largest number of machines.
     #[error("the cluster is full")]
     Full,
     /// The CM is changing the configuration: try again.
     #[error("the configuration is being changed")]
     Busy,
-    /// Some keep their data on disks, and others do not.
+    /// Some machines would keep their data on disks, and others would not.
     #[error("either all machines keep their data on disks, or none of them")]
     OtherTier,
 }

@@ -1,5 +1,6 @@
-//! The secret that the machines of a cluster share, and proofs of knowing it: HMAC-SHA256 over what
-//! is said, with the nonces of both sides, so that a proof is good for one conversation.
+//! The secret that the machines of a cluster share, and proofs of knowing it. A proof is an
+//! HMAC-SHA256 over the message and the nonces of both sides, so it is valid in one conversation
+//! only.
 
 use std::fmt;
 
@@ -11,23 +12,23 @@ use crate::codec::{Wire, Writer, wire_newtypes};
 use crate::configuration::Configuration;
 use fencepost_fabric::{MachineId, Random};
 
-/// Bytes that a secret has at least.
+/// The smallest length of a secret.
 const MIN_SECRET_BYTES: usize = 16;
 
-/// A secret that could be guessed.
+/// The error for a secret that is short enough to be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a cluster secret has at least {MIN_SECRET_BYTES} bytes")]
 pub struct SecretTooShort;
 
-/// What the machines of a cluster know and others do not.
+/// The secret that only the machines of a cluster know.
 #[derive(Clone)]
 pub struct ClusterSecret(hmac::Key);
 
-/// Thirty-two bytes that nobody could foresee, drawn anew for each conversation.
+/// Thirty-two unpredictable bytes, drawn anew for each conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce(pub [u8; 32]);
 
-/// That somebody knew the secret when this conversation was held.
+/// A proof that its sender knew the secret during this conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof([u8; 32]);
 
@@ -39,7 +40,7 @@ pub(super) struct Nonces {
 }
 
 impl Nonce {
-    /// Another one than ever before, if `random` cannot be foreseen.
+    /// Returns a nonce that differs from all earlier ones, if `random` is unpredictable.
     pub fn draw(random: &mut Random) -> Self {
         let mut bytes = [0; 32];
         for part in bytes.chunks_exact_mut(8) {
@@ -50,7 +51,7 @@ impl Nonce {
 }
 
 impl ClusterSecret {
-    /// A secret from its bytes.
+    /// Returns a secret with these bytes.
     ///
     /// # Errors
     /// [`SecretTooShort`] below 16 bytes.
@@ -131,7 +132,7 @@ fn said_in_offer(nonces: Nonces, offer: &Offer) -> Vec<u8> {
     said.into_bytes()
 }
 
-/// What is said differs by who says it, so that no proof can be turned around.
+/// Begins the proved text with the sender's role, so that a proof cannot be sent back to its maker.
 fn saying(who: &[u8], nonces: Nonces) -> Writer {
     let mut said = Writer::default();
     said.raw(who);

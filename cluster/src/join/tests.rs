@@ -1,4 +1,4 @@
-//! Joining, each refusal and what it leaves behind, and those who would join without the secret.
+//! Successful joins, each refusal and the state after it, and joiners without the secret.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn nonce(byte: u8) -> Nonce {
     Nonce([byte; 32])
 }
 
-/// A joiner that has said hello and answered the challenge, over the wire: what its JOIN leads to.
+/// Sends HELLO and answers the challenge with encoded messages; returns the result of the JOIN.
 fn joins(
     admission: &mut Admission,
     secret: ClusterSecret,
@@ -61,7 +61,7 @@ fn over_the_wire(message: JoinMessage) -> JoinMessage {
     JoinMessage::decode(&message.encode()).expect("it was encoded")
 }
 
-/// Refused for this reason, with everything as it was.
+/// Checks that a join is refused for this reason, and that no state has changed.
 fn assert_refused(
     admission: &mut Admission,
     secret_word: &str,
@@ -81,7 +81,7 @@ fn assert_refused(
     assert_eq!(admission.stored(Some(Swapped::Won)), None, "nothing waits");
 }
 
-/// As [`assert_refused`] by the CM of two machines; the next one joins as if nothing had been.
+/// As [`assert_refused`], by the CM of two machines; then checks that the next machine can join.
 fn assert_refused_by_cm(secret_word: &str, request: JoinRequest, why: JoinRefusal) {
     let mut admission = admission(machines(2));
     assert_refused(&mut admission, secret_word, request, why);
@@ -150,7 +150,7 @@ fn another_version_is_refused_before_anything_else_is_said() {
     newer.version = theirs;
     let why = JoinRefusal::Version { theirs, ours };
     assert_refused_by_cm("right", newer.clone(), why.clone());
-    // Nor can it be hidden from the hello: the request says it too.
+    // A HELLO with a false version does not help: the request has the version, too.
     let mut admission = admission(machines(2));
     let (mut joiner, _) = Joiner::new(secret("right"), newer, nonce(1));
     let hello = JoinMessage::Hello {
@@ -219,7 +219,7 @@ fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
         );
         assert!(admission.is_idle());
         assert_eq!(admission.configuration(), &machines(2));
-        // Another CM has let a machine in meanwhile.
+        // Another CM has admitted a machine meanwhile.
         admission.apply(machines(3));
         assert_eq!(join(&mut admission, 4), (ConfigurationId(4), MachineId(4)));
         admission.apply(machines(1));
@@ -231,7 +231,7 @@ fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
     }
 }
 
-/// JOIN-4.
+/// Checks JOIN-4.
 #[test]
 fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
     let mut admission = admission(machines(2));
@@ -363,7 +363,7 @@ fn open_challenges_are_few_and_end_with_their_connections() {
     assert!(admission.is_idle());
 }
 
-/// Every message there is, the refusals in turn.
+/// Returns a random message of any kind, with the refusals in turn.
 fn any_message(random: &mut Random) -> JoinMessage {
     let mut bytes = [0; 32];
     random.fill(&mut bytes);
@@ -437,7 +437,7 @@ proptest! {
         let _ = JoinMessage::decode(&damaged);
     }
 
-    /// JOIN-1: a proof is of every byte that was said.
+    /// Checks JOIN-1: a proof covers every byte of the request.
     #[test]
     fn a_request_that_was_changed_on_its_way_proves_nothing(
         at: prop::sample::Index,

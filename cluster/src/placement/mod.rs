@@ -2,25 +2,26 @@
 //!
 //! *Invariants.*
 //! 1. PLACE-1: no two replicas of a region share a failure domain.
-//! 2. PLACE-2: a region that is to be near another goes to the machines of its group, in the same
-//!    roles, or nowhere.
-//! 3. PLACE-3: machines hold numbers of replicas that differ by one at most, as far as sizes of
-//!    domains, co-location and wishes let them; numbers of primaries follow as closely as that allows.
-//! 4. PLACE-4: who wishes to be the primary is, or nobody is. No backup of such a region holds more than
-//!    the least loaded machine that could have been it by as many replicas as a region has.
+//! 2. PLACE-2: a region that is to be near another one is placed on the machines of its group, in
+//!    the same roles, or is not placed.
+//! 3. PLACE-3: machines hold numbers of replicas that differ by one at most, as far as the sizes of
+//!    domains, co-location and requested primaries allow. Numbers of primaries differ as little as
+//!    that allows.
+//! 4. PLACE-4: a requested primary becomes the primary, or the region is not placed. A backup of
+//!    such a region holds fewer additional replicas than a region has, compared with the least
+//!    loaded eligible machine.
 //!
-//! How PLACE-3 is kept: the least loaded machines of the domains are taken in the order of their
-//! load, and of equally loaded domains those first that have most machines at that load, because a
-//! domain takes one replica at a time. Where that leaves a choice, the machine with the fewest
-//! primaries is the primary, and those with the most become backups, so that the others are still
-//! free to be primaries.
+//! PLACE-3 is kept as follows. The choice takes the least loaded machine of each domain, in the
+//! order of load. Among equally loaded domains it takes first the one with the most machines at
+//! that load, because a domain takes one replica at a time. Among the remaining candidates, the
+//! machine with the fewest primaries becomes the primary. Those with the most primaries become
+//! backups, so that the other machines remain free to be primaries.
 //!
-//! A machine that wishes to be the primary has its backups on the machines that follow it, in the order of
-//! their ids and from the last to the first again, as far as PLACE-4 lets it. Where each machine has
-//! regions of its own they are balanced that way, and there are few sets of machines whose loss together
-//! loses data.
+//! The backups of a requested primary are the machines with the next ids, cyclically, as far as
+//! PLACE-4 allows. If each machine is the requested primary of its own regions, this balances them.
+//! It also leaves few sets of machines whose joint loss loses data.
 //!
-//! *Concurrency.* A placement has one owner, and the same choices follow from the same history.
+//! *Concurrency.* A placement has one owner; the same history of calls gives the same choices.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,7 @@ use crate::ids::FailureDomain;
 use crate::region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 use crate::successors::mix;
 
-/// How many replicas regions have.
+/// The wanted and the smallest number of replicas of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replication {
     wanted: usize,
@@ -44,8 +45,9 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// `f` backups, so that the loss of `f` machines loses nothing; with fewer machines or domains,
-    /// as many as they allow, but never fewer than `least` replicas. At most [`MAX_REPLICAS`].
+    /// Returns a replication with `f` backups, so that the loss of `f` machines loses no data. With
+    /// fewer machines or domains a region has as many replicas as they allow, but never fewer than
+    /// `least`. The number is at most [`MAX_REPLICAS`].
     pub fn new(f: usize, least: usize) -> Self {
         let wanted = f.saturating_add(1).min(MAX_REPLICAS);
         Self {
@@ -54,63 +56,64 @@ impl Replication {
         }
     }
 
-    /// So many replicas of each region, at least one and at most [`MAX_REPLICAS`], and never fewer.
+    /// Returns a replication with exactly `replicas` replicas of each region, at least one and at
+    /// most [`MAX_REPLICAS`].
     pub fn exactly(replicas: usize) -> Self {
         let f = replicas.saturating_sub(1);
         Self::new(f, f.saturating_add(1))
     }
 
-    /// Replicas that a region has when nothing is amiss: f + 1.
+    /// Returns the number of replicas of a region when enough machines are available: f + 1.
     pub fn wanted(self) -> usize {
         self.wanted
     }
 }
 
-/// Why a region cannot be placed.
+/// The reason why a region cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
-    /// Wait for machines to join.
+    /// Too few machines can take a replica: wait for machines to join.
     #[error("{need} replicas need as many machines, and {have} can take one")]
     TooFewMachines {
-        /// Replicas that there must be.
+        /// The smallest number of replicas.
         need: u16,
-        /// Machines that can take one.
+        /// The number of machines that can take one.
         have: u16,
     },
-    /// There are machines enough, but they would fail together.
+    /// Enough machines can take a replica, but too few failure domains.
     #[error("{need} replicas need as many failure domains, and {have} can take one")]
     TooFewDomains {
-        /// Replicas that there must be.
+        /// The smallest number of replicas.
         need: u16,
-        /// Domains with a machine that can take one.
+        /// The number of domains with a machine that can take one.
         have: u16,
     },
-    /// Who is to be the primary cannot: place the region elsewhere, or free memory.
+    /// The requested primary cannot take the region: place the region elsewhere, or free memory.
     #[error("{machine} is to be the primary and cannot take a region")]
     PrimaryUnavailable {
-        /// The machine that refused or is gone.
+        /// The machine that refused the region or is not a member.
         machine: MachineId,
     },
-    /// The machines of the group are not all to be had: place the region elsewhere, or free memory.
+    /// A machine of the group cannot take the region: place the region elsewhere, or free memory.
     #[error("{machine} holds {group} and cannot take another region")]
     GroupUnavailable {
-        /// The group.
+        /// The group of the region.
         group: GroupId,
-        /// The machine that refused or is gone.
+        /// The machine that refused the region or is not a member.
         machine: MachineId,
     },
 }
 
-/// What a machine holds.
+/// The numbers of replicas that a machine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Regions that it is the primary of.
+    /// The number of regions whose primary is this machine.
     pub primaries: usize,
-    /// Regions that it is a replica of, as primary or backup.
+    /// The number of regions of which this machine is the primary or a backup.
     pub replicas: usize,
 }
 
-/// What every machine of a configuration holds, and the choices that follow.
+/// The load of every machine of a configuration, from which machines for new regions are chosen.
 #[derive(Clone, Debug)]
 pub struct Placement {
     domains: FewMap<FailureDomain, FewMap<MachineId, Load>>,
@@ -121,14 +124,14 @@ struct Candidate<'a> {
     domain: &'a FailureDomain,
     machine: MachineId,
     load: Load,
-    /// It belongs to a domain that cannot be left out.
+    /// Whether the machine's domain must be used.
     due: bool,
-    /// Decides between equals, differently for each region.
+    /// A pseudo-random number per region that decides between equal candidates.
     lot: u64,
 }
 
 impl Placement {
-    /// The machines of a configuration, holding nothing.
+    /// Returns a placement of a configuration's machines without regions.
     pub fn new(configuration: &Configuration) -> Self {
         let mut domains: FewMap<_, FewMap<_, _>> = FewMap::new();
         for machine in configuration.machines() {
@@ -138,19 +141,19 @@ impl Placement {
         Self { domains }
     }
 
-    /// What a machine holds; `None` when it is no member.
+    /// Returns the load of a machine; `None` if it is not a member.
     pub fn load(&self, machine: MachineId) -> Option<Load> {
         self.domains
             .values()
             .find_map(|members| members.get(&machine).copied())
     }
 
-    /// Counts a region that was placed.
+    /// Counts the replicas of a placed region.
     pub fn hold(&mut self, replicas: &Replicas) {
         self.count(replicas, |held| held.saturating_add(1));
     }
 
-    /// Takes back [`Self::hold`].
+    /// Undoes [`Self::hold`].
     pub fn release(&mut self, replicas: &Replicas) {
         self.count(replicas, |held| held.saturating_sub(1));
     }
@@ -166,7 +169,7 @@ impl Placement {
         }
     }
 
-    /// The machines for a region that founds a group, none of them in `excluded`.
+    /// Chooses the machines for the first region of a group, none of them in `excluded`.
     ///
     /// # Errors
     /// [`PlacementError::TooFewMachines`] or [`PlacementError::TooFewDomains`].
@@ -196,8 +199,8 @@ impl Placement {
         Ok(Replicas::new(primary.0, backups).expect("machines of different domains are distinct"))
     }
 
-    /// The machines for a region that founds a group and whose primary is to be `primary`, none of them in
-    /// `excluded`.
+    /// Chooses the machines for the first region of a group whose primary is to be `primary`, none
+    /// of them in `excluded`.
     ///
     /// # Errors
     /// As [`Self::choose`]; [`PlacementError::PrimaryUnavailable`].
@@ -227,7 +230,7 @@ impl Placement {
         check(replication, 1 + machines.len(), 1 + domains.len())?;
         let count = replication.wanted.min(1 + domains.len());
         let low = machines.iter().map(|(.., held)| *held).min().unwrap_or(0);
-        // Beyond this one machine would hold too much more than another.
+        // A machine with more replicas would be too far above the least loaded one (PLACE-4).
         let most = low + count - 1;
         machines.sort_by_key(|(_, machine, held)| {
             (held.saturating_sub(most), *machine < primary, *machine)
@@ -242,8 +245,9 @@ impl Placement {
         Ok(Replicas::new(primary, backups).expect("machines of different domains are distinct"))
     }
 
-    /// Up to `count` further machines for regions that `having` hold, of other domains than theirs and each
-    /// other's and none of them in `excluded`: those that hold least.
+    /// Returns up to `count` further machines for regions that the machines in `having` hold: the
+    /// least loaded ones. All domains differ, from each other and from those of `having`, and no
+    /// machine is in `excluded`.
     pub fn more(
         &self,
         region: RegionId,
@@ -267,8 +271,7 @@ impl Placement {
         least.into_iter().map(|(.., machine)| machine).collect()
     }
 
-    /// How many replicas there will be, and the machines between which the balance leaves the
-    /// choice.
+    /// Returns the number of replicas to place, and the machines that are equally good by load.
     fn candidates(
         &self,
         region: RegionId,
@@ -307,7 +310,8 @@ impl Placement {
         Ok((count, candidates.collect()))
     }
 
-    /// The machines for a region near `other`: those of its group, none of them in `excluded`.
+    /// Returns the machines for a region near `other`: those of its group, none of them in
+    /// `excluded`.
     ///
     /// # Errors
     /// [`PlacementError::GroupUnavailable`].
@@ -327,9 +331,9 @@ impl Placement {
     }
 }
 
-/// Whether so many machines of so many domains are enough.
+/// Checks that these numbers of machines and domains are enough for `replication`.
 fn check(replication: Replication, machines: usize, domains: usize) -> Result<(), PlacementError> {
-    // There are at most MAX_MACHINES machines and domains.
+    // Both numbers are at most MAX_MACHINES, so the casts lose nothing.
     let (need, told) = (replication.least as u16, |n: usize| n as u16);
     if machines < replication.least {
         let have = told(machines);

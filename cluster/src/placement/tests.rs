@@ -1,4 +1,4 @@
-//! Placement over random histories, and where there is too little to choose from.
+//! Placement over random histories, and with too few machines or domains.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::*;
 use crate::ids::ConfigurationId;
 use crate::testing;
 
-/// A history: domains by their sizes, f, and for each region whether it is near an earlier one.
+/// A history: the sizes of domains, f, and for each region whether it is near an earlier one.
 #[derive(Clone, Debug)]
 struct History {
     sizes: Vec<usize>,
@@ -15,7 +15,7 @@ struct History {
     near: Vec<Option<prop::sample::Index>>,
 }
 
-/// Histories in which `near` regions of a hundred are near an earlier one.
+/// Returns histories in which `near` percent of the regions are near an earlier one.
 fn histories(sizes: impl Strategy<Value = Vec<usize>>, near: u8) -> impl Strategy<Value = History> {
     let region = (0u8..100, any::<prop::sample::Index>());
     let region = region.prop_map(move |(drawn, other)| Some(other).filter(|_| drawn < near));
@@ -26,7 +26,7 @@ fn histories(sizes: impl Strategy<Value = Vec<usize>>, near: u8) -> impl Strateg
     })
 }
 
-/// No domain is so large that its machines must stay idle.
+/// Returns whether no domain is so large that some of its machines must stay idle.
 fn even(history: &History) -> bool {
     let machines: usize = history.sizes.iter().sum();
     history
@@ -39,10 +39,10 @@ struct Played {
     configuration: Configuration,
     placement: Placement,
     mappings: Vec<Mapping>,
-    /// The worst spread of replicas and of primaries at any time.
+    /// The largest differences of replicas and of primaries at any time.
     replicas: usize,
     primaries: usize,
-    /// Regions that co-location alone has put on the machine that has most of them.
+    /// The number of regions that co-location placed on the machine with most of them.
     forced: usize,
 }
 
@@ -195,7 +195,7 @@ proptest! {
             let domain = |id| &configuration.machine(id).expect("a member").domain;
             let taken: FewSet<_> = replicas.all().map(domain).collect();
             prop_assert_eq!(taken.len(), replicas.count());
-            // PLACE-4, where every other domain is a choice.
+            // Checks PLACE-4 if every other machine is eligible.
             if sizes.iter().all(|size| *size == 1) {
                 let held = |id| placement.load(id).expect("a member").replicas;
                 let others = configuration.machines().iter().map(|m| m.id).filter(|id| *id != wish.id);
