@@ -1,12 +1,14 @@
-//! Which replicas go to other machines, so that all bear about as much.
+//! The choice of replicas that move to other machines, so that all machines have about the same
+//! load.
 //!
 //! ```text
-//! a machine has joined ─► step: a further replica of one group ─► all are whole ─► the one that is too many is given up
-//!                          ▲                                                                          │
-//!                          └──────────── as long as that makes the machines more equal ◄───────────────┘
+//! a machine joins ─► step: one more replica of a group ─► all are whole ─► give one replica up
+//!                          ▲                                                          │
+//!                          └──────── as long as that makes the loads more equal ◄─────┘
 //! ```
-//! A machine *bears* its replicas, and those once more that it is the primary of. The sum of the squares of what machines
-//! bear becomes less with each step, so that there is a last one.
+//!
+//! The *load* of a machine is the number of its replicas plus the number of its primaries. Each
+//! step decreases the sum of the squares of all loads, so the steps end.
 
 use fencepost_fabric::MachineId;
 
@@ -15,30 +17,31 @@ use crate::placement::Placement;
 use crate::region::{RegionId, Replicas};
 use crate::successors::mix;
 
-/// Who is the rather to be a primary of a group, of those who can: the least.
+/// Returns a rank by which the primary of a group is chosen: the eligible machine with the least
+/// rank is preferred.
 pub(super) fn rank(machine: MachineId, group: RegionId, placement: &Placement) -> (usize, u64) {
     let primaries = placement.load(machine).map_or(0, |load| load.primaries);
     let lot = mix((u64::from(group.0) << 32) | u64::from(machine.0));
     (primaries, lot)
 }
 
-/// Regions that are on the same machines.
+/// A group of regions on the same machines.
 pub(super) struct Together<'a> {
     pub group: RegionId,
-    /// How many.
+    /// The number of regions.
     pub count: usize,
     pub primary: MachineId,
     pub placement: &'a Placement,
 }
 
 impl Together<'_> {
-    /// Who of `stay` becomes the primary, if the one there is does not stay.
+    /// Returns the machine of `stay` that becomes the primary if the present primary does not stay.
     pub fn heir(&self, stay: &FewSet<MachineId>) -> Option<MachineId> {
         let stay = stay.iter().copied();
         stay.min_by_key(|machine| rank(*machine, self.group, self.placement))
     }
 
-    /// Of these machines the one without whom all bear most equally.
+    /// Returns the one of these machines without which the loads are most equal.
     pub fn too_many(&self, machines: &FewSet<MachineId>) -> Option<MachineId> {
         let machines_but = |machine: MachineId| {
             let mut rest = machines.clone();
@@ -52,8 +55,8 @@ impl Together<'_> {
         })
     }
 
-    /// By how much what machines bear becomes less equal if `from` has no replicas of these regions any more, and `to`,
-    /// who is among those who have them then, has.
+    /// Returns the change of the sum of squared loads if `from` gives up these regions and `to`
+    /// gets them. The holders are `then` afterwards, `to` among them.
     fn cost_of_exchange(
         &self,
         from: MachineId,
@@ -71,7 +74,7 @@ impl Together<'_> {
         let mut cost = 0;
         for at in 0..changes.len() {
             let (machine, _) = changes[at];
-            // Each machine once, with all that changes for it.
+            // Each machine counts once, with the sum of its changes.
             if changes[..at].iter().any(|(before, _)| *before == machine) {
                 continue;
             }
@@ -84,8 +87,8 @@ impl Together<'_> {
         cost
     }
 
-    /// A machine that is to have these regions, too, so that another one can give them up; none in `closed` takes any.
-    /// And how much less equal all are then, which is below 0.
+    /// Returns a machine that is to get these regions, so that another machine can give them up,
+    /// and the change of the sum of squares, which is below 0. No machine in `closed` gets any.
     pub fn step(
         &self,
         replicas: &Replicas,

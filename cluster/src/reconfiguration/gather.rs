@@ -1,11 +1,13 @@
-//! What regions there are, from what the machines that are left hold and know.
+//! The set of existing regions, as derived from the answers of the remaining machines.
 //!
-//! *The rule.* A region is there if anybody who is left has committed it or knows its mapping, for nobody
-//! learns of one that does not exist (ALLOC-1); or if all of its replicas that are left have prepared it, as of one
-//! attempt, for then it may be in use. Any other that was prepared never was.
+//! *The rule.* A region exists if a remaining machine has committed it or knows its mapping,
+//! because no machine learns of a region that does not exist (ALLOC-1). A region also exists if all
+//! of its remaining replicas have prepared it in the same attempt, because it may be in use then.
+//! Any other prepared region never existed.
 //!
-//! Who answered has been taking no part in allocation since (see [`super::ReconfigurationMessage::Probe`]), so
-//! that nothing comes to be behind the back of the new CM.
+//! Machines that answered take no part in allocation since (see
+//! [`super::ReconfigurationMessage::Probe`]). So no region is made without the knowledge of the new
+//! CM.
 
 use fencepost_fabric::MachineId;
 
@@ -15,29 +17,29 @@ use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
-/// A region that exists.
+/// A region that exists, with its holders.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Where it was, as of the newest configuration that anybody has applied.
+    /// The mapping in the newest configuration that a machine has applied.
     pub mapping: Mapping,
-    /// What it was made for, and who of the machines that are left holds it, and whether with all its data;
-    /// `None` and nobody where it is lost.
+    /// The request that the region was made for, and the remaining machines that hold it: true with
+    /// all data. `None` and empty for a lost region.
     pub request: Option<RequestId>,
     pub holders: FewMap<MachineId, bool>,
 }
 
-/// What all machines that are left hold and know.
+/// The regions that all remaining machines hold and know.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub regions: FewMap<RegionId, Found>,
-    /// What each machine has prepared that does not exist.
+    /// The regions that each machine has prepared and that do not exist.
     pub given_up: FewMap<MachineId, Vec<RegionId>>,
     pub last_drained: FewMap<MachineId, ConfigurationId>,
     pub next_region: u32,
 }
 
 impl Gathered {
-    /// Whether nobody who is left has all data of some region.
+    /// Returns whether no remaining machine has all data of some region.
     pub fn loses_any(&self) -> bool {
         self.regions.values().any(|found| {
             let mut replicas = found.mapping.replicas.all();
@@ -46,7 +48,7 @@ impl Gathered {
     }
 }
 
-/// What `answers` come to.
+/// Derives the existing regions from `answers`.
 pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> Gathered {
     let mut known: FewMap<RegionId, Mapping> = FewMap::new();
     let mut held: FewMap<RegionId, FewMap<MachineId, &HeldRegion>> = FewMap::new();
@@ -68,8 +70,8 @@ pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> Gathered {
             learn(&mut known, mapping);
         }
     }
-    // A CM that has applied no later configuration numbers the regions still; without one, all that it could
-    // have numbered are passed over.
+    // A CM that has applied no later configuration still numbers the regions. Without such a CM,
+    // all numbers that it could have used are skipped.
     let numbering = answers.values().any(|holdings| holdings.numbers);
     let told = answers
         .values()
@@ -114,7 +116,8 @@ fn learn(known: &mut FewMap<RegionId, Mapping>, mapping: &Mapping) {
     }
 }
 
-/// A region that exists for certain. Who has but prepared it holds it if that was the same attempt.
+/// Describes a region that certainly exists. A machine that has only prepared it holds it if that
+/// was the same attempt.
 fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Found {
     let mut committed = held.values().filter(|region| region.committed);
     let of_attempt = committed.next().map(|region| region.request);
@@ -136,8 +139,9 @@ fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Foun
     }
 }
 
-/// A region that exists if all who are left of its replicas have prepared it. Of two attempts under one number
-/// at most the later can; of the earlier one some replica has nothing, so that the fuller one is taken.
+/// Describes a region that exists if all of its remaining replicas have prepared it. Of two
+/// attempts under one number at most the later one can exist. Some replica lacks the earlier one,
+/// so the attempt with fewer missing replicas is taken.
 fn of_prepared(held: &FewMap<MachineId, &HeldRegion>, left: &FewSet<MachineId>) -> Option<Found> {
     let prepared = held.values().filter_map(|region| {
         let replicas = &region.mapping.replicas;

@@ -1,8 +1,9 @@
-//! Suspect, probe, update configuration: the steps of a machine that wants to be the CM of the next
+//! The steps of a machine that wants to be the CM of the next configuration: suspect, probe, update
 //! configuration.
 //!
-//! An attempt is about one configuration. Until it has asked the store it may begin anew; then it repeats
-//! the same swap until it knows who has won, because the first may yet come true.
+//! An attempt is about one configuration. Until it has asked the store, it may start anew. After
+//! that it repeats the same swap until it knows which machine has won, because its first request
+//! may still take effect.
 
 use fencepost_fabric::MachineId;
 
@@ -16,27 +17,29 @@ use crate::ids::{Address, ConfigurationId, FailureDomain};
 use crate::lease::LeaseOrder;
 use crate::store::Swapped;
 
-/// A change that somebody wishes for.
+/// A change of the configuration that the operator or the CM requests.
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     Add(Address, FailureDomain),
-    /// It is to leave, once others have what it has.
+    /// The machine is to leave after its regions have been moved.
     Leave(MachineId),
-    /// Replicas are given up that are to go, as others are whole; and regions go on to be moved to machines that have less.
+    /// Surplus replicas are given up, as the others are whole. With `balances`, regions continue to
+    /// be moved to less loaded machines.
     Move {
         balances: bool,
     },
     Remove(MachineId),
 }
 
-/// A try to become the CM of the configuration after `base`.
+/// An attempt to become the CM of the configuration after `base`.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub number: u64,
     pub base: Configuration,
     pub wish: Option<Wish>,
     pub answers: FewMap<MachineId, Holdings>,
-    /// When leases will have run out that stand on what those who have answered had granted before.
+    /// The time at which leases have expired that depend on earlier grants of the machines that
+    /// have answered.
     pub old_until: u64,
     pub stage: Stage,
 }
@@ -45,21 +48,22 @@ pub(super) struct Attempt {
 #[derive(Clone, Debug)]
 pub(super) struct Swap {
     pub new: Configuration,
-    /// When the leases of those who are out will have run out: a majority has promised to grant no more.
+    /// The time at which the leases of evicted machines have expired: a majority has promised to
+    /// grant no more.
     pub old_until: u64,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// These machines have not answered, and are not waited for any longer than that.
+    /// The attempt waits until this time for the answers of these machines.
     Probing {
         waiting: FewSet<MachineId>,
         until: u64,
     },
     Swapping(Swap),
-    /// The store is asked what is current.
+    /// The attempt reads the current configuration from the store.
     Reading(Option<Swap>),
-    /// There was no majority, or no store: until then nothing.
+    /// There was no majority or no store: the attempt pauses until this time.
     Resting(Option<Swap>, u64),
 }
 
@@ -81,7 +85,7 @@ impl Attempt {
 }
 
 impl Reconfiguration {
-    /// Step 1: a lease has expired.
+    /// Carries out step 1: a lease has expired.
     pub(super) fn suspect(&mut self, now: u64, machine: MachineId) {
         if self.evicted || machine == self.me || !self.newest.has(machine) {
             return;
@@ -105,8 +109,8 @@ impl Reconfiguration {
         }
     }
 
-    /// Two members have lost something between them. The one that says so first stays; that the other says the same
-    /// of it counts no more.
+    /// Handles the report of a member that data between it and another member is lost. The member
+    /// that reports first stays; a later report of the other one about it is ignored.
     pub(super) fn is_told_of_severed(
         &mut self,
         now: u64,
@@ -121,7 +125,7 @@ impl Reconfiguration {
         }
     }
 
-    /// A machine, or the CM itself, wants the CM replaced.
+    /// Handles the request of a machine, or of the CM itself, to replace the CM.
     pub(super) fn is_asked_to_start(&mut self, now: u64, from: MachineId, of: ConfigurationId) {
         let cm = self.newest.cm();
         if of < self.newest.id() {
@@ -137,8 +141,8 @@ impl Reconfiguration {
         }
     }
 
-    /// Waits for a new configuration, the longer the farther this machine is from the CM, so that not all
-    /// lose patience at once.
+    /// Waits for a new configuration. The wait is longer the farther this machine is from the CM,
+    /// so that machines do not start at the same time.
     pub(super) fn wait(&mut self, now: u64) {
         let all = self.newest.backup_cms(usize::MAX);
         let rank = all.iter().position(|machine| *machine == self.me);
@@ -148,7 +152,8 @@ impl Reconfiguration {
             .get_or_insert_with(|| now.saturating_add(wait_ns));
     }
 
-    /// Step 2: asks all machines but the suspected ones whether they are there, and what they hold.
+    /// Carries out step 2: asks all machines but the suspected ones whether they are alive, and
+    /// which regions they hold.
     pub(super) fn probe(&mut self, now: u64, wish: Option<Wish>) {
         let base = self.newest.clone();
         let (me, id) = (self.me, base.id());
@@ -206,7 +211,7 @@ impl Reconfiguration {
         }
     }
 
-    /// A machine is not there after all.
+    /// Removes a machine that does not answer from the attempt.
     pub(super) fn does_not_answer(&mut self, now: u64, machine: MachineId) {
         if let Some(attempt) = &mut self.attempt
             && let Stage::Probing { waiting, .. } = &mut attempt.stage
@@ -229,7 +234,7 @@ impl Reconfiguration {
             return;
         }
         let answers = &attempt.answers;
-        // Machines that have just joined do not know the time, which must not go back.
+        // Machines that have just joined do not know the cluster's time, which must not go back.
         let timed = answers.values().any(|answer| answer.time_ns.is_some());
         let enough = answers.contains_key(&self.me) && answers.len() >= attempt.base.majority();
         let complete = || self.options.loses_regions || !gather(answers).loses_any();
@@ -241,8 +246,8 @@ impl Reconfiguration {
         }
     }
 
-    /// Step 3: asks the store to make the machines that have answered the next configuration, and this one its
-    /// CM.
+    /// Carries out step 3: asks the store to replace the configuration by one of the machines that
+    /// have answered, with this machine as its CM.
     fn update_configuration(&mut self) {
         let Some(attempt) = &mut self.attempt else {
             return;
@@ -258,7 +263,7 @@ impl Reconfiguration {
         let lost: FewSet<MachineId> = lost.collect();
         let calm = lost.is_empty() && base.cm() == self.me;
         if !(calm || matches!(attempt.wish, Some(Wish::Remove(_)) | None)) {
-            // Those who are lost come first.
+            // The eviction of lost machines precedes requested changes.
             attempt.wish = None;
             self.out.push(Action::Wished(false));
         }
@@ -296,7 +301,8 @@ impl Reconfiguration {
         }
     }
 
-    /// The store's answer to [`Action::CompareAndSwap`]; `None` when it failed, so that nobody knows.
+    /// Handles the store's answer to [`Action::CompareAndSwap`]; `None` if the store failed and the
+    /// outcome is unknown.
     pub fn swapped(&mut self, now: u64, attempt: u64, outcome: Option<Swapped>) -> Vec<Action> {
         if let Some(current) = &mut self.attempt
             && current.number == attempt
@@ -318,7 +324,7 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// The store's answer to [`Action::ReadStore`]; `None` when it failed.
+    /// Handles the store's answer to [`Action::ReadStore`]; `None` if the store failed.
     pub fn read(&mut self, now: u64, attempt: u64, current: Option<Configuration>) -> Vec<Action> {
         let Some(reading) = &mut self.attempt else {
             return self.done();
@@ -336,7 +342,7 @@ impl Reconfiguration {
                 Some(swap) => self.ask_for(swap),
                 None => {
                     let wish = reading.wish.take();
-                    // Whoever did not answer may have come back.
+                    // Machines that did not answer may be back.
                     self.suspects.clear();
                     self.probe(now, wish);
                 }
@@ -367,7 +373,7 @@ impl Reconfiguration {
         }
     }
 
-    /// Somebody else was faster, or it makes no sense any more.
+    /// Ends the attempt: another machine was faster, or the attempt is pointless by now.
     pub(super) fn abandon(&mut self) {
         if let Some(attempt) = self.attempt.take()
             && attempt.wish.is_some()
@@ -376,10 +382,10 @@ impl Reconfiguration {
         }
     }
 
-    /// To the CM: adds a machine, by way of a reconfiguration. [`Action::Wished`] tells the end of it.
+    /// Adds a machine by a reconfiguration; only at the CM. [`Action::Wished`] reports the end.
     ///
     /// # Errors
-    /// [`WishError`] when it cannot begin.
+    /// [`WishError`] if the reconfiguration cannot begin.
     pub fn add(
         &mut self,
         now: u64,
@@ -392,20 +398,21 @@ impl Reconfiguration {
         Ok(self.done())
     }
 
-    /// To the CM: regions that have too few replicas get further ones, where there are machines for them.
+    /// Adds replicas to regions that have too few, where machines are available; only at the CM.
     ///
     /// # Errors
-    /// [`WishError`] when it cannot begin.
+    /// [`WishError`] if the reconfiguration cannot begin.
     pub fn make_up(&mut self, now: u64) -> Result<Vec<Action>, WishError> {
         self.may_wish()?;
         self.probe(now, Some(Wish::Move { balances: false }));
         Ok(self.done())
     }
 
-    /// To the CM: a machine is to leave. Others are given what it has, and then it has nothing any more.
+    /// Makes a machine leave: moves its regions to other machines until it has none. Only at the
+    /// CM.
     ///
     /// # Errors
-    /// [`WishError`] when it cannot begin.
+    /// [`WishError`] if the reconfiguration cannot begin.
     pub fn leave(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
         self.may_wish()?;
         if !self.applied.is_leaving(machine) {
@@ -419,11 +426,11 @@ impl Reconfiguration {
         Ok(self.done())
     }
 
-    /// To the CM: a machine that has left all that it had to others is to be no member any more. If somebody else than
-    /// itself has said so, it is told to say so.
+    /// Removes a leaving machine whose regions have all been moved; only at the CM. If another
+    /// machine asked for this, the leaving machine is told to ask itself.
     ///
     /// # Errors
-    /// [`WishError`] when it cannot begin, or the machine has something still.
+    /// [`WishError`] if the reconfiguration cannot begin, or the machine still has replicas.
     pub(super) fn part_with(
         &mut self,
         now: u64,
@@ -444,11 +451,12 @@ impl Reconfiguration {
         Ok(self.done())
     }
 
-    /// To the CM: removes a machine, by way of a reconfiguration. [`Action::Wished`] tells the end of it. A CM
-    /// that is to be removed has a backup CM take over, and then learns that it is out.
+    /// Removes a machine by a reconfiguration; only at the CM. [`Action::Wished`] reports the end.
+    /// A CM that is to be removed asks a backup CM to take over, and then learns that it is
+    /// evicted.
     ///
     /// # Errors
-    /// [`WishError`] when it cannot begin.
+    /// [`WishError`] if the reconfiguration cannot begin.
     pub fn remove(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
         self.may_wish()?;
         let heirs = self.applied.backup_cms(1);
@@ -466,7 +474,8 @@ impl Reconfiguration {
         }
     }
 
-    /// At the CM: whether the last configuration is in force, and no other is under way.
+    /// Returns whether the last configuration is in force and no other is in progress; only at the
+    /// CM.
     pub fn is_in_force(&self) -> bool {
         self.may_wish().is_ok()
     }

@@ -1,4 +1,4 @@
-//! Remap, send, commit: the steps of the machine that has become the CM.
+//! The steps of the machine that has become the CM: remap, send, commit.
 
 use fencepost_fabric::MachineId;
 
@@ -15,27 +15,27 @@ use crate::ids::ConfigurationId;
 use crate::lease::LeaseOrder;
 use crate::region::RegionId;
 
-/// What the CM keeps of its configuration until the next.
+/// The state of the CM for its configuration, kept until the next one.
 #[derive(Debug)]
 pub(super) struct Lead {
     configuration: Configuration,
     gathered: Gathered,
     remapped: Remapped,
-    /// Members that have not applied it.
+    /// The members that have not applied the configuration.
     waiting: FewSet<MachineId>,
     refused: FewSet<MachineId>,
-    /// Members whose regions cannot all be used yet.
+    /// The members whose regions cannot all be used yet.
     inactive: FewSet<MachineId>,
-    /// Members that have not said that all of their replicas have all data.
+    /// The members that have not reported that all of their replicas have all data.
     lacking: FewSet<MachineId>,
-    /// Whether regions go on to be moved to machines that have less.
+    /// Whether regions continue to be moved to less loaded machines.
     balances: bool,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// NEW-CONFIG is sent again at the first time, and not waited for any longer at the second.
+    /// NEW-CONFIG has been sent; it is repeated at `again`, and the wait ends at `until`.
     Sending {
         again: u64,
         until: u64,
@@ -52,7 +52,7 @@ impl Lead {
         }
     }
 
-    /// What a member has to be told.
+    /// Returns the NEW-CONFIG for a member.
     fn new_config(&self, machine: MachineId) -> NewConfig {
         let drained = self.gathered.last_drained.get(&machine);
         let drained = drained.copied().unwrap_or(ConfigurationId(0));
@@ -79,7 +79,8 @@ impl Lead {
 }
 
 impl Reconfiguration {
-    /// Step 4: the swap is won. Finds out which regions there are and gives those of lost machines to others.
+    /// Carries out step 4 after the swap is won: finds the existing regions, and assigns the
+    /// regions of lost machines to other machines.
     pub(super) fn remap_regions(&mut self, now: u64, swap: Swap) {
         let Some(attempt) = self.attempt.take() else {
             return;
@@ -149,7 +150,7 @@ impl Reconfiguration {
         }
     }
 
-    /// Step 5: NEW-CONFIG to all members that have not applied it.
+    /// Carries out step 5: sends NEW-CONFIG to all members that have not applied it.
     fn send_new_configuration(&mut self) {
         let Some(lead) = &self.lead else {
             return;
@@ -162,7 +163,7 @@ impl Reconfiguration {
         self.out.extend(messages);
     }
 
-    /// A member has applied the configuration.
+    /// Handles NEW-CONFIG-ACK: a member has applied the configuration.
     pub(super) fn acknowledged(
         &mut self,
         now: u64,
@@ -190,7 +191,8 @@ impl Reconfiguration {
             lead.stage = Stage::OldLeases;
             self.out.push(Action::Leases(LeaseOrder::AwaitOld));
         } else {
-            // Within a configuration mappings do not change: those replicas go elsewhere in the next.
+            // Mappings do not change within a configuration: the next configuration places these
+            // replicas elsewhere.
             self.full.extend(std::mem::take(&mut lead.refused));
             self.probe(now, None);
         }
@@ -205,7 +207,8 @@ impl Reconfiguration {
         }
     }
 
-    /// Step 7: all members have applied the configuration, and nobody else holds a lease.
+    /// Carries out step 7: all members have applied the configuration, and no other machine holds a
+    /// lease.
     fn commit_new_configuration(&mut self) {
         let Some(lead) = &mut self.lead else {
             return;
@@ -221,7 +224,7 @@ impl Reconfiguration {
         self.commit_here();
     }
 
-    /// A member's regions can all be used.
+    /// Handles REGIONS-ACTIVE: all regions of a member can be used.
     pub(super) fn active_at(&mut self, from: MachineId, configuration: ConfigurationId) {
         let Some(lead) = &mut self.lead else {
             return;
@@ -244,7 +247,8 @@ impl Reconfiguration {
         }
     }
 
-    /// All replicas of a member have all data of their regions. Once all have, those are given up that are to go.
+    /// Handles WHOLE: all replicas of a member have all data of their regions. Once all members are
+    /// whole, replicas that are to go are given up.
     pub(super) fn whole_at(&mut self, now: u64, from: MachineId, configuration: ConfigurationId) {
         let Some(lead) = &mut self.lead else {
             return;
@@ -259,13 +263,14 @@ impl Reconfiguration {
         }
     }
 
-    /// At the CM: whether replicas that are to go wait until others are whole.
+    /// Returns whether replicas at other machines must become whole before some are given up; only
+    /// at the CM.
     pub fn is_moving(&self) -> bool {
         let lead = self.lead.as_ref();
         lead.is_some_and(|lead| lead.remapped.moving)
     }
 
-    /// Whether a machine is a replica of nothing, and will not become one.
+    /// Returns whether a leaving machine has no replicas, and will get none.
     pub(super) fn has_nothing(&self, machine: MachineId) -> bool {
         let lead = self.lead.as_ref();
         lead.is_some_and(|lead| {
@@ -275,7 +280,7 @@ impl Reconfiguration {
         })
     }
 
-    /// What a machine has missed that asks.
+    /// Answers a machine that asks for news, with what it has missed.
     pub(super) fn asked(&mut self, from: MachineId, applied: ConfigurationId, committed: bool) {
         let newest = self.newest.id();
         let lead = self

@@ -1,4 +1,4 @@
-//! Promise, apply, commit: what every member does.
+//! The steps of every member: promise, apply, commit.
 
 use fencepost_fabric::MachineId;
 
@@ -10,7 +10,7 @@ use crate::ids::ConfigurationId;
 use crate::lease::LeaseOrder;
 
 impl Reconfiguration {
-    /// Somebody wants to be the CM of the configuration after `base`.
+    /// Handles PROBE: a machine wants to be the CM of the configuration after `base`.
     pub(super) fn probed(&mut self, now: u64, from: MachineId, base: Configuration, attempt: u64) {
         if base.id() < self.newest.id() {
             return self.tell_newest(from);
@@ -38,7 +38,7 @@ impl Reconfiguration {
             .extend([Action::Leases(promise), Action::Survey(survey)]);
     }
 
-    /// The answer to [`Action::Survey`].
+    /// Handles the answer to [`Action::Survey`].
     pub fn surveyed(&mut self, now: u64, survey: Survey, holdings: Holdings) -> Vec<Action> {
         let Survey { by, base, attempt } = survey;
         if by == self.me {
@@ -54,7 +54,7 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// Step 6: NEW-CONFIG.
+    /// Carries out step 6: handles NEW-CONFIG.
     pub(super) fn apply_new_configuration(&mut self, now: u64, from: MachineId, new: NewConfig) {
         let configuration = &new.configuration;
         let id = configuration.id();
@@ -67,7 +67,8 @@ impl Reconfiguration {
             }
             return;
         }
-        // RECONF-3.
+        // RECONF-3: a machine applies no earlier configuration, and none that it has promised to
+        // replace.
         if id < self.applied_id() || self.promised >= Some(id) {
             return;
         }
@@ -102,7 +103,8 @@ impl Reconfiguration {
         ]);
     }
 
-    /// The answer to [`Action::Apply`]: the configuration is applied, but for replicas without room.
+    /// Handles the answer to [`Action::Apply`]: the configuration is applied, except for replicas
+    /// without memory.
     pub fn applied(
         &mut self,
         now: u64,
@@ -131,8 +133,8 @@ impl Reconfiguration {
         self.send(cm, ack);
     }
 
-    /// Step 7 at a member: the configuration that it has applied is in force. Who is about to replace it has
-    /// blocked its clients, and leaves it at that.
+    /// Carries out step 7 at a member: the applied configuration is in force. A machine that is
+    /// about to replace it has blocked its clients, and keeps them blocked.
     pub(super) fn commit_here(&mut self) {
         if !self.committed && self.attempt.is_none() {
             self.committed = true;
@@ -141,7 +143,7 @@ impl Reconfiguration {
         }
     }
 
-    /// All regions whose primary is this machine can be used, as of such a configuration.
+    /// Reports that all regions whose primary is this machine can be used in `configuration`.
     pub fn regions_active(&mut self, now: u64, configuration: ConfigurationId) -> Vec<Action> {
         if self.committed && configuration == self.applied_id() && !self.evicted {
             self.active = true;
@@ -156,8 +158,8 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// All replicas of this machine have all data of their regions, as of a configuration all of whose regions are
-    /// active.
+    /// Reports that all replicas of this machine have all data of their regions, in a configuration
+    /// whose regions are all active.
     pub fn is_whole(&mut self, now: u64, configuration: ConfigurationId) -> Vec<Action> {
         if self.committed && configuration == self.applied_id() && !self.evicted {
             let cm = self.applied.cm();
@@ -169,8 +171,9 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// A machine is to leave, or one that has nothing any more to be no member, which that one itself says in the end
-    /// ([`Action::Part`]): the CM is told. Whoever wants that looks whether it comes about, and asks again.
+    /// Tells the CM that a machine is to leave. With `at_once`, tells it that a leaving machine
+    /// without replicas is to be removed, which that machine confirms itself ([`Action::Part`]).
+    /// The caller must check for the result and ask again.
     pub fn ask_to_leave(&mut self, now: u64, machine: MachineId, at_once: bool) -> Vec<Action> {
         let cm = self.newest.cm();
         let asked = match (cm == self.me, at_once) {
@@ -198,7 +201,7 @@ impl Reconfiguration {
         self.send(whom, ask);
     }
 
-    /// There is such a configuration.
+    /// Learns that a newer configuration exists.
     pub(super) fn learn(&mut self, now: u64, configuration: Configuration) {
         if configuration.id() <= self.newest.id()
             || configuration.cluster() != self.newest.cluster()
@@ -239,7 +242,7 @@ impl Reconfiguration {
         ]);
     }
 
-    /// Who is out tells nothing but what it knows to be newer.
+    /// Answers as an evicted machine: only with the newer configuration that it knows.
     pub(super) fn answer_evicted(&mut self, from: MachineId, message: ReconfigurationMessage) {
         let of = match message {
             ReconfigurationMessage::Probe { base, .. } => base.id(),

@@ -1,4 +1,4 @@
-//! What machines say to each other when the configuration changes, and its bytes.
+//! The messages of a reconfiguration and their encoding.
 //!
 //! ```text
 //! | kind 1 | fields in the order of their declaration |
@@ -12,156 +12,160 @@ use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
-/// A message of a reconfiguration. Between two machines they arrive in the order in which they were sent, until
-/// the connection breaks.
+/// A message of a reconfiguration. Messages between two machines arrive in the order in which they
+/// were sent, until the connection breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReconfigurationMessage {
-    /// To a backup CM: the CM of this configuration is suspected, take over.
+    /// Asks a backup CM to take over, because the CM of this configuration is suspected.
     Suspect {
-        /// The configuration whose CM it is.
+        /// The configuration whose CM is suspected.
         configuration: ConfigurationId,
     },
-    /// From who wants to be CM: are you there? Who answers promises not to apply this configuration, if it
-    /// has not yet, and takes no part in allocation until it applies a later one.
+    /// Asks a machine whether it is alive; sent by a machine that wants to be the CM. A machine
+    /// that answers promises not to apply `base`, if it has not yet, and takes no part in
+    /// allocation until it applies a later configuration.
     Probe {
         /// The configuration that is to be replaced.
         base: Configuration,
-        /// Which attempt of the sender this is.
+        /// The number of the sender's attempt.
         attempt: u64,
     },
-    /// To who probed: here I am.
+    /// Answers a probe.
     ProbeAnswer {
         /// The configuration that is to be replaced.
         base: ConfigurationId,
-        /// The attempt.
+        /// The number of the prober's attempt.
         attempt: u64,
-        /// What the new CM has to know.
+        /// The data that the new CM needs.
         holdings: Holdings,
     },
-    /// NEW-CONFIG, from the new CM to a member.
+    /// NEW-CONFIG, from the new CM to a member: apply this configuration.
     NewConfig(NewConfig),
-    /// NEW-CONFIG-ACK: applied.
+    /// NEW-CONFIG-ACK: the sender has applied the configuration.
     NewConfigAck {
-        /// The configuration.
+        /// The applied configuration.
         configuration: ConfigurationId,
-        /// New replicas for which there is no room.
+        /// The new replicas for which the sender has no memory.
         refused: Vec<Refused>,
     },
-    /// NEW-CONFIG-COMMIT: all members have applied it, and all leases of others have run out.
+    /// NEW-CONFIG-COMMIT: all members have applied the configuration, and all leases of other
+    /// machines have expired.
     NewConfigCommit {
-        /// The configuration.
+        /// The committed configuration.
         configuration: ConfigurationId,
     },
-    /// REGIONS-ACTIVE, to the CM: all regions whose primary the sender is can be used.
+    /// REGIONS-ACTIVE, to the CM: all regions whose primary is the sender can be used.
     RegionsActive {
-        /// The configuration.
+        /// The configuration in which they can be used.
         configuration: ConfigurationId,
     },
     /// ALL-REGIONS-ACTIVE, from the CM: every region can be used, and data recovery begins.
     AllRegionsActive {
-        /// The configuration.
+        /// The configuration in which they can be used.
         configuration: ConfigurationId,
     },
-    /// WHOLE, to the CM: all replicas that the sender has have all data of their regions.
+    /// WHOLE, to the CM: all replicas of the sender have all data of their regions.
     Whole {
-        /// The configuration.
+        /// The configuration in which they are whole.
         configuration: ConfigurationId,
     },
     /// LEAVE, to the CM: a machine is to leave.
     Leave {
-        /// Which one.
+        /// The leaving machine.
         machine: MachineId,
     },
-    /// PART-WITH, to the CM: a machine that has nothing any more is to be a member no more. From the CM to that machine:
-    /// it is to say so itself.
+    /// PART-WITH, to the CM: a leaving machine without replicas is to be removed. From the CM to
+    /// that machine: the machine must confirm this itself.
     PartWith {
-        /// Which one.
+        /// The leaving machine.
         machine: MachineId,
     },
-    /// What is new?
+    /// Asks for newer configurations.
     Ask {
         /// The configuration that the sender has applied.
         applied: ConfigurationId,
-        /// Whether it knows that configuration to be committed.
+        /// Whether the sender knows that configuration to be committed.
         committed: bool,
     },
-    /// There is a newer configuration.
+    /// Tells that a newer configuration exists.
     Newer {
-        /// The newest that the sender knows.
+        /// The newest configuration that the sender knows.
         configuration: Configuration,
     },
-    /// SEVERED, to the CM: something that was on its way between the sender and another member is lost.
+    /// SEVERED, to the CM: messages or writes between the sender and another member are lost.
     Severed {
         /// The newest configuration that the sender knows.
         configuration: ConfigurationId,
-        /// The other.
+        /// The other member.
         machine: MachineId,
     },
 }
 
-/// What a machine tells who wants to be CM.
+/// The answer of a machine to a machine that wants to be the CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
     /// LastDrained: the configuration up to which the machine has drained its logs.
     pub last_drained: ConfigurationId,
-    /// The regions that it holds.
+    /// The regions that the machine holds.
     pub held: Vec<HeldRegion>,
-    /// Mappings of regions that exist, as far as it knows them.
+    /// The mappings of existing regions that the machine knows.
     pub known: Vec<Mapping>,
-    /// There is no region of this number or above.
+    /// A number above those of all existing regions.
     pub next_region: RegionId,
-    /// Whether that is the very next one, known because this machine numbers them: it is the CM of the
-    /// configuration that it has applied.
+    /// Whether `next_region` is the exact next number. A machine knows it if it is the CM of the
+    /// configuration that it has applied, because the CM numbers regions.
     pub numbers: bool,
-    /// How long, in nanoseconds, leases may yet be believed in that stand on what this machine has granted before it
-    /// promised ([`crate::lease::Leases::granted_ns`]).
+    /// The time, in nanoseconds, for which leases may last that depend on grants of this machine
+    /// before its promise ([`crate::lease::Leases::granted_ns`]).
     pub granted_ns: u64,
-    /// The highest time, in nanoseconds, that it may have taken for the cluster's; `None` where it knows none.
+    /// The highest cluster time, in nanoseconds, that the machine may have used; `None` if it knows
+    /// no time.
     pub time_ns: Option<u64>,
 }
 
-/// The clock of the CM of a new configuration, which is the cluster's time from then on.
+/// The clock of the CM of a new configuration, which defines the cluster's time from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewClock {
-    /// Which clock it is: machines have it in common whose number is the same.
+    /// The number of the clock; machines that share a clock have the same number.
     pub host: u64,
-    /// What it shows, in nanoseconds.
+    /// The reading of the clock, in nanoseconds.
     pub ns: u64,
-    /// Ticks that are added to it.
+    /// The ticks that are added to the clock's reading.
     pub ahead: u64,
-    /// Whether the time is the one that it was in the configurations before.
+    /// Whether the cluster's time continues that of the previous configurations.
     pub goes_on: bool,
 }
 
-/// What a member has to know of a new configuration.
+/// The data of a new configuration that a member needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewConfig {
-    /// The configuration.
+    /// The new configuration.
     pub configuration: Configuration,
     /// The regions whose replicas have changed since the member last drained its logs.
     pub moved: Vec<MovedRegion>,
-    /// Regions that the member has prepared and that will never exist; all others that it has prepared do.
+    /// The regions that the member has prepared and that never come to exist. All other prepared
+    /// regions exist.
     pub given_up: Vec<RegionId>,
-    /// Regions of which no replica with its data is left.
+    /// The regions of which no replica with data is left.
     pub lost: Vec<RegionId>,
-    /// Below this are the numbers of all regions that there are and can be in this configuration.
+    /// A number above those of all regions that exist or can be made in this configuration.
     pub next_region: RegionId,
-    /// The CM's clock, put in by whoever sends this, when it does; where this is applied, it is after the member's
-    /// answer to the probe.
+    /// The CM's clock, filled in by the sending thread when it sends the message. The member
+    /// applies the message after its answer to the probe.
     pub clock: Option<NewClock>,
 }
 
-/// A replica that a machine was to hold and does not.
+/// A new replica that a machine does not hold for want of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The region.
+    /// The region of the replica.
     pub region: RegionId,
-    /// Why not.
+    /// The reason for the refusal.
     pub why: Refusal,
 }
 
 impl ReconfigurationMessage {
-    /// What the message is called, for logs and timelines.
+    /// Returns the name of the message, for logs and timelines.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Suspect { .. } => "SUSPECT",

@@ -1,43 +1,49 @@
-//! Reconfiguration: from one configuration to the next (SOSP'15 §5.2).
+//! Reconfiguration: the protocol that replaces a configuration by the next one (SOSP'15 §5.2).
 //!
 //! *Picture.* The steps of the paper, with the functions that take them.
 //!
 //! ```text
-//!  1 suspect                   a lease expires: the CM, or a backup CM, or later anybody starts
+//!  1 suspect                   a lease expires: the CM starts, or a backup CM, later any machine
 //!  2 probe                     PROBE to all but the suspected; a majority must answer
 //!  3 update_configuration      compare-and-swap in the store: the winner is the CM
-//!  4 remap_regions             backups become primaries, others become backups
+//!  4 remap_regions             backups become primaries, other machines become backups
 //!  5 send_new_configuration    NEW-CONFIG to all members
 //!  6 apply_new_configuration   everywhere; NEW-CONFIG-ACK
-//!  7 commit_new_configuration  once old leases have run out: NEW-CONFIG-COMMIT
+//!  7 commit_new_configuration  once old leases have expired: NEW-CONFIG-COMMIT
 //! ```
 //!
 //! *Invariants.*
-//! 1. RECONF-1: when a configuration is committed, all its members have applied it, and no machine outside it
-//!    believes in its lease: never do two configurations act at once.
-//! 2. RECONF-2: the CM of a configuration had the answers of a majority of the one before.
-//! 3. RECONF-3: a machine applies configurations in their order, and none that it has helped to replace.
-//! 4. RECONF-4: a machine whose answer counted has held and granted since what it then said; so the regions
-//!    of a configuration follow from those answers, the same for all members.
+//! 1. RECONF-1: when a configuration is committed, all its members have applied it, and no machine
+//!    outside it relies on its lease. So two configurations are never active at once.
+//! 2. RECONF-2: the CM of a configuration had the answers of a majority of the previous one.
+//! 3. RECONF-3: a machine applies configurations in their order, and none that it has helped to
+//!    replace.
+//! 4. RECONF-4: a machine whose counted answer led to a configuration still holds and grants the
+//!    same as in that answer. So the regions of a configuration follow from the answers, and are
+//!    the same for all members.
 //!
-//! *A probe is a promise.* Who answers one takes no part in allocation until it applies a later configuration, does not
-//! apply the one that is to be replaced if it has not yet, and grants no lease to a CM other than the one who
-//! asks. So the new CM knows all that there is, and for how long the former one, and all to whom it granted a lease, may
-//! believe in theirs: no longer than what a majority says it had granted before (LEASE-2). In return a configuration in which somebody was suspected always has a successor:
-//! who has promised and sees nothing come of it starts itself.
+//! *A probe is a promise.* A machine that answers a probe takes no part in allocation until it
+//! applies a later configuration. It does not apply the configuration that is to be replaced, if it
+//! has not yet. It grants leases to no CM other than the machine that probes. So the new CM knows
+//! all regions. It also knows how long the former CM, and the machines to which that CM granted
+//! leases, may rely on their leases: no longer than a majority says that it had granted before
+//! (LEASE-2). In return, a configuration in which a machine was suspected always has a successor: a
+//! machine that has promised and sees no successor starts a reconfiguration itself.
 //!
-//! *Unlike the paper* probes are messages, because what answers them is more than a word of memory, and lease
-//! messages have a lane of their own (see [`crate::lease`]). All machines are told the mappings that have
-//! changed, so that lost regions are known where anybody has used them.
+//! *Differences to the paper.* Probes are messages, because their answers are more than a word of
+//! memory. Lease messages have their own lane (see [`crate::lease`]). All machines get the changed
+//! mappings, so that every machine that has used a lost region knows of its loss.
 //!
-//! *Concurrency.* [`Reconfiguration`] is a state machine with one owner: it takes messages, answers and time,
-//! and says what to do. Actions are done in their order, and a message is sent after what stands before it is
-//! done. Actions that have an answer say which; it may come at any time later.
+//! *Concurrency.* [`Reconfiguration`] is a state machine with one owner. It takes messages, answers
+//! and the time, and returns actions. The owner carries out actions in their order, and sends a
+//! message after the actions before it are done. An action that has an answer names the function
+//! for it; the answer may come at any later time.
 //!
-//! *Failure.* Messages between two machines come in order or the connection breaks, which is told with
-//! [`Reconfiguration::unreachable`]; what was lost is said again in time. Where what machines write to each other
-//! cannot be said again, [`Reconfiguration::severed`] has the CM, to which they turn, remove one of both. Without a majority, or without the store, nothing happens
-//! until they are back, and clients stay blocked.
+//! *Failure.* Messages between two machines arrive in order, or the connection breaks, and
+//! [`Reconfiguration::unreachable`] reports that. Lost messages are repeated in time. Some
+//! one-sided writes between two machines cannot be repeated: then [`Reconfiguration::severed`]
+//! makes the CM remove one of both. Without a majority, or without the store, nothing happens until
+//! they are back, and clients stay blocked.
 
 mod balance;
 mod gather;
@@ -68,28 +74,29 @@ use crate::placement::Replication;
 use crate::region::RegionId;
 use crate::region_map::RegionMap;
 
-/// How a cluster reconfigures; all machines have the same.
+/// The parameters of reconfigurations; the same on all machines.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many replicas regions have.
+    /// The numbers of replicas of regions.
     pub replication: Replication,
-    /// How many successors of the CM are its backups.
+    /// The number of successors of the CM that are its backup CMs.
     pub backup_cms: usize,
-    /// How long the answer to a probe is waited for.
+    /// The time to wait for the answer to a probe.
     pub probe_ns: u64,
-    /// How long others than the backup CMs wait for a new configuration before they start themselves.
+    /// The time that machines other than the backup CMs wait for a new configuration before they
+    /// start one.
     pub patience_ns: u64,
-    /// How long NEW-CONFIG-ACK is waited for.
+    /// The time to wait for NEW-CONFIG-ACK.
     pub ack_ns: u64,
-    /// How long after a failure something is tried again, and a question put again.
+    /// The interval after which a failed step is retried and a question is repeated.
     pub retry_ns: u64,
-    /// Whether the others go on where no replica of a region is left, which is lost then. Otherwise they wait for a machine
-    /// that has it: its disk may.
+    /// Whether the cluster continues when no replica of a region is left; the region is lost then.
+    /// Otherwise the cluster waits for a machine that may have a replica on its disk.
     pub loses_regions: bool,
 }
 
 impl Options {
-    /// Times that fit leases of such terms.
+    /// Returns options whose times suit leases with these terms.
     pub fn fitting(terms: LeaseTerms, replication: Replication) -> Self {
         let lease_ns = terms.duration_ns();
         Self {
@@ -104,114 +111,118 @@ impl Options {
     }
 }
 
-/// Something to do.
+/// An action for the owner of the state machine.
 #[derive(Debug)]
 pub enum Action {
-    /// Send this.
+    /// Send this message to the machine.
     Send(MachineId, ReconfigurationMessage),
-    /// Have the leases do this.
+    /// Pass this order to the leases.
     Leases(LeaseOrder),
-    /// Answer no client from now on.
+    /// Answer no clients from now on.
     Block,
-    /// Freeze what is held here and tell what it is, with [`Reconfiguration::surveyed`].
+    /// Freeze the regions of this machine and pass their description to
+    /// [`Reconfiguration::surveyed`].
     Survey(Survey),
     /// Ask the store for this swap; the answer goes to [`Reconfiguration::swapped`].
     CompareAndSwap {
-        /// Goes with the answer.
+        /// The number to return with the answer.
         attempt: u64,
-        /// The configuration that is to be the current one.
+        /// The configuration that must be the current one.
         expected: ConfigurationId,
-        /// The next.
+        /// The configuration that is to replace it.
         new: Configuration,
     },
-    /// Ask the store what is current; the answer goes to [`Reconfiguration::read`].
+    /// Read the current configuration from the store; the answer goes to [`Reconfiguration::read`].
     ReadStore {
-        /// Goes with the answer.
+        /// The number to return with the answer.
         attempt: u64,
     },
-    /// This machine is the CM of a configuration that it will apply next: make its allocator, which holds
-    /// requests back until [`Action::Commit`].
+    /// This machine is the CM of a configuration that it applies next: make its allocator, which
+    /// holds requests back until [`Action::Commit`].
     Lead(Box<Leading>),
-    /// Apply this: send to and take from nobody who is no member, take the mappings, make room for new
-    /// replicas; what there was no room for goes to [`Reconfiguration::applied`].
+    /// Apply this configuration: exchange messages with members only, learn the mappings, reserve
+    /// memory for new replicas. Replicas without memory go to [`Reconfiguration::applied`].
     Apply(Box<NewConfig>),
-    /// The configuration is in force: answer clients, and begin transaction recovery. When all regions whose primary is
-    /// here can be used, [`Reconfiguration::regions_active`] is to be told.
+    /// The configuration is in force: answer clients, and begin transaction recovery. Call
+    /// [`Reconfiguration::regions_active`] when all regions whose primary is this machine can be
+    /// used.
     Commit(ConfigurationId),
     /// All regions of all machines can be used: begin data recovery.
     AllRegionsActive(ConfigurationId),
-    /// What has become of the regions of lost machines; for people, from the CM.
+    /// Report the fate of lost machines' regions to the operator; only at the CM.
     Report(Report),
-    /// What came of [`Reconfiguration::add`] or [`Reconfiguration::remove`]: whether it is in the store.
+    /// A change requested by [`Reconfiguration::add`] or [`Reconfiguration::remove`] has ended;
+    /// true if the new configuration is in the store.
     Wished(bool),
-    /// This machine has nothing any more, and is to be no member once it has ended what it does: then it says so
-    /// ([`Reconfiguration::ask_to_leave`]).
+    /// This leaving machine has no replicas left. End its work, then call
+    /// [`Reconfiguration::ask_to_leave`].
     Part,
-    /// This machine is not in this configuration: stop.
+    /// This machine is not a member of this configuration: stop.
     Evicted(Configuration),
 }
 
-/// Which probe a survey is for.
+/// The probe for which a machine describes its regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Who probed.
+    /// The machine that sent the probe.
     pub by: MachineId,
-    /// The configuration that it wants to replace.
+    /// The configuration that is to be replaced.
     pub base: ConfigurationId,
-    /// Its attempt.
+    /// The number of the sender's attempt.
     pub attempt: u64,
 }
 
-/// What the CM of a new configuration begins with; see [`crate::allocation::Allocator::new`].
+/// The initial state of the CM of a new configuration; see [`crate::allocation::Allocator::new`].
 #[derive(Clone, Debug)]
 pub struct Leading {
-    /// The configuration.
+    /// The new configuration.
     pub configuration: Configuration,
-    /// All regions.
+    /// The mappings of all regions.
     pub map: RegionMap,
-    /// What they were made for.
+    /// The requests that the regions were allocated for.
     pub requests: Vec<(RequestId, RegionId)>,
     /// The number of the next region.
     pub next_region: RegionId,
-    /// The highest time that any of those who have answered may have taken for the cluster's, when they did.
+    /// The highest cluster time that any answering machine may have used when it answered.
     pub time_ns: u64,
 }
 
-/// What a person should know of a new configuration.
+/// The facts of a new configuration that an operator must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The configuration.
+    /// The number of the new configuration.
     pub configuration: ConfigurationId,
-    /// Regions of which no replica with its data is left.
+    /// The regions of which no replica with data is left.
     pub lost: Vec<RegionId>,
-    /// Regions with fewer replicas than they should have, for want of machines, domains or memory.
+    /// The regions with fewer replicas than wanted, because machines, domains or memory are
+    /// missing.
     pub under_replicated: Vec<RegionId>,
 }
 
-/// Why a machine is neither added nor removed.
+/// The reason why a machine is neither added nor removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WishError {
-    /// Only the CM does that.
+    /// Only the CM adds and removes machines.
     #[error("this machine is not the configuration manager")]
     NotManager,
-    /// A configuration is under way: try again.
+    /// A reconfiguration is in progress: try again.
     #[error("the configuration is being changed")]
     Busy,
-    /// There is no such configuration.
+    /// The new configuration would break an invariant.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// Of those who would stay there are too few for the replicas that regions have.
+    /// Too few failure domains would remain for the replicas of regions.
     #[error("regions have {need} replicas, and without it there are {have} failure domains")]
     TooFew {
-        /// Replicas of a region.
+        /// The replicas of a region.
         need: usize,
-        /// Domains of those who would stay.
+        /// The failure domains of the remaining machines.
         have: usize,
     },
-    /// What it has nobody else has been given yet.
+    /// The machine still has replicas that have not been moved.
     #[error("{0} has replicas of regions")]
     HasReplicas(MachineId),
-    /// There is nobody who could do it.
+    /// The machine is not a member, or is the only one.
     #[error("{0} is no member, or the only one")]
     NoSuchMachine(MachineId),
 }

@@ -1,5 +1,5 @@
-//! What a machine knows and holds of regions, from one configuration to the next: what the actions of a
-//! reconfiguration mean to allocation.
+//! The regions that a machine knows and holds, from one configuration to the next: how the actions
+//! of a reconfiguration affect allocation.
 
 use super::Leading;
 use super::message::{Holdings, NewConfig, Refused};
@@ -12,33 +12,34 @@ use crate::region::{Mapping, RegionId};
 use crate::region_map::MapVersion;
 use fencepost_fabric::MachineId;
 
-/// The parts of allocation at one machine.
+/// The parts of allocation on one machine.
 #[derive(Debug)]
 pub struct Regions<'a> {
-    /// The mappings that it knows.
+    /// The mappings that the machine knows.
     pub cache: &'a mut RegionCache,
-    /// The regions that it holds.
+    /// The regions that the machine holds.
     pub replica: &'a mut ReplicaRegions,
-    /// At the CM, who makes regions.
+    /// The allocator; only at the CM.
     pub allocator: &'a mut Option<Allocator>,
-    /// Below this are the numbers of all regions, as it was told with the configuration;
-    /// [`crate::allocation::REGIONS_A_CONFIGURATION`] in the first.
+    /// A number above those of all regions, received with the configuration;
+    /// [`crate::allocation::REGIONS_A_CONFIGURATION`] in the first one.
     pub next_region: &'a mut RegionId,
 }
 
-/// What applying a configuration led to.
+/// The results of applying a configuration.
 #[derive(Debug)]
 pub struct Applied {
-    /// New replicas without room; for [`super::Reconfiguration::applied`].
+    /// The new replicas without memory, for [`super::Reconfiguration::applied`].
     pub refused: Vec<Refused>,
-    /// Questions that are answered now.
+    /// The lookups that are answered now.
     pub events: Vec<CacheEvent>,
-    /// Questions to be put again; to be sent.
+    /// The messages that repeat unanswered questions.
     pub questions: Vec<(MachineId, RegionMessage)>,
 }
 
 impl Regions<'_> {
-    /// [`super::Action::Survey`]: what is here stays as it is until the next configuration is applied.
+    /// Carries out [`super::Action::Survey`]: freezes the regions until the next configuration is
+    /// applied.
     pub fn survey(&mut self, last_drained: ConfigurationId) -> Holdings {
         self.replica.freeze();
         self.cache.freeze();
@@ -48,7 +49,7 @@ impl Regions<'_> {
         self.holdings(last_drained)
     }
 
-    /// What is here, but for leases and the time, which are put in by whoever knows of them.
+    /// Describes the regions of this machine. The caller fills in leases and the time.
     pub fn holdings(&self, last_drained: ConfigurationId) -> Holdings {
         let mut next_region = *self.next_region;
         let mut known: Vec<&Mapping> = self.cache.map().mappings().collect();
@@ -74,7 +75,8 @@ impl Regions<'_> {
         }
     }
 
-    /// [`super::Action::Lead`]: this machine makes regions, once the configuration is in force.
+    /// Carries out [`super::Action::Lead`]: makes the allocator, which allocates once the
+    /// configuration is in force.
     pub fn lead(&mut self, leading: Leading, replication: Replication) {
         let mut allocator = Allocator::new(
             &leading.configuration,
@@ -87,7 +89,7 @@ impl Regions<'_> {
         *self.allocator = Some(allocator);
     }
 
-    /// [`super::Action::Apply`].
+    /// Carries out [`super::Action::Apply`].
     pub fn apply(&mut self, new: &NewConfig, host: &mut impl RegionHost) -> Applied {
         let configuration = &new.configuration;
         let version = MapVersion {
@@ -120,7 +122,8 @@ impl Regions<'_> {
         }
     }
 
-    /// [`super::Action::Commit`]: requests that were held back are answered; to be sent.
+    /// Carries out [`super::Action::Commit`]: answers the requests that were held back, and returns
+    /// the messages to send.
     pub fn commit(&mut self) -> Vec<(MachineId, RegionMessage)> {
         let allocator = self.allocator.as_mut();
         allocator.map(Allocator::take_up).unwrap_or_default()

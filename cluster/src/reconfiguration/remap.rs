@@ -1,21 +1,23 @@
-//! Remap regions: the new CM gives the regions of machines that are lost to others.
+//! Region remapping: the new CM assigns the regions of lost machines to other machines.
 //!
 //! *Invariants.*
-//! 1. REMAP-1: a replica that becomes the primary has all data of the region. A primary that is left stays.
-//! 2. REMAP-2: replicas that are left stay, and further ones make up for those that are lost, as far as there are
-//!    machines in other domains; regions that have fewer than they should are told.
-//! 3. REMAP-3: a region of which no replica with its data is left is lost, and is told. It is no part of
-//!    the map.
-//! 4. REMAP-4: a replica is given up only where those that stay are as many as are wanted and have all data of its
-//!    group, and in a configuration that nobody was lost on the way to.
+//! 1. REMAP-1: a replica that becomes the primary has all data of the region. A remaining primary
+//!    stays the primary.
+//! 2. REMAP-2: remaining replicas stay. Further replicas replace the lost ones, as far as there are
+//!    machines in other domains. Regions that have too few replicas are reported.
+//! 3. REMAP-3: a region of which no replica with data is left is lost, and is reported. It is not
+//!    part of the map.
+//! 4. REMAP-4: a replica is given up only if the staying replicas are as many as wanted and have
+//!    all data of the group. The configuration must not have lost a machine.
 //!
-//! *Machines that are to leave* become replicas of nothing more, and primaries only where nobody else has the data. Their
-//! regions get other replicas first, which copy the data while all goes on as before; once those are whole the next
-//! configuration gives up the ones that were to go, and where one was the primary a whole backup takes over, as after a
-//! failure (SOSP'15 §5.2), but with everybody there who has anything of what is under way.
+//! *Leaving machines* get no new replicas, and become primaries only if no other machine has the
+//! data. Their regions first get other replicas, which copy the data while all work continues. Once
+//! those replicas are whole, the next configuration gives up the replicas on leaving machines. If
+//! such a replica was the primary, a whole backup takes over, as after a failure (SOSP'15 §5.2). In
+//! contrast to a failure, all machines are present that hold data of transactions in progress.
 //!
-//! The regions of a group stay together (MAP-2): they are promoted and completed on the same machines. Where
-//! a machine has no memory for some of them, that comes first and togetherness second.
+//! The regions of a group stay together (MAP-2): they are promoted and completed on the same
+//! machines. If a machine lacks memory for some of them, replicas take precedence over co-location.
 
 use fencepost_fabric::MachineId;
 
@@ -29,18 +31,18 @@ use crate::placement::{Placement, Replication};
 use crate::region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 use crate::region_map::{MapVersion, RegionMap};
 
-/// Where all regions are in the new configuration.
+/// The mappings of all regions in the new configuration.
 #[derive(Debug)]
 pub(super) struct Remapped {
     pub map: RegionMap,
     pub requests: FewMap<RegionId, RequestId>,
     pub lost: Vec<RegionId>,
     pub under_replicated: Vec<RegionId>,
-    /// Whether replicas wait to be given up until those that stay are whole.
+    /// Whether surplus replicas wait until the staying ones are whole.
     pub moving: bool,
 }
 
-/// A region that is left, and the machines that still hold it in the new configuration.
+/// A region that is not lost, and the machines that still hold it in the new configuration.
 struct Left<'a> {
     found: &'a Found,
     request: RequestId,
@@ -58,25 +60,27 @@ impl Left<'_> {
     }
 }
 
-/// What a configuration may be used for besides.
+/// Optional changes that a configuration may make besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Occasion {
-    /// Replicas are given up: everybody is there, and all is whole as far as it can be.
+    /// Whether replicas may be given up: all machines are present, and all regions are as whole as
+    /// possible.
     pub settled: bool,
-    /// Regions are moved to machines that have less.
+    /// Whether regions are moved to less loaded machines.
     pub balances: bool,
 }
 
-/// Where the regions of a group are to be.
+/// The machines that are to hold the regions of a group.
 struct Goal {
     machines: FewSet<MachineId>,
-    /// Who takes over from a primary that is not among them.
+    /// The machine that takes over from a primary that is not among them.
     heir: Option<MachineId>,
-    /// Whether more machines are among them than will be.
+    /// Whether the machines include some that give the regions up later.
     moving: bool,
 }
 
-/// The regions of `gathered` in the configuration `next`; machines in `full` take no further ones.
+/// Computes the mappings of the regions of `gathered` in the configuration `next`; machines in
+/// `full` get no further replicas.
 pub(super) fn remap_regions(
     gathered: &Gathered,
     next: &Configuration,
@@ -105,7 +109,7 @@ pub(super) fn remap_regions(
         let mut all = group.iter();
         all.any(|left| !left.is_whole_at(left.found.mapping.replicas.primary()))
     };
-    // Those who stay what they are count before any choice is made.
+    // Replicas that stay are counted before any choice is made.
     for group in groups.values().filter(|group| !bereft(group)) {
         group
             .iter()
@@ -145,8 +149,8 @@ pub(super) fn remap_regions(
     remapped
 }
 
-/// Has one group get a further replica, so that another one can be given up and all machines bear about as much; whether
-/// there is such a group. It waits until all is whole.
+/// Adds a replica to one group, so that another replica can be given up and the loads become more
+/// equal. Returns whether there is such a group. The surplus replica waits until all are whole.
 fn balance(
     groups: &FewMap<GroupId, Vec<Left<'_>>>,
     mappings: &mut [Mapping],
@@ -171,7 +175,7 @@ fn balance(
             primary: replicas.primary(),
             placement,
         };
-        // Who is giving it up does not become a backup before it has.
+        // A machine that still gives the group up does not become its backup again before it has.
         let holders = groups
             .get(group)?
             .iter()
@@ -196,7 +200,7 @@ fn balance(
     true
 }
 
-/// `None` for a region that is lost.
+/// Returns the remaining holders of a region; `None` if the region is lost.
 fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> {
     let replicas = found.mapping.replicas.all();
     let holders = replicas.filter_map(|machine| {
@@ -217,7 +221,7 @@ fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> 
     })
 }
 
-/// Chooses the backup that becomes the primary: the same one for all regions that it has the data of.
+/// Chooses the backup that becomes the primary: the same machine for all regions whose data it has.
 fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &FewSet<MachineId>) {
     let machines: FewSet<MachineId> = group
         .iter()
@@ -257,8 +261,8 @@ fn replicas(primary: MachineId, machines: impl Iterator<Item = MachineId>) -> Re
     Replicas::new(primary, backups).expect("they are of a set, and few")
 }
 
-/// The machines that the regions of a group are to stay on, or to come to; those in `closed`, among which are all that
-/// are `leaving`, take none that they do not have.
+/// Returns the machines on which the regions of a group stay, or to which they are added. Machines
+/// in `closed`, which include all `leaving` ones, get no new replicas.
 fn machines_for(
     group: &[Left<'_>],
     placement: &Placement,
@@ -283,8 +287,8 @@ fn machines_for(
     machines
 }
 
-/// The machines that the regions of a group are to be on, where they are to `stay` on these, and those that are `leaving`
-/// have something of it still.
+/// Returns the machines for the regions of a group that are to `stay` on these machines, while
+/// machines that are `leaving` still hold some of the regions.
 fn goal_of(
     group: &[Left<'_>],
     placement: &Placement,
@@ -298,7 +302,7 @@ fn goal_of(
     let moving = stay.len() >= wanted && stay.len() + parting.len() > wanted;
     let is_whole = |machine: &MachineId| group.iter().all(|left| left.is_whole_at(*machine));
     if !(moving && occasion.settled && stay.iter().all(is_whole)) {
-        // REMAP-4.
+        // The group is not ready to give up replicas (REMAP-4).
         stay.extend(parting);
         return Goal {
             machines: stay,

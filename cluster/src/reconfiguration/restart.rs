@@ -1,14 +1,16 @@
-//! All machines begin again: where their regions are, from what each has written down of those that it held.
+//! The restart of all machines: the placement of regions, from the saved descriptions of each
+//! machine's regions.
 //!
 //! ```text
-//! Kept     | what a machine was asked for in a probe | configuration it was in | configuration up to which it had recovered |
-//! Resumed  | the next configuration | all regions | number of the next region | newest timestamp | fresh |
+//! Kept     | answer to a probe | configuration | last configuration fully recovered |
+//! Resumed  | configuration | all regions | number of the next region | newest timestamp | fresh |
 //! ```
-//! *The rule* is that of a reconfiguration ([`super::gather`], [`super::remap`]) after which all machines are there
-//! again, those that have lost their memory without any of their regions. Whoever carries it out makes all replicas
-//! whole before any machine begins.
+//! *The rule* is that of a reconfiguration ([`super::gather`], [`super::remap`]) after which all
+//! machines are members again. A machine that has lost its memory has none of its regions. The
+//! caller makes all replicas whole before any machine starts.
 //!
-//! *Failure.* A region of which no replica with its data is left is told, and nothing is to be changed then.
+//! *Failure.* A region without a remaining replica with data is reported as an error, and nothing
+//! must be changed then.
 
 use fencepost_fabric::MachineId;
 
@@ -28,38 +30,38 @@ const KEPT: [u8; 4] = *b"FpKp";
 const RESUMED: [u8; 4] = *b"FpRs";
 const VERSION: u16 = 1;
 
-/// What a machine writes down of the regions that it holds.
+/// The saved description of the regions that a machine held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What it would have told a new CM.
+    /// The machine's answer to a probe at that time.
     pub holdings: Holdings,
-    /// The configuration that it was in.
+    /// The configuration that the machine had applied.
     pub configuration: ConfigurationId,
-    /// The configuration as of which nothing of earlier ones was left to be recovered anywhere.
+    /// The configuration as of which no recovery of earlier ones was unfinished on any machine.
     pub recovered: ConfigurationId,
 }
 
-/// What machines begin again with.
+/// The state with which machines start again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// The configuration that all of them begin with.
+    /// The configuration with which all machines start.
     pub configuration: Configuration,
-    /// All regions; nobody has asked for them in this life.
+    /// All regions; their requests are of no machine in this incarnation.
     pub regions: Vec<MovedRegion>,
     /// The number of the next region.
     pub next_region: RegionId,
-    /// No timestamp that was ever given is above it.
+    /// A timestamp that is at least as high as every timestamp ever assigned.
     pub newest: u64,
-    /// Nothing was ever written.
+    /// Whether no data was ever written.
     pub fresh: bool,
 }
 
-/// Where a region was, and where it is to be.
+/// The mapping of a region before and after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resuming {
-    /// Where it was.
+    /// The mapping before the restart.
     pub before: Mapping,
-    /// Where it is to be; its primary had it, with all of its data.
+    /// The mapping after the restart; its primary had the region with all of its data.
     pub after: Mapping,
 }
 
@@ -79,37 +81,37 @@ wire_structs!(
 );
 
 impl Kept {
-    /// As it is written down.
+    /// Returns the sealed bytes to save.
     pub fn seal(&self) -> Vec<u8> {
         seal(KEPT, VERSION, &self.encode())
     }
 
-    /// What was written down.
+    /// Decodes saved bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is not whole.
+    /// [`DecodeError`] if the bytes are damaged.
     pub fn unseal(bytes: &[u8]) -> Result<Kept, DecodeError> {
         Kept::decode(unseal(KEPT, VERSION, bytes)?)
     }
 }
 
 impl Resumed {
-    /// As it is written down.
+    /// Returns the sealed bytes to save.
     pub fn seal(&self) -> Vec<u8> {
         seal(RESUMED, VERSION, &self.encode())
     }
 
-    /// What was written down.
+    /// Decodes saved bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is not whole.
+    /// [`DecodeError`] if the bytes are damaged.
     pub fn unseal(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         Resumed::decode(unseal(RESUMED, VERSION, bytes)?)
     }
 }
 
 impl Resumed {
-    /// The machines, and the regions that each begins with.
+    /// Returns pairs of a machine and a region that it starts with.
     pub fn places(&self) -> Vec<(MachineId, u32)> {
         let of = |region: &MovedRegion| {
             let id = region.mapping.region.0;
@@ -119,7 +121,8 @@ impl Resumed {
         self.regions.iter().flat_map(of).collect()
     }
 
-    /// What a machine has kept that begins so and has not done anything.
+    /// Returns the saved description of a machine that has started with this state and done nothing
+    /// since.
     pub fn kept_by(&self, machine: MachineId) -> Kept {
         let id = self.configuration.id();
         let regions = self.regions.iter();
@@ -147,10 +150,10 @@ impl Resumed {
 }
 
 impl Resuming {
-    /// The region as machines begin again with it.
+    /// Returns the region with which machines start again.
     pub fn resumed(&self) -> MovedRegion {
         let mapping = self.after.clone();
-        // Machines count their requests anew, so that it must be the answer to none of theirs.
+        // Machines number their requests anew, so this request must differ from all of theirs.
         let request = RequestId {
             machine: MachineId(0),
             number: u64::from(mapping.region.0),
@@ -159,11 +162,11 @@ impl Resuming {
     }
 }
 
-/// Where all regions are to be in the configuration `next`, and the number of the next region, from what those members of
-/// the configuration before have kept whose memory is there.
+/// Computes the mappings of all regions in the configuration `next`, and the number of the next
+/// region. The input is what members of the previous configuration saved whose memory remains.
 ///
 /// # Errors
-/// The regions of which no replica with its data is left.
+/// The regions of which no replica with data is left.
 pub fn resume(
     kept: &FewMap<MachineId, Kept>,
     next: &Configuration,
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// What a machine has kept of the regions that it held, not whole those in `torn`.
+    /// Returns the saved description of a machine; the regions in `torn` are not whole.
     fn kept(machine: u32, all: &[Mapping], torn: &[u32]) -> Kept {
         let held = all
             .iter()
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn what_a_machine_has_lost_comes_of_another() {
         assert_eq!(places(&all(&[1, 2], &[])), Ok(vec![(0, 1, 2), (4, 1, 2)]));
-        // Nobody has all of the region.
+        // No machine has all data of the region.
         assert_eq!(places(&all(&[1, 2], &[4])), Err(vec![RegionId(4)]));
         assert_eq!(places(&all(&[1], &[4])), Err(vec![RegionId(4)]));
     }

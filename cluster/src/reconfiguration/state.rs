@@ -1,4 +1,4 @@
-//! The state of a machine between configurations, its messages and its timers.
+//! The reconfiguration state of a machine, its messages and its timers.
 
 use fencepost_fabric::MachineId;
 
@@ -11,41 +11,42 @@ use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 use crate::lease::LeaseEvent;
 
-/// A machine's part in reconfigurations.
+/// The reconfiguration state machine of one machine.
 #[derive(Debug)]
 pub struct Reconfiguration {
     pub(super) me: MachineId,
     pub(super) options: Options,
-    /// The configuration that this machine is in; a machine that joins has yet to apply it.
+    /// The configuration that this machine has applied. A joining machine has yet to apply it.
     pub(super) applied: Configuration,
     pub(super) joining: bool,
     pub(super) committed: bool,
-    /// The newest configuration that is known to exist.
+    /// The newest configuration that this machine knows.
     pub(super) newest: Configuration,
     /// The newest configuration that this machine has promised to help replace.
     pub(super) promised: Option<ConfigurationId>,
-    /// Suspected members of the newest configuration.
+    /// The suspected members of the newest configuration.
     pub(super) suspects: FewSet<MachineId>,
-    /// When this machine starts itself if nothing is new.
+    /// The time at which this machine starts a reconfiguration if it learns nothing new.
     pub(super) patience: Option<u64>,
-    /// When to put a question again that has no answer.
+    /// The time at which an unanswered question is repeated.
     pub(super) ask_at: Option<u64>,
     /// The configuration that is being applied.
     pub(super) applying: Option<ConfigurationId>,
     pub(super) refused: Vec<Refused>,
-    /// All regions whose primary is here can be used, and the CM does not yet say so of all others.
+    /// Whether all regions whose primary is here can be used, but the CM has not yet said so of all
+    /// regions.
     pub(super) active: bool,
     pub(super) attempts: u64,
     pub(super) attempt: Option<Attempt>,
     pub(super) lead: Option<Lead>,
-    /// Machines that had no room for a new replica.
+    /// The machines that had no memory for a new replica.
     pub(super) full: FewSet<MachineId>,
     pub(super) evicted: bool,
     pub(super) out: Vec<Action>,
 }
 
 impl Reconfiguration {
-    /// A member of a configuration that is in force, as the first one is.
+    /// Returns the state of a member of a configuration that is in force, such as the first one.
     pub fn new(me: MachineId, configuration: Configuration, options: Options) -> Self {
         Self {
             me,
@@ -70,7 +71,8 @@ impl Reconfiguration {
         }
     }
 
-    /// A machine that has just become a member, with this configuration, and waits for NEW-CONFIG.
+    /// Returns the state of a machine that has just become a member of this configuration and waits
+    /// for NEW-CONFIG.
     pub fn joining(
         me: MachineId,
         configuration: Configuration,
@@ -85,27 +87,27 @@ impl Reconfiguration {
         }
     }
 
-    /// The configuration that this machine is in.
+    /// Returns the configuration that this machine has applied.
     pub fn configuration(&self) -> &Configuration {
         &self.applied
     }
 
-    /// The newest configuration that is known to exist.
+    /// Returns the newest configuration that this machine knows.
     pub fn newest(&self) -> &Configuration {
         &self.newest
     }
 
-    /// Whether the configuration that this machine is in is known to be in force.
+    /// Returns whether this machine knows its configuration to be in force.
     pub fn is_committed(&self) -> bool {
         self.committed
     }
 
-    /// Whether this machine has learned that it is no member any more.
+    /// Returns whether this machine has learned that it is no longer a member.
     pub fn is_evicted(&self) -> bool {
         self.evicted
     }
 
-    /// Whether this machine is trying to become the CM of a next configuration.
+    /// Returns whether this machine is trying to become the CM of a next configuration.
     pub fn is_initiating(&self) -> bool {
         self.attempt.is_some()
     }
@@ -128,7 +130,7 @@ impl Reconfiguration {
         std::mem::take(&mut self.out)
     }
 
-    /// Something has happened to leases.
+    /// Handles an event of the leases.
     pub fn lease_event(&mut self, now: u64, event: LeaseEvent) -> Vec<Action> {
         match event {
             LeaseEvent::Expired(machine) => self.suspect(now, machine),
@@ -142,7 +144,7 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// A message of another machine.
+    /// Handles a message of another machine.
     pub fn receive(
         &mut self,
         now: u64,
@@ -183,7 +185,8 @@ impl Reconfiguration {
                 }
             }
             Message::Whole { configuration } => self.whole_at(now, from, configuration),
-            // Whoever asks for it looks whether it comes about, and asks again.
+            // A refused request is not answered: the requesting machine sees no result, and asks
+            // again.
             Message::Leave { machine } if self.newest.has(from) => {
                 return self.leave(now, machine).unwrap_or_default();
             }
@@ -204,14 +207,15 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// The connection with a machine has broken.
+    /// Handles a broken connection with a machine.
     pub fn unreachable(&mut self, now: u64, machine: MachineId) -> Vec<Action> {
         self.does_not_answer(now, machine);
         self.done()
     }
 
-    /// Something that was on its way between this machine and another is lost for good: one of both has to leave, so
-    /// that what waits for it is decided. Told again and again while both are members.
+    /// Handles the final loss of messages or writes between this machine and another one. One of
+    /// the two must leave the configuration, so that waiting work is decided. The caller repeats
+    /// this while both are members.
     pub fn severed(&mut self, now: u64, machine: MachineId) -> Vec<Action> {
         if !self.evicted && machine != self.me && self.newest.has(machine) {
             let cm = self.newest.cm();
@@ -229,7 +233,7 @@ impl Reconfiguration {
         self.done()
     }
 
-    /// When to call [`Self::tick`] at the latest; `u64::MAX` for never.
+    /// Returns the latest time of the next call of [`Self::tick`]; `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         let attempt = self.attempt.as_ref().and_then(Attempt::wake);
         let lead = self.lead.as_ref().and_then(Lead::wake);
@@ -237,7 +241,7 @@ impl Reconfiguration {
         times.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// Time has passed.
+    /// Handles the timers that are due at `now`.
     pub fn tick(&mut self, now: u64) -> Vec<Action> {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
         if due(self.attempt.as_ref().and_then(Attempt::wake)) {

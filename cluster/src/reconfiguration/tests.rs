@@ -1,4 +1,4 @@
-//! Whole clusters that lose machines and links in the midst of everything, and the single rules.
+//! Simulated clusters that lose machines and connections at any step, and single rules.
 
 mod check;
 mod faults;
@@ -14,7 +14,7 @@ use self::check::Seen;
 use self::world::World;
 
 proptest! {
-    // PROPTEST_CASES makes it more.
+    // PROPTEST_CASES may set a larger number.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
     #[test]
@@ -23,7 +23,7 @@ proptest! {
     }
 }
 
-/// What the world draws must be worth drawing.
+/// Checks that the random worlds reach every interesting event often.
 #[test]
 fn everything_that_matters_happens_often() {
     let seeds = 200;

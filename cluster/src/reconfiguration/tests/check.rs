@@ -1,4 +1,4 @@
-//! What must never be, and what must be in the end.
+//! The safety checks of the simulated cluster, and the checks of its final state.
 
 use fencepost_fabric::MachineId;
 
@@ -12,16 +12,16 @@ use crate::reconfiguration::Leading;
 use crate::region::{GroupId, Mapping, RegionId};
 
 pub struct Checks {
-    /// Who has answered whose probes of which configuration.
+    /// The machines that have answered each machine's probes for each configuration.
     answers: FewMap<(MachineId, ConfigurationId), FewSet<MachineId>>,
     committed: ConfigurationId,
     led: ConfigurationId,
     first: ConfigurationId,
-    /// Regions that somebody was told of.
+    /// The regions that a machine was told of.
     used: FewSet<RegionId>,
     /// The newest mappings that CMs have made.
     mapped: FewMap<RegionId, Mapping>,
-    /// The newest of those that have come into force.
+    /// The newest mappings that have come into force.
     in_force: FewMap<RegionId, Mapping>,
     requests: FewMap<RequestId, RegionId>,
     pub lost: FewSet<RegionId>,
@@ -29,25 +29,25 @@ pub struct Checks {
     pub seen: Seen,
 }
 
-/// How much has happened.
+/// The numbers of events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub committed: u64,
     pub new_cms: u64,
     pub joined: u64,
     pub removals: u64,
-    /// Machines that were to leave, and that have, with nothing left.
+    /// The machines that were to leave, and those that have left without replicas.
     pub leaving: u64,
     pub parted: u64,
-    /// Replicas that were given up.
+    /// The replicas that were given up.
     pub given_up: u64,
     pub evicted: u64,
     pub lost: u64,
     pub refused: u64,
     pub filled: u64,
-    /// No majority was left in the end.
+    /// The runs in which no majority was left.
     pub stuck: u64,
-    /// Configurations that were never committed.
+    /// The configurations that were never committed.
     pub skipped: u64,
 }
 
@@ -96,7 +96,7 @@ impl Checks {
         answers.insert(from);
     }
 
-    /// RECONF-2, and ids without gaps.
+    /// Checks RECONF-2, and that ids have no gaps.
     pub fn swapped(&mut self, by: MachineId, before: &Configuration, new: &Configuration) {
         assert_eq!(new.id(), before.id().next(), "no configuration is left out");
         assert_eq!(new.cm(), by);
@@ -115,13 +115,13 @@ impl Checks {
         }
     }
 
-    /// RECONF-3.
+    /// Checks RECONF-3.
     pub fn applies(&mut self, machine: MachineId, configuration: ConfigurationId) {
         let before = self.applied.insert(machine, configuration);
         assert!(before < Some(configuration), "RECONF-3");
     }
 
-    /// ALLOC-2, through all changes of the CM.
+    /// Checks ALLOC-2 across all changes of the CM.
     pub fn allocated(&mut self, request: RequestId, mapping: Mapping) {
         let region = mapping.region;
         let before = self.requests.insert(request, region);
@@ -140,7 +140,7 @@ impl Checks {
 }
 
 impl World {
-    /// RECONF-1: whoever acts does so in the newest configuration that is in force.
+    /// Checks RECONF-1: a machine that answers clients is in the newest configuration in force.
     pub fn check_acting(&self) {
         for (id, node) in &self.nodes {
             if node.acts(self.time) {
@@ -199,12 +199,13 @@ impl World {
         }
     }
 
-    /// What the new CM has found and decided.
+    /// Checks the regions that the new CM has found and its mappings.
     pub fn check_lead(&mut self, cm: MachineId, leading: &Leading) {
         let configuration = &leading.configuration;
         assert_eq!(configuration.cm(), cm);
         if configuration.id() < self.checks.led {
-            // It has learned late that it won, and others have gone on: nobody will follow.
+            // The CM learned late that it won, and a later configuration exists: no machine follows
+            // this one.
             return;
         }
         self.checks.led = configuration.id();
@@ -221,8 +222,8 @@ impl World {
                 let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
                 assert!(stays, "{region} keeps a replica");
                 let in_force = before.last_replica_change <= self.checks.committed;
-                // What was made in a configuration that never came into force took nothing from anybody: who had the
-                // region before it has it still.
+                // Mappings of a configuration that never came into force moved no data: the holders
+                // before it still have the region.
                 let had_it = match in_force {
                     true => Some(before),
                     false => self.checks.in_force.get(&region),
@@ -278,7 +279,8 @@ impl World {
         }
     }
 
-    /// Once faults have ended a majority goes on with exactly those who are there.
+    /// Checks that, after faults have ended, a majority continues with exactly the running
+    /// machines.
     pub fn check_end(&mut self) {
         let members = self.store.machines().iter().map(|machine| machine.id);
         let up = |id: &MachineId| self.nodes.get(id).is_some_and(|node| node.up);

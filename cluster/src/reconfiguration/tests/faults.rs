@@ -1,4 +1,4 @@
-//! What goes wrong in the world, until it is healed.
+//! The faults of the simulated world, until it is healed.
 
 use fencepost_fabric::MachineId;
 
@@ -41,7 +41,7 @@ impl World {
                 self.cut.insert((from, to));
             }
             8 => {
-                // Two sides; one way or both.
+                // A partition into two sides, in one direction or both.
                 let both = self.random.one_in(2);
                 let ids = self.ids();
                 let sides: Vec<bool> = ids.iter().map(|_| self.random.one_in(2)).collect();
@@ -124,7 +124,7 @@ impl World {
         self.faults = false;
         self.cut.clear();
         self.store_down = false;
-        // So that no lease is out at the moment that the end is looked at.
+        // Delays are bounded so that no lease has expired when the final state is checked.
         self.delay = self.delay.min(300_000);
         let time = self.time;
         for node in self.nodes.values_mut() {

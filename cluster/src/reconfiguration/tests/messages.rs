@@ -1,4 +1,4 @@
-//! The bytes of messages, and messages that make no sense.
+//! The encoding of messages, and messages that make no sense.
 
 use fencepost_fabric::{MachineId, Random};
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ proptest! {
         let _ = ReconfigurationMessage::decode(&near);
     }
 
-    /// Whatever peers and the store say, in and out of turn: it may make no sense, but it does no harm here.
+    /// Sends random answers of peers and the store, also out of turn: none may cause a panic.
     #[test]
     fn nothing_that_is_said_is_a_panic(seed: u64) {
         let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! A machine of the world: its parts, its clock and its memory.
+//! A machine of the simulated world: its parts, its clock and its memory.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::placement::Replication;
 use crate::reconfiguration::{Options, Reconfiguration, Regions};
 use crate::region::{Mapping, RegionId};
 
-/// So wrong that it shows within one lease.
+/// A drift so large that it matters within one lease.
 pub const DRIFT_PPM: i64 = 30_000;
 
 pub fn terms() -> LeaseTerms {
@@ -26,13 +26,13 @@ pub fn options() -> Options {
     Options::fitting(terms(), Replication::new(1, 1))
 }
 
-/// Memory for regions, and which of them have their data.
+/// The memory for regions, and the regions whose data it holds.
 #[derive(Default)]
 pub struct Memory {
     pub room: usize,
     pub reserved: FewSet<RegionId>,
     pub data: FewSet<RegionId>,
-    /// Regions that are being made have their data from the start.
+    /// Whether regions that are being made have their data from the start.
     pub making: bool,
 }
 
@@ -96,7 +96,7 @@ impl Node {
             Reconfiguration::new(id, configuration.clone(), options())
         };
         let cm = configuration.cm();
-        // A machine that joins belongs to no configuration before.
+        // A joining machine has no previous configuration.
         let before = ConfigurationId(configuration.id().0 - u64::from(joining));
         Self {
             reconfiguration,
@@ -123,7 +123,7 @@ impl Node {
         clock(self.ahead, self.ppm, time)
     }
 
-    /// Whether it would answer a client.
+    /// Returns whether the machine would answer a client.
     pub fn acts(&self, time: u64) -> bool {
         self.up && !self.blocked && self.leases.holds(self.now(time))
     }

@@ -1,4 +1,4 @@
-//! Which regions there are, and where they go.
+//! Which regions exist after a failure, and where they are placed.
 
 use fencepost_fabric::MachineId;
 
@@ -145,7 +145,7 @@ fn the_newest_mapping_counts_and_numbers_are_not_given_twice() {
     );
 }
 
-/// The regions `of` in a configuration of `machines`, after all but `left` are lost.
+/// Remaps the regions `of` in a configuration of `machines` after the loss of all but `left`.
 fn remap(
     of: &[Mapping],
     empty: &[(u32, u32)],
@@ -160,7 +160,7 @@ fn remap(
     remap_in(of, empty, &next, f, &[])
 }
 
-/// What the members of a configuration hold of these regions, but for those that are not whole.
+/// Returns the answers of the members about these regions; those in `empty` are not whole.
 fn gathered_in(of: &[Mapping], empty: &[(u32, u32)], next: &Configuration) -> Gathered {
     let answers = next.machines().iter().map(|machine| {
         let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
@@ -244,7 +244,7 @@ fn a_region_without_its_data_is_lost_and_one_without_enough_domains_is_told() {
 
 #[test]
 fn groups_stay_together_and_promotions_are_spread() {
-    // Ten groups of two regions, all of which lose their primary.
+    // Ten groups of two regions, which all lose their primary.
     let regions: Vec<Mapping> = (1..=10)
         .flat_map(|group| [group, group + 10].map(|region| mapping(region, group, &[1, 2, 3], 3)))
         .collect();
@@ -274,7 +274,7 @@ fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
         "m3 has all, m2 lacks r1"
     );
     assert_eq!(remapped.under_replicated.len(), 2);
-    // Nobody has all of it: each region goes where its data is.
+    // No machine has the whole group: each region goes to a machine with its data.
     let three = [1, 2, 3].map(|region| mapping(region, 1, &[1, 2, 3], 3));
     let empty = [(3, 2), (1, 3), (2, 3)];
     let remapped = remap(&three, &empty, &[1, 2, 3], &[2, 3], 2);
@@ -284,7 +284,7 @@ fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
     let next = five.without(&[m(1)].into(), m(2)).unwrap();
     let remapped = remap_in(&regions, &[], &next, 2, &[4]);
     assert_eq!(of(&remapped, 1).1, [2, 3, 5].into());
-    // m5 has taken r1 and had no room for r2: the group goes elsewhere.
+    // m5 has r1 and had no memory for r2: the group is placed elsewhere.
     let split = [mapping(1, 1, &[2, 3, 5], 5), mapping(2, 1, &[2, 3, 5], 5)];
     let answers = [2, 3, 4, 5].map(|id| {
         let holds = |mapping: &&Mapping| id < 4 || (id == 5 && mapping.region.0 == 1);
@@ -323,8 +323,8 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
     assert_eq!(of(&remapped, 2), (2, [1, 2].into(), 3, 3));
 }
 
-/// The regions `of`, of which these are not whole everywhere, in the next configuration of four machines of which m1 is
-/// to leave.
+/// Remaps the regions `of`, which are not whole on the machines in `empty`, in a next configuration
+/// of four machines from which m1 is leaving.
 fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> Remapped {
     let next = testing::machines(4).with_leaving(m(1)).unwrap();
     let gathered = gathered_in(of, empty, &next);
@@ -349,7 +349,7 @@ fn a_machine_that_is_to_leave_keeps_its_replicas_until_others_are_whole() {
     assert_eq!(of(&first, 2).1, machines, "MAP-2");
     assert_eq!(of(&first, 3).1.len(), 3);
     assert_eq!(of(&first, 4), (3, [2, 3].into(), 3, 3), "it has none of it");
-    // One of those that came has not got all of it yet.
+    // One of the new replicas is not whole yet.
     let moved: Vec<Mapping> = first.map.mappings().cloned().collect();
     let added = machines.iter().copied().max().unwrap();
     let empty = [(2, added)];
@@ -378,7 +378,7 @@ fn without_others_who_could_a_machine_that_is_to_leave_stays_what_it_is() {
     let remapped = remap_in(&regions, &[], &next, 1, &[3]);
     assert_eq!(of(&remapped, 1), (1, [1, 2].into(), 3, 3));
     assert!(!remapped.moving, "it waits for nothing");
-    // Its backups fail: it is the only one left.
+    // Its backups fail, and the leaving machine is the only one left.
     let alone = next.without(&[m(2)].into(), m(3)).unwrap();
     let remapped = remap_in(&regions, &[], &alone, 1, &[]);
     assert_eq!(of(&remapped, 1).0, 1);
@@ -386,7 +386,7 @@ fn without_others_who_could_a_machine_that_is_to_leave_stays_what_it_is() {
 
 #[test]
 fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
-    // Three machines with two groups each, of one region and of two; the fourth has nothing.
+    // Three machines with two groups each, of one region and of two; the fourth machine has none.
     let mut regions: Vec<Mapping> = (1..=3)
         .flat_map(|m| {
             let replicas = [m, m % 3 + 1];

@@ -1,4 +1,4 @@
-//! Single rules of reconfiguration.
+//! Tests of single rules of reconfiguration.
 
 use fencepost_fabric::MachineId;
 
@@ -34,7 +34,7 @@ fn machine(id: u32, configuration: &Configuration) -> Reconfiguration {
     Reconfiguration::new(m(id), configuration.clone(), options())
 }
 
-/// Whom a message goes to that is called so.
+/// Returns the receivers of messages with this name.
 fn told(actions: &[Action], name: &str) -> Vec<u32> {
     let told = actions.iter().filter_map(|action| match action {
         Action::Send(to, message) if message.name() == name => Some(to.0),
@@ -70,7 +70,7 @@ fn commits(actions: &[Action]) -> bool {
         .any(|action| matches!(action, Action::Commit(_)))
 }
 
-/// The answer of a member to the first probe of `of`.
+/// Passes the answer of a member to the first probe to `of`.
 fn answer(of: &mut Reconfiguration, from: u32, now: u64) -> Vec<Action> {
     let message = Message::ProbeAnswer {
         base: of.configuration().id(),
@@ -80,7 +80,7 @@ fn answer(of: &mut Reconfiguration, from: u32, now: u64) -> Vec<Action> {
     of.receive(now, m(from), message)
 }
 
-/// The machines that are asked whether they are there.
+/// Returns the machines that are probed.
 fn probed(actions: &[Action]) -> Vec<u32> {
     told(actions, "PROBE")
 }
@@ -107,7 +107,7 @@ fn of_two_machines_that_have_lost_something_between_them_the_one_that_says_so_fi
         cm.receive(0, m(3), says(2)).is_empty(),
         "it is suspected itself"
     );
-    // Nobody else decides, and nothing is decided twice.
+    // Only the CM decides, and only once.
     assert!(machine(4, &machines).receive(0, m(2), says(3)).is_empty());
     let before = Message::Severed {
         configuration: ConfigurationId(machines.id().0 - 1),
@@ -146,7 +146,7 @@ fn nobody_becomes_the_cm_where_nobody_knows_the_time() {
     assert!(swap_of(&cm.receive(0, m(2), message)).is_none());
 }
 
-/// The first of five machines, its CM, after m5's lease has expired; all others have answered.
+/// Returns the CM of five machines after m5's lease has expired and all others have answered.
 fn swapping() -> (Reconfiguration, Configuration) {
     let mut cm = machine(1, &testing::machines(5));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(5)));
@@ -207,7 +207,7 @@ fn a_configuration_comes_about_step_by_step() {
         "asked again, it says so again"
     );
     assert!(!member.is_committed());
-    // All must apply it, the CM too, and old leases must run out.
+    // All members must apply it, the CM included, and old leases must expire.
     let ack = || Message::NewConfigAck {
         configuration: id,
         refused: Vec::new(),
@@ -232,7 +232,7 @@ fn a_configuration_comes_about_step_by_step() {
     );
     assert!(commits(&member.receive(3 * MS, m(1), commit.clone())));
     assert!(member.receive(3 * MS, m(1), commit).is_empty(), "once");
-    // Regions are active when they are everywhere.
+    // Regions are active only when they are active on all machines.
     let active = Message::RegionsActive { configuration: id };
     assert_eq!(
         told(&member.regions_active(4 * MS, id), "REGIONS-ACTIVE"),
@@ -369,7 +369,7 @@ fn a_probe_is_a_promise() {
         attempt: 7,
     };
     let next = five.without(&[m(5)].into(), m(2)).unwrap();
-    // It learns of the next configuration by helping to replace that.
+    // The machine learns of the next configuration from a probe that is to replace it.
     let actions = machine.receive(0, m(3), probe(&next));
     let order = actions.iter().position(
         |action| matches!(action, Action::Leases(LeaseOrder::Promise { to }) if *to == m(3)),
@@ -536,7 +536,7 @@ fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
     let actions = answer(&mut cm, 3, 0);
     let new = swap_of(&actions).unwrap();
     assert_eq!(new, three.with_leaving(m(3)).unwrap());
-    // Who is lost on the way comes first.
+    // The eviction of a machine lost meanwhile precedes the requested change.
     let mut cm = machine(1, &three);
     let actions = cm.leave(0, m(3)).unwrap();
     cm.surveyed(0, survey_of(&actions), nothing());

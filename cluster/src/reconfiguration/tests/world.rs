@@ -1,5 +1,5 @@
-//! A cluster in one thread and virtual time: what is sent arrives, in order, until a connection breaks;
-//! what is asked of the store is answered, late or never.
+//! A cluster in one thread and virtual time. Messages arrive in order until a connection breaks;
+//! the store answers, late or never.
 
 use fencepost_fabric::{MachineId, Random};
 use std::collections::BTreeMap;
@@ -30,12 +30,12 @@ pub enum Message {
 pub enum Event {
     Wake,
     Lease(MachineId, [u8; LeaseMessage::BYTES]),
-    /// Of a connection in its so-manieth life.
+    /// A message, with the number of the connection's incarnation.
     Message(MachineId, u64, Message),
     Unreachable(MachineId),
     Surveyed(Survey, Holdings),
     Applied(ConfigurationId, Vec<Refused>),
-    /// The store does what this machine has asked it.
+    /// The store carries out this machine's request.
     Store(u64, Option<(ConfigurationId, Configuration)>, bool),
     Swapped(u64, Option<Swapped>),
     Read(u64, Option<Configuration>),
@@ -50,7 +50,7 @@ pub struct World {
     pub nodes: FewMap<MachineId, Node>,
     pub events: BTreeMap<(u64, u64), (MachineId, Event)>,
     sequence: u64,
-    /// When the last message from one to the other arrives.
+    /// The arrival time of the last message between two machines.
     arrived: FewMap<(MachineId, MachineId), u64>,
     lives: FewMap<(MachineId, MachineId), u64>,
     pub cut: FewSet<(MachineId, MachineId)>,
@@ -137,7 +137,7 @@ impl World {
                 self.ask_for_a_region();
             }
             if let Event::Store(attempt, swap, tell) = event {
-                // It acts by itself, whatever has become of who asked it.
+                // The store acts even if the requesting machine has failed since.
                 self.at_store(id, attempt, swap, tell);
                 continue;
             }
@@ -270,7 +270,7 @@ impl World {
         let delay = *last - self.time;
         let life = *self.lives.entry(Self::pair(from, to)).or_default();
         if self.cut.contains(&(from, to)) || !self.nodes[&to].up {
-            // It breaks the connection, which is found out in time.
+            // Sending breaks the connection, which both sides detect later.
             *self.lives.entry(Self::pair(from, to)).or_default() += 1;
             let found = self.random.below(5 * MS);
             self.after(found, from, Event::Unreachable(to));
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Asks the store; it may not be there, or its answer may come too late.
+    /// Asks the store; it may be down, or its answer may be late.
     fn ask_store(
         &mut self,
         id: MachineId,
@@ -456,7 +456,7 @@ impl World {
         self.checks.lost.extend(report.lost);
     }
 
-    /// The machine that was added comes to life.
+    /// Starts the machines that were added.
     fn join(&mut self, cm: MachineId) {
         let configuration = self.nodes[&cm].reconfiguration.configuration().clone();
         for machine in configuration.machines() {
@@ -470,7 +470,7 @@ impl World {
         }
     }
 
-    /// Data recovery of a region: a copy of what its primary has.
+    /// Carries out data recovery of a region: copies the data of its primary.
     fn fill(&mut self, id: MachineId, region: RegionId) {
         let Some(held) = self.nodes[&id].replica.get(region).filter(|h| !h.whole) else {
             return;
@@ -487,7 +487,7 @@ impl World {
         }
     }
 
-    /// Says so if all of a machine's replicas are whole.
+    /// Reports that all replicas of a machine are whole, if they are.
     fn tell_whole(&mut self, id: MachineId) {
         let now = self.nodes[&id].now(self.time);
         let node = self.node(id);
