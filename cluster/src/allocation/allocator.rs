@@ -1,9 +1,10 @@
-//! The CM's side: chooses machines, prepares, commits, answers.
+//! The CM's side of allocation: chooses machines, prepares, commits, answers.
 //!
-//! *Failure.* A machine that refuses or cannot be reached makes the attempt fail; it ends once all others
-//! have answered too, and the next one does without that machine. Then no answer to it is on its way, and
-//! its region id may serve another attempt: a full cluster that is asked again and again does not use up
-//! the ids. Where a machine could not be reached the id is not used again.
+//! *Failure.* A machine that refuses or cannot be reached makes the attempt fail. The attempt ends
+//! once all other machines have answered, and the next attempt excludes the failed machine. Then no
+//! answer to the attempt is in flight, and its region id may serve another attempt. So repeated
+//! requests to a full cluster do not use up the ids. If a machine could not be reached, the id is
+//! not used again.
 
 use fencepost_fabric::MachineId;
 
@@ -25,27 +26,27 @@ pub struct Allocator {
     configuration: ConfigurationId,
     replication: Replication,
     map: RegionMap,
-    /// Of all regions of the map and of those being prepared.
+    /// The load of machines by all regions of the map and those being prepared.
     placement: Placement,
     next_region: u32,
-    /// The first number that is not this CM's to give.
+    /// The first number beyond those that this CM may assign.
     end_of_regions: u32,
-    /// Ids below that of attempts that failed and to which no answer is on its way.
+    /// Ids below `next_region` of failed attempts to which no answer is in flight.
     unused: FewSet<RegionId>,
-    /// Machines that are given nothing: they cannot be reached, or are to leave.
+    /// Machines that get no regions, because they cannot be reached or are leaving.
     closed: FewSet<MachineId>,
-    /// How many of them are to leave.
+    /// The number of leaving machines among them.
     leaving: usize,
     preparing: FewMap<RegionId, Attempt>,
-    /// Requests that are being worked on or were answered with a region.
+    /// Requests in progress and requests that were answered with a region.
     requests: FewMap<RequestId, RegionId>,
-    /// Requests below this have had their answers, by machine.
+    /// By machine, the number below which all requests have had their answers.
     answered: FewMap<MachineId, u64>,
-    /// Requests that came while none were taken; `None` while they are.
+    /// Requests that arrived while allocation was held back; `None` while it is not.
     held_back: Option<Vec<(Wanted, u64)>>,
 }
 
-/// A request, and what is left of the machines for it.
+/// A request, and the machines that have refused it.
 #[derive(Clone, Debug)]
 struct Wanted {
     request: RequestId,
@@ -60,15 +61,17 @@ struct Attempt {
     mapping: Mapping,
     /// Replicas that have not answered yet.
     waiting: FewSet<MachineId>,
-    /// Somebody has refused, or cannot be reached.
+    /// Whether a replica has refused or cannot be reached.
     failed: bool,
-    /// All can still be reached, so that those who have answered know how it ends.
+    /// Whether all replicas can still be reached, so that those that have answered learn the
+    /// outcome.
     answered: bool,
 }
 
 impl Allocator {
-    /// The allocator of `configuration`, whose regions are in `map` and were made for `requests`;
-    /// new ones are numbered from `next_region`, above every number that a replica holds.
+    /// Returns the allocator of `configuration`, whose regions are in `map` and were made for
+    /// `requests`. New regions are numbered from `next_region`, which is above every number that a
+    /// replica holds.
     pub fn new(
         configuration: &Configuration,
         replication: Replication,
@@ -102,13 +105,14 @@ impl Allocator {
         }
     }
 
-    /// Nothing is allocated from now on: replicas do not take part, because they are in another configuration
-    /// or about to be. What is under way ends with this allocator.
+    /// Stops allocation: replicas do not take part, because they are in another configuration or
+    /// about to be. Attempts in progress end with this allocator.
     pub fn hold_back(&mut self) {
         self.held_back.get_or_insert_default();
     }
 
-    /// All replicas are in this configuration: takes the requests that have come so far.
+    /// Starts allocation once all replicas are in this configuration, with the requests that have
+    /// arrived so far.
     pub fn take_up(&mut self) -> Outgoing {
         let requests = self.held_back.take().unwrap_or_default();
         let outgoing = requests.into_iter();
@@ -117,28 +121,28 @@ impl Allocator {
             .collect()
     }
 
-    /// The number of the next region; none has it or a greater one.
+    /// Returns the number of the next region; no region has this number or a greater one.
     pub fn next_region(&self) -> RegionId {
         RegionId(self.next_region)
     }
 
-    /// The map as it stands.
+    /// Returns the present map.
     pub fn map(&self) -> &RegionMap {
         &self.map
     }
 
-    /// What machines hold, regions being prepared counted.
+    /// Returns the load of machines, including regions being prepared.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no attempt is in progress.
     pub fn is_idle(&self) -> bool {
         self.preparing.is_empty()
     }
 
-    /// Takes a message; what is not for a CM, of another configuration, or of a machine that is no
-    /// member is dropped.
+    /// Handles a message. Ignores messages that are not for a CM, of another configuration, or of a
+    /// machine that is not a member.
     pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Outgoing {
         let member = self.placement.load(from).is_some();
         if !member || message.configuration != self.configuration {
@@ -178,7 +182,7 @@ impl Allocator {
         }
     }
 
-    /// A machine cannot be reached any more: it takes no regions in this configuration.
+    /// Handles the loss of a connection: the machine gets no regions in this configuration.
     pub fn unreachable(&mut self, machine: MachineId) -> Outgoing {
         self.closed.insert(machine);
         if self.held_back.is_some() {
@@ -226,14 +230,15 @@ impl Allocator {
             .get(&request)
             .map(|region| self.map.get(*region))
         {
-            // The answer comes when the attempt ends.
+            // The answer is sent when the attempt ends.
             Some(None) => Vec::new(),
             Some(Some(mapping)) => vec![self.allocated(request, mapping.clone())],
             None => self.prepare(wanted),
         }
     }
 
-    /// Begins an attempt: PREPARE to every replica, or the answer that there is no way.
+    /// Begins an attempt: sends PREPARE to every replica, or the answer that no placement is
+    /// possible.
     fn prepare(&mut self, wanted: Wanted) -> Outgoing {
         let request = wanted.request;
         let mapping = match self.place(&wanted) {
@@ -316,7 +321,7 @@ impl Allocator {
         self.end_if_answered(region)
     }
 
-    /// Commits or gives up an attempt that all replicas have answered that can be reached.
+    /// Commits or aborts an attempt that all reachable replicas have answered.
     fn end_if_answered(&mut self, region: RegionId) -> Outgoing {
         match self.preparing.remove(&region) {
             Some(attempt) if !attempt.waiting.is_empty() => {
@@ -329,7 +334,7 @@ impl Allocator {
         }
     }
 
-    /// All replicas are prepared: the region exists.
+    /// Commits an attempt that all replicas have prepared: the region exists now.
     fn commit(&mut self, attempt: Attempt) -> Outgoing {
         let Attempt {
             wanted, mapping, ..
@@ -352,7 +357,7 @@ impl Allocator {
         self.end_if_answered(region)
     }
 
-    /// ABORT to every replica that may hold something, and another attempt.
+    /// Sends ABORT to every replica that may have prepared the region, and begins another attempt.
     fn try_others(&mut self, attempt: Attempt) -> Outgoing {
         let Attempt {
             wanted,

@@ -1,7 +1,7 @@
-//! Every machine's side: the mappings it knows, and its questions to the CM for the rest.
+//! The cache of every machine: the mappings it knows, and its questions to the CM for the others.
 //!
-//! *Invariants.* For a region there is one question under way at most. A question or a request
-//! without an answer is put again to the CM of the next configuration.
+//! *Invariants.* At most one question about a region is in progress. A question or a request
+//! without an answer is repeated to the CM of the next configuration.
 
 use fencepost_fabric::MachineId;
 
@@ -14,38 +14,38 @@ use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 use crate::region_map::{MapVersion, RegionMap};
 
-/// Where a region is, or what to do to find out.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
-    /// There.
+    /// The mapping is known.
     Known(&'a Mapping),
-    /// Send this, and look again when it is answered.
+    /// Send this message to the machine, and look again after the answer.
     Ask(MachineId, RegionMessage),
-    /// The question is under way already.
+    /// A question about the region is already in progress.
     Asked,
 }
 
-/// What an answer of the CM means to those who wait.
+/// An event for waiting callers that follows from an answer of the CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheEvent {
-    /// The region's mapping is known now.
+    /// The region's mapping is now known.
     Found(RegionId),
-    /// There is no such region.
+    /// The region does not exist.
     Missing(RegionId),
-    /// The request is answered with this region, whose mapping is known now.
+    /// The request is answered with this region, whose mapping is now known.
     Allocated(RequestId, RegionId),
     /// The request is answered with an error.
     NotAllocated(RequestId, AllocationError),
-    /// The regions from the first one on, and whether there are further ones.
+    /// The mappings from the given region on, and whether more follow.
     Listed(RegionId, Vec<Mapping>, bool),
 }
 
-/// What a new region is to be: near another one, or with such a primary.
+/// The requested placement of a new region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The region on whose machines, in the same roles, the new one is to be.
+    /// The region on whose machines, in the same roles, the new one is placed.
     pub near: Option<RegionId>,
-    /// Who is to be the primary; `near` decides where both are given.
+    /// The requested primary; ignored if `near` is given.
     pub primary: Option<MachineId>,
 }
 
@@ -57,15 +57,16 @@ pub struct RegionCache {
     configuration: ConfigurationId,
     map: RegionMap,
     asked: FewSet<RegionId>,
-    /// Requests without an answer.
+    /// The requests without an answer.
     requests: FewMap<u64, Wish>,
     next_request: u64,
-    /// What is known has been told to a new CM, and becomes no more before it has decided.
+    /// Whether the known mappings have been reported to a new CM, so that none is added before its
+    /// decision.
     frozen: bool,
 }
 
 impl RegionCache {
-    /// A machine that knows nothing yet.
+    /// Returns an empty cache.
     pub fn new(machine: MachineId, configuration: &Configuration) -> Self {
         Self {
             machine,
@@ -79,7 +80,8 @@ impl RegionCache {
         }
     }
 
-    /// A machine that has yet to apply the configuration in which it has joined.
+    /// Returns the cache of a machine that has yet to apply the configuration in which it has
+    /// joined.
     pub fn joining(machine: MachineId, configuration: &Configuration) -> Self {
         Self {
             configuration: configuration.id().before(),
@@ -87,22 +89,22 @@ impl RegionCache {
         }
     }
 
-    /// Knows what was told with the configuration, before anything else.
+    /// Learns the mappings that came with the configuration, before any other message.
     pub fn know(&mut self, version: MapVersion, mappings: impl IntoIterator<Item = Mapping>) {
         self.map.learn(version, mappings);
     }
 
-    /// Takes no more answers in this configuration; those that are missing then come from the next CM.
+    /// Ignores further answers in this configuration; the missing ones come from the next CM.
     pub fn freeze(&mut self) {
         self.frozen = true;
     }
 
-    /// The mappings that are known.
+    /// Returns the known mappings.
     pub fn map(&self) -> &RegionMap {
         &self.map
     }
 
-    /// Where a region is.
+    /// Looks up the mapping of a region.
     pub fn lookup(&mut self, region: RegionId) -> Lookup<'_> {
         if self.map.get(region).is_none() && self.asked.insert(region) {
             let regions = vec![region];
@@ -112,12 +114,13 @@ impl RegionCache {
         self.map.get(region).map_or(Lookup::Asked, Lookup::Known)
     }
 
-    /// The question which regions there are, from one on. Whoever asks asks again under another CM.
+    /// Returns a question for all regions from `from` on. The caller must repeat it under another
+    /// CM.
     pub fn list(&self, from: RegionId) -> (MachineId, RegionMessage) {
         self.to_cm(RegionBody::List { from })
     }
 
-    /// A request for a new region.
+    /// Makes a request for a new region.
     pub fn allocate(&mut self, wish: Wish) -> (RequestId, MachineId, RegionMessage) {
         let number = self.next_request;
         self.next_request += 1;
@@ -143,7 +146,7 @@ impl RegionCache {
         })
     }
 
-    /// Takes an answer of the CM; what is not one, or of another configuration, is dropped.
+    /// Handles an answer of the CM. Ignores other messages and those of another configuration.
     pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Vec<CacheEvent> {
         if from != self.cm || message.configuration != self.configuration || self.frozen {
             return Vec::new();
@@ -181,7 +184,7 @@ impl RegionCache {
         }
     }
 
-    /// Whether a request still waits, and now does no more.
+    /// Ends a request; returns whether it still waited.
     fn answers(&mut self, request: RequestId) -> bool {
         request.machine == self.machine && self.requests.remove(&request.number).is_some()
     }
@@ -202,7 +205,7 @@ impl RegionCache {
         events
     }
 
-    /// The questions that have an answer now.
+    /// Ends and returns the questions whose regions are known now.
     fn found(&mut self) -> Vec<CacheEvent> {
         let known = |region: &&RegionId| self.map.get(**region).is_some();
         let found: Vec<RegionId> = self.asked.iter().filter(known).copied().collect();
@@ -212,15 +215,15 @@ impl RegionCache {
         found.into_iter().map(CacheEvent::Found).collect()
     }
 
-    /// Regions are there no more: who asks is told so by the CM.
+    /// Forgets lost regions; a later lookup gets the CM's answer that they do not exist.
     pub fn forget(&mut self, lost: &[RegionId]) {
         for region in lost {
             self.map.forget(*region);
         }
     }
 
-    /// Applies a new configuration with the mappings that it changes. Gives the questions that
-    /// these answer, and puts to the new CM whatever has no answer yet.
+    /// Applies a new configuration with its changed mappings. Returns the questions that these
+    /// answer, and messages to the new CM for those without an answer.
     pub fn apply(
         &mut self,
         configuration: &Configuration,

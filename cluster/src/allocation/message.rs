@@ -1,4 +1,4 @@
-//! The messages of allocation and of the map, and their bytes.
+//! The messages of allocation and of the region map, and their encoding.
 //!
 //! ```text
 //! | configuration 8 | kind 1 | fields in the order of their declaration |
@@ -13,105 +13,105 @@ use crate::placement::PlacementError;
 use crate::region::{Mapping, RegionId};
 use crate::region_map::MapVersion;
 
-/// Regions that one FETCH asks for at most, and that one answer tells of.
+/// The largest number of regions in one FETCH and in one answer.
 pub const MAX_FETCHED: usize = 128;
 
 /// A message about regions, as the fabric carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionMessage {
-    /// The configuration it was sent in; it counts in no other.
+    /// The configuration in which the message was sent; other configurations ignore it.
     pub configuration: ConfigurationId,
-    /// What it says.
+    /// The content of the message.
     pub body: RegionBody,
 }
 
-/// What machines say to each other about regions.
+/// The content of a message about regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegionBody {
-    /// To the CM: make a region.
+    /// To the CM: allocate a region.
     Allocate {
-        /// The request; made again it means the same region.
+        /// The request; when repeated it gives the same region.
         request: RequestId,
-        /// The answers to this machine's requests below this number have arrived.
+        /// All requests of this machine below this number have had their answers.
         answered: u64,
-        /// The region on whose machines, in the same roles, the new one is to be.
+        /// The region on whose machines, in the same roles, the new one is placed.
         near: Option<RegionId>,
-        /// Who is to be the primary; `near` decides where both are given.
+        /// The requested primary; ignored if `near` is given.
         primary: Option<MachineId>,
     },
-    /// From the CM: the region is there.
+    /// From the CM: the region exists.
     Allocated {
         /// The request that this answers.
         request: RequestId,
-        /// The state of the map that this is from.
+        /// The version of the CM's map at the time of the answer.
         version: MapVersion,
-        /// The new region.
+        /// The mapping of the new region.
         mapping: Mapping,
     },
-    /// From the CM: there is no region; made again, the request is tried again.
+    /// From the CM: the request failed. A repeated request is tried again.
     NotAllocated {
         /// The request that this answers.
         request: RequestId,
-        /// Why not.
+        /// The reason for the failure.
         why: AllocationError,
     },
-    /// To a replica: make room for a region, and keep its mapping.
+    /// To a replica: reserve memory for a region, and keep its mapping.
     Prepare {
         /// The request that the region is for.
         request: RequestId,
         /// The region and all its replicas.
         mapping: Mapping,
     },
-    /// From a replica: there is room.
+    /// From a replica: the memory is reserved.
     Prepared {
-        /// The region.
+        /// The prepared region.
         region: RegionId,
     },
-    /// From a replica: there is none, and nothing is kept.
+    /// From a replica: the region is refused, and nothing is kept.
     Refused {
-        /// The region.
+        /// The refused region.
         region: RegionId,
-        /// Why.
+        /// The reason for the refusal.
         why: Refusal,
     },
     /// To a replica: the region exists.
     Commit {
-        /// The region.
+        /// The committed region.
         region: RegionId,
     },
-    /// To a replica: the region will never exist.
+    /// To a replica: the region never comes to exist.
     Abort {
-        /// The region.
+        /// The aborted region.
         region: RegionId,
     },
-    /// To the CM: where are these regions?
+    /// To the CM: request the mappings of these regions.
     Fetch {
         /// At most [`MAX_FETCHED`].
         regions: Vec<RegionId>,
     },
-    /// From the CM: there.
+    /// From the CM: the requested mappings.
     Mappings {
-        /// The state of the map that this is from.
+        /// The version of the CM's map at the time of the answer.
         version: MapVersion,
-        /// Those that exist.
+        /// The mappings of the regions that exist.
         found: Vec<Mapping>,
-        /// Those that did not exist then.
+        /// The regions that did not exist then.
         missing: Vec<RegionId>,
     },
-    /// To the CM: which regions are there, from this one on?
+    /// To the CM: request the mappings of all regions from this one on.
     List {
-        /// The first that is asked for.
+        /// The first requested region.
         from: RegionId,
     },
-    /// From the CM: these are all there are from the asked one on.
+    /// From the CM: the mappings from the requested region on.
     Listed {
-        /// The state of the map that this is from.
+        /// The version of the CM's map at the time of the answer.
         version: MapVersion,
-        /// What was asked.
+        /// The first requested region.
         from: RegionId,
-        /// At most [`MAX_FETCHED`], by region.
+        /// At most [`MAX_FETCHED`] mappings, ordered by region.
         found: Vec<Mapping>,
-        /// Whether there are further ones.
+        /// Whether more regions follow.
         more: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! New regions, in two phases (SOSP'15 §3), and the mappings that machines ask for.
+//! Allocation of regions in two phases (SOSP'15 §3), and the lookup of mappings.
 //!
 //! *Picture.*
 //!
@@ -6,28 +6,29 @@
 //!  requester            CM (allocator)         replicas
 //!  cache ── ALLOCATE ──►│── PREPARE ──────────►│ reserve memory
 //!                       │◄── PREPARED ─────────│ ... or REFUSED: ABORT to the others,
-//!                       │   from each of them      and once more with other machines
+//!                       │   from each of them      and another attempt with other machines
 //!        ◄─ ALLOCATED ──│── COMMIT ───────────►│
 //!  cache ── FETCH ─────►│
-//!        ◄─ MAPPINGS ───│    LIST and LISTED ask for all there are
+//!        ◄─ MAPPINGS ───│    LIST and LISTED give all regions
 //! ```
 //!
 //! *Invariants.*
-//! 1. ALLOC-1: nobody learns of a mapping before all replicas have prepared it.
-//! 2. ALLOC-2: a request has one region, however often it is made.
-//! 3. ALLOC-3: an attempt that fails leaves nothing behind at machines that can be reached. Its region
-//!    id is used again only if all of its replicas have answered, so that no answer to it is on its way.
+//! 1. ALLOC-1: no machine learns of a mapping before all replicas have prepared it.
+//! 2. ALLOC-2: a request gets one region, however often it is repeated.
+//! 3. ALLOC-3: a failed attempt leaves no memory reserved on reachable machines. Its region id is
+//!    used again only if all of its replicas have answered, so that no answer to it is in flight.
 //!
-//! *Concurrency.* Each part is a state machine with one owner. Between two machines messages arrive
-//! in the order in which they were sent, or the connection is lost and told as such. Messages of
-//! another configuration are dropped.
+//! *Concurrency.* Each part is a state machine with one owner. Messages between two machines arrive
+//! in the order in which they were sent, or the connection is lost and reported. Messages of
+//! another configuration are ignored.
 //!
-//! *Failure.* When the CM is lost, its successor asks the replicas that are left: a region that all
-//! of them have prepared or any has committed may be in use and is kept, with the request that it
-//! was made for; one that any of them lacks, or holds as of another attempt, never was. A request without an answer is made again to
-//! the new CM. From when replicas are asked until they apply the next configuration they are frozen, so that
-//! nothing comes to be of which the new CM does not know; its own allocator holds requests back until all
-//! have applied it. How it goes is in [`crate::reconfiguration`].
+//! *Failure.* When the CM is lost, its successor asks the remaining replicas. A region that all of
+//! them have prepared, or any has committed, may be in use. It is kept, with the request that it
+//! was made for. A region that any of them lacks, or holds as of another attempt, never existed. A
+//! request without an answer is repeated to the new CM. Replicas are frozen from the time at which
+//! they are asked until they apply the next configuration, so that the new CM knows all regions.
+//! Its own allocator holds requests back until all machines have applied the configuration.
+//! [`crate::reconfiguration`] describes the procedure.
 
 mod allocator;
 mod cache;
@@ -46,43 +47,44 @@ pub use self::replica::{Decided, HeldRegion, MovedRegion, RegionHost, ReplicaReg
 use crate::placement::PlacementError;
 use crate::region::RegionId;
 
-/// Regions that one CM numbers in one configuration at most. Everybody is told the first number beyond them, so
-/// that a new CM gives none a second time, whoever is lost.
+/// The largest number of regions that one CM numbers in one configuration. All machines know the
+/// first number beyond it, so a new CM never assigns a number twice, whichever machines are lost.
 pub const REGIONS_A_CONFIGURATION: u32 = 1 << 10;
 
-/// A request for a region: the machine that makes it, and its count of such requests.
+/// The identity of a request for a region: the requesting machine and the number of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
-    /// Who asks.
+    /// The requesting machine.
     pub machine: MachineId,
-    /// Counts up from 0 over the life of the machine.
+    /// The number of the request; it counts up from 0 in each incarnation of the machine.
     pub number: u64,
 }
 
-/// Why there is no new region.
+/// The reason why no region is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AllocationError {
-    /// No choice of machines is left.
+    /// No placement is possible.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The region that this one was to be near does not exist.
+    /// The region near which the new one is to be placed does not exist.
     #[error("there is no region {0} to be near to")]
     NoSuchRegion(RegionId),
-    /// All numbers of regions have been used that this configuration has.
+    /// The configuration has used all of its region numbers.
     #[error("all region ids are used")]
     OutOfIds,
-    /// No choice is left among the machines that can be reached; another may be once those are replaced that cannot.
+    /// The reachable machines allow no placement; one may be possible once unreachable machines are
+    /// replaced.
     #[error("machines that are needed for a region cannot be reached")]
     Unreachable,
 }
 
-/// Why a machine does not take a replica.
+/// The reason why a machine refuses a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It has no memory for a region.
+    /// The machine has no memory for a region.
     #[error("no memory is left for a region")]
     NoMemory,
-    /// The request contradicts what it knows; one of the two machines is at fault.
+    /// The request contradicts the machine's state; one of the two machines is at fault.
     #[error("the request contradicts what is known here")]
     Contradiction,
 }

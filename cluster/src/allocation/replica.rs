@@ -1,8 +1,8 @@
-//! A replica's side: reserves memory, keeps the mapping with it, and gives both back.
+//! A replica's side of allocation: reserves memory, keeps the mapping with it, and releases both.
 //!
-//! *Invariants.* A region that is held has its memory, and one that is not has none. A region that
-//! is only prepared serves whoever asks: only those ask who know the mapping, and they know it
-//! because the CM has decided to commit.
+//! *Invariants.* A held region has its memory, and a region that is not held has none. A region
+//! that is only prepared answers all readers. A reader knows the mapping only because the CM has
+//! decided to commit.
 
 use fencepost_fabric::MachineId;
 
@@ -13,69 +13,71 @@ use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
-/// Where a machine's memory for regions comes from.
+/// The source of a machine's memory for regions.
 pub trait RegionHost {
-    /// Makes room for a replica.
+    /// Reserves memory for a replica.
     ///
     /// # Errors
-    /// [`Refusal`] when there is none, and then nothing is kept.
+    /// [`Refusal`] if there is none; nothing is reserved then.
     fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal>;
 
-    /// The region exists: the room stays with it.
+    /// Keeps the reserved memory for good, because the region exists.
     fn keep(&mut self, mapping: &Mapping);
 
-    /// Gives the room for a replica back.
+    /// Releases the memory of a replica.
     fn release(&mut self, region: RegionId);
 }
 
-/// The regions that a machine holds a replica of.
+/// The regions of which a machine holds a replica.
 #[derive(Debug)]
 pub struct ReplicaRegions {
     machine: MachineId,
     cm: MachineId,
     configuration: ConfigurationId,
     held: FewMap<RegionId, HeldRegion>,
-    /// What is held has been told to a new CM, and does not change before it has decided.
+    /// Whether the held regions have been reported to a new CM, so that they stay unchanged before
+    /// its decision.
     frozen: bool,
-    /// Counts what changes what is held.
+    /// The number of changes of the held regions.
     changes: u64,
 }
 
-/// A region that a machine holds a replica of.
+/// A region of which a machine holds a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldRegion {
-    /// Where it and the other replicas are.
+    /// The mapping of the region.
     pub mapping: Mapping,
-    /// The request that it was made for.
+    /// The request that the region was made for.
     pub request: RequestId,
-    /// Whether it is known to be committed.
+    /// Whether the machine knows that the region is committed.
     pub committed: bool,
-    /// Whether all of its data is here: not yet, where another machine had it before.
+    /// Whether the machine has all data of the region; false until data recovery has copied the
+    /// data from another machine.
     pub whole: bool,
 }
 
 /// A region whose replicas have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedRegion {
-    /// Where it is now.
+    /// The new mapping.
     pub mapping: Mapping,
-    /// The request that it was made for.
+    /// The request that the region was made for.
     pub request: RequestId,
 }
 
-/// What the CM of a new configuration has decided about regions.
+/// The decisions of a new configuration's CM about regions.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     /// The regions whose replicas have changed.
     pub moved: &'a [MovedRegion],
-    /// What was prepared here and never existed.
+    /// The regions that were prepared here and never existed.
     pub given_up: &'a [RegionId],
-    /// Regions without any replica that has their data.
+    /// The regions of which no replica with data is left.
     pub lost: &'a [RegionId],
 }
 
 impl ReplicaRegions {
-    /// A machine that holds nothing, in a configuration and under its CM.
+    /// Returns the state of a machine without replicas, in a configuration under its CM.
     pub fn new(machine: MachineId, cm: MachineId, configuration: ConfigurationId) -> Self {
         Self {
             machine,
@@ -87,12 +89,12 @@ impl ReplicaRegions {
         }
     }
 
-    /// Another number whenever what is held has changed.
+    /// Returns a number that changes whenever the held regions change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Holds what it had in an earlier life, and all of its data.
+    /// Holds regions of an earlier incarnation, with all of their data.
     pub fn resume(&mut self, regions: impl IntoIterator<Item = MovedRegion>) {
         for MovedRegion { mapping, request } in regions {
             let held = HeldRegion {
@@ -105,18 +107,18 @@ impl ReplicaRegions {
         }
     }
 
-    /// A region, if it is held here.
+    /// Returns a region if this machine holds it.
     pub fn get(&self, region: RegionId) -> Option<&HeldRegion> {
         self.held.get(&region)
     }
 
-    /// All regions that are held here, as a new CM asks for them.
+    /// Returns all held regions, as a new CM asks for them.
     pub fn held(&self) -> impl Iterator<Item = &HeldRegion> {
         self.held.values()
     }
 
-    /// Takes a message of the CM and gives the answer to it, if it has one; what is not for a
-    /// replica, of another configuration, or of another machine is dropped.
+    /// Handles a message of the CM and returns the answer, if it has one. Ignores messages that are
+    /// not for a replica, of another configuration, or of another machine.
     pub fn receive(
         &mut self,
         from: MachineId,
@@ -148,7 +150,7 @@ impl ReplicaRegions {
                 None
             }
             RegionBody::Abort { region } => {
-                // What is committed is never aborted, whatever a message says.
+                // A committed region is never aborted.
                 if self.held.get(&region).is_some_and(|held| !held.committed) {
                     self.held.remove(&region);
                     host.release(region);
@@ -159,13 +161,14 @@ impl ReplicaRegions {
         }
     }
 
-    /// Takes no more messages in this configuration, so that what is held stays as a new CM is told.
+    /// Ignores further messages in this configuration, so that the held regions stay as the new CM
+    /// knows them.
     pub fn freeze(&mut self) {
         self.frozen = true;
     }
 
-    /// Applies a new configuration: what was prepared exists or never did, and new replicas are made. Gives
-    /// those for which there is no room. `decided` says what the CM has found and changed.
+    /// Applies a new configuration with the CM's decisions. Prepared regions are committed or
+    /// removed, and new replicas are made. Returns the replicas for which there is no memory.
     pub fn apply(
         &mut self,
         configuration: &Configuration,
@@ -200,7 +203,7 @@ impl ReplicaRegions {
         refused
     }
 
-    /// A new backup of a region whose data other machines have.
+    /// Makes a new backup of a region whose data other machines have.
     fn take_on(
         &mut self,
         mapping: &Mapping,
@@ -225,8 +228,8 @@ impl ReplicaRegions {
         }
     }
 
-    /// All data of a region is here now. False if that comes too late: a new CM has been told otherwise, and
-    /// the data is to be recovered again after its configuration has come about.
+    /// Records that all data of a region is here. Returns false if a new CM has already been told
+    /// otherwise; the data is then recovered again after its configuration is applied.
     pub fn filled(&mut self, region: RegionId) -> bool {
         self.changes += 1;
         let held = self.held.get_mut(&region).filter(|_| !self.frozen);

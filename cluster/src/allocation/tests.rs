@@ -1,5 +1,5 @@
-//! Whole clusters of allocators, replicas and caches under random orders of messages, refusals and
-//! lost machines; and the single rules.
+//! Clusters of allocators, replicas and caches under random message orders, refusals and lost
+//! machines; and single rules.
 
 mod moving;
 mod rules;
@@ -22,7 +22,7 @@ proptest! {
         world::World::new(seed).run();
     }
 
-    /// Whatever peers say, in and out of turn: it may make no sense, but it does no harm here.
+    /// Sends random messages, also out of turn: none may cause a panic.
     #[test]
     fn no_message_of_a_peer_is_a_panic(seed: u64) {
         let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! How the parts move from one configuration to the next.
+//! The state of allocation from one configuration to the next.
 
 use fencepost_fabric::MachineId;
 
@@ -13,7 +13,7 @@ use crate::testing;
 const CM: MachineId = MachineId(1);
 const ME: MachineId = MachineId(2);
 
-/// Regions that have room, and whether it is theirs for good.
+/// Regions with reserved memory: true if the memory is kept for good.
 #[derive(Default)]
 struct Rooms(FewMap<RegionId, bool>);
 
@@ -59,7 +59,7 @@ fn request(number: u64) -> RequestId {
     }
 }
 
-/// The configuration of three, and the one after the first of them is lost.
+/// Returns a configuration of three machines, and the next one after the loss of the first machine.
 fn both() -> (Configuration, Configuration) {
     let three = testing::machines(3);
     let next = three.without(&FewSet::from([CM]), MachineId(3)).unwrap();

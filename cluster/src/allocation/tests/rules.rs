@@ -1,4 +1,4 @@
-//! Single rules of allocation and of the cache.
+//! Tests of single rules of allocation and of the cache.
 
 use fencepost_fabric::MachineId;
 
@@ -28,7 +28,7 @@ fn ask(number: u64, answered: u64, near: Option<u32>) -> RegionBody {
     }
 }
 
-/// A request of a region whose primary is to be the one who asks.
+/// Returns a request for a region whose primary is to be the requesting machine.
 fn ask_own(machine: MachineId, number: u64) -> RegionBody {
     RegionBody::Allocate {
         request: RequestId { machine, number },
@@ -38,7 +38,7 @@ fn ask_own(machine: MachineId, number: u64) -> RegionBody {
     }
 }
 
-/// Gives the allocator a message of the current configuration.
+/// Passes a message of the current configuration to the allocator.
 fn tell(
     allocator: &mut Allocator,
     from: MachineId,
@@ -53,7 +53,7 @@ fn tell(
     outgoing.map(|(to, message)| (to, message.body)).collect()
 }
 
-/// The replicas that are asked to prepare, and the region.
+/// Returns the replicas that are asked to prepare, and the region.
 fn prepares(outgoing: &[(MachineId, RegionBody)]) -> (Vec<MachineId>, RegionId) {
     let prepares = outgoing.iter().filter_map(|(to, body)| match body {
         RegionBody::Prepare { mapping, .. } => Some((*to, mapping.region)),
@@ -64,7 +64,7 @@ fn prepares(outgoing: &[(MachineId, RegionBody)]) -> (Vec<MachineId>, RegionId) 
     (machines, *regions.first().unwrap())
 }
 
-/// Lets all replicas prepare what they are asked to.
+/// Answers for all replicas that they have prepared.
 fn prepare_all(
     allocator: &mut Allocator,
     outgoing: &[(MachineId, RegionBody)],
@@ -324,7 +324,8 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
         cache.receive(CM, answers[0].1.clone()),
         [CacheEvent::Missing(missing)]
     );
-    // Two questions and a request are open when the CM is lost; one question is answered by that.
+    // Two questions and a request are open when the CM is lost; the new configuration answers one
+    // question.
     cache.lookup(missing);
     cache.lookup(RegionId(78));
     let wish = Wish {

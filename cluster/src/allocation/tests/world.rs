@@ -1,5 +1,5 @@
-//! A cluster in one thread: first-in-first-out channels between machines, delivered in an order
-//! drawn from a seed; machines that refuse, machines that are lost, requests that are made twice.
+//! A cluster in one thread: FIFO channels between machines, delivered in an order drawn from a
+//! seed. Machines refuse regions and are lost, and requests are repeated.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::testing;
 
 const CM: MachineId = MachineId(1);
 
-/// Memory for a few regions.
+/// The memory of a machine for a few regions.
 struct Memory {
     room: usize,
     reserved: FewSet<RegionId>,
@@ -57,9 +57,9 @@ pub struct World {
     allocator: Allocator,
     nodes: FewMap<MachineId, Node>,
     channels: FewMap<(MachineId, MachineId), VecDeque<Vec<u8>>>,
-    /// What each request was, and its answer.
+    /// Each request and its answer.
     requests: FewMap<RequestId, (RegionMessage, Option<Result<RegionId, AllocationError>>)>,
-    /// Who is to be the primary of what some of them ask for.
+    /// The requested primaries of some requests.
     wishes: FewMap<RequestId, MachineId>,
 }
 
@@ -234,7 +234,7 @@ impl World {
         assert_eq!(answered.replace(answer), None, "one answer to {request:?}");
     }
 
-    /// ALLOC-1.
+    /// Checks ALLOC-1.
     fn assert_prepared(&self, mapping: &Mapping) {
         for machine in mapping.replicas.all() {
             if let Some(node) = self.nodes.get(&machine) {
