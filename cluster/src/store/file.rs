@@ -1,8 +1,8 @@
-//! One small file that is replaced as a whole.
+//! A small file that is replaced as a whole.
 //!
-//! *Invariants.* It is replaced by a rename of a synced file, so after a crash it is the old one or
-//! the new one. What is loaded is durable first: loading makes durable whatever a crash between
-//! rename and sync has left (STORE-2).
+//! *Invariants.* Replacing the file renames a synced file, so after a crash the file has the old or
+//! the new content. Loading first makes durable what a crash between rename and sync has left, so
+//! loaded content is durable (STORE-2).
 
 use std::io;
 
@@ -11,10 +11,10 @@ use fencepost_fabric::Disk;
 use super::StoreError;
 use crate::codec::DecodeError;
 
-/// The bytes of a file; `None` when there is none.
+/// Returns the bytes of a file; `None` if it does not exist.
 ///
 /// # Errors
-/// [`StoreError::Disk`] when the disk fails, [`StoreError::Damaged`] when there are more than
+/// [`StoreError::Disk`] if the disk fails, [`StoreError::Damaged`] if the file has more than
 /// `max_bytes`.
 pub fn load(disk: &dyn Disk, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, StoreError> {
     let file = match disk.open(name) {
@@ -22,7 +22,7 @@ pub fn load(disk: &dyn Disk, name: &str, max_bytes: u64) -> Result<Option<Vec<u8
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(disk, name)(error)),
     };
-    // The name may be newer than what survives a crash; whoever reads it must find it again.
+    // The name may not be durable yet: a reader must find it again after a crash.
     disk.sync_dir().map_err(failed(disk, name))?;
     let len = file.len().map_err(failed(disk, name))?;
     if len > max_bytes {
@@ -37,7 +37,7 @@ pub fn load(disk: &dyn Disk, name: &str, max_bytes: u64) -> Result<Option<Vec<u8
 /// Replaces a file, durably.
 ///
 /// # Errors
-/// What the disk says; then a restart may find the old bytes or the new ones.
+/// The error of the disk; a restart may then find the old bytes or the new ones.
 pub fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = format!("{name}.tmp");
     let file = disk.create(&draft)?;
@@ -47,13 +47,13 @@ pub fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
     disk.sync_dir()
 }
 
-/// The error for a disk that failed.
+/// Returns the error for a failed disk operation.
 pub fn failed(disk: &dyn Disk, name: &str) -> impl FnOnce(io::Error) -> StoreError {
     let file = disk.path(name);
     move |error| StoreError::Disk { file, error }
 }
 
-/// The error for a file that is not what was written.
+/// Returns the error for a file with invalid content.
 pub fn damaged(disk: &dyn Disk, name: &str) -> impl FnOnce(DecodeError) -> StoreError {
     let place = disk.path(name);
     move |what| StoreError::Damaged { place, what }

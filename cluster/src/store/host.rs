@@ -1,13 +1,15 @@
-//! A store that the processes of one host share: a file in a directory that all of them see.
+//! A store that the processes of one host share: a file in a directory that all of them use.
 //!
-//! *What.* Each machine holds a lock of its own for as long as it lives. Who opens the store and finds nobody else
-//! alive begins anew, but for those who join: what is there is of a database that is gone with its machines, unless their
-//! memory outlives them ([`HostStore::keeping`]).
+//! *Purpose.* Each machine holds its own lock as long as its process runs. A process that opens the
+//! store while no other machine runs removes what the store had, unless it joins. That content
+//! belongs to a database that ended with its machines, unless their memory outlives them
+//! ([`HostStore::keeping`]).
 //!
-//! *Concurrency.* A lock file keeps the others out while one reads or writes, for moments. The kernel gives it back when
-//! its holder dies, and the file is replaced as a whole, so the next one finds what was there or what is new.
+//! *Concurrency.* A lock file excludes other processes for the short time of a read or write. The
+//! kernel releases the lock when its holder dies. The file is replaced as a whole, so the next
+//! process finds the old or the new content.
 //!
-//! *Failure.* Where the lock is not to be had for long, [`StoreError::Unreachable`].
+//! *Failure.* A lock that stays held for long gives [`StoreError::Unreachable`].
 
 use std::io;
 use std::sync::Arc;
@@ -20,38 +22,38 @@ use super::{Answer, ConfigStore, StoreError, Swapped, file, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
-/// Held by who reads or writes.
+/// The name of the lock that a process holds while it reads or writes.
 const LOCK: &str = "configuration.lock";
-/// How the names of machines' own locks end.
+/// The suffix of the names of machines' own locks.
 const ALIVE: &str = ".alive";
-/// How often the lock is asked for, and how long is waited in between.
+/// The number of attempts to take the lock, and the pause between them.
 const TRIES: u32 = 25_000;
 const NAP: Duration = Duration::from_micros(200);
 
-/// The configuration of the machines of a host.
+/// The configuration store of the machines of a host.
 pub struct HostStore {
     disk: Arc<dyn Disk>,
-    /// Says to others that this machine lives.
+    /// The lock that shows other processes that this machine runs.
     _alive: DiskLock,
 }
 
-/// Who lives of the machines that a directory is for.
+/// The state of the machines that use a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody: what is there is of machines that are gone.
+    /// No other machine runs: the content is of machines that are gone.
     Nobody,
-    /// Others, with whom this machine has not been yet.
+    /// Other machines run, and this machine has not been one of them yet.
     Others,
-    /// Others, and this machine has been one of them: it is none any more, whatever they know.
+    /// Other machines run, and this machine was one of them before. It is no longer a member.
     Before,
 }
 
 impl HostStore {
-    /// Who lives besides machine `me`.
+    /// Returns whether machines other than `me` run.
     ///
     /// # Errors
-    /// [`StoreError::Disk`] when the directory cannot be used, or another process is that machine;
-    /// [`StoreError::Unreachable`] where the lock is not given back.
+    /// [`StoreError::Disk`] if the directory cannot be used, or another process is that machine;
+    /// [`StoreError::Unreachable`] if the lock stays held.
     pub fn standing(disk: &dyn Disk, me: Option<MachineId>) -> Result<Standing, StoreError> {
         let _lock = enter(disk)?;
         let (others, mine) = lives(disk, me)?;
@@ -61,12 +63,12 @@ impl HostStore {
         let Some(mine) = mine else {
             return Ok(Standing::Others);
         };
-        // Another process may be it.
+        // Another process may run as this machine.
         drop(disk.lock(&mine).map_err(file::failed(disk, NAME))?);
         Ok(Standing::Before)
     }
 
-    /// Opens the store for machine `me`, one of those that the cluster begins with.
+    /// Opens the store for machine `me`, an initial member of the cluster.
     ///
     /// # Errors
     /// As [`Self::standing`].
@@ -91,8 +93,8 @@ impl HostStore {
         })
     }
 
-    /// Opens the store for machine `me`, and leaves what is there: the others have let it in, or the database outlives
-    /// its machines.
+    /// Opens the store for machine `me` and keeps its content: the machine has joined the others,
+    /// or the database outlives its machines.
     ///
     /// # Errors
     /// As [`Self::standing`].
@@ -106,7 +108,7 @@ impl HostStore {
         })
     }
 
-    /// What is there, for who is none of the machines.
+    /// Returns the stored configuration, for a process that is not one of the machines.
     ///
     /// # Errors
     /// As [`Self::standing`].
@@ -135,7 +137,7 @@ impl HostStore {
     }
 }
 
-/// Keeps the others out.
+/// Takes the lock that excludes other processes.
 fn enter(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
     for _ in 0..TRIES {
         match disk.lock(LOCK) {
@@ -153,7 +155,8 @@ fn alive(machine: MachineId) -> String {
     format!("{machine}{ALIVE}")
 }
 
-/// The locks of all machines that have lived but `me`, and that of `me` if it has.
+/// Returns the names of the locks of all machines that have run other than `me`, and the name of
+/// the lock of `me` if it has run.
 fn lives(
     disk: &dyn Disk,
     me: Option<MachineId>,

@@ -1,9 +1,9 @@
-//! A store of one process: a file on its disk, or nothing but memory.
+//! A store of one process: a file on its disk, or memory only.
 //!
-//! *Concurrency.* One lock; the directory is this process's alone. Writing blocks the caller for
-//! two syncs, which is fitting for what happens once a configuration change.
+//! *Concurrency.* One lock; the directory belongs to this process alone. A write blocks the caller
+//! for two syncs, which is acceptable once a configuration change.
 //!
-//! *Failure.* After a failed write nothing is known about what a restart would find, so the store
+//! *Failure.* After a failed write the content that a restart would find is unknown, so the store
 //! answers every further call with that error.
 
 use std::io;
@@ -17,10 +17,10 @@ use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
 pub(super) const NAME: &str = "CONFIGURATION";
-/// More than the largest configuration takes.
+/// More than the bytes of the largest configuration.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The configuration of one process.
+/// The configuration store of one process.
 pub struct LocalStore {
     disk: Option<Arc<dyn Disk>>,
     state: Mutex<State>,
@@ -28,21 +28,20 @@ pub struct LocalStore {
 
 struct State {
     current: Option<Configuration>,
-    /// The write that failed.
+    /// The error of the first failed write.
     broken: Option<io::ErrorKind>,
 }
 
 impl LocalStore {
-    /// A store that ends with the process.
+    /// Returns a store that ends with the process.
     pub fn in_memory() -> Self {
         Self::holding(None, None)
     }
 
-    /// The store in a directory that this process has locked.
+    /// Opens the store in a directory that this process has locked.
     ///
     /// # Errors
-    /// [`StoreError::Disk`] when the disk fails, [`StoreError::Damaged`] when the file is not as it
-    /// was written.
+    /// [`StoreError::Disk`] if the disk fails, [`StoreError::Damaged`] if the file is damaged.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let current = load(&*disk)?;
         Ok(Self::holding(Some(disk), current))

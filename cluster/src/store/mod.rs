@@ -1,13 +1,15 @@
-//! Where the current configuration is kept: one value that changes only by compare-and-swap.
+//! The store of the current configuration: one value that changes only by compare-and-swap.
 //!
-//! *What.* Written once a configuration change and read by those who start; leases, failure
-//! detection and recovery never come here. The kinds: `local` for one process, `host` for those of a host, `raft` for a cluster
-//! that needs no other product, `zookeeper` for those who run one.
+//! *Purpose.* The store is written once a configuration change and read by starting machines.
+//! Leases, failure detection and recovery never use it. The kinds are `local` for one process,
+//! `host` for the processes of one host, `raft` for a cluster without other products, and
+//! `zookeeper` for sites that run one.
 //!
-//! *Invariants* that every kind keeps, and one test over all kinds watches:
-//! 1. STORE-1: of the writers that expect one configuration at most one wins.
-//! 2. STORE-2: whoever has read a configuration never reads an older one, here or after a restart.
-//! 3. STORE-3: a store keeps to one cluster, and its configurations are numbered without gaps, from the first that it has.
+//! *Invariants.* Every kind keeps them, and one test checks them for all kinds:
+//! 1. STORE-1: of the writers that expect the same configuration at most one wins.
+//! 2. STORE-2: a reader of a configuration never reads an older one later, also after a restart.
+//! 3. STORE-3: a store holds configurations of one cluster, numbered without gaps from its first
+//!    one.
 //!
 //! *Concurrency.* Any number of tasks may use a store at once, on any executor.
 //!
@@ -31,34 +33,34 @@ use crate::codec::DecodeError;
 use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
 
-/// Why the store did not do what it was asked.
+/// The reason why the store did not carry out a request.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The store does not answer: ask again later.
     #[error("the store of the configuration does not answer: {0}")]
     Unreachable(String),
-    /// The disk failed: stop, and find out at the next start what it has kept.
+    /// The disk failed: stop, and read at the next start which content it has kept.
     #[error("{file}: {error}")]
     Disk {
-        /// The file in question.
+        /// The file that was read or written.
         file: String,
-        /// What the disk said.
+        /// The error of the disk.
         error: io::Error,
     },
-    /// What is stored is damaged: do not start.
+    /// The stored configuration is damaged: do not start.
     #[error("{place}: not a configuration: {what}")]
     Damaged {
         /// The file or node.
         place: String,
-        /// What is wrong with it.
+        /// The kind of damage.
         what: DecodeError,
     },
     /// The store belongs to another cluster: stop.
     #[error("the store belongs to cluster {theirs}, this is cluster {ours}")]
     OtherCluster {
-        /// Whose configuration is stored.
+        /// The cluster of the stored configuration.
         theirs: ClusterId,
-        /// Whose configuration was to be stored.
+        /// The cluster of the configuration to store.
         ours: ClusterId,
     },
     /// The new configuration does not follow the expected one; the caller is at fault.
@@ -66,25 +68,26 @@ pub enum StoreError {
     OutOfOrder(ConfigurationId),
 }
 
-/// How a compare-and-swap ended.
+/// The outcome of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
     /// The new configuration is the current one.
     Won,
-    /// The expected configuration was not the current one: read, and think again.
+    /// The expected configuration was not the current one: read, and decide again.
     Lost,
 }
 
-/// What a store answers with, later.
+/// The future answer of a store.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// One place for the current configuration; the kind is chosen when the program starts.
+/// A store of the current configuration; its kind is chosen when the program starts.
 pub trait ConfigStore: Send + Sync {
-    /// The current configuration; `None` before there was a first one.
+    /// Returns the current configuration; `None` before the first one is stored.
     fn read(&self) -> Answer<'_, Option<Configuration>>;
 
-    /// Makes `new` the current configuration if `expected` still is; `None` expects that there has
-    /// never been one, and `new` may be of any number then: of a database that has outlived its store.
+    /// Makes `new` the current configuration if `expected` still is. `None` expects that no
+    /// configuration has ever been stored. Then `new` may have any number, because a database may
+    /// outlive its store.
     fn compare_and_swap<'a>(
         &'a self,
         expected: Option<ConfigurationId>,
@@ -92,7 +95,7 @@ pub trait ConfigStore: Send + Sync {
     ) -> Answer<'a, Swapped>;
 }
 
-/// Whether `new` may take the place of `current` for a writer that expected `expected`.
+/// Returns whether `new` may replace `current` for a writer that expected `expected`.
 fn follows(
     current: Option<&Configuration>,
     expected: Option<ConfigurationId>,

@@ -1,14 +1,14 @@
 //! A store in one node of a ZooKeeper ensemble, as in SOSP'15: set on condition of its version.
 //!
-//! *Invariants.* A read asks the ensemble to sync first, so it sees every change that ended before
-//! it began, whichever server answers (STORE-2).
+//! *Invariants.* A read first asks the ensemble to sync, so it sees every change that ended before
+//! the read began, whichever server answers (STORE-2).
 //!
-//! *Concurrency.* The store has a thread of its own for its session, so its answers may be awaited
-//! on any executor.
+//! *Concurrency.* The store has its own thread for its session, so its answers may be awaited on
+//! any executor.
 //!
-//! *Failure.* A request whose answer was lost may have been carried out. A swap then looks: its own
-//! configuration as the current one means that it won. Trying is bounded; a session that expired is
-//! replaced by a new one.
+//! *Failure.* A request whose answer was lost may have been carried out. The swap then reads: if
+//! its own configuration is the current one, it has won. The number of attempts is bounded. A new
+//! session replaces an expired one.
 
 mod letters;
 
@@ -27,13 +27,13 @@ use super::{Answer, ConfigStore, StoreError, Swapped, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
-/// How often a request is made before the ensemble counts as unreachable.
+/// The number of attempts before the ensemble counts as unreachable.
 const TRIES: u32 = 5;
 
-/// The configuration in an ensemble.
+/// The configuration store in a ZooKeeper ensemble.
 pub struct ZookeeperStore {
     shared: Arc<Shared>,
-    /// Taken when the store is dropped.
+    /// `None` only after the store is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -45,12 +45,12 @@ struct Shared {
 }
 
 impl ZookeeperStore {
-    /// The store in `node` (such as `/fencepost/configuration`) of the ensemble at `ensemble`
-    /// (`host:port,host:port`). Each of a few tries waits for at most `patience`.
+    /// Returns the store in `node` (such as `/fencepost/configuration`) of the ensemble at
+    /// `ensemble` (`host:port,host:port`). Each of a few attempts waits for at most `patience`.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] when the store's thread cannot be started; the ensemble is asked
-    /// at the first request.
+    /// [`StoreError::Unreachable`] if the store's thread cannot be started. The ensemble is
+    /// contacted at the first request.
     pub fn new(ensemble: &str, node: &str, patience: Duration) -> Result<Self, StoreError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -70,19 +70,19 @@ impl ZookeeperStore {
         })
     }
 
-    /// The letters that lie in a node of the same ensemble, for as long as the store is there.
+    /// Returns the join messages in a node of the same ensemble; valid as long as the store exists.
     pub fn letters(&self, node: &str) -> ZookeeperLetters {
         let runtime = self.runtime().handle().clone();
         ZookeeperLetters::new(Arc::clone(&self.shared), node, runtime)
     }
 
-    /// Makes a node that nobody has made before; whether nobody had.
+    /// Creates a node; the answer is whether this process has created it.
     pub fn take_place(&self, node: &str) -> Answer<'static, bool> {
         let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
         self.run(async move { shared.take_place(&node).await })
     }
 
-    /// Removes a node that this process has made and nobody needs.
+    /// Removes a node that this process has created and that is no longer needed.
     pub fn give_place_back(&self, node: &str) -> Answer<'static, ()> {
         let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
         self.run(async move { shared.give_place_back(&node).await })
@@ -108,7 +108,7 @@ impl ZookeeperStore {
 impl Drop for ZookeeperStore {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Waiting for the thread is forbidden where the store is dropped by asynchronous code.
+            // A store that asynchronous code drops must not block until the thread ends.
             runtime.shutdown_background();
         }
     }
@@ -134,7 +134,7 @@ impl ConfigStore for ZookeeperStore {
 }
 
 impl Shared {
-    /// The current configuration and the version of its node.
+    /// Reads the current configuration and the version of its node.
     async fn read(&self) -> Result<Option<(Configuration, i32)>, StoreError> {
         let mut failure = Error::Timeout;
         for _ in 0..TRIES {
@@ -175,7 +175,7 @@ impl Shared {
                 Err(Error::BadVersion | Error::NodeExists) if failure.is_none() => {
                     return Ok(Swapped::Lost);
                 }
-                // Either the answer was lost, or it is one to a request made twice.
+                // Either the answer was lost, or the answer is to a request that was sent twice.
                 Err(error) => failure = Some(error),
             }
         }
@@ -196,7 +196,7 @@ impl Shared {
         self.make(&self.node, sealed).await
     }
 
-    /// Makes a node, and those above it.
+    /// Creates a node and its missing parents.
     async fn make(&self, node: &str, bytes: &[u8]) -> Result<(), Error> {
         let made = self.ask(|client| async move {
             if let Some((parent, _)) = node.rsplit_once('/').filter(|(p, _)| !p.is_empty()) {
@@ -213,7 +213,7 @@ impl Shared {
         for _ in 0..TRIES {
             match self.make(node, &mine).await {
                 Ok(()) => return Ok(true),
-                // It may be of a try whose answer was lost.
+                // An attempt whose answer was lost may have created it.
                 Err(Error::NodeExists) => {
                     let there = self.ask(|client| async move { client.get_data(node).await });
                     match there.await {
@@ -232,7 +232,7 @@ impl Shared {
         for _ in 0..TRIES {
             let deleted = self.ask(|client| async move { client.delete(node, None).await });
             match deleted.await {
-                // One whose answer was lost may have done it.
+                // An attempt whose answer was lost may have deleted it.
                 Ok(()) | Err(Error::NoNode) => return Ok(()),
                 Err(error) => failure = error,
             }
@@ -240,7 +240,7 @@ impl Shared {
         Err(self.unreachable(failure))
     }
 
-    /// Makes a request over the session, or over a new one where there is none that lives.
+    /// Sends a request over the session, or over a new one if none is alive.
     async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         request: impl FnOnce(Client) -> F,

@@ -1,4 +1,4 @@
-//! What every kind of store promises, with several handles to one store.
+//! The tests of every kind of store, with several handles to one store.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fencepost_cluster::{
 };
 use pollster::block_on;
 
-/// A store that several writers reach, each with a handle of its own.
+/// The handles of several writers to one store.
 pub type Handles = Vec<Arc<dyn ConfigStore>>;
 
 pub fn founded(cluster: u128, host: &str) -> Configuration {
@@ -18,7 +18,7 @@ pub fn founded(cluster: u128, host: &str) -> Configuration {
     Configuration::founded(ClusterId(cluster), address, domain)
 }
 
-/// `before` with one more machine, at `host`.
+/// Returns `before` with one more machine, at `host`.
 pub fn joined(before: &Configuration, host: &str) -> Configuration {
     let (address, domain) = place(host);
     let joined = before.with_machine(address, domain);
@@ -30,7 +30,7 @@ fn place(host: &str) -> (Address, FailureDomain) {
     (address, FailureDomain::new("rack").expect("it is a name"))
 }
 
-/// Everything that is promised, of an empty store.
+/// Checks all invariants, on an empty store.
 pub fn keeps_its_promises(handles: &Handles) {
     begins_empty_and_takes_configurations_in_order(&*handles[0]);
     keeps_to_one_cluster(&*handles[0]);
@@ -81,7 +81,7 @@ fn keeps_to_one_cluster(store: &dyn ConfigStore) {
     assert_eq!(read(store), stored);
 }
 
-/// Each round, all writers try to follow the same configuration with one of their own.
+/// Checks STORE-1 and STORE-2: in each round all writers try to replace the same configuration.
 fn races_have_one_winner_and_readers_never_go_back(handles: &Handles) {
     const ROUNDS: u64 = 12;
     let start = read(&*handles[0]).expect("there is a configuration");
@@ -122,8 +122,9 @@ fn races_have_one_winner_and_readers_never_go_back(handles: &Handles) {
     }
 }
 
-/// What one writer wins in one round. Nobody writes before all have read, or reads before all have
-/// written; errors are told at the end, so that nobody waits for ever.
+/// Returns the configuration with which one writer wins a round. All machines read before any
+/// writes, and all write before any reads again. Errors are reported at the end, so that no thread
+/// waits for ever.
 fn race(
     store: &dyn ConfigStore,
     barrier: &Barrier,

@@ -1,4 +1,4 @@
-//! The store that the processes of a host share.
+//! Tests of the store that the processes of a host share.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn it_is_there_as_long_as_any_of_them_lives() {
         Some(second)
     );
     drop((one, two));
-    // All of them are gone, and what they had with them.
+    // All machines are gone, and so is their configuration.
     let three = open(&dir, 3).expect("the directory is well");
     assert_eq!(block_on(three.read()).expect("the directory is well"), None);
 }
@@ -81,7 +81,7 @@ fn who_has_lived_with_the_others_is_told_from_who_has_not() {
         "who has joined counts as others do"
     );
     drop(seven);
-    // They are all gone: with the first of them a new life begins.
+    // All machines are gone: the first one that opens the store begins a new incarnation.
     assert_eq!([None, Some(2)].map(standing), [Standing::Nobody; 2]);
     let _one = open(&dir, 1).expect("the directory is well");
     assert_eq!(standing(Some(2)), Standing::Others);

@@ -1,4 +1,4 @@
-//! The store of one process, in memory and on disks that crash and fail.
+//! Tests of the store of one process, in memory and on disks that crash and fail.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ fn a_store_in_a_directory_keeps_its_promises() {
     assert_eq!(read(&LocalStore::open(disk).unwrap()).unwrap(), kept);
 }
 
-/// At every call that may fail, and after a crash at that point: what was answered is found again,
-/// and what was found once is found for ever.
+/// Fails at every disk call, and crashes there: an acknowledged configuration is found again, and a
+/// configuration found once is found for ever.
 #[test]
 fn no_fault_and_no_crash_takes_a_reader_back() {
     let first = founded(1, "first");
@@ -67,7 +67,7 @@ fn no_fault_and_no_crash_takes_a_reader_back() {
                 ));
             }
             let restarted = || read(&LocalStore::open(Arc::new(disk.boot())).unwrap()).unwrap();
-            // The process alone dies in every second case, and with it nothing that it wrote.
+            // In every second case only the process ends, and its writes survive.
             if seed % 2 == 0 {
                 disk.crash(loss);
             }

@@ -1,4 +1,4 @@
-//! The kinds of stores, each against one test of what a store promises, and against its own faults.
+//! Tests of each kind of store: the invariants of all stores, and the faults of each kind.
 
 mod conformance;
 mod host;

@@ -1,4 +1,4 @@
-//! A wire between a client and a server that can be cut once a request has gone through.
+//! A proxy between a client and a server that can cut the connection after a request.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 /// Forwards connections to a server.
 pub struct Proxy {
-    /// Where clients connect.
+    /// The address to which clients connect.
     pub address: SocketAddr,
     state: Arc<AtomicUsize>,
 }
@@ -40,8 +40,8 @@ impl Proxy {
         Ok(Self { address, state })
     }
 
-    /// The next request that carries a configuration reaches the server; its answer is lost with
-    /// the connection.
+    /// Arms the proxy: the next request with a configuration reaches the server, and its answer is
+    /// lost with the connection.
     pub fn cut_after_the_next_write(&self) {
         self.state.store(ARMED, Ordering::SeqCst);
     }

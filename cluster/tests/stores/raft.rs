@@ -1,4 +1,4 @@
-//! The store of the machines themselves: three of them in one process, over a wire that can be cut.
+//! Tests of the Raft store: three machines in one process, over a network that can be cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,23 +24,23 @@ const PACE: RaftPace = RaftPace {
 };
 const MACHINES: [MachineId; 3] = [MachineId(1), MachineId(2), MachineId(3)];
 
-/// The wires among the machines.
+/// The network between the machines.
 #[derive(Debug, Default)]
 struct Hub {
     stores: Mutex<BTreeMap<MachineId, Arc<RaftStore>>>,
     cut: Mutex<BTreeSet<MachineId>>,
-    /// Answers to swaps that are still to be lost.
+    /// The number of answers to swaps that are still to be lost.
     to_lose: AtomicUsize,
-    /// Those hear nothing that has this in it.
+    /// Machines to which messages are dropped if they contain this text.
     unheard: Mutex<Option<(Vec<MachineId>, &'static str)>>,
-    /// How often they have not.
+    /// The number of dropped messages.
     missed: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Wire {
     hub: Weak<Hub>,
-    /// Nobody's number where a stranger asks.
+    /// The sending machine; for an outsider, a number that no machine has.
     from: MachineId,
 }
 
@@ -96,7 +96,7 @@ impl Hub {
         Arc::new(Wire { hub, from })
     }
 
-    /// Starts a machine, in the place of one of its number that was there.
+    /// Starts a machine, in place of an earlier one with the same id.
     fn open(self: &Arc<Self>, me: RaftMember, disk: Option<Arc<dyn Disk>>) -> Arc<RaftStore> {
         let (machine, others) = (me.machine, MACHINES.map(|m| member(m).address).to_vec());
         let (wire, random) = (self.wire(machine), Random::from_entropy());
@@ -107,7 +107,7 @@ impl Hub {
         store
     }
 
-    /// Starts the machines with what is on their disks.
+    /// Starts the machines with the content of their disks.
     fn start(self: &Arc<Self>, disks: &[SimDisk]) -> Vec<Arc<RaftStore>> {
         let disk = |disk: &SimDisk| Some(Arc::new(disk.boot()) as Arc<dyn Disk>);
         let all = MACHINES.into_iter().zip(disks);
@@ -150,7 +150,7 @@ fn disks() -> Vec<SimDisk> {
     (1..=3).map(SimDisk::new).collect()
 }
 
-/// Three machines that are a group.
+/// Starts three machines as a group.
 fn group(disks: &[SimDisk]) -> (Arc<Hub>, Vec<Arc<RaftStore>>) {
     let hub = Arc::<Hub>::default();
     let stores = hub.start(disks);
@@ -178,7 +178,7 @@ fn a_store_of_the_machines_keeps_its_promises_and_comes_back_after_a_crash_of_al
         .collect();
     keeps_its_promises(&handles);
     let kept = read(&stores[1]);
-    // What the old ones still write is of a life that has ended.
+    // Writes of the previous incarnation after the crash are ignored.
     disks.iter().for_each(|disk| disk.crash(CrashLoss::All));
     let stores = hub.start(&disks);
     for store in &stores {
@@ -195,7 +195,8 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
     let mut current = founded(1, "first");
     assert_eq!(swap(&stores[0], &current), Swapped::Won);
     for (n, alone) in MACHINES.into_iter().enumerate() {
-        // Whoever led, it leads alone in one of the rounds, and thinks for a while that it leads.
+        // In one of the rounds the leader is cut off, and it believes for a while that it still
+        // leads.
         hub.set_cut([alone]);
         let asked = {
             let store = Arc::clone(&stores[n]);
@@ -211,7 +212,7 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
     }
 }
 
-/// The configuration of the first machines.
+/// Returns the configuration of the first machines.
 fn founders(machines: u32) -> Configuration {
     let place = |n: u32| {
         let address = Address::new(&format!("host-{n}")).expect("hosts are names");
@@ -221,7 +222,7 @@ fn founders(machines: u32) -> Configuration {
     Configuration::of_founders(ClusterId(1), (1..=machines).map(place)).expect("they are different")
 }
 
-/// Waits until that is so.
+/// Waits until the condition is true; panics after the time limit.
 fn until(mut condition: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !condition() {
@@ -247,7 +248,7 @@ fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_wha
     let first = founders(3);
     assert_eq!(swap(&stores[1], &first), Swapped::Won);
     let mut current = first;
-    // One that is out does not vote any more, and goes on knowing nothing else.
+    // An evicted machine is no longer a voter, and does not learn that.
     let without = current.without(&FewSet::from([MachineId(3)]), current.cm());
     current = without.expect("there are others");
     assert_eq!(swap(&stores[0], &current), Swapped::Won);
@@ -292,7 +293,8 @@ fn who_joins_is_ready_only_once_those_before_may_fail() {
     block_on(stores[0].found(two.map(member).to_vec())).expect("there is none");
     let first = founders(2);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
-    // The two are never both told that they are to vote with a third one, so they do not agree to that.
+    // The two machines never both receive the entry that adds a third voter, so they do not agree
+    // to it.
     hub.set_unheard(&two, "[[1001,1002],[1001,1002,1003]]");
     let third = hub.open(member(MachineId(3)), None);
     let next = joined(&first, "host-3");
@@ -313,7 +315,8 @@ fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one(
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
-    // Both groups agree that the fourth one votes, and nobody hears that the first group is no longer asked.
+    // Both groups agree that the fourth machine votes, and no machine receives the entry that ends
+    // the change.
     hub.set_unheard(&four, "[[1001,1002,1003,1004]]");
     assert_eq!(swap(&stores[0], &joined(&first, "host-4")), Swapped::Won);
     until(|| hub.missed.load(Ordering::SeqCst) > 0);
@@ -361,12 +364,13 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
-    // Two of three have agreed on it, and the third may not have been one of them.
+    // Two of three have agreed to it, and the third one may be the other.
     until(|| {
         let third = stores[2].here();
         third.configured && third.voters == [1001, 1002, 1003]
     });
-    // Two of three have forgotten that there was a group: they must not begin another one with the log of the third.
+    // Two of three have forgotten the group: they must not begin another one with the log of the
+    // third.
     drop(stores);
     let again = |machine: u32| RaftMember {
         life: 2000 + u64::from(machine),
@@ -401,7 +405,7 @@ fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
     assert_eq!(swapped, [Swapped::Won, Swapped::Lost]);
     block_on(second.found(all())).expect("there is one");
     assert_eq!(read(&second).as_ref(), Some(&next));
-    // Another process of the first machine is none of them.
+    // Another process of the first machine is not in the group.
     let again = RaftMember {
         life: 2001,
         ..member(MachineId(1))
@@ -506,7 +510,7 @@ fn a_damaged_file_refuses_to_open() {
     let (_hub, stores) = group(&disks);
     assert_eq!(swap(&stores[0], &founded(1, "first")), Swapped::Won);
     for disk in &disks {
-        // Two of three are enough to win; the last may write later.
+        // A swap needs two of three; the last machine may write later.
         let mut written = None;
         for _ in 0..10_000 {
             written = disk.bytes("RAFT");

@@ -1,4 +1,5 @@
-//! The store in ZooKeeper, against a real server on the loopback where Debian's package is there.
+//! Tests of the ZooKeeper store, against a real server on the loopback if Debian's package is
+//! installed.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +28,7 @@ struct Server {
 }
 
 impl Server {
-    /// A server of its own, or a line on stderr that says that the test is skipped, and why.
+    /// Starts a server for one test, or writes to stderr that the test is skipped, and why.
     fn start(test: &str) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut java = std::env::split_paths(&path).map(|dir| dir.join("java"));
@@ -38,7 +39,7 @@ impl Server {
             _ => "",
         };
         let (Some(java), "") = (java, missing) else {
-            // Not eprintln: that is hidden while the test passes.
+            // eprintln would be hidden while the test passes.
             let _ = writeln!(
                 std::io::stderr(),
                 "{test}: skipped, {missing} is not installed"
@@ -74,7 +75,7 @@ impl Server {
     }
 
     fn stop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -189,7 +190,7 @@ fn letters_are_taken_once_and_places_too() {
     };
     assert_eq!(take(".ask"), [("1.ask".to_owned(), b"first".to_vec())]);
     here.leave("1.ask", b"second").unwrap();
-    // The first has been taken.
+    // The first message has been taken.
     assert_eq!(take("1.ask"), [("1.ask".to_owned(), b"second".to_vec())]);
     assert_eq!(
         take(".answer"),

@@ -1,15 +1,17 @@
-//! What the leader of the group does besides: those who vote are the machines of the configuration, and the CM does not lead
-//! where somebody else can.
+//! The additional tasks of the Raft leader. It makes the machines of the configuration the voters,
+//! and it lets another machine lead if it is the CM.
 //!
-//! A machine that joins votes once it answers, and has the log; one that is out does not vote from the next round on. Between a
-//! change of the configuration and that of the group the majorities of both are needed to go on: of two that vote none may
-//! fail. So who joins is ready for its clients only once that is over ([`super::RaftStore::votes`]), and whoever leads
-//! brings to its end what another leader, or an earlier round, has begun.
+//! A joining machine becomes a voter once it answers and has the log. An evicted machine stops
+//! being a voter in the next round. During a change of the voters the majorities of both groups are
+//! needed: of two voters none may fail. So a joining machine is ready for clients only after the
+//! change ([`super::RaftStore::votes`]). The present leader completes a change that another leader,
+//! or an earlier round, has begun.
 //!
-//! The CM is what the others have to replace when it fails; were it the leader, too, they would have to elect another one first.
-//! A leader cannot name its heir: it lets the others stand for election by saying nothing for a while.
+//! The other machines must replace the CM when it fails. If the CM were the Raft leader, too, they
+//! would first have to elect another leader. A leader cannot name its successor: it stays silent
+//! for a while, so that another machine stands for election.
 //!
-//! *Failure.* What does not work now is tried again in the next round.
+//! *Failure.* A failed step is tried again in the next round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,15 +22,16 @@ use super::network::WHOEVER;
 use super::types::{Ask, Here, NodeId, Place, Told};
 use crate::configuration::{Configuration, Machine};
 
-/// Fewer that vote could not do without the one that is to be elected.
+/// With fewer voters, the others would be no majority without the machine that stops leading.
 const ENOUGH_VOTERS: usize = 3;
-/// Heartbeats for which a leader is silent so that another one is elected, and after which it tries that again.
+/// `SILENT`: the number of heartbeats for which a leader is silent so that another machine is
+/// elected. `AGAIN`: the number after which it tries again.
 const SILENT: u32 = 4;
 const AGAIN: u32 = 40;
-/// Between two looks at the configuration.
+/// The interval between two reads of the configuration.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Looks after the group for as long as the store is there.
+/// Maintains the group as long as the store exists.
 pub(super) async fn look_after(shared: Arc<Shared>) {
     let mut silent_since = None;
     loop {
@@ -56,7 +59,7 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Those who vote.
+    /// Returns the voters.
     pub fn voters(&self) -> BTreeMap<NodeId, Place> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -68,7 +71,7 @@ impl Shared {
         membership.voter_ids().map(place).collect()
     }
 
-    /// Whether the majorities of two groups are needed, of which one is to go.
+    /// Returns whether a change of the voters is in progress, so that two majorities are needed.
     fn is_between_groups(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -76,8 +79,9 @@ impl Shared {
         membership.get_joint_config().len() > 1
     }
 
-    /// Whether this machine votes in a group that is not being changed. While it is, the majority of those before is needed,
-    /// too: they could still be stopped by the loss of one.
+    /// Returns whether this machine is a voter and no change of the voters is in progress. During a
+    /// change the majority of the old group is needed, too, and the loss of one machine could
+    /// prevent it.
     pub fn votes(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -89,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Why this machine does not vote yet, if it does not.
+    /// Returns why this machine is not a voter yet; `None` if it is.
     pub fn waits_for(&self) -> Option<String> {
         if self.votes() {
             return None;
@@ -117,14 +121,15 @@ impl Shared {
         ))
     }
 
-    /// Lets others stand for election, as if this machine had failed.
+    /// Sets whether this leader is silent, so that the others elect a leader as if it had failed.
     fn be_silent(&self, silent: bool) {
         let config = self.raft.runtime_config();
         config.heartbeat(!silent);
         config.elect(!silent);
     }
 
-    /// Makes the machines of the configuration those who vote, as far as they answer; whether all do.
+    /// Makes the machines of the configuration the voters, as far as they answer. Returns whether
+    /// all do.
     async fn follow(&self, current: &Configuration) -> bool {
         let voters = self.voters();
         let is_of = |place: &Place, machine: &Machine| place.machine == machine.id.0;
@@ -138,7 +143,8 @@ impl Shared {
                 address: machine.address.to_string(),
             };
             if let Some(Here { life, .. }) = self.who(&place.address, place.machine).await {
-                // A learner first, so that the group waits for nobody who has to catch up.
+                // The machine first becomes a learner, so that the group does not wait for a
+                // machine that is catching up.
                 let learner = self.raft.add_learner(life, place.clone(), true);
                 let learnt = tokio::time::timeout(self.patience, learner).await;
                 if matches!(learnt, Ok(Ok(_))) {
@@ -147,18 +153,18 @@ impl Shared {
             }
         }
         let all = next.len() == current.machines().len();
-        // Between two groups those of both vote, which may be those that are to.
+        // During a change both groups vote, and together they may already be the wanted voters.
         let changes = next != voters || self.is_between_groups();
         if changes && !next.is_empty() {
             let next: BTreeSet<NodeId> = next.into_keys().collect();
             let changing = self.raft.change_membership(next, false);
-            // Whether it has changed is seen in the next round.
+            // The next round reads whether the change has succeeded.
             let _ = tokio::time::timeout(self.patience, changing).await;
         }
         all
     }
 
-    /// The machine at an address, if it is that one.
+    /// Asks the machine at an address for its description; `None` if it is another machine.
     async fn who(&self, address: &str, machine: u32) -> Option<Here> {
         let told = self.network.ask(WHOEVER, address, Ask::Who).await.ok()?;
         match told {

@@ -1,14 +1,14 @@
-//! What a machine of the group keeps: its vote, the log, the last snapshot, and what they amount
-//! to.
+//! The state that a machine of the group keeps: its vote, the log, the last snapshot, and the
+//! result of applying them.
 //!
-//! *Invariants.* All that must survive is in one small file, replaced as a whole before Raft goes
-//! on; a snapshot every few entries keeps it small. What the entries amount to is worked out anew
-//! from snapshot and log after a restart.
+//! *Invariants.* All durable state is in one small file, which is replaced as a whole before Raft
+//! continues. A snapshot every few entries keeps it small. After a restart the state machine is
+//! computed from snapshot and log.
 //!
-//! *Concurrency.* Clones share one lock, held over the disk: the log changes once a configuration
-//! change.
+//! *Concurrency.* Clones share one lock, which is held during disk writes: the log changes once a
+//! configuration change.
 //!
-//! *Failure.* A failed write stops Raft on this machine; the others go on.
+//! *Failure.* A failed write stops Raft on this machine; the others continue.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -35,12 +35,12 @@ use crate::store::{StoreError, file};
 const NAME: &str = "RAFT";
 const MAGIC: [u8; 4] = *b"FpRa";
 const VERSION: u16 = 1;
-/// More than the log between two snapshots takes.
+/// More than the bytes of the log between two snapshots.
 const MAX_BYTES: u64 = 1 << 28;
 
 type Failure = StorageError<NodeId>;
 
-/// A machine's part of the group's memory.
+/// The Raft storage of one machine.
 #[derive(Clone)]
 pub(super) struct Kept {
     disk: Option<Arc<dyn Disk>>,
@@ -52,7 +52,7 @@ struct State {
     current: Current,
 }
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Durable {
     vote: Option<Vote<NodeId>>,
@@ -62,7 +62,7 @@ struct Durable {
     snapshot: Option<(SnapshotMeta<NodeId, Place>, Vec<u8>)>,
 }
 
-/// What the entries that have been applied amount to.
+/// The state after all applied entries.
 #[derive(Clone, Default)]
 struct Current {
     applied: Option<LogId<NodeId>>,
@@ -70,7 +70,8 @@ struct Current {
     value: Value,
 }
 
-/// What a snapshot holds: the current configuration, sealed, and the swap that made it.
+/// The content of a snapshot: the current configuration, sealed, and the token of the swap that
+/// made it.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Value {
     configuration: Option<Vec<u8>>,
@@ -113,7 +114,7 @@ impl Current {
 }
 
 impl Kept {
-    /// What a machine has kept on its disk; one without a disk begins with nothing.
+    /// Reads the state on the disk; without a disk the state is empty.
     pub fn open(disk: Option<Arc<dyn Disk>>) -> Result<Self, StoreError> {
         let mut durable = Durable::default();
         let mut current = Current::default();
@@ -135,12 +136,12 @@ impl Kept {
         Ok(Self { disk, state })
     }
 
-    /// The current configuration, sealed, as far as it has been applied here.
+    /// Returns the current configuration, sealed, as of the entries applied here.
     pub fn current(&self) -> Option<Vec<u8>> {
         self.state.lock().current.value.configuration.clone()
     }
 
-    /// Changes what is durable.
+    /// Changes the durable state and writes it to the disk.
     fn change(&self, change: impl FnOnce(&mut Durable)) -> io::Result<()> {
         let mut state = self.state.lock();
         let mut durable = state.durable.clone();

@@ -1,13 +1,15 @@
-//! The letters of machines that want to join, where the machines themselves keep the configuration.
+//! The join messages of a cluster whose machines store the configuration themselves.
 //!
 //! ```text
-//! joiner ── Leave 00c3….ask ──► the CM's letters ◄── looks, answers
+//! joiner ── Leave 00c3….ask ──► the CM's messages ◄── looks, answers
 //!        ── Take 00c3….answer ─►
 //! ```
-//! Letters lie in the memory of the machine that they are for: who asks to be let in asks the group who the CM is, and
-//! leaves its letter there.
 //!
-//! *Failure.* Letters go with their machine; of more than some the oldest go. Who hears nothing knocks again.
+//! A machine keeps the messages for it in its memory. A joiner asks the group for the CM, and sends
+//! its message there.
+//!
+//! *Failure.* Messages are lost with their machine. If too many are stored, the oldest ones are
+//! removed. A joiner without an answer tries again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,12 +24,12 @@ use crate::configuration::Configuration;
 use crate::join::Letterbox;
 use crate::store::StoreError;
 
-/// Letters that lie at a machine at once.
+/// The largest number of messages stored at a machine.
 const LETTERS: usize = 64;
-/// Bytes of the longest of them: a configuration and what is around it.
+/// The largest size of a message: a configuration and its envelope.
 const LONGEST: usize = 1 << 20;
 
-/// The letters that lie at a machine.
+/// The messages stored at a machine.
 #[derive(Default)]
 pub(super) struct Letters(Mutex<VecDeque<(String, Vec<u8>)>>);
 
@@ -53,7 +55,7 @@ impl Letters {
     }
 }
 
-/// Those of this machine.
+/// The messages of this machine.
 pub(super) struct Own(pub Arc<Shared>);
 
 impl Letterbox for Own {
@@ -71,17 +73,17 @@ impl Letterbox for Own {
     }
 }
 
-/// A machine that is none of the group yet: it reads the configuration, and leaves letters.
+/// A machine outside the group: it reads the configuration and sends join messages.
 #[derive(Debug)]
 pub struct RaftStranger {
     network: Network,
     addresses: Vec<String>,
-    /// Where the last letter was left.
+    /// The address to which the last message was sent.
     left: Mutex<Option<String>>,
 }
 
 impl RaftStranger {
-    /// Somebody who knows some machines of a group by their addresses.
+    /// Returns an outsider that knows some machines of a group by their addresses.
     pub fn new(transport: Arc<dyn RaftTransport>, addresses: Vec<String>) -> RaftStranger {
         RaftStranger {
             network: Network(transport),
@@ -90,10 +92,11 @@ impl RaftStranger {
         }
     }
 
-    /// The current configuration, if there has been one, as whoever answers first knows it. The thread waits.
+    /// Returns the current configuration, if one has been stored, from the first machine that
+    /// answers. Blocks the calling thread.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] where nobody answers, or nobody can.
+    /// [`StoreError::Unreachable`] if no machine answers, or none can.
     pub fn read(&self) -> Result<Option<Configuration>, StoreError> {
         let mut why = "no machine of the group is known".to_owned();
         for address in &self.addresses {
@@ -116,13 +119,13 @@ impl Letterbox for RaftStranger {
         let end = end.to_owned();
         match self.network.ask_now(WHOEVER, &address, Ask::Take { end }) {
             Ok(Told::Letters(letters)) => letters,
-            // It is asked again.
+            // The caller asks again.
             _ => Vec::new(),
         }
     }
 
     fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
-        // Where there is no CM at the moment, nobody answers, and it is tried again.
+        // Without a CM no machine answers, and the joiner tries again.
         let Ok(Some(current)) = self.read() else {
             return Ok(());
         };

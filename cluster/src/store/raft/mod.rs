@@ -1,22 +1,24 @@
-//! A store that the machines of the cluster keep among themselves, by Raft.
+//! A store that the machines of the cluster replicate among themselves by Raft.
 //!
 //! *Picture.*
 //!
 //! ```text
 //!  m1 RaftStore ◄── transport ──► m2 RaftStore (leads) ◄── transport ──► m3 RaftStore
-//!      read, swap: put to the leader ──►│ log, majority, apply; who votes follows the configuration (`follow`)
-//!      RaftStranger: reads through any of them, leaves letters (`letters`)
+//!      read, swap: sent to the leader ─►│ log, majority, apply; voters follow the configuration
+//!      RaftStranger: reads through any of them, sends join messages (`letters`)
 //! ```
 //!
-//! *Invariants.* A swap carries a token, so putting it to the group again after a lost answer
-//! changes nothing and tells the same. A read is answered by a leader that has just heard from a
-//! majority (STORE-2). A machine's part is of one life of it, unless it is on a disk: one that has forgotten its votes has
-//! another number, and what was meant for the one before it does not answer.
+//! *Invariants.* A swap carries a token. Sending it again after a lost answer changes nothing and
+//! gives the same answer. A leader answers a read only after it has just heard from a majority
+//! (STORE-2). The Raft identity of a machine without a disk belongs to one incarnation. A restarted
+//! machine that has forgotten its votes has another number, and messages to its previous
+//! incarnation get no answer.
 //!
-//! *Concurrency.* The store has a thread of its own, for Raft's timers and its disk; its answers
-//! may be awaited on any executor.
+//! *Concurrency.* The store has its own thread, for Raft's timers and its disk; its answers may be
+//! awaited on any executor.
 //!
-//! *Failure.* Without a majority of the group nothing is read or swapped: the store is unreachable.
+//! *Failure.* Without a majority of the group no read and no swap succeeds: the store is
+//! unreachable.
 
 mod follow;
 mod kept;
@@ -47,51 +49,54 @@ use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
 use crate::join::Letterbox;
 
-/// Without a heartbeat for so many times the pace at least and at most, another machine stands for election.
+/// The least and the greatest time without a heartbeat, in multiples of the pace, after which
+/// another machine stands for election.
 const ELECTION: (u32, u32) = (2, 3);
-/// Before a question is put again.
+/// The pause before a question is repeated.
 const REST: Duration = Duration::from_millis(10);
-/// Entries between two snapshots.
+/// The number of log entries between two snapshots.
 const SNAPSHOT_ENTRIES: u64 = 16;
 
-/// Who a machine is in the group.
+/// The identity of a machine in the group.
 #[derive(Clone, Debug)]
 pub struct RaftMember {
-    /// A number that no other life of any machine has, and not 0; with a disk, that of the life that is on it.
+    /// A number, not 0, that no other incarnation of any machine has. With a disk it is the number
+    /// of the incarnation on that disk.
     pub life: u64,
-    /// Its number in the configurations.
+    /// The machine's id in the configurations.
     pub machine: MachineId,
-    /// Where the others reach it.
+    /// The address at which other machines reach it.
     pub address: String,
 }
 
-/// How a store goes about its work.
+/// The time limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct RaftPace {
-    /// Between two heartbeats of the leader. Two or three later somebody else stands for election.
+    /// The interval between two heartbeats of the leader. After two or three missing ones another
+    /// machine stands for election.
     pub heartbeat: Duration,
-    /// For how long a read or a swap is tried.
+    /// The time for which a read or a swap is tried.
     pub patience: Duration,
 }
 
-/// What a machine of a network says when it is asked who is there.
+/// The description that a machine gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftPeer {
-    /// Its life, see [`RaftMember`].
+    /// The machine's incarnation; see [`RaftMember`].
     pub life: u64,
-    /// Its number.
+    /// The machine's id.
     pub machine: MachineId,
-    /// The lives of those who vote in its group; none if it is in none.
+    /// The incarnations of the voters in its group; empty if it is in no group.
     pub voters: Vec<u64>,
     /// Whether its group has had a configuration, as far as it knows.
     pub configured: bool,
 }
 
-/// One machine's part of the store.
+/// The part of the store on one machine.
 pub struct RaftStore {
     shared: Arc<Shared>,
     random: Mutex<Random>,
-    /// Taken when the store is dropped.
+    /// `None` only after the store is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -102,20 +107,20 @@ struct Shared {
     kept: Kept,
     network: Network,
     letters: Letters,
-    /// Who may know the leader where this machine is in no group yet.
+    /// Machines that may know the leader while this machine is in no group yet.
     others: Vec<String>,
     pace: Duration,
     patience: Duration,
 }
 
 impl RaftStore {
-    /// The part of a machine, with what it has kept on `disk`, or without a disk for as long as
-    /// it lives. `others` are the addresses of machines that may be in the group before this one is; `random` makes tokens
-    /// that nobody else makes.
+    /// Opens the store of a machine, with its state on `disk`, or without a disk as long as its
+    /// process runs. `others` are the addresses of machines that may be in the group before this
+    /// one. `random` makes tokens that no other machine makes.
     ///
     /// # Errors
-    /// [`StoreError::Disk`] or [`StoreError::Damaged`] for the disk, [`StoreError::Unreachable`]
-    /// when Raft cannot be started.
+    /// [`StoreError::Disk`] or [`StoreError::Damaged`] for the disk, [`StoreError::Unreachable`] if
+    /// Raft cannot be started.
     pub fn open(
         me: RaftMember,
         others: Vec<String>,
@@ -146,7 +151,7 @@ impl RaftStore {
         let (log, machine, to_others) = (kept.clone(), kept.clone(), network.clone());
         let life = me.life;
         runtime.spawn(async move {
-            // Nobody waits only where the one who waits has panicked.
+            // The send fails only if the waiting thread has panicked.
             let _ = started.send(Raft::new(life, config, to_others, log, machine).await);
         });
         let raft = starts.recv().map_err(unreachable)?.map_err(unreachable)?;
@@ -171,8 +176,8 @@ impl RaftStore {
         })
     }
 
-    /// Founds a group of these machines, this one among them, none of which is in a group; where this one is in a group
-    /// already it stays in it. The others are told.
+    /// Starts a group of these machines, this one among them, none of which is in a group. A
+    /// machine that is in a group already stays in it. Raft informs the other machines.
     pub fn found(&self, members: Vec<RaftMember>) -> Answer<'_, ()> {
         let shared = Arc::clone(&self.shared);
         let place = |member: RaftMember| {
@@ -189,30 +194,30 @@ impl RaftStore {
         })
     }
 
-    /// From now on those who vote are the machines of the configuration, whenever this machine leads, and it does not lead
-    /// for long while it is the CM.
+    /// From now on, whenever this machine leads, it makes the machines of the configuration the
+    /// voters. While it is the CM, it does not lead for long.
     pub fn follow_configurations(&self) {
         self.runtime()
             .spawn(follow::look_after(Arc::clone(&self.shared)));
     }
 
-    /// Whether the group counts on this machine, as a majority of it has agreed: it votes, and nobody's vote is needed any more
-    /// that was before it came.
+    /// Returns whether a majority has agreed that this machine is a voter, and no majority of an
+    /// older group is needed any more.
     pub fn votes(&self) -> bool {
         self.shared.votes()
     }
 
-    /// Why the group does not count on this machine; `None` where it does ([`Self::votes`]).
+    /// Returns why the group does not count on this machine; `None` if it does ([`Self::votes`]).
     pub fn waits_for(&self) -> Option<String> {
         self.shared.waits_for()
     }
 
-    /// What this machine says of itself.
+    /// Returns this machine's description of itself.
     pub fn here(&self) -> RaftPeer {
         self.shared.here().into()
     }
 
-    /// The machine that leads, as far as this one knows.
+    /// Returns the leader, as far as this machine knows.
     pub fn leader(&self) -> Option<MachineId> {
         let metrics = self.shared.raft.metrics();
         let metrics = metrics.borrow();
@@ -221,10 +226,10 @@ impl RaftStore {
         Some(MachineId(place.machine))
     }
 
-    /// Who is at an address.
+    /// Asks the machine at an address for its description.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] where nobody says so.
+    /// [`StoreError::Unreachable`] if no machine answers.
     pub fn who(&self, address: &str) -> Result<RaftPeer, StoreError> {
         match self.shared.network.ask_now(WHOEVER, address, Ask::Who)? {
             Told::Here(here) => Ok(here.into()),
@@ -232,20 +237,20 @@ impl RaftStore {
         }
     }
 
-    /// Where those who want to join leave letters for this machine ([`RaftStranger`]).
+    /// Returns the join messages for this machine, which outsiders send ([`RaftStranger`]).
     pub fn letters(&self) -> Arc<dyn Letterbox> {
         Arc::new(Own(Arc::clone(&self.shared)))
     }
 
-    /// The answer to a question that another machine has sent. Only machines that know the cluster's secret may be let
-    /// through to here.
+    /// Answers a question that another machine has sent. The caller must pass only questions of
+    /// machines that know the cluster's secret.
     pub fn serve(&self, question: &[u8]) -> Answer<'_, Vec<u8>> {
         let asked = decode::<Asked>(question);
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             let told = match asked {
                 Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
-                    // Without a majority Raft would go on trying.
+                    // Without a majority Raft would retry for ever.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
                     told.await.unwrap_or(Told::NotNow)
                 }
@@ -283,7 +288,7 @@ impl fmt::Debug for RaftStore {
 impl Drop for RaftStore {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Waiting for the thread is forbidden where the store is dropped by asynchronous code.
+            // A store that asynchronous code drops must not block until the thread ends.
             runtime.shutdown_background();
         }
     }
@@ -340,7 +345,7 @@ impl ConfigStore for RaftStore {
 }
 
 impl Shared {
-    /// Puts a question to whoever leads, until it is answered or patience ends.
+    /// Sends a question to the leader, until it is answered or the time ends.
     async fn ask_leader(&self, ask: Ask) -> Result<Told, StoreError> {
         let asked = tokio::time::timeout(self.patience, async {
             let mut others = self.others.iter().cycle();
@@ -367,7 +372,7 @@ impl Shared {
             .map_err(|_| StoreError::Unreachable("no majority leads".to_owned()))
     }
 
-    /// The machine that leads, and its address.
+    /// Returns the leader and its address.
     async fn leader(&self) -> Option<(NodeId, String)> {
         let life = self.raft.current_leader().await?;
         let metrics = self.raft.metrics();
@@ -381,7 +386,8 @@ impl Shared {
         told.unwrap_or(Told::NotNow)
     }
 
-    /// Answers a question; one for the leader, only if this machine leads or knows who does.
+    /// Answers a question. A question for the leader is answered only if this machine leads or
+    /// knows the leader.
     async fn answer(&self, ask: Ask) -> Told {
         match ask {
             Ask::Append(request) => Told::Append(self.raft.append_entries(request).await),
@@ -426,13 +432,13 @@ impl Shared {
         }
     }
 
-    /// The current configuration, as far as this machine knows.
+    /// Returns the current configuration, as far as this machine knows.
     fn current(&self) -> Option<Configuration> {
         unsealed(self.kept.current()).ok()?
     }
 }
 
-/// The configuration that the group has, if it has one.
+/// Unseals the configuration of the group, if it has one.
 fn unsealed(sealed: Option<Vec<u8>>) -> Result<Option<Configuration>, StoreError> {
     let unsealed = sealed
         .map(|sealed| Configuration::unseal(&sealed))

@@ -1,4 +1,4 @@
-//! How Raft reaches the other machines: through whatever carries bytes.
+//! The network of Raft: an adapter to any transport of bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ use openraft::raft::{
 use super::types::{Ask, Asked, Group, NodeId, Place, Told, decode, encode};
 use crate::store::StoreError;
 
-/// Whoever is at an address.
+/// The receiver of a question to any machine at an address.
 pub(super) const WHOEVER: NodeId = 0;
 
-/// What carries the group's questions; the machine that is asked hands them to
+/// A transport of the group's questions. The asked machine passes them to
 /// [`super::RaftStore::serve`].
 pub trait RaftTransport: fmt::Debug + Send + Sync + 'static {
-    /// What the machine at an address answers. The caller's thread waits for it, some hundred milliseconds at most.
+    /// Returns the answer of the machine at an address. Blocks the calling thread, some hundred
+    /// milliseconds at most.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] when there is no answer; the question may have arrived.
+    /// [`StoreError::Unreachable`] if there is no answer; the question may have arrived.
     fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError>;
 }
 
-/// Raft's view of a transport.
+/// The adapter of a transport to Raft.
 #[derive(Clone, Debug)]
 pub(super) struct Network(pub Arc<dyn RaftTransport>);
 
-/// Raft's view of one other machine.
+/// The adapter to Raft for one other machine.
 pub(super) struct Peer {
     network: Network,
     life: NodeId,
@@ -41,13 +42,13 @@ pub(super) struct Peer {
 type CallError<E> = RPCError<NodeId, Place, E>;
 
 impl Network {
-    /// Puts a question to a life of the machine at an address, on the caller's thread.
+    /// Asks an incarnation of the machine at an address, on the calling thread.
     pub fn ask_now(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
         let answer = self.0.call(address, &encode(&Asked { of, ask }))?;
         decode(&answer).map_err(|error| StoreError::Unreachable(error.to_string()))
     }
 
-    /// Puts a question to a life of the machine at an address.
+    /// Asks an incarnation of the machine at an address.
     pub async fn ask(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
         let (network, address) = (self.clone(), address.to_owned());
         let asked = tokio::task::spawn_blocking(move || network.ask_now(of, &address, ask));

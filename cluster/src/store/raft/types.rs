@@ -1,4 +1,4 @@
-//! What the machines agree on through Raft, and what they say to each other for it.
+//! The Raft entries of the store, and the messages between its machines.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::DecodeError;
 
-/// How Raft calls a machine: by a number that no other life of it has. Who has forgotten its votes is somebody else.
+/// Raft's number of a machine, different for each incarnation. A machine that has forgotten its
+/// votes is another Raft node.
 pub type NodeId = u64;
 
-/// Where a member of the group is.
+/// The address of a member of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its number in the configurations.
+    /// The machine's id in the configurations.
     pub machine: u32,
-    /// Where it answers.
+    /// The address at which it answers.
     pub address: String,
 }
 
 openraft::declare_raft_types!(
-    /// The types that this use of Raft is made of.
+    /// The types with which this store uses Raft.
     pub Group:
         D = Change,
         R = Applied,
@@ -34,76 +35,79 @@ openraft::declare_raft_types!(
         SnapshotData = Cursor<Vec<u8>>,
 );
 
-/// A compare-and-swap, as it stands in the log.
+/// A compare-and-swap, as an entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Tells this swap from every other, so that it may be put to the group again.
+    /// A number that identifies this swap, so that it may be sent to the group again.
     pub token: u64,
-    /// The configuration that is to be the current one.
+    /// The configuration that must be the current one.
     pub expected: Option<u64>,
-    /// The new one, sealed.
+    /// The new configuration, sealed.
     pub new: Vec<u8>,
 }
 
-/// What an entry of the log has done.
+/// The effect of an applied log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Applied {
-    /// It made its configuration the current one, now or when it was applied before.
+    /// Its configuration became the current one, now or when it was applied before.
     Won,
-    /// It changed nothing.
+    /// The entry changed nothing.
     Lost,
-    /// It is of another cluster than this one, and changed nothing.
+    /// The entry is of another cluster, and changed nothing. The value is the id of the store's
+    /// cluster.
     OtherCluster(u128),
 }
 
-/// A question, and to whom it is.
+/// A question with its receiver.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Asked {
-    /// The life of the machine that is asked; 0 for whoever is there.
+    /// The incarnation of the asked machine; 0 for any machine.
     pub of: NodeId,
-    /// What it is asked.
+    /// The question.
     pub ask: Ask,
 }
 
 /// A question to a machine of the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Raft's own.
+    /// A request of Raft.
     Append(AppendEntriesRequest<Group>),
-    /// Raft's own.
+    /// A request of Raft.
     Vote(VoteRequest<NodeId>),
-    /// Raft's own.
+    /// A request of Raft.
     Snapshot(InstallSnapshotRequest<Group>),
-    /// Who is there?
+    /// Asks for the machine's description.
     Who,
-    /// To the leader: the current configuration.
+    /// Asks the leader for the current configuration.
     Read,
-    /// To the leader: a compare-and-swap.
+    /// Asks the leader for a compare-and-swap.
     Swap(Change),
-    /// A question to the leader, from who may not know it.
+    /// Asks a machine to pass a question to the leader, from a machine that may not know the
+    /// leader.
     Pass(Box<Ask>),
-    /// A letter for whoever looks at the machine's door.
+    /// Stores a join message at the asked machine.
     Leave {
-        /// Its name.
+        /// The name of the message.
         name: String,
-        /// What it says.
+        /// The content of the message.
         letter: Vec<u8>,
     },
-    /// The letters whose names end so.
+    /// Takes the join messages whose names end with `end`.
     Take {
-        /// The end.
+        /// The end of the names.
         end: String,
     },
 }
 
 impl Ask {
-    /// Whether it is Raft's own, which only the life that it is meant for may answer: another one has given no vote.
+    /// Returns whether the question is Raft's own. Only the named incarnation may answer it,
+    /// because another one has not given its votes.
     pub fn is_rafts(&self) -> bool {
         matches!(self, Ask::Append(_) | Ask::Vote(_) | Ask::Snapshot(_))
     }
 }
 
-/// The answer.
+/// The answer to a question.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Told {
     /// To [`Ask::Append`].
@@ -114,35 +118,36 @@ pub enum Told {
     Snapshot(Result<InstallSnapshotResponse<NodeId>, RaftError<NodeId, InstallSnapshotError>>),
     /// To [`Ask::Who`].
     Here(Here),
-    /// To [`Ask::Read`]: sealed.
+    /// To [`Ask::Read`]: the configuration, sealed.
     Current(Option<Vec<u8>>),
     /// To [`Ask::Swap`].
     Swapped(Applied),
-    /// To [`Ask::Take`], with their names; to [`Ask::Leave`], none.
+    /// To [`Ask::Take`]: the messages with their names; to [`Ask::Leave`]: none.
     Letters(Vec<(String, Vec<u8>)>),
-    /// The machine does not lead, cannot reach enough of the others, or is not who is asked: ask again.
+    /// The machine does not lead, cannot reach enough others, or is not the named incarnation: ask
+    /// again.
     NotNow,
 }
 
-/// What a machine says of itself.
+/// The description that a machine gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Here {
-    /// Its life.
+    /// The machine's incarnation.
     pub life: NodeId,
-    /// Its number in the configurations.
+    /// The machine's id in the configurations.
     pub machine: u32,
-    /// The lives of those who vote, as far as it knows; none before there is a group.
+    /// The incarnations of the voters, as far as the machine knows; empty before there is a group.
     pub voters: BTreeSet<NodeId>,
-    /// Whether there has been a configuration, as far as it knows.
+    /// Whether a configuration has been stored, as far as the machine knows.
     pub configured: bool,
 }
 
-/// A question or an answer as bytes.
+/// Encodes a question or an answer.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these types have nothing that JSON lacks")
 }
 
-/// The question or the answer that bytes are.
+/// Decodes a question or an answer.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
     serde_json::from_slice(bytes).map_err(|_| DecodeError::Invalid("message"))
 }

@@ -1,14 +1,16 @@
-//! The letters of machines that want to join, as nodes of a ZooKeeper ensemble.
+//! The join messages as nodes of a ZooKeeper ensemble.
 //!
 //! ```text
-//! PATH/00c3….ask        one letter a node, there as a whole or not at all
+//! PATH/00c3….ask        one message per node, stored completely or not at all
 //! PATH/00c3….answer
 //! ```
-//! The CM looks for letters on the thread that serves, which waits for nobody: letters are fetched behind its back, and it
-//! is given those that have come since it looked last. Who deletes a node has its letter, so it is taken once.
 //!
-//! *Failure.* While the ensemble does not answer no letter comes and none leaves; that is not told. Who waits for an answer
-//! knocks again.
+//! The CM looks for messages on its serving thread, which must not block. So a background task
+//! fetches messages, and the CM gets those that have arrived since its last look. The task that
+//! deletes a node has its message, so each message is taken once.
+//!
+//! *Failure.* While the ensemble does not answer, no message arrives or leaves, and no error is
+//! reported. A joiner without an answer tries again.
 
 use std::io;
 use std::sync::Arc;
@@ -22,10 +24,10 @@ use zookeeper_client::Error;
 use super::{Shared, options};
 use crate::join::Letterbox;
 
-/// Between two looks at the nodes.
+/// The interval between two reads of the nodes.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Where letters lie, in an ensemble.
+/// The join messages in an ensemble.
 pub struct ZookeeperLetters {
     fetching: Arc<Fetching>,
     runtime: Handle,
@@ -33,10 +35,10 @@ pub struct ZookeeperLetters {
 
 struct Fetching {
     shared: Arc<Shared>,
-    /// The node whose children are letters.
+    /// The node whose children are messages.
     path: String,
     come: Mutex<Vec<(String, Vec<u8>)>>,
-    /// Whether somebody looks.
+    /// Whether a task is reading the nodes.
     looks: AtomicBool,
 }
 
@@ -54,14 +56,14 @@ impl ZookeeperLetters {
         }
     }
 
-    /// Looks for letters whose names end so, unless that is being done.
+    /// Starts a task that reads messages whose names end with `end`, unless one is running.
     fn fetch(&self, end: &str) {
         if self.fetching.looks.swap(true, Ordering::AcqRel) {
             return;
         }
         let (fetching, end) = (Arc::clone(&self.fetching), end.to_owned());
         self.runtime.spawn(async move {
-            // What does not come now comes later.
+            // Messages missed after an error are read by the next task.
             let _ = fetching.look(&end).await;
             tokio::time::sleep(EVERY).await;
             fetching.looks.store(false, Ordering::Release);
@@ -89,7 +91,7 @@ impl Fetching {
             });
             match taken.await {
                 Ok(letter) => self.come.lock().push((name, letter)),
-                // Somebody else has taken it, or it is another one by now.
+                // Another process has taken the message, or has replaced it by now.
                 Err(Error::NoNode | Error::BadVersion) => {}
                 Err(error) => return Err(error),
             }
@@ -136,7 +138,7 @@ impl Letterbox for ZookeeperLetters {
             let removed = fetching
                 .shared
                 .ask(|client| async move { client.delete(node, None).await });
-            // Mostly it has been taken.
+            // Mostly the message has already been taken.
             let _ = removed.await;
         });
     }
