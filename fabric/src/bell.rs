@@ -1,16 +1,16 @@
-//! The bells that wake a machine's parked threads, also from another process: one is its poller's, one that of
-//! its leases.
+//! The bells that wake a machine's parked threads, also from another process. One bell is for the
+//! poller, one for leases.
 //!
 //! ```text
 //! poller   look at everything ─ nothing ─► let armed = arm() ─ look again ─ nothing ─► wait(armed)
 //! peer     write ─► ring(): nothing to do unless armed
 //! ```
 //! # Invariant
-//! BELL-1: what was written before `ring` is seen by the look after `arm`, or ends the wait. The poller
-//! arms and then looks, the peer writes and then looks whether the bell is armed: one of the two sees
-//! the other.
+//! BELL-1: the look after `arm` sees every write before `ring`, or `ring` ends the wait. The poller
+//! arms the bell and then looks. The peer writes and then checks whether the bell is armed. So one
+//! of the two sees the other.
 //!
-//! One thread polls; any number ring. A wait may end for no reason.
+//! One thread polls; any number of threads ring. A wait may end spuriously.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -30,12 +30,12 @@ pub struct Bell {
     word: usize,
 }
 
-/// What [`Bell::wait`] waits for to change: equal as long as nobody has rung.
+/// The value of the bell at [`Bell::arm`], which stays equal until a thread rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed(u32);
 
 impl Bell {
-    /// The bell in `word` of `memory`; nobody may use that word otherwise.
+    /// Returns the bell in `word` of `memory`, which must have no other use.
     pub fn new(memory: Arc<Memory>, word: usize) -> Self {
         Bell { memory, word }
     }
@@ -44,14 +44,14 @@ impl Bell {
         self.memory.half_word(self.word)
     }
 
-    /// From here on [`Self::ring`] ends the next wait.
+    /// Arms the bell: from here on [`Self::ring`] ends the next wait.
     pub fn arm(&self) -> Armed {
         let armed = self.state().fetch_or(ARMED, Ordering::SeqCst) | ARMED;
         fence(Ordering::SeqCst);
         Armed(armed)
     }
 
-    /// Takes [`Self::arm`] back: there was something to do.
+    /// Undoes [`Self::arm`], because the poller has found work.
     pub fn disarm(&self) {
         self.state().fetch_and(!ARMED, Ordering::Relaxed);
     }
@@ -62,12 +62,12 @@ impl Bell {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        // Whatever ends the wait, the poller looks again.
+        // The poller looks again after every wait, also after an error.
         let _ = futex::wait(self.state(), futex::Flags::empty(), armed.0, Some(&timeout));
         self.disarm();
     }
 
-    /// Makes the poller look.
+    /// Wakes the poller if the bell is armed.
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -78,7 +78,7 @@ impl Bell {
 
     #[cold]
     fn wake(&self) {
-        // A new number, so that a poller that is just about to wait does not.
+        // The changed value stops a poller that is about to wait.
         self.state().fetch_add(1 << 1, Ordering::SeqCst);
         self.disarm();
         let _ = futex::wake(self.state(), futex::Flags::empty(), 1);

@@ -1,5 +1,5 @@
-//! Time behind two small traits: the monotonic clock for durations and deadlines, the wall
-//! clock for what people call the date.
+//! Time behind two small traits: the monotonic clock for durations and deadlines, the wall clock
+//! for dates.
 //!
 //! *Concurrency.* All clocks may be shared by any number of threads.
 
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A clock that never goes back; its zero is arbitrary.
 pub trait MonotonicClock: Send + Sync {
-    /// Nanoseconds since the clock's zero.
+    /// Returns nanoseconds since the clock's zero.
     fn now_ns(&self) -> u64;
 }
 
-/// The date as the world has it; may jump either way.
+/// A clock of the date and time of day; it may jump forwards and backwards.
 pub trait WallClock: Send + Sync {
-    /// Microseconds since 1970-01-01 00:00 UTC.
+    /// Returns microseconds since 1970-01-01 00:00 UTC.
     fn unix_us(&self) -> i64;
 }
 
@@ -25,7 +25,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic zero is now.
+    /// Returns a clock whose monotonic zero is now.
     pub fn new() -> Self {
         Self {
             zero: Instant::now(),
@@ -55,8 +55,9 @@ impl WallClock for SystemClock {
     }
 }
 
-/// The clock that all processes of a host have in common: nanoseconds since the host was started. It is not
-/// the one that a time daemon makes faster or slower, at times by more than any oscillator is wrong.
+/// The clock that all processes of a host share: nanoseconds since the host was started. A time
+/// daemon does not adjust its rate, because such adjustments may exceed the error of any
+/// oscillator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostClock;
 
@@ -82,7 +83,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock standing at zero, in 1970.
+    /// Returns a clock at zero, in 1970.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,7 +95,7 @@ impl ManualClock {
             .fetch_add(by.as_micros() as i64, Ordering::Relaxed);
     }
 
-    /// Sets the date, and leaves the monotonic clock alone.
+    /// Sets the wall clock; the monotonic clock is unchanged.
     pub fn set_unix_us(&self, unix_us: i64) {
         self.unix_us.store(unix_us, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! What an operation posted to the fabric answers, when it does.
+//! The future answers of operations that were posted to the fabric.
 //!
-//! Where the medium works at once the answer is there when the operation returns, and nothing is
-//! allocated. Otherwise the fabric keeps the other end, and completes it or, by dropping it, answers
-//! [`FabricError::Lost`].
+//! If the medium works at once, the answer exists when the operation returns, and nothing is
+//! allocated. Otherwise the fabric keeps a [`Completer`]. The fabric completes it, or drops it,
+//! which answers [`FabricError::Lost`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::fabric::FabricError;
 
-/// The answer of a posted operation, as a future. It may be dropped: the operation goes on.
+/// The future answer of a posted operation. A dropped completion does not cancel the operation.
 #[derive(Debug)]
 #[must_use = "an operation may have failed"]
 pub struct Completion<T>(Inner<T>);
@@ -30,17 +30,17 @@ struct Slot<T> {
     waker: Option<Waker>,
 }
 
-/// The end of an operation that the fabric keeps.
+/// The fabric's side of an operation in progress.
 #[derive(Debug)]
 pub struct Completer<T>(Option<Arc<Mutex<Slot<T>>>>);
 
 impl<T> Completion<T> {
-    /// An operation that is over.
+    /// Returns the completion of an operation that is over.
     pub fn done(answer: Result<T, FabricError>) -> Self {
         Completion(Inner::Done(Some(answer)))
     }
 
-    /// An operation that is under way.
+    /// Returns both sides of an operation in progress.
     pub fn pending() -> (Completer<T>, Self) {
         let slot = Arc::new(Mutex::new(Slot {
             answer: None,
@@ -50,7 +50,7 @@ impl<T> Completion<T> {
         (completer, Completion(Inner::Waiting(slot)))
     }
 
-    /// The answer, if it is there and was not taken yet.
+    /// Returns the answer, if it exists and was not taken yet.
     pub fn take(&mut self) -> Option<Result<T, FabricError>> {
         match &mut self.0 {
             Inner::Done(answer) => answer.take(),
@@ -60,12 +60,12 @@ impl<T> Completion<T> {
 }
 
 impl<T> Completer<T> {
-    /// Ends the operation.
+    /// Ends the operation with an answer.
     pub fn complete(mut self, answer: Result<T, FabricError>) {
         self.answer(answer);
     }
 
-    /// Answers, once.
+    /// Sets the answer, once, and wakes the waiting task.
     fn answer(&mut self, answer: Result<T, FabricError>) {
         let Some(slot) = self.0.take() else { return };
         let mut slot = slot.lock();

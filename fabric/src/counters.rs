@@ -1,8 +1,8 @@
-//! What a machine has posted to others, counted.
+//! Counters of the operations that a machine has posted to others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One-sided operations posted to other machines, and words moved.
+/// The counters of one-sided operations posted to other machines, and of words moved.
 #[derive(Debug, Default)]
 pub struct FabricCounters {
     reads: AtomicU64,
@@ -11,7 +11,7 @@ pub struct FabricCounters {
     words: AtomicU64,
 }
 
-/// The counters at one moment.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FabricCounts {
     /// One-sided reads.
@@ -45,7 +45,7 @@ impl FabricCounters {
         self.swaps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counters now.
+    /// Returns a snapshot of the counters.
     pub fn now(&self) -> FabricCounts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         FabricCounts {

@@ -5,16 +5,16 @@ use crate::fabric::FabricError;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
 
-/// The segment has not so many words.
+/// The reason for refusing a place beyond the end of its segment.
 pub(crate) const BEYOND_THE_END: &str = "beyond the end of the segment";
 const OUTSIDE: FabricError = FabricError::Refused(BEYOND_THE_END);
 
-/// Times that a read is tried while its first word changes.
+/// The number of times that a read is tried while its first word changes.
 const TRIES: u32 = 64;
 
-/// Reads `words` words from `from` on, so that they belong together (FAB-7).
+/// Reads `words` consistent words from `from` on (FAB-7).
 pub(crate) fn read(memory: &Memory, from: usize, words: usize) -> Completion<Box<[u64]>> {
-    // What is not there is not made room for either.
+    // An invalid length must not cause an allocation.
     if words > memory.len() {
         return Completion::done(Err(OUTSIDE));
     }
@@ -38,7 +38,7 @@ pub(crate) fn write(memory: &Memory, from: usize, words: &[u64]) -> Completion<(
     Completion::done(memory.copy_in(from, words).then_some(()).ok_or(OUTSIDE))
 }
 
-/// Swaps the word at `at`.
+/// Compares and swaps the word at `at`.
 pub(crate) fn cas(memory: &Memory, at: usize, expected: u64, new: u64) -> Completion<u64> {
     let swap = |word: &crate::sync::AtomicU64| match word.compare_exchange(
         expected,
@@ -51,7 +51,7 @@ pub(crate) fn cas(memory: &Memory, at: usize, expected: u64, new: u64) -> Comple
     Completion::done(memory.words().get(at).map(swap).ok_or(OUTSIDE))
 }
 
-/// The answer of one of these.
+/// Returns the answer of one of these operations, which are done at once.
 pub(crate) fn now<T>(mut done: Completion<T>) -> Result<T, FabricError> {
     done.take().unwrap_or(Err(FabricError::Lost))
 }

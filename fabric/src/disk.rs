@@ -1,59 +1,60 @@
-//! What the engine asks of a disk: named files in one flat directory, positioned reads and
-//! writes, and the three kinds of sync that durability is made of.
+//! The interface of a disk: named files in one flat directory, positioned reads and writes, and the
+//! three kinds of sync on which durability depends.
 //!
-//! *Invariants* a disk promises, and `SimDisk` takes away at a crash where they do not hold:
-//! 1. Bytes written are durable once [`DiskFile::sync`] has returned, if the file's name is.
-//! 2. A name made, changed or removed is durable once [`Disk::sync_dir`] has returned.
-//! 3. A rename is atomic: after a crash a name means the old file or the new one.
+//! *Invariants* of a disk. At a crash `SimDisk` discards everything that they do not protect:
+//! 1. Written bytes are durable once [`DiskFile::sync`] has returned, if the file's name is.
+//! 2. A created, changed or removed name is durable once [`Disk::sync_dir`] has returned.
+//! 3. A rename is atomic: after a crash a name refers to the old file or to the new one.
 //!
 //! *Concurrency.* Files may be read and written by many threads at once; overlapping writes
 //! have no order.
 //!
-//! *Failure.* Every call answers with an [`io::Error`]. After a failed sync nothing is known
-//! about the bytes written since the last good one.
+//! *Failure.* Every call may return an [`io::Error`]. After a failed sync the state of bytes
+//! written since the last successful sync is unknown.
 
 use std::io;
 use std::sync::Arc;
 
-/// Held while a directory is in use; dropping it gives the directory free.
+/// A lock on a directory in use; dropping it releases the directory.
 pub type DiskLock = Box<dyn Send + Sync>;
 
-/// One directory of files.
+/// A directory of files.
 pub trait Disk: Send + Sync {
-    /// Creates an empty file, or empties the one that has the name.
+    /// Creates an empty file, or truncates the existing file with this name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Opens a file for reading and writing; `NotFound` when there is none.
+    /// Opens a file for reading and writing; `NotFound` if it does not exist.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// The names of all files, sorted; directories are left out.
+    /// Returns the sorted names of all files, without directories.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name; a file that had it is gone.
+    /// Renames a file, and removes the file that had the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file; `NotFound` when there is none.
+    /// Removes a file; `NotFound` if it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes names durable.
+    /// Makes created, changed and removed names durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// A directory inside this one, created (durably) when it is not there.
+    /// Returns a directory inside this one, and creates it durably if it does not exist.
     fn subdir(&self, name: &str) -> io::Result<Arc<dyn Disk>>;
 
-    /// Keeps other processes out until the lock is dropped; `WouldBlock` when one is in.
+    /// Locks out other processes until the lock is dropped; `WouldBlock` if another process holds
+    /// it.
     fn lock(&self, name: &str) -> io::Result<DiskLock>;
 
-    /// How to call a file when speaking to people.
+    /// Returns the name of a file for messages to users.
     fn path(&self, name: &str) -> String;
 }
 
-/// One open file.
+/// An open file.
 pub trait DiskFile: Send + Sync {
-    /// Bytes in the file.
+    /// Returns the number of bytes in the file.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -64,16 +65,16 @@ pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes`; the file grows as needed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts or extends (with zeros) the file to `len` bytes.
+    /// Truncates the file to `len` bytes, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes bytes written durable, with no more metadata than finding them again takes.
+    /// Makes written bytes durable, with only the metadata that is needed to read them.
     fn sync(&self) -> io::Result<()>;
 
     /// Makes bytes and all metadata durable.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// Writes zeros from `from` up to `to`, so that space is really taken. On an error some of
+    /// Writes zeros from `from` up to `to`, so that the space is allocated. After an error some of
     /// them may have been written.
     fn zero_fill(&self, from: u64, to: u64) -> io::Result<()> {
         static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];

@@ -1,27 +1,29 @@
 //! The trait that moves bytes between machines: one-sided operations on registered memory, bells,
-//! and who is a member.
+//! and membership.
 //!
 //! # Picture
 //! ```text
 //! machine a                                   machine b
 //! read / write / cas (Place { b, segment, word }) ───► segment of b, without b's threads where the
 //! ring_bell(b) ──────────────────────────────────────► medium allows it; wakes b's parked poller
-//! ring_lease_bell(b) ────────────────────────────────► wakes what looks after b's leases
+//! ring_lease_bell(b) ────────────────────────────────► wakes b's lease thread
 //! ```
-//! Rings ([`crate::ring`]) are built on these alone.
+//! Rings ([`crate::ring`]) use these operations only.
 //!
-//! # What every kind promises
-//! * FAB-1: each 64-bit word is read, written and swapped whole.
-//! * FAB-2: the first word of a write becomes visible last. Who sees it sees all the others.
+//! # Invariants of every kind of fabric
+//! * FAB-1: each 64-bit word is read, written and swapped as a whole.
+//! * FAB-2: the first word of a write becomes visible last. A reader that sees it sees all the
+//!   other words.
 //! * FAB-3: operations that one thread posts to one machine take effect in the order in which they
-//!   were posted; leases ([`SegmentId::LEASE_LANE`]) keep an order of their own.
-//! * FAB-4: an operation that answered Ok has taken effect; one that answered [`FabricError::Lost`]
-//!   may have, or may yet, until the machine that posted it is no member any more.
-//! * FAB-5: nothing is delivered to a machine from one that is no member of its configuration, except
-//!   that it may still write the rings that it had; whoever removes a member forgets its rings.
-//! * FAB-6: nobody writes a segment but its machine and the one peer that it named.
-//! * FAB-7: what a read answers was there at one moment, if whoever changes those words changes the first
-//!   of them before and after the others.
+//!   were posted. Operations for leases ([`SegmentId::LEASE_LANE`]) have their own order.
+//! * FAB-4: an operation that answered Ok has taken effect. An operation that answered
+//!   [`FabricError::Lost`] may have taken effect, or may still do so until its machine is evicted.
+//! * FAB-5: a machine receives nothing from a machine outside its configuration, except that an
+//!   evicted machine may still write the rings that it had. A machine that removes a member drops
+//!   the rings from that member.
+//! * FAB-6: only the owner of a segment and the one peer that it names write the segment.
+//! * FAB-7: the words that a read returns existed together at one time, if every writer of these
+//!   words changes the first of them before and after the others.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -33,22 +35,22 @@ use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::segment::{Place, SegmentId, Writer};
 
-/// Why an operation did not answer.
+/// The reason why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
-    /// The peer is no member: post nothing more to it.
+    /// The peer is not a member: post no more operations to it.
     #[error("{0} is not a member of the configuration")]
     NotMember(MachineId),
     /// The peer cannot be reached; whether the operation took effect is not known.
     #[error("the connection was lost")]
     Lost,
-    /// The place does not exist or may not be used so: a fault of whoever posted it.
+    /// The place does not exist or does not permit the operation: a fault of the caller.
     #[error("refused: {0}")]
     Refused(&'static str),
-    /// The words change faster than they can be read whole (FAB-7): read them again.
+    /// The words change faster than they can be read consistently (FAB-7): read them again.
     #[error("the words change while they are read")]
     Unsteady,
-    /// The operating system said no.
+    /// The operating system returned an error.
     #[error("{0}")]
     Io(String),
 }
@@ -59,57 +61,56 @@ impl From<std::io::Error> for FabricError {
     }
 }
 
-/// What happened to a connection.
+/// A change of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Operations to the machine work, maybe again.
+    /// Operations to the machine work, for the first time or again.
     Connected(MachineId),
-    /// They do not, for now.
+    /// Operations to the machine fail for now.
     Lost(MachineId),
 }
 
-/// Works on what has arrived at a machine: see [`Fabric::set_attendant`].
+/// A handler of arrived data: see [`Fabric::set_attendant`].
 pub trait Attendant: Send + Sync {
-    /// Looks at what has arrived, and waits for nothing. Whether it is to be called again although nothing
-    /// more arrives.
+    /// Handles arrived data without blocking. Returns whether it must be called again although
+    /// nothing more arrives.
     fn attend(&self) -> bool;
 }
 
-/// One machine's access to the others.
+/// The access of one machine to the others.
 pub trait Fabric: Send + Sync {
-    /// The machine whose fabric this is.
+    /// Returns the machine whose fabric this is.
     fn me(&self) -> MachineId;
 
-    /// Where peers make this machine's poller look.
+    /// Returns the bell with which peers wake this machine's poller.
     fn bell(&self) -> &Bell;
 
-    /// Where they make what looks after its leases look.
+    /// Returns the bell with which peers wake this machine's lease thread.
     fn lease_bell(&self) -> &Bell;
 
-    /// What went over the fabric from here.
+    /// Returns the counters of operations posted by this machine.
     fn counters(&self) -> &FabricCounters;
 
-    /// Whatever peers have provided as a segment so far is not used any more: what they provide from now on may be another
-    /// memory by the same name.
+    /// Discards mappings of a segment of all peers: from now on the same name may stand for other
+    /// memory.
     fn forget(&self, _segment: SegmentId) {}
 
-    /// Whether what this machine provides outlives it, and its process.
+    /// Returns whether the memory that this machine provides outlives its process.
     fn keeps(&self) -> bool {
         false
     }
 
-    /// Bytes that are left where the memory is that this machine provides, and where others may take them, too; nothing
-    /// where it is the process's own, as far as the system gives it.
+    /// Returns the free bytes for memory that this machine provides, which other processes may
+    /// take, too. `None` if the memory belongs to the process and only the system limits it.
     fn room(&self) -> Option<u64> {
         None
     }
 
-    /// Makes zeroed memory of `words` words that members may read, and `writer` may write; the first time after a
-    /// restart that of a region which was kept for it.
+    /// Makes zeroed memory of `words` words that members may read and `writer` may write. The first
+    /// call after a restart returns a region's retained memory.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if the segment is there already, [`FabricError::Io`] where there is no
-    /// memory.
+    /// [`FabricError::Refused`] if the segment exists, [`FabricError::Io`] if there is no memory.
     fn provide(
         &self,
         segment: SegmentId,
@@ -117,34 +118,35 @@ pub trait Fabric: Send + Sync {
         writer: Writer,
     ) -> Result<Arc<Memory>, FabricError>;
 
-    /// Takes a segment of this machine out of everybody's reach; its memory stays with who has it.
+    /// Makes a segment of this machine unreachable; holders of its memory keep it.
     fn withdraw(&self, segment: SegmentId);
 
-    /// From now on these machines are the members, this one among them. Connects to new ones, and
-    /// ends all traffic with those that are gone (FAB-5).
+    /// Sets the members, which include this machine. Connects to new members, and ends all traffic
+    /// with removed ones (FAB-5).
     ///
     /// # Errors
     /// [`FabricError::Refused`] if this machine is not among them.
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError>;
 
-    /// Clears away what machines have left that have ended and are none of `members`, where memory outlives them.
+    /// Removes the memory of ended machines that are not in `members`, if memory outlives them.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// The errors of the medium.
     fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
         let _ = members;
         Ok(())
     }
 
-    /// Whether [`Self::map`] gives what peers have; otherwise it is to be read.
+    /// Returns whether [`Self::map`] gives peers' segments; otherwise use [`Self::read`].
     fn maps_peers(&self) -> bool;
 
-    /// A peer's segment as memory, where the medium gives that; written only as FAB-6 says.
+    /// Returns a peer's segment as memory, if the medium can map it. Only the writers of FAB-6 may
+    /// write it.
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>>;
 
-    /// Counts the connections over which this machine posted to a peer and that were lost: an operation that answered Ok
-    /// while the count is still what it was before another one was posted came after that (FAB-3). One that never counts
-    /// where nothing is lost but with the peer.
+    /// Returns a counter of lost connections from this machine to a peer. Suppose that it has not
+    /// changed since an operation was posted. Then a later operation that answered Ok came after
+    /// the first one (FAB-3). The counter stays 0 if only the loss of the peer loses operations.
     fn losses(&self, _peer: MachineId) -> Arc<AtomicU64> {
         Arc::default()
     }
@@ -155,8 +157,9 @@ pub trait Fabric: Send + Sync {
     /// Writes `words`, the first of them last (FAB-2).
     fn write(&self, at: Place, words: &[u64]) -> Completion<()>;
 
-    /// As [`Self::write`], and the bell of its lane after it: [`Self::ring_lease_bell`] for that of leases,
-    /// [`Self::ring_bell`] for others. They leave together where the medium has packets.
+    /// Writes as [`Self::write`], then rings the bell of the segment's lane:
+    /// [`Self::ring_lease_bell`] for leases, [`Self::ring_bell`] for others. A medium with packets
+    /// sends both in one.
     fn write_and_ring(&self, at: Place, words: &[u64]) -> Completion<()> {
         let done = self.write(at, words);
         match at.segment.lane() {
@@ -166,25 +169,26 @@ pub trait Fabric: Send + Sync {
         done
     }
 
-    /// Replaces a word that is `expected`; answers what was there.
+    /// Replaces a word if it is `expected`; answers the word's previous value.
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
 
-    /// Makes the poller of a machine look, after what was posted to it before, leases apart; also that of this
-    /// one.
+    /// Wakes the poller of a machine after the operations posted to it before, except those of
+    /// leases. The machine may be this one.
     fn ring_bell(&self, machine: MachineId);
 
-    /// Makes what looks after the leases of a machine look, after what was posted on their lane before; also that
-    /// of this one.
+    /// Wakes the lease thread of a machine after the operations posted before on the lane of
+    /// leases. The machine may be this one.
     fn ring_lease_bell(&self, machine: MachineId);
 
-    /// Where the fabric has a thread that everything arrives through, it calls `attendant` there instead of
-    /// ringing the bell: nobody has to be woken. It still rings while somebody waits for that thread. `false`
-    /// where there is no such thread, or an attendant already.
+    /// Lets the fabric call `attendant` on the thread through which all data arrives, instead of
+    /// ringing the bell, so that no thread must be woken. The bell still rings while another thread
+    /// waits for the poller. Returns `false` if there is no such thread, or if an attendant is set
+    /// already.
     fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
         drop(attendant);
         false
     }
 
-    /// What has happened to connections since the last call.
+    /// Returns the changes of connections since the last call.
     fn take_events(&self) -> Vec<Event>;
 }

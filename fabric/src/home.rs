@@ -1,15 +1,15 @@
-//! The directory of a machine's memory in files.
+//! The directory of a machine whose memory is in files.
 //!
 //! ```text
 //! DIR/m1/lock       held while m1's process lives
-//! DIR/m1/...        its segments, each a file that gets its name when it is whole
+//! DIR/m1/...        its segments, each a file that gets its name when it is complete
 //! ```
-//! Where memory is to outlive processes ([`crate::nvram`]) regions are in a directory of their own, and what a restart has to look at
-//! stays when the machine ends.
+//! If memory outlives processes ([`crate::nvram`]), regions are in another directory, and the files
+//! that a restart reads stay when the machine ends.
 //!
 //! # Failure
-//! A directory that is there already is another process's, which holds a lock on it, or what a process has left behind, which is
-//! removed.
+//! An existing directory either belongs to another process, which holds a lock on it, or is the
+//! rest of an ended process and is removed.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,40 +25,41 @@ use crate::nvram::{self, Living};
 use crate::segment::{SegmentId, Writer};
 use crate::shm::{CONTROL, home_of, is_whole, make, name_of, open};
 
-/// Name of the file that is locked while the machine's process lives.
+/// The name of the file that is locked while the machine's process lives.
 pub(crate) const LOCK: &str = "lock";
 
-/// The directory of a machine, which is this process's.
+/// The directory of a machine, owned by this process.
 #[derive(Debug)]
 pub struct Home {
     me: MachineId,
     home: PathBuf,
     root: PathBuf,
-    /// Where memory outlives the process.
+    /// Set if memory outlives the process.
     kept: Option<Keeping>,
-    /// Keeps the directory ours.
+    /// The lock on the directory.
     _lock: File,
 }
 
-/// Memory that outlives processes.
+/// The data for memory that outlives processes.
 #[derive(Debug)]
 struct Keeping {
-    /// Where all machines have their regions.
+    /// The directory of all machines' regions.
     regions: PathBuf,
-    /// Regions of this machine that are there from its last life.
+    /// Regions of this machine that remain from its previous incarnation.
     there: Mutex<HashSet<SegmentId>>,
-    /// Keeps the life.
+    /// The lock of the present incarnation of all machines.
     _living: Living,
 }
 
 impl Home {
-    /// That of machine `me`, of those whose memory is in `root`.
+    /// Opens the directory of machine `me`, in the directory `root` of all machines' memory.
     pub(crate) fn open(root: &Path, me: MachineId) -> Result<Home, FabricError> {
         Home::of(root, me, None)
     }
 
-    /// The same where memory outlives processes: `regions` is where all machines have theirs, and `there` are those of
-    /// this machine that it gets back when it makes them.
+    /// Opens the directory of a machine whose memory outlives processes. `regions` is the directory
+    /// of all machines' regions. `there` are the regions that this machine gets back when it makes
+    /// them.
     pub(crate) fn keeping(
         root: &Path,
         (regions, there): (&Path, HashSet<SegmentId>),
@@ -93,7 +94,7 @@ impl Home {
         if lock.try_lock().is_err() {
             return Err(FabricError::Refused("another process is this machine"));
         }
-        // What a process that is gone has left is of another life.
+        // Files of an ended process belong to an earlier incarnation.
         for entry in fs::read_dir(&home)? {
             let path = entry?.path();
             if path.file_name().is_some_and(|name| name != LOCK) {
@@ -109,12 +110,12 @@ impl Home {
         })
     }
 
-    /// Whose it is.
+    /// Returns the machine of this directory.
     pub(crate) fn me(&self) -> MachineId {
         self.me
     }
 
-    /// Where the machines are.
+    /// Returns the directory that has the directories of all machines.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -123,18 +124,19 @@ impl Home {
         &self.home
     }
 
-    /// Whether memory outlives the process.
+    /// Returns whether memory outlives the process.
     pub(crate) fn keeps(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Bytes that there is room for.
+    /// Returns the free bytes of the file system.
     pub(crate) fn room(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.home).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Where the files of a kind are that a machine has, whose others are in `home`.
+    /// Returns the directory of a machine's segment: that of its regions, or `home` for other
+    /// kinds.
     pub(crate) fn place_of(&self, home: &Path, machine: MachineId, segment: SegmentId) -> PathBuf {
         match &self.kept {
             Some(kept) if segment.kind() == SegmentId::REGION => home_of(&kept.regions, machine),
@@ -142,7 +144,8 @@ impl Home {
         }
     }
 
-    /// Memory for a segment, and its file: zeroes, or a region of this machine's last life.
+    /// Makes memory and its file for a segment: zeroes, or a region of this machine's previous
+    /// incarnation.
     pub(crate) fn make(
         &self,
         segment: SegmentId,
@@ -163,7 +166,8 @@ impl Home {
         Ok((memory, path))
     }
 
-    /// Nobody finds a segment any more. What a restart looks at stays: logs between this machine and those that are members.
+    /// Removes the file of a segment. If memory outlives processes, logs between this machine and
+    /// members stay, because a restart reads them.
     pub(crate) fn unmake(
         &self,
         segment: SegmentId,
@@ -173,17 +177,18 @@ impl Home {
         let logs = [SegmentId::RING, SegmentId::HEAD, SegmentId::RELEASED];
         let is_log = self.kept.is_some() && logs.contains(&segment.kind());
         if !is_log || !is_member(MachineId(segment.number())) {
-            // A name that is gone already is as good.
+            // The file may have been removed already.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Removes the memory of machines that are neither this one nor among `members`, and whose processes have ended: what
-    /// they had others have, or it is lost. Who has mapped some of it keeps that. Where memory outlives processes regions
-    /// stay ([`crate::nvram::gone`]), and where in their logs at others they were.
+    /// Removes the memory of ended machines that are neither this one nor in `members`: other
+    /// machines have replicas of it, or it is lost. Processes that have mapped a file keep it. If
+    /// memory outlives processes, regions stay ([`crate::nvram::gone`]), and so do the positions in
+    /// logs of other machines.
     ///
     /// # Errors
-    /// [`FabricError::Io`] where the directory cannot be read.
+    /// [`FabricError::Io`] if the directory cannot be read.
     pub fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
         let homes = members.iter().map(|member| home_of(&self.root, member.id));
         let homes: Vec<PathBuf> = homes.collect();
@@ -196,13 +201,14 @@ impl Home {
             if number.is_none() || homes.contains(&path) || path == self.home {
                 continue;
             }
-            // A machine that is about to come has yet to have its lock; where memory is kept nobody comes meanwhile.
+            // A starting machine may not hold its lock yet. If memory outlives processes, no
+            // machine starts meanwhile.
             if self.kept.is_none() && !path.join(CONTROL).exists() {
                 continue;
             }
             let lock = File::open(path.join(LOCK));
             if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-                // Another machine may be at it, too.
+                // Another machine may be removing it, too.
                 let _ = match self.kept {
                     None => fs::remove_dir_all(path),
                     Some(_) => clear(&path),
@@ -213,7 +219,8 @@ impl Home {
     }
 }
 
-/// Removes all that a machine had for itself but the words that others have told it of its logs, which a restart looks at.
+/// Removes all files of a machine but the positions that other machines have written to it about
+/// its logs, which a restart reads.
 fn clear(home: &Path) -> io::Result<()> {
     let head = SegmentId::new(SegmentId::HEAD, 0, 0).kind();
     for entry in fs::read_dir(home)? {
@@ -229,11 +236,11 @@ fn clear(home: &Path) -> io::Result<()> {
 impl Drop for Home {
     fn drop(&mut self) {
         if let Some(kept) = &self.kept {
-            // What is not saved is not said to be.
+            // After an error the memory is not marked as saved.
             let _ = nvram::sync(&self.home, &home_of(&kept.regions, self.me));
             return;
         }
-        // Who has mapped a segment keeps its memory; nobody finds it any more.
+        // Processes that have mapped a segment keep its memory; no process finds it any more.
         let _ = fs::remove_dir_all(&self.home);
     }
 }

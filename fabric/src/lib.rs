@@ -1,8 +1,8 @@
-//! The seam to the outside: other machines, clock, randomness and disk.
+//! The interface to the outside: other machines, clocks, randomness and disks.
 //!
-//! *What.* Everything above reaches peers, time, chance and storage only through the traits of this
-//! crate, so that the same code runs over the operating system in production and over seeded,
-//! faulty stand-ins in tests.
+//! *Purpose.* The other crates use peers, time, random numbers and disks only through the traits of
+//! this crate. So the same code runs over the operating system in production, and over seeded,
+//! faulty simulations in tests.
 //!
 //! *Picture.*
 //!
@@ -16,7 +16,9 @@
 //!   tcp
 //!   sim
 //! ```
-//! Unsafe code is in [`memory`] and [`sends`] alone. Under loom only memory and what does without it is there.
+//!
+//! Only [`memory`] and [`sends`] have unsafe code. Under loom only [`memory`] and the modules that
+//! need no others are compiled.
 
 #[cfg(not(loom))]
 pub mod bell;

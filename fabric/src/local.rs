@@ -1,6 +1,6 @@
-//! Machines of one process: their memory is each other's memory.
+//! The fabric of machines in one process, which access each other's memory directly.
 //!
-//! A [`LocalNetwork`] is what they have in common; every machine has its own [`LocalFabric`] on it.
+//! The machines share a [`LocalNetwork`], and each has its own [`LocalFabric`] on it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
 
-/// What the machines of one process share.
+/// The network that the machines of one process share.
 #[derive(Debug, Default)]
 pub struct LocalNetwork {
     machines: RwLock<HashMap<MachineId, Arc<Station>>>,
 }
 
-/// What others reach of a machine.
+/// The parts of a machine that other machines access.
 #[derive(Debug)]
 struct Station {
     bell: Bell,
     lease_bell: Bell,
     registry: Registry,
     members: RwLock<HashSet<MachineId>>,
-    /// Peers as the events have told of them.
+    /// The peers that are connected according to the events so far.
     connected: Mutex<HashSet<MachineId>>,
     events: Mutex<Vec<Event>>,
 }
 
-/// One machine's end of a [`LocalNetwork`].
+/// The access of one machine to a [`LocalNetwork`].
 #[derive(Debug)]
 pub struct LocalFabric {
     me: MachineId,
@@ -45,15 +45,15 @@ pub struct LocalFabric {
 }
 
 impl LocalNetwork {
-    /// A network without machines.
+    /// Returns a network without machines.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// A machine joins the network, a member of nothing but itself.
+    /// Adds a machine to the network; it is its own only member.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if there is such a machine already.
+    /// [`FabricError::Refused`] if the machine exists already.
     pub fn join(self: &Arc<Self>, me: MachineId) -> Result<LocalFabric, FabricError> {
         let bells = Arc::new(Memory::anonymous(2)?);
         let station = Arc::new(Station {
@@ -78,9 +78,10 @@ impl LocalNetwork {
         })
     }
 
-    /// Tells every machine which peers it has got and lost: each of the two must count the other.
+    /// Reports new and lost peers to every machine. Two machines are connected if each has the
+    /// other as a member.
     fn tell(&self) {
-        // One at a time, so that the last one to tell has seen everything.
+        // The write lock admits one thread at a time, so that the last one sees every change.
         let machines = self.machines.write();
         for (me, station) in machines.iter() {
             let members = station.members.read().clone();
@@ -102,7 +103,7 @@ impl LocalNetwork {
 }
 
 impl LocalFabric {
-    /// The machine, if each of the two counts the other as a member.
+    /// Returns the machine if each of the two has the other as a member.
     fn station(&self, machine: MachineId) -> Result<Arc<Station>, FabricError> {
         if !self.station.members.read().contains(&machine) {
             return Err(FabricError::NotMember(machine));

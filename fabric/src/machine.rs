@@ -1,6 +1,6 @@
-//! Who is on the network.
+//! The identity of machines on the network.
 
-/// Number of a machine, unique in its cluster for ever.
+/// The number of a machine, unique in its cluster for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
 
@@ -10,11 +10,11 @@ impl std::fmt::Display for MachineId {
     }
 }
 
-/// A machine and how to reach it.
+/// A machine and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The machine.
+    /// The id of the machine.
     pub id: MachineId,
-    /// Where its agent listens; means nothing to fabrics that do not leave the host.
+    /// The address of its agent; unused by fabrics within one host.
     pub address: String,
 }

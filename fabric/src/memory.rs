@@ -1,19 +1,21 @@
-//! The one module that turns mapped bytes into memory that many threads read and write at once.
+//! The only module that turns mapped bytes into memory that many threads read and write
+//! concurrently.
 //!
 //! # Picture
-//! A [`Memory`] is a zero-filled mapping of whole 64-bit words. It hands out `&[AtomicU64]` and
-//! nothing else: no `&[u8]`, no `&T`, no `&mut T` into the mapping ever exists, so a racing read is
-//! an atomic read and never undefined behaviour. Everything above is safe code on atomic words.
+//! A [`Memory`] is a zero-filled mapping of whole 64-bit words. It returns only `&[AtomicU64]`: no
+//! `&[u8]`, no `&T`, no `&mut T` into the mapping ever exists, so a racing read is an atomic read
+//! and never undefined behaviour. All other modules use safe code on atomic words.
 //!
 //! # Invariants
 //! * RAW-1: the mapping lives as long as any clone of its `Memory`; slices borrow from one.
-//! * RAW-2: the mapping is page aligned, hence aligned for `AtomicU64`, and a whole number of words.
-//! * RAW-3: what is mapped for reading alone is never written: a peer's memory that names no writer, or
-//!   another one, is only read ([`crate::fabric`], FAB-6). A breach ends the process; it is no undefined
-//!   behaviour.
+//! * RAW-2: the mapping is page aligned, hence aligned for `AtomicU64`, and a whole number of
+//!   words.
+//! * RAW-3: a mapping for reading only is never written. A peer's memory that names no writer, or
+//!   another writer, is only read ([`crate::fabric`], FAB-6). A violation ends the process; it is
+//!   not undefined behaviour.
 //!
 //! # Failure
-//! The kernel may refuse a mapping; the answer is then [`std::io::Error`].
+//! The kernel may refuse a mapping; the result is then a [`std::io::Error`].
 
 use std::io;
 
@@ -23,11 +25,11 @@ use std::sync::atomic::AtomicU32;
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A zero-filled, lazily populated run of shared 64-bit words: private to the process, or a file that
-/// processes of one host share. Clones are the same memory.
+/// A zero-filled, lazily populated sequence of shared 64-bit words: private to the process, or a
+/// file that processes of one host share. Clones refer to the same memory.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// Where the mapping begins, so that looking at a word follows one pointer.
+    /// The start of the mapping, so that an access to a word follows one pointer.
     #[cfg(not(loom))]
     from: SharedPtr,
     #[cfg(not(loom))]
@@ -35,16 +37,17 @@ pub struct Memory {
     #[cfg(loom)]
     map: Arc<[AtomicU64]>,
     words: usize,
-    /// Whether it is of this process alone, and no file.
+    /// Whether the memory is private to this process and not a file.
     anonymous: bool,
 }
 
-/// A pointer that any thread may have.
+/// A pointer that threads may share.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug)]
 struct SharedPtr(*const AtomicU64);
 
-// SAFETY: it points to atomic words, which any thread may read and write; how long they live is RAW-1.
+// SAFETY: it points to atomic words, which any thread may read and write; RAW-1 bounds their
+// lifetime.
 #[cfg(not(loom))]
 #[allow(unsafe_code)]
 unsafe impl Send for SharedPtr {}
@@ -53,15 +56,15 @@ unsafe impl Send for SharedPtr {}
 #[allow(unsafe_code)]
 unsafe impl Sync for SharedPtr {}
 
-/// Bytes of a word.
+/// The bytes of a word.
 pub const WORD_BYTES: usize = 8;
 
 #[cfg(not(loom))]
 impl Memory {
-    /// Maps `words` zeroed words that cost nothing until they are touched.
+    /// Maps `words` zeroed words that use no memory until they are touched.
     ///
     /// # Errors
-    /// What the kernel answered to `mmap`.
+    /// The error of `mmap`.
     pub fn anonymous(words: usize) -> io::Result<Self> {
         let map = memmap2::MmapOptions::new()
             .len(words * WORD_BYTES)
@@ -70,10 +73,10 @@ impl Memory {
         Ok(Self::of(map.into(), words, true))
     }
 
-    /// Maps all of a file, which nobody may make shorter: for reading alone unless `writable`.
+    /// Maps all of a file, which no process may shorten: for reading only unless `writable`.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the system.
     pub fn of_file(file: &std::fs::File, writable: bool) -> io::Result<Self> {
         let words = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / WORD_BYTES;
         let options = memmap2::MmapOptions::new();
@@ -94,20 +97,21 @@ impl Memory {
         }
     }
 
-    /// The low half of a word, for what the kernel waits on (see [`crate::bell`]). A word that is used
-    /// so is used in no other way.
+    /// Returns the low half of a word, on which the kernel waits (see [`crate::bell`]). Such a word
+    /// is never accessed in another size.
     ///
     /// # Panics
     /// If the memory has no such word.
     #[allow(unsafe_code)]
     pub fn half_word(&self, word: usize) -> &AtomicU32 {
         assert!(word < self.words, "the word is part of the memory");
-        // SAFETY: in bounds by the check above, aligned for 8 bytes hence for 4 (RAW-2), alive as long as
-        // `self` (RAW-1); every bit pattern is a value; by contract no access of another size is made.
+        // SAFETY: in bounds by the check above, aligned for 8 bytes hence for 4 (RAW-2), alive as
+        // long as `self` (RAW-1); every bit pattern is a value; by contract no access of another
+        // size is made.
         unsafe { &*self.map.as_ptr().add(word * WORD_BYTES).cast::<AtomicU32>() }
     }
 
-    /// All words of the mapping.
+    /// Returns all words of the mapping.
     #[inline]
     #[allow(unsafe_code)]
     pub fn words(&self) -> &[AtomicU64] {
@@ -118,8 +122,8 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.from.0, self.words) }
     }
 
-    /// Gives the pages that lie wholly in a run of words back to the system. The words are zero, or
-    /// what they were, until somebody writes them; whoever reads them meanwhile must expect that.
+    /// Returns the pages that lie wholly in a range of words to the system. Until the words are
+    /// written again, readers may see zeroes or the old values.
     #[allow(unsafe_code)]
     pub fn discard(&self, words: std::ops::Range<usize>) {
         const PAGE_BYTES: usize = 4096;
@@ -134,22 +138,23 @@ impl Memory {
             false => of_file,
         };
         if let Some(advice) = advice.filter(|_| from < to) {
-            // SAFETY: the mapping is private and anonymous, or of a file in which this makes a hole, so
-            // discarded pages read as zeroes: values of the atomic words, like any other racing write. No
-            // other reference exists (RAW-2). A kernel that refuses leaves the words as they are.
+            // SAFETY: the mapping is private and anonymous, or of a file in which this makes a
+            // hole, so discarded pages read as zeroes: values of the atomic words, like any other
+            // racing write. No other reference exists (RAW-2). A kernel that refuses leaves the
+            // words as they are.
             let _ = unsafe { self.map.unchecked_advise_range(advice, from, to - from) };
         }
     }
 
-    /// Asks for huge pages; the kernel may ignore it, and nothing depends on it.
+    /// Asks for huge pages. The kernel may ignore this, and nothing depends on it.
     pub fn advise_huge_pages(&self) {
-        // A kernel without huge pages answers an error; the mapping works all the same.
+        // A kernel without huge pages returns an error; the mapping works without them.
         let _ = self.map.advise(memmap2::Advice::HugePage);
     }
 }
 
-/// Asks the processor for the cache lines of `words` at once, so that a reader waits for memory once
-/// and not line by line. A hint: nothing depends on it.
+/// Prefetches all cache lines of `words` at once, so that a reader waits for memory once and not
+/// for each line. This is a hint: nothing depends on it.
 #[cfg(not(loom))]
 #[inline]
 #[allow(unsafe_code)]
@@ -164,13 +169,13 @@ pub fn prefetch(words: &[AtomicU64]) {
     let _ = words;
 }
 
-/// Nothing to fetch under loom.
+/// Does nothing under loom.
 #[cfg(loom)]
 pub fn prefetch(_words: &[AtomicU64]) {}
 
 #[cfg(loom)]
 impl Memory {
-    /// `words` zeroed words of loom's atomics.
+    /// Returns `words` zeroed words of loom's atomics.
     ///
     /// # Errors
     /// Never; the signature is that of the real mapping.
@@ -182,30 +187,31 @@ impl Memory {
         })
     }
 
-    /// All words.
+    /// Returns all words.
     pub fn words(&self) -> &[AtomicU64] {
         &self.map[..self.words]
     }
 
-    /// Nothing to give back under loom.
+    /// Does nothing under loom.
     pub fn discard(&self, _words: std::ops::Range<usize>) {}
 
-    /// Nothing to advise under loom.
+    /// Does nothing under loom.
     pub fn advise_huge_pages(&self) {}
 }
 
 impl Memory {
-    /// Words of the memory.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.words
     }
 
-    /// Whether it has none.
+    /// Returns whether the memory has no words.
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// Copies words from `from` on, each whole; false, and nothing copied, where there are not so many.
+    /// Copies words from `from` on, each word atomically. Returns false and copies nothing if the
+    /// memory ends before.
     pub fn copy_out(&self, from: usize, out: &mut [u64]) -> bool {
         let Some(words) = from
             .checked_add(out.len())
@@ -221,8 +227,8 @@ impl Memory {
         true
     }
 
-    /// Writes words from `from` on, the first of them last and with everything before it; false, and
-    /// nothing written, where there are not so many.
+    /// Writes words from `from` on. The first word is written last, with release ordering. Returns
+    /// false and writes nothing if the memory ends before.
     pub fn copy_in(&self, from: usize, values: &[u64]) -> bool {
         let Some(words) = from
             .checked_add(values.len())
@@ -257,7 +263,7 @@ mod tests {
         memory.discard(0..WORDS / 2);
         let mut words = vec![1; WORDS];
         assert!(memory.copy_out(0, &mut words));
-        // A file system without holes keeps them.
+        // A file system without support for holes keeps the words.
         if words[0] == 0 {
             assert!(words[..WORDS / 2].iter().all(|word| *word == 0));
             assert!(blocks() < full);

@@ -1,7 +1,7 @@
 //! [`Disk`] over a directory of the operating system.
 //!
-//! *Failure.* Errors of the system come back unchanged, with the path added where it is lost
-//! otherwise. An interrupted call is made again.
+//! *Failure.* Errors of the system are returned unchanged, with the path added where it would be
+//! lost. An interrupted call is repeated.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ pub struct OsDisk {
 }
 
 impl OsDisk {
-    /// Opens a directory; creates it, and those above it, when it is not there.
+    /// Opens a directory; creates it and its parents if they do not exist.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         if !dir.is_dir() {

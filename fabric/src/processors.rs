@@ -1,17 +1,18 @@
-//! Which processors a thread runs on.
+//! The processors on which threads run.
 //!
-//! Threads inherit where they may run from the thread that starts them. One that keeps to a processor ([`pin`]) starts others
-//! with [`anywhere`], or they would share it.
+//! A thread inherits its permitted processors from the thread that starts it. A pinned thread
+//! ([`pin`]) must start others with [`anywhere`], or they would share its processor.
 
 use std::io;
 use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Where threads might run before the first of them was pinned.
+/// The permitted processors before the first thread was pinned.
 static ALL: OnceLock<CpuSet> = OnceLock::new();
 
-/// The processors that this thread may use, in their order; none where the system does not say.
+/// Returns the processors that this thread may use, in ascending order; empty if the system does
+/// not tell.
 pub fn usable() -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else {
         return Vec::new();
@@ -20,10 +21,10 @@ pub fn usable() -> Vec<usize> {
     all.filter(|processor| allowed.is_set(*processor)).collect()
 }
 
-/// Keeps this thread on one processor.
+/// Pins this thread to one processor.
 ///
 /// # Errors
-/// The system's, where the thread may not use that processor.
+/// The system's error if the thread may not use that processor.
 pub fn pin(processor: usize) -> io::Result<()> {
     let before = sched_getaffinity(None)?;
     ALL.get_or_init(|| before);
@@ -35,7 +36,8 @@ pub fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// Runs `start`, which starts threads: they may run wherever threads might before the first one was pinned.
+/// Runs `start`, whose new threads may use all processors that were permitted before the first
+/// thread was pinned.
 ///
 /// ```
 /// use fencepost_fabric::processors::{anywhere, pin, usable};
@@ -54,7 +56,7 @@ pub fn anywhere<T>(start: impl FnOnce() -> T) -> T {
     let (Some(all), Some(here)) = (ALL.get(), here) else {
         return start();
     };
-    // What may not be changed stays as it is: the threads run, if not where they should.
+    // After an error the permitted processors stay as they are; the threads still run.
     let _ = sched_setaffinity(None, all);
     let started = start();
     let _ = sched_setaffinity(None, &here);

@@ -1,5 +1,5 @@
-//! Seeded randomness: a small, fast generator (xoshiro256**) and one source of entropy to seed
-//! it from. Not for secrets.
+//! Seeded randomness: a small, fast generator (xoshiro256**) and a source of entropy for its seed.
+//! Not for secrets.
 //!
 //! *Concurrency.* A `Random` belongs to one owner; give each thread its own with [`Random::fork`].
 
@@ -13,7 +13,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator that is a function of `seed` alone.
+    /// Returns a generator that depends on `seed` alone.
     pub fn new(seed: u64) -> Self {
         let mut mix = seed;
         Self {
@@ -21,17 +21,17 @@ impl Random {
         }
     }
 
-    /// A generator nobody can predict or repeat.
+    /// Returns a generator with an unpredictable seed.
     pub fn from_entropy() -> Self {
         Self::new(entropy_seed())
     }
 
-    /// Another generator, independent of this one's further numbers.
+    /// Returns a new generator, independent of this one's further numbers.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
@@ -46,19 +46,19 @@ impl Random {
         result
     }
 
-    /// A number in `0..bound`; 0 when `bound` is 0. Even to within `bound / 2^64`.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0. Uniform to within `bound / 2^64`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True once in `n` calls on average; never for 0.
+    /// Returns true once in `n` calls on average; never for 0.
     #[inline]
     pub fn one_in(&mut self, n: u64) -> bool {
         n != 0 && self.below(n) == 0
@@ -73,10 +73,10 @@ impl Random {
     }
 }
 
-/// A seed from the operating system's entropy; each call gives another.
+/// Returns a seed from the operating system's entropy, different for each call.
 pub fn entropy_seed() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    // The standard library draws the keys of a hasher from the operating system.
+    // The standard library takes the keys of a hasher from the operating system.
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u64(CALLS.fetch_add(1, Ordering::Relaxed));
     hasher.write_u32(std::process::id());

@@ -1,4 +1,5 @@
-//! The segments that a machine has registered, and who may write them. Their memory is the process's, or in files that outlive it.
+//! The segments that a machine has registered, and their writers. Their memory belongs to the
+//! process, or is in files that outlive it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,16 +13,16 @@ use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::segment::{SegmentId, Writer};
 
-/// There is no such segment.
+/// The reason for refusing a segment that does not exist.
 pub(crate) const NO_SEGMENT: &str = "no such segment";
-/// It is not this machine that may write it.
+/// The reason for refusing a write by a machine that is not the writer.
 pub(crate) const NOT_THE_WRITER: &str = "not the writer of the segment";
 
-/// A machine's segments.
+/// The segments of a machine.
 #[derive(Debug)]
 pub(crate) struct Registry {
     owner: MachineId,
-    /// Where memory is in files.
+    /// The machine's directory, if memory is in files.
     home: Option<Home>,
     segments: RwLock<HashMap<SegmentId, Provided>>,
 }
@@ -30,12 +31,12 @@ pub(crate) struct Registry {
 struct Provided {
     memory: Arc<Memory>,
     writer: Writer,
-    /// Its file, where it has one.
+    /// The path of the segment's file, if it has one.
     file: Option<PathBuf>,
 }
 
 impl Registry {
-    /// A machine without segments.
+    /// Returns a registry without segments, for memory of the process.
     pub(crate) fn new(owner: MachineId) -> Self {
         Registry {
             owner,
@@ -44,7 +45,7 @@ impl Registry {
         }
     }
 
-    /// The same with memory in files.
+    /// Returns a registry without segments, for memory in files.
     pub(crate) fn at(home: Home) -> Self {
         Registry {
             owner: home.me(),
@@ -53,7 +54,7 @@ impl Registry {
         }
     }
 
-    /// Where memory is in files.
+    /// Returns the machine's directory, if memory is in files.
     pub(crate) fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
@@ -89,7 +90,7 @@ impl Registry {
         Ok(memory)
     }
 
-    /// Forgets a segment.
+    /// Removes a segment.
     pub(crate) fn withdraw(&self, segment: SegmentId, is_member: impl FnOnce(MachineId) -> bool) {
         let withdrawn = self.segments.write().remove(&segment);
         let file = withdrawn.and_then(|withdrawn| withdrawn.file);
@@ -98,10 +99,10 @@ impl Registry {
         }
     }
 
-    /// The memory of a segment, for `user` to read or `to_write` (FAB-6).
+    /// Returns the memory of a segment, for `user` to read or `to_write` (FAB-6).
     ///
     /// # Errors
-    /// [`FabricError::Refused`] where there is none, or none to write.
+    /// [`FabricError::Refused`] if the segment does not exist, or `user` may not write it.
     pub(crate) fn memory(
         &self,
         segment: SegmentId,

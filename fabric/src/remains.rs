@@ -1,4 +1,4 @@
-//! What machines that have ended have left in memory that outlives them.
+//! The memory of ended machines, in a medium that outlives them.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::segment::SegmentId;
 
-/// The memory of one machine that has ended. Nobody else uses it.
+/// The memory of one ended machine, which no process uses.
 #[derive(Clone, Debug, Default)]
 pub struct Remains {
     segments: HashMap<SegmentId, Arc<Memory>>,
 }
 
 impl Remains {
-    /// A machine with these segments.
+    /// Returns a machine's memory with these segments.
     pub fn new(segments: impl IntoIterator<Item = (SegmentId, Arc<Memory>)>) -> Remains {
         Remains {
             segments: segments.into_iter().collect(),
         }
     }
 
-    /// A segment, if it is there.
+    /// Returns a segment, if the machine has it.
     pub fn get(&self, segment: SegmentId) -> Option<&Arc<Memory>> {
         self.segments.get(&segment)
     }
 
-    /// All segments of a kind, in their order.
+    /// Returns all segments of a kind, in their order.
     pub fn of_kind(&self, kind: u16) -> Vec<(SegmentId, &Arc<Memory>)> {
         let all = self.segments.iter();
         let all = all.filter(|(segment, _)| segment.kind() == kind);
@@ -37,18 +37,18 @@ impl Remains {
     }
 }
 
-/// Where memory is that outlives machines, once all of them have ended.
+/// A store of memory that outlives machines, once all of them have ended.
 pub trait Afterlife {
-    /// What a machine has left.
+    /// Returns the memory that an ended machine has left.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     fn remains(&self, machine: MachineId) -> std::io::Result<Remains>;
 
-    /// Makes memory of `words` words for a region of a machine that has none.
+    /// Makes memory of `words` words for a region of a machine that lacks it.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     fn make_region(
         &self,
         machine: MachineId,

@@ -1,4 +1,5 @@
-//! Rings: FIFO queues from one machine to another, as logs and as message queues (NSDI'14 §3.1).
+//! Rings: FIFO queues from one machine to another, used as logs and as message queues (NSDI'14
+//! §3.1).
 //!
 //! # Picture
 //! ```text
@@ -8,22 +9,24 @@
 //! record  | tag (8) | words (56) | word | word | ...      the first word is never zero
 //! pad     | PAD     | words      |                         to the end of the ring
 //! ```
-//! Positions count words from the beginning of time; a position's place is its remainder by the ring's
-//! capacity. The sender knows the tail, and has a copy of the head that the receiver writes to it when
-//! it has released half of the ring, or an eighth and finds nothing more to read. Several records go out as one write, whose first word is
-//! visible last ([`crate::fabric`], FAB-2).
+//! Positions count words since the ring was made; the place of a position in memory is its
+//! remainder by the ring's capacity. The sender knows the tail, and has a copy of the head. The
+//! receiver writes that copy after it has released half of the ring, or an eighth if it finds no
+//! more records. Several records are sent as one write, whose first word becomes visible last
+//! ([`crate::fabric`], FAB-2).
 //!
 //! # Invariants
-//! * RING-1: everything between tail and head + capacity is zero: the receiver zeroes what it releases
-//!   before it tells the sender.
+//! * RING-1: all words between the tail and head + capacity are zero: the receiver zeroes released
+//!   words before it tells the sender.
 //! * RING-2: the sender never writes beyond head + capacity.
 //!
 //! # Failure
-//! A header that no sender writes is [`Malformed`]: the sender is not to be trusted any more. The ring of a
-//! machine that is no member any more can be read to its end: what was not written whole is not seen. Then it is
-//! dropped, and its memory never used for anything else; a machine that comes with the same number gets another.
-//! Where memory outlives processes ([`crate::Fabric::keeps`]) the receiver writes down how far it has released a ring
-//! before it zeroes what it releases, so that what it has not is found afterwards ([`left_in`]).
+//! An invalid header gives [`Malformed`]: the receiver must no longer trust the sender. The ring of
+//! an evicted machine can be read to its end; records that are not completely written are not
+//! visible. Then the ring is dropped, and its memory is never reused; a machine with the same
+//! number gets another ring. If memory outlives processes ([`crate::Fabric::keeps`]), the receiver
+//! first records how far it has released a ring, then zeroes the released words. So the records
+//! that it has not released are found after a restart ([`left_in`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,33 +38,34 @@ use crate::memory::Memory;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::{Ordering, fence};
 
-/// Tag of what fills a ring to its end; records may have any other.
+/// The tag of padding to the end of a ring; records may have any other tag.
 pub const PAD: u8 = 0xFF;
 const TAG_SHIFT: u32 = 56;
 const LENGTH_MASK: u64 = (1 << TAG_SHIFT) - 1;
 
-/// What the sender's ring at a receiver contains is no record.
+/// The error for words in a sender's ring that are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed record in the ring of {0}")]
 pub struct Malformed(pub MachineId);
 
-/// There is no room in the ring now.
+/// The error for a ring without enough free words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring is full")]
 pub struct RingFull;
 
-/// Words that a record of `words` words takes in a ring.
+/// Returns the words that a record of `words` words takes in a ring.
 pub const fn record_words(words: usize) -> usize {
     words + 1
 }
 
-/// The largest record that a ring of `capacity` words is sure to take once it is empty.
+/// Returns the length of the longest record that fits any empty ring of `capacity` words.
 pub const fn longest_record(capacity: usize) -> usize {
-    // Twice that, and what the receiver has released and not told of, is the ring.
+    // The record may need twice its words, and up to half of the ring may be released but not yet
+    // reported.
     capacity / 4 - 1
 }
 
-/// The records in what a sender writes into a ring at once, with their tags; nothing but the pads is left out.
+/// Returns the records of one write by a sender, with their tags, without the padding.
 pub fn records(mut written: &[u64]) -> impl Iterator<Item = (u8, &[u64])> {
     std::iter::from_fn(move || {
         loop {
@@ -77,44 +81,45 @@ pub fn records(mut written: &[u64]) -> impl Iterator<Item = (u8, &[u64])> {
     })
 }
 
-/// The sender's end.
+/// The sender's side of a ring.
 pub struct RingWriter {
     fabric: Arc<dyn Fabric>,
     to: MachineId,
     ring: SegmentId,
-    /// Word 0 is the receiver's head as it last told.
+    /// Word 0 is the receiver's head as last reported.
     head: Arc<Memory>,
     capacity: usize,
     tail: u64,
-    /// Records that have not been posted, the first at `tail - staged.len()`.
+    /// The records that have not been posted; the first begins at `tail - staged.len()`.
     staged: Vec<u64>,
-    /// Words that are promised to records still to come.
+    /// The words that are reserved for later records.
     reserved: usize,
 }
 
-/// The receiver's end.
+/// The receiver's side of a ring.
 pub struct RingReader {
     fabric: Arc<dyn Fabric>,
     from: MachineId,
     memory: Arc<Memory>,
     head_at: Place,
-    /// Where the next record begins.
+    /// The position of the next record.
     read: u64,
     head: u64,
-    /// The head as the sender was told.
+    /// The head as last reported to the sender.
     told: u64,
-    /// Ends of records handed out and not released, with whether they are done with.
+    /// The ends of records read and not yet released, with whether the reader has released each.
     kept: VecDeque<(u64, bool)>,
     first_kept: u64,
-    /// Where memory is kept: word 0 is the head.
+    /// If memory outlives processes: word 0 is the head.
     written_down: Option<Arc<Memory>>,
 }
 
-/// A record that was read, until it is released.
+/// A record that was read and is not released yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kept(u64);
 
-/// Provides the receiver's end of the ring from `from`, of `capacity` words (a power of two), on `lane`.
+/// Makes the receiver's side of the ring from `from`, of `capacity` words (a power of two), on
+/// `lane`.
 ///
 /// # Errors
 /// As [`Fabric::provide`].
@@ -152,18 +157,19 @@ pub fn receive(
     })
 }
 
-/// The records that a receiver has not released: `ring` is its memory, of which it has released everything before `head`,
-/// and the sender was `told` of no more room than that position leaves. Whoever wrote and read it is gone.
+/// Returns the records that a receiver has not released, after both machines have ended. `ring` is
+/// its memory. The receiver has released everything before `head`, and has reported at most `told`
+/// to the sender.
 ///
 /// # Errors
-/// [`Malformed`] where a header is none, of the machine `from`.
+/// [`Malformed`] with the machine `from` if a header is invalid.
 pub fn left_in(
     ring: &Memory,
     (head, told): (u64, u64),
     from: MachineId,
 ) -> Result<Vec<(u8, Vec<u64>)>, Malformed> {
     let capacity = ring.len();
-    // What is behind that may be what the receiver was about to zero.
+    // Words behind this may be released words that the receiver had not zeroed yet.
     let end = told.min(head).saturating_add(capacity as u64);
     let (mut records, mut read) = (Vec::new(), head);
     while read < end {
@@ -187,7 +193,7 @@ pub fn left_in(
     Ok(records)
 }
 
-/// Provides the sender's end of the ring at `to`; the receiver must have made its end with the same
+/// Makes the sender's side of the ring at `to`. The receiver must have made its side with the same
 /// lane and capacity before the first flush.
 ///
 /// # Errors
@@ -211,27 +217,29 @@ pub fn send(
     })
 }
 
-/// Words of room that the promise of a record of `words` words takes: wherever it begins, it and what pads the ring
-/// before it fit.
+/// Returns the words to reserve for a record of `words` words: enough for the record and the
+/// padding before it, wherever it begins.
 pub fn promise(words: usize) -> usize {
     2 * record_words(words)
 }
 
 impl RingWriter {
-    /// Words that are neither taken nor promised. What wraps around costs more than its own words.
+    /// Returns the words that are neither used nor reserved. A record that wraps around costs more
+    /// than its own words.
     pub fn free(&self) -> usize {
         let head = self.head.words()[0].load(Ordering::Acquire);
-        // A peer that writes nonsense gets no more room than the ring has.
+        // A peer that reports a wrong head gets no more space than the ring has.
         let used = usize::try_from(self.tail.saturating_sub(head)).unwrap_or(self.capacity);
         self.capacity
             .saturating_sub(used)
             .saturating_sub(self.reserved)
     }
 
-    /// Promises room for a record of `words` words that is written later with [`Self::push_reserved`].
+    /// Reserves space for a record of `words` words, to be written later with
+    /// [`Self::push_reserved`].
     ///
     /// # Errors
-    /// [`RingFull`]; nothing is promised then.
+    /// [`RingFull`]; nothing is reserved then.
     pub fn reserve(&mut self, words: usize) -> Result<(), RingFull> {
         let need = promise(words);
         if words > longest_record(self.capacity) || need > self.free() {
@@ -241,28 +249,28 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Takes the promise of room for a record of `words` words back.
+    /// Cancels the reservation for a record of `words` words.
     pub fn give_back(&mut self, words: usize) {
         self.reserved = self.reserved.saturating_sub(promise(words));
     }
 
-    /// Takes all promises back.
+    /// Cancels all reservations.
     pub fn renounce(&mut self) {
         self.reserved = 0;
     }
 
-    /// The position behind the last record that was staged or posted.
+    /// Returns the position behind the last staged or posted record.
     pub fn position(&self) -> u64 {
         self.tail
     }
 
-    /// The position up to which the receiver has released everything, for all that it has told.
+    /// Returns the position up to which the receiver has reported all records as released.
     pub fn released(&self) -> u64 {
-        // A peer that writes nonsense has released no more than there was.
+        // A peer that reports a wrong head has released no more than was written.
         self.head.words()[0].load(Ordering::Acquire).min(self.tail)
     }
 
-    /// Words of room that are promised and neither used nor given back.
+    /// Returns the words that are reserved and neither used nor cancelled.
     pub fn promised(&self) -> usize {
         self.reserved
     }
@@ -270,7 +278,7 @@ impl RingWriter {
     /// Stages a record for the next [`Self::flush`].
     ///
     /// # Errors
-    /// [`RingFull`]: nothing is staged; a record over [`longest_record`] never fits.
+    /// [`RingFull`]: nothing is staged. A record longer than [`longest_record`] never fits.
     pub fn push(&mut self, tag: u8, record: &[&[u64]]) -> Result<(), RingFull> {
         let words = record.iter().map(|part| part.len()).sum();
         self.reserve(words)?;
@@ -278,7 +286,7 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Stages a record that room was promised for.
+    /// Stages a record for which space was reserved.
     pub fn push_reserved(&mut self, tag: u8, record: &[&[u64]]) {
         let words: usize = record.iter().map(|part| part.len()).sum();
         self.give_back(words);
@@ -302,7 +310,8 @@ impl RingWriter {
             .push((u64::from(tag) << TAG_SHIFT) | record_words(words) as u64);
     }
 
-    /// Posts what was staged and rings the receiver's bell; the answer is the medium's ack.
+    /// Posts the staged records and rings the receiver's bell. The answer is the medium's
+    /// acknowledgement.
     pub fn flush(&mut self) -> Completion<()> {
         if self.staged.is_empty() {
             return Completion::done(Ok(()));
@@ -315,7 +324,8 @@ impl RingWriter {
             word,
         };
         let (first, second) = self.staged.split_at(to_end);
-        // What lies behind the wrap goes first, so that the ack of the last write is that of both.
+        // The part behind the wrap is written first, so that the acknowledgement of the last write
+        // covers both.
         if !second.is_empty() {
             drop(self.fabric.write(at(0), second));
         }
@@ -326,16 +336,16 @@ impl RingWriter {
 }
 
 impl RingReader {
-    /// The machine that writes it.
+    /// Returns the sending machine.
     pub fn from(&self) -> MachineId {
         self.from
     }
 
-    /// Copies the next record to `out`; its tag, and what to [`Self::release`] it with. `None` where
-    /// there is none yet.
+    /// Copies the next record to `out`. Returns its tag and a handle for [`Self::release`]; `None`
+    /// if there is no record yet.
     ///
     /// # Errors
-    /// [`Malformed`]; the ring is of no use any more.
+    /// [`Malformed`]; the ring is unusable then.
     pub fn next(&mut self, out: &mut Vec<u64>) -> Result<Option<(u8, Kept)>, Malformed> {
         loop {
             let capacity = self.memory.len();
@@ -345,7 +355,8 @@ impl RingReader {
             let at = self.read as usize % capacity;
             let header = self.memory.words()[at].load(Ordering::Acquire);
             if header == 0 {
-                // Who waits for room gets what there is once nothing more comes.
+                // A sender that waits for space gets the released words when no more records
+                // arrive.
                 self.tell(capacity / 8);
                 return Ok(None);
             }
@@ -369,12 +380,13 @@ impl RingReader {
         }
     }
 
-    /// The position behind the last record that was taken, as the sender counts ([`RingWriter::position`]).
+    /// Returns the position behind the last record read, as the sender counts
+    /// ([`RingWriter::position`]).
     pub fn position(&self) -> u64 {
         self.read
     }
 
-    /// Whether a record has arrived that was not taken yet.
+    /// Returns whether an unread record has arrived.
     pub fn has_more(&self) -> bool {
         let capacity = self.memory.len();
         let at = self.read as usize % capacity;
@@ -382,7 +394,8 @@ impl RingReader {
             && self.memory.words()[at].load(Ordering::Acquire) != 0
     }
 
-    /// A record is done with; its room goes back to the sender once all before it are, too.
+    /// Releases a record. Its space returns to the sender once all earlier records are released,
+    /// too.
     pub fn release(&mut self, record: Kept) {
         let at = record.0.checked_sub(self.first_kept);
         if let Some(entry) = at.and_then(|at| self.kept.get_mut(at as usize)) {
@@ -409,11 +422,12 @@ impl RingReader {
         self.tell(capacity / 2);
     }
 
-    /// Tells the sender of the head if `least` words have been released since it was told.
+    /// Reports the head to the sender if at least `least` words have been released since the last
+    /// report.
     fn tell(&mut self, least: usize) {
         if self.head - self.told >= least.max(1) as u64 {
             self.told = self.head;
-            // Without it the sender waits for the next time, or is lost anyway.
+            // After a failure the sender waits for the next report, or is lost anyway.
             drop(self.fabric.write_and_ring(self.head_at, &[self.head]));
         }
     }

@@ -1,4 +1,4 @@
-//! Names of registered memory: what a machine lets others read, and one of them write.
+//! The names of registered memory, which a machine lets others read, and one of them write.
 //!
 //! ```text
 //! SegmentId  | kind (16) | lane (16) | number (32) |
@@ -7,68 +7,68 @@
 
 use crate::machine::MachineId;
 
-/// A piece of registered memory on its machine.
+/// The name of a segment of registered memory on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(u64);
 
 impl SegmentId {
-    /// Kind of the control segment, which every machine has: its bells.
+    /// The kind of the control segment of every machine, which has its bells.
     pub const CONTROL: u16 = 0;
-    /// Kind of a replica's memory; the number is its region's.
+    /// The kind of a replica's memory; the number is that of its region.
     pub const REGION: u16 = 1;
-    /// Kind of a ring that one peer writes; the number is the peer's.
+    /// The kind of a ring that one peer writes; the number is that of the peer.
     pub const RING: u16 = 2;
-    /// Kind of the word in which a peer says how far it has read our ring there; the number is the
-    /// peer's.
+    /// The kind of the word in which a peer reports how far it has read this machine's ring on it;
+    /// the number is that of the peer.
     pub const HEAD: u16 = 3;
-    /// Kind of the words in which a machine says things about itself to whoever reads them.
+    /// The kind of a machine's status page, which other machines read.
     pub const BOARD: u16 = 4;
-    /// Kind of a block of old versions; the number is the block's.
+    /// The kind of a block of old versions; the number is that of the block.
     pub const OLD_VERSIONS: u16 = 5;
-    /// Kind of the generations of such blocks; the number is that of a page of them.
+    /// The kind of the generations of such blocks; the number is that of a page of them.
     pub const GENERATIONS: u16 = 6;
-    /// Kind of what one peer has to say about leases; the number is the peer's.
+    /// The kind of one peer's lease messages; the number is that of the peer.
     pub const MAILBOX: u16 = 7;
-    /// Kind of the word in which a machine writes down how far it has released the ring of a peer; the number is
-    /// the peer's.
+    /// The kind of the word in which a machine records how far it has released the ring of a peer;
+    /// the number is that of the peer.
     pub const RELEASED: u16 = 8;
-    /// Kind of what a machine writes down of the regions that it holds.
+    /// The kind of a machine's saved description of its regions.
     pub const HOLDINGS: u16 = 9;
-    /// Kind of a record that was copied out of a ring; the number counts them.
+    /// The kind of a record that was copied out of a ring; the number is a counter.
     pub const RECORD: u16 = 10;
-    /// Kind of what a machine shows of the data that it begins with.
+    /// The kind of the data that a machine publishes about its state at the start.
     pub const STATE: u16 = 11;
 
-    /// The lane of leases. Where there are connections it has its own, so that what goes on it
-    /// waits behind nothing else; it keeps no order with other lanes, and has a bell of its own.
+    /// The lane of leases. Fabrics with connections give it its own connection, so that its
+    /// messages wait for no others. It keeps no order with other lanes, and has its own bell.
     pub const LEASE_LANE: u16 = 15;
 
-    /// The segment `number` of a kind and lane.
+    /// Returns the segment `number` of a kind and lane.
     pub const fn new(kind: u16, lane: u16, number: u32) -> Self {
         SegmentId(((kind as u64) << 48) | ((lane as u64) << 32) | number as u64)
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub const fn kind(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u32 {
         self.0 as u32
     }
 
-    /// The lane.
+    /// Returns the lane.
     pub const fn lane(self) -> u16 {
         (self.0 >> 32) as u16
     }
 
-    /// From what [`Self::raw`] gave.
+    /// Converts the result of [`Self::raw`] back.
     pub const fn from_raw(raw: u64) -> Self {
         SegmentId(raw)
     }
 
-    /// The 64 bits that go over a wire or into a name.
+    /// Returns the 64 bits that are used in messages and file names.
     pub const fn raw(self) -> u64 {
         self.0
     }
@@ -77,19 +77,19 @@ impl SegmentId {
 /// A word of a machine's registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Whose memory.
+    /// The machine that has the memory.
     pub machine: MachineId,
-    /// Which piece.
+    /// The segment on that machine.
     pub segment: SegmentId,
-    /// Which word of it.
+    /// The index of the word in the segment.
     pub word: usize,
 }
 
-/// Who may write a segment, besides the machine that has it.
+/// The permitted writer of a segment, besides its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// Nobody.
+    /// Only the owner.
     Owner,
-    /// One peer.
+    /// The owner and one peer.
     Peer(MachineId),
 }

@@ -1,19 +1,19 @@
 //! Sends on many sockets with one system call.
 //!
 //! ```text
-//!   Outgoing, Outgoing, …  ──send_all──> one io_uring_enter ──> what came of each
+//!   Outgoing, Outgoing, …  ──send_all──> one io_uring_enter ──> an outcome for each
 //! ```
-//! A client that shares the processor is woken by the first reply that it gets, and runs before the second is sent. What is
-//! sent with one call is there together when it runs: it takes all replies in one go, and so does the server with what it
-//! asks next.
+//! A client that shares the processor wakes at its first reply, and runs before the second reply is
+//! sent. With one call all replies have arrived when the client runs. It takes them all at once,
+//! and so does the server with the client's next requests.
 //!
 //! # Invariants
-//! * SENDS-1: the kernel reads bytes only within [`Sends::send_all`]. Where it cannot be known that it is done with them, they
-//!   are leaked.
-//! * SENDS-2: no send waits. What a socket does not take now is for the caller to send later.
+//! * SENDS-1: the kernel reads bytes only within [`Sends::send_all`]. If it may still read them
+//!   after that, they are leaked.
+//! * SENDS-2: no send waits. The caller must send bytes later that a socket does not accept now.
 //!
 //! # Failure
-//! Where the kernel has no io_uring, or forbids it, each send is a call of its own, with the same outcomes.
+//! If the kernel lacks io_uring or forbids it, each send is one call, with the same outcomes.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -22,10 +22,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::net::SendFlags;
 
-/// How often a call that the kernel refuses is tried again.
+/// The number of times that a call is repeated that the kernel refuses.
 const REFUSALS_MAX: u32 = 100;
 
-/// Bytes for a socket.
+/// Bytes to send on a socket.
 #[derive(Debug)]
 pub struct Outgoing {
     socket: RawFd,
@@ -34,7 +34,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Bytes for a stream socket, which is to stay open until they are sent.
+    /// Returns bytes for a stream socket, which must stay open until they are sent.
     pub fn new(socket: &impl AsRawFd, bytes: Vec<u8>) -> Outgoing {
         Outgoing {
             socket: socket.as_raw_fd(),
@@ -43,11 +43,11 @@ impl Outgoing {
         }
     }
 
-    /// How many of the bytes were sent, and the bytes.
+    /// Returns the number of bytes sent, and the bytes.
     ///
     /// # Errors
-    /// The system's: [`io::ErrorKind::WouldBlock`] where the socket takes none now. After any other the connection is of no
-    /// use, as nobody knows what was sent.
+    /// The system's error: [`io::ErrorKind::WouldBlock`] if the socket accepts no bytes now. After
+    /// any other error the connection is unusable, because the number of bytes sent is unknown.
     pub fn into_outcome(self) -> (io::Result<usize>, Vec<u8>) {
         (self.outcome, self.bytes)
     }
@@ -57,13 +57,14 @@ impl Outgoing {
     }
 
     fn send_alone(&mut self) {
-        // SAFETY: the number is used within this call alone. One that is not open any more is answered with an error.
+        // SAFETY: the number is used within this call alone. For a closed number the system returns
+        // an error.
         let socket = unsafe { BorrowedFd::borrow_raw(self.socket) };
         self.outcome = rustix::net::send(socket, &self.bytes, Self::flags()).map_err(Into::into);
     }
 }
 
-/// The means to send on many sockets with one system call, of one thread.
+/// A sender on many sockets with one system call, used by one thread.
 ///
 /// ```
 /// use std::io::Read;
@@ -83,7 +84,7 @@ pub struct Sends {
 }
 
 impl Sends {
-    /// With at most `depth` sends a call.
+    /// Returns a sender with at most `depth` sends per call.
     pub fn new(depth: u16) -> Sends {
         let depth = depth.max(1);
         Sends {
@@ -92,12 +93,12 @@ impl Sends {
         }
     }
 
-    /// Whether the kernel takes several sends with one call.
+    /// Returns whether the kernel accepts several sends in one call.
     pub fn is_one_call(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Tries each of `batch` once, in their order, and notes what came of it.
+    /// Tries each send of `batch` once, in their order, and records its outcome.
     pub fn send_all(&mut self, batch: &mut [Outgoing]) {
         for batch in batch.chunks_mut(self.depth) {
             match &mut self.ring {
@@ -112,7 +113,7 @@ impl Sends {
     }
 }
 
-/// A ring, if the kernel sends with it.
+/// Returns a ring, if the kernel supports sends with it.
 fn open(depth: u32) -> io::Result<Option<IoUring>> {
     let ring = IoUring::new(depth)?;
     let mut probe = Probe::new();
@@ -120,7 +121,8 @@ fn open(depth: u32) -> io::Result<Option<IoUring>> {
     Ok(probe.is_supported(opcode::Send::CODE).then_some(ring))
 }
 
-/// Sends `batch`, which fits the ring, with one call. After an error the ring is not to be used again.
+/// Sends `batch`, which must fit the ring, with one call. After an error the ring must not be used
+/// again.
 fn send_together(ring: &mut IoUring, batch: &mut [Outgoing]) -> io::Result<()> {
     let flags = i32::try_from(Outgoing::flags().bits()).map_err(io::Error::other)?;
     for (index, outgoing) in batch.iter_mut().enumerate() {
@@ -131,8 +133,8 @@ fn send_together(ring: &mut IoUring, batch: &mut [Outgoing]) -> io::Result<()> {
             .flags(flags)
             .build()
             .user_data(index as u64);
-        // SAFETY: the bytes stay where they are until the kernel has said what came of them, or are leaked (SENDS-1): `batch` is
-        // borrowed until then, and none of its buffers is changed.
+        // SAFETY: the bytes stay in place until the kernel has reported the outcome, or are leaked
+        // (SENDS-1): `batch` is borrowed until then, and none of its buffers is changed.
         let pushed = unsafe { ring.submission().push(&send) };
         if let Err(full) = pushed {
             leak(batch, |_| true);
@@ -166,7 +168,7 @@ fn send_together(ring: &mut IoUring, batch: &mut [Outgoing]) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves bytes that the kernel may still read where they are.
+/// Leaks bytes that the kernel may still read.
 #[cold]
 fn leak(batch: &mut [Outgoing], of: impl Fn(usize) -> bool) {
     for (index, outgoing) in batch.iter_mut().enumerate() {
@@ -182,7 +184,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    /// With the ring where there is one, and without.
+    /// Runs a test with the ring, if there is one, and without.
     fn both(test: impl Fn(Sends)) {
         test(Sends::new(4));
         test(Sends {

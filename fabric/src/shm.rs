@@ -1,18 +1,19 @@
-//! Machines of one host that map each other's memory: files in one directory of a tmpfs.
+//! The fabric of machines on one host that map each other's memory: files in one directory of a
+//! tmpfs.
 //!
 //! # Picture
 //! ```text
-//! DIR/m1/control                    the bells, and who m1's members are
-//! DIR/m1/0001000000000000           a region: others map it for reading alone
+//! DIR/m1/control                    the bells, and m1's members
+//! DIR/m1/0001000000000000           a region: other machines map it for reading only
 //! DIR/m1/0002000000000002.m2        a ring: m2 may write it, too
 //! ```
-//! Every operation works on mapped memory, without the target's threads; the files are what outlives a
-//! killed process ([`crate::home`]). A segment's file gets its name when it is whole, so that whoever finds it finds all
-//! of it.
+//! Every operation works on mapped memory, without the target's threads. The files outlive a killed
+//! process ([`crate::home`]). A segment's file gets its name when it is complete, so that a process
+//! that finds it finds all of it.
 //!
 //! # Failure
-//! A peer that has ended is noticed by a word of its control
-//! segment; one that was killed by its lease alone: until then its memory is written in vain.
+//! A word of its control segment shows that a peer has ended. Only its lease shows that a peer was
+//! killed: until then writes to its memory have no effect.
 
 mod files;
 mod peer;
@@ -36,22 +37,22 @@ use crate::sync::Ordering;
 pub(crate) use files::{home_of, is_locked, is_whole, make, name_of, open};
 use peer::{Life, Mapped, Peer};
 
-/// Most members that a machine counts.
+/// The largest number of members.
 const MAX_MEMBERS: usize = 1000;
-/// Words of the control segment.
+/// The number of words of the control segment.
 const CONTROL_WORDS: usize = MEMBERS + MAX_MEMBERS;
-/// The control segment's words that are the bells.
+/// The words of the control segment that are the bells.
 const BELL: usize = 0;
 const LEASE_BELL: usize = 2;
-/// The control segment's word that is not zero while the machine lives, as far as it could tell, and
-/// moves on with its members.
+/// The word of the control segment that is nonzero while the machine runs, and increases when its
+/// members change. A killed machine leaves it nonzero.
 const GENERATION: usize = 1;
-/// From here on the control segment has the members' numbers plus one, and zeroes behind them.
+/// The first of the words that hold the members' numbers plus one, followed by zeroes.
 const MEMBERS: usize = 8;
-/// Name of the control segment.
+/// The file name of the control segment.
 pub(crate) const CONTROL: &str = "control";
 
-/// One machine's end of the memory that the processes of a host share.
+/// The access of one machine to the memory that the processes of a host share.
 #[derive(Debug)]
 pub struct ShmFabric {
     me: MachineId,
@@ -72,19 +73,20 @@ struct Own {
 }
 
 impl ShmFabric {
-    /// The machine `me` of the cluster whose memory is in `root`, a member of nothing but itself.
+    /// Opens the fabric of machine `me` of the cluster whose memory is in `root`; its only member
+    /// is `me`.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where the
+    /// [`FabricError::Refused`] if another process runs as this machine; [`FabricError::Io`] if the
     /// directory cannot be made.
     pub fn open(root: &Path, me: MachineId) -> Result<Self, FabricError> {
         Self::at(Home::open(root, me)?)
     }
 
-    /// The machine whose directory that is.
+    /// Opens the fabric of the machine whose directory is `home`.
     ///
     /// # Errors
-    /// [`FabricError::Io`] where no files can be made there.
+    /// [`FabricError::Io`] if files cannot be made there.
     pub fn at(home: Home) -> Result<Self, FabricError> {
         let me = home.me();
         let control = Arc::new(make(&home.path().join(CONTROL), CONTROL_WORDS, true)?);
@@ -108,8 +110,8 @@ impl ShmFabric {
         peer.ok_or(FabricError::NotMember(machine))
     }
 
-    /// Does something with a segment. What is mapped already is used where it is: neither it nor the way to it
-    /// is counted again, which would be the most of what a small operation costs.
+    /// Passes a segment to `work`. A mapped segment is used in place, without reference counts,
+    /// which would be most of the cost of a small operation.
     fn with<T>(
         &self,
         machine: MachineId,
@@ -163,7 +165,7 @@ impl ShmFabric {
         Ok(all.entry(segment).or_insert(mapped).clone())
     }
 
-    /// A segment that somebody else, or nobody, may write.
+    /// Opens a segment of a peer that this machine may not write.
     fn open_of_others(
         &self,
         (machine, peer): (MachineId, &Peer),
@@ -190,14 +192,15 @@ impl ShmFabric {
             {
                 return bell(life).ring();
             }
-            // A machine that is not there has nobody to wake.
+            // A machine that does not run has no thread to wake.
             if let Ok(life) = peer.life() {
                 bell(&life).ring();
             }
         }
     }
 
-    /// Does something with a segment that this machine may write; the answer of what it posts.
+    /// Passes a segment that this machine may write to `work`, and returns the answer of the
+    /// operation.
     fn change<T>(&self, at: Place, work: impl FnOnce(&Memory) -> Completion<T>) -> Completion<T> {
         const NOT_THE_WRITER: FabricError = FabricError::Refused("not the writer of the segment");
         let done = self.with(at.machine, at.segment, |mapped| match mapped.writable {
@@ -208,8 +211,8 @@ impl ShmFabric {
     }
 }
 
-/// Looks at what is seldom changed. Who is `urgent`, as leases are, does not queue behind somebody who wants to change it and
-/// waits for readers that others keep from the processor.
+/// Takes a read lock on data that seldom changes. An `urgent` reader, such as leases, does not
+/// queue behind a writer that waits for other readers.
 #[inline]
 fn look_at<T>(lock: &RwLock<T>, urgent: bool) -> RwLockReadGuard<'_, T> {
     match urgent {

@@ -1,5 +1,5 @@
-//! The atomics that region memory is made of: the standard ones, or loom's when the schedules of a
-//! reader and a writer are enumerated (`RUSTFLAGS="--cfg loom"`).
+//! The atomics of region memory: the standard ones, or those of loom, which enumerates the
+//! schedules of readers and writers (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};

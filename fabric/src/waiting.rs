@@ -1,18 +1,18 @@
-//! Who waits for the answer of an operation that is under way, whatever the operation is.
+//! The completers of operations in progress, for all kinds of operations.
 
 use crate::completion::Completer;
 use crate::fabric::FabricError;
 
-/// The end of an operation that the fabric keeps. Dropped, it answers [`FabricError::Lost`].
+/// The fabric's side of an operation in progress. When dropped, it answers [`FabricError::Lost`].
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Write(Completer<()>),
-    /// With the number of words.
+    /// The completer, and the number of words to read.
     Read(Completer<Box<[u64]>>, usize),
     Swap(Completer<u64>),
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Written,
@@ -21,12 +21,12 @@ pub(crate) enum Answer {
     Failed(FabricError),
 }
 
-/// The answer is that of another operation.
+/// The error for an answer to another kind of operation.
 #[derive(Debug)]
 pub(crate) struct Mismatch;
 
 impl Waiting {
-    /// Words that a read has asked for.
+    /// Returns the number of words that a read has asked for; 0 for other operations.
     pub(crate) fn asked(&self) -> usize {
         match self {
             Waiting::Read(_, words) => *words,
@@ -34,10 +34,10 @@ impl Waiting {
         }
     }
 
-    /// Answers; with [`FabricError::Lost`] where the answer is not one of this operation.
+    /// Passes the answer on; [`FabricError::Lost`] if it is for another kind of operation.
     ///
     /// # Errors
-    /// [`Mismatch`].
+    /// [`Mismatch`] in that case.
     pub(crate) fn answer(self, answer: Answer) -> Result<(), Mismatch> {
         match (self, answer) {
             (Waiting::Write(completer), Answer::Written) => completer.complete(Ok(())),

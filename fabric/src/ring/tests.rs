@@ -125,7 +125,7 @@ fn what_is_written_at_once_is_taken_apart_into_its_records() {
     }
     let found = records(&writer.staged).map(|(tag, record)| (tag, record.to_vec()));
     assert_eq!(found.collect::<Vec<_>>(), pushed);
-    // What is cut off, or no record, ends it.
+    // A cut-off or invalid record ends the iteration.
     assert_eq!(records(&writer.staged[..3]).count(), 0);
     assert_eq!(records(&[0, 1, 2]).count(), 0);
 }

@@ -1,4 +1,4 @@
-//! The files that are a machine's memory: their names, and how they are made and mapped.
+//! The files of a machine's memory: their names, and how they are made and mapped.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,14 +14,14 @@ pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
     root.join(machine.to_string())
 }
 
-/// Whether there is a process whose home that is.
+/// Returns whether a process holds the lock on this directory.
 pub(crate) fn is_locked(home: &Path) -> bool {
     let lock = File::open(home.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether all of a segment is written sooner or later. Regions and old versions are large, and are put to use piece by
-/// piece.
+/// Returns whether all of a segment is written sooner or later. Regions and old versions are large,
+/// and are used piece by piece.
 pub(crate) fn is_whole(segment: SegmentId) -> bool {
     ![SegmentId::REGION, SegmentId::OLD_VERSIONS].contains(&segment.kind())
 }
@@ -33,8 +33,9 @@ pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
     }
 }
 
-/// Makes a file of zeroed words and maps it. What is `whole` has its room from the beginning; of the rest room is taken
-/// as pages are touched, which whoever does so has to know is there ([`crate::Fabric::room`]): where it is not the process ends.
+/// Makes a file of zeroed words and maps it. A `whole` file gets its disk space at once. Others get
+/// space as pages are touched. The caller must know that the space exists
+/// ([`crate::Fabric::room`]): without it the process ends.
 pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory> {
     let unnamed = path.with_file_name(format!(
         "{}.new",
@@ -56,7 +57,7 @@ pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory>
     Ok(memory)
 }
 
-/// Has the file system set bytes of a file aside, where it can.
+/// Allocates the bytes of a file, if the file system can.
 fn take_room(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
@@ -65,10 +66,10 @@ fn take_room(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Opens what a peer has made.
+/// Opens a file that a peer has made.
 pub(super) fn open_file(path: &Path, writable: bool) -> Result<File, FabricError> {
     let opened = OpenOptions::new().read(true).write(writable).open(path);
-    // It is not there yet, or no more.
+    // The file does not exist yet, or has been removed.
     opened.map_err(|_| FabricError::Lost)
 }
 

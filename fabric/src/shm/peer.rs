@@ -1,7 +1,7 @@
-//! A peer of the same host: the process that it is now, and what is mapped of that.
+//! A peer on the same host: its present process, and the mapped parts of its memory.
 //!
-//! A process that ends well says so in its control segment; one that comes after it is another life, of which everything is
-//! mapped anew.
+//! A process that ends in good order reports that in its control segment. A later process of the
+//! same machine is another incarnation, whose memory is mapped anew.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::memory::Memory;
 use crate::segment::SegmentId;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A peer, and what has been mapped of it in its present life.
+/// A peer, and the mappings of its present incarnation.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) home: PathBuf,
     pub(super) life: RwLock<Option<Arc<Life>>>,
-    /// Whether it was connected when events were last taken.
+    /// Whether the peer was connected when events were last taken.
     pub(super) connected: AtomicBool,
 }
 
-/// What has been mapped of a process.
+/// The mappings of one incarnation of a process.
 #[derive(Debug)]
 pub(super) struct Life {
     control: Arc<Memory>,
@@ -48,7 +48,7 @@ impl Life {
         self.generation() != 0
     }
 
-    /// Whether the peer counts `machine` as a member.
+    /// Returns whether the peer has `machine` as a member.
     pub(super) fn counts(&self, machine: MachineId) -> bool {
         let generation = self.generation();
         if generation == self.counted.load(Ordering::Relaxed) {
@@ -69,7 +69,7 @@ impl Life {
 }
 
 impl Peer {
-    /// Of a machine that has its files there; nothing is mapped yet.
+    /// Returns a peer with its files in `home`, without mappings.
     pub(super) fn at(home: PathBuf) -> Peer {
         Peer {
             home,
@@ -78,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// The process that is the peer now.
+    /// Returns the present incarnation of the peer.
     pub(super) fn life(&self) -> Result<Arc<Life>, FabricError> {
         if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
             return Ok(Arc::clone(life));
