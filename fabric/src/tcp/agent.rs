@@ -1,12 +1,13 @@
-//! The agent: plays the network card for the peer of a connection, whose requests it applies.
+//! The handler of one peer's requests: it applies them to this machine's memory, as a network card
+//! with one-sided operations does.
 //!
 //! ```text
 //! request ─► memory of this machine ─► replies, in the order of requests
-//!       bell ─► rung once, when all that has arrived is applied
+//!       bell ─► rung once, after all received requests have been applied
 //! ```
 //! # Failure
-//! A malformed request ends its connection, and so do requests whose replies come to more than a peer that
-//! keeps to [`super::connection`]'s limits asks for.
+//! A malformed request ends its connection. So do requests whose replies exceed the amount that a
+//! peer within [`super::connection`]'s limits can ask for.
 
 use std::io;
 use std::sync::Arc;
@@ -20,31 +21,33 @@ use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::registry::Registry;
 
-/// Bytes of replies that a peer has coming to it at most: as often what it may ask for before it waits, and one
-/// operation more, as it may go beyond that while its attendant works (CARD-3).
+/// The largest number of bytes of replies to one peer: twice the amount that the peer may ask for
+/// before it waits, because it may exceed that limit by one operation while its attendant works
+/// (CARD-3).
 const REPLIES_MAX: usize = BEYOND * (2 * REPLY_BYTES_MAX + WAITING * frame::SHORT_REPLY_BYTES);
 const BEYOND: usize = 2;
-/// What an idle agent keeps of its buffer.
+/// The size to which an idle agent shrinks its buffer.
 const KEPT_WORDS: usize = 32 << 10;
 
-/// What applies the requests of one peer.
+/// The handler of one peer's requests.
 #[derive(Debug)]
 pub(super) struct Agent {
     registry: Arc<Registry>,
     card: Arc<Card>,
     from: MachineId,
-    /// Replies that wait to be taken.
+    /// The replies that have not been taken yet.
     replies: Vec<u8>,
-    /// Whether there are others than acks among them.
+    /// Whether there are replies other than acknowledgements of writes.
     answers: bool,
-    /// Writes that were applied and are not in the replies yet.
+    /// The writes that were applied and have no reply yet.
     done: u32,
     rung: bool,
     words: Vec<u64>,
 }
 
 impl Agent {
-    /// Applies what `from` asks for to the memory in `registry`; its bells call for what `card` calls.
+    /// Returns a handler that applies the requests of `from` to the memory in `registry`, and
+    /// passes bells to `card`.
     pub(super) fn new(registry: &Arc<Registry>, card: &Arc<Card>, from: MachineId) -> Self {
         Agent {
             registry: Arc::clone(registry),
@@ -58,26 +61,27 @@ impl Agent {
         }
     }
 
-    /// Whether replies wait to be taken.
+    /// Returns whether replies wait to be taken.
     pub(super) fn has_replies(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// Whether they may wait for what the attendant is about to post: nobody has asked for anything but acks.
+    /// Returns whether the replies may wait for operations that the attendant is about to post: all
+    /// of them are acknowledgements.
     pub(super) fn may_wait(&self) -> bool {
         !self.answers && self.card.is_to_attend()
     }
 
-    /// Puts the replies into `batch`, which is empty.
+    /// Moves the replies to the empty `batch`.
     pub(super) fn take_replies(&mut self, batch: &mut Vec<u8>) {
         std::mem::swap(batch, &mut self.replies);
         self.answers = false;
     }
 
-    /// All that has arrived is applied.
+    /// Finishes a batch of requests after all received ones have been applied.
     ///
     /// # Errors
-    /// Where the peer asks for more than it may.
+    /// If the peer asks for more than the limits permit.
     pub(super) fn arrived(&mut self) -> io::Result<()> {
         frame::put_done(&mut self.replies, &mut self.done);
         self.words.shrink_to(KEPT_WORDS);
@@ -119,7 +123,7 @@ impl Agent {
                     frame::put_done(&mut self.replies, &mut self.done);
                     frame::put_was(&mut self.replies, was);
                 }),
-            // It has no reply, and is rung after all that has come with it.
+            // A bell has no reply, and is rung after all requests that arrived with it.
             Request::Bell => {
                 self.rung = true;
                 Ok(())

@@ -1,16 +1,18 @@
-//! Questions beside what the fabric carries: of whoever knows the secret, a member or not.
+//! The control channel: questions outside the fabric, from any process that knows the secret,
+//! member or not.
 //!
 //! ```text
-//! asker ── handshake, lane ASIDE ─► listener ─► a thread for each line: question ─► Answerer ─► answer ─► …
+//! asker ── handshake, lane ASIDE ─► listener ─► thread per line: question ─► Answerer ─► answer
 //! question, answer    | length (4) | bytes |        little-endian
 //! ```
-//! What must go on whoever is a member takes this way: how machines agree on their configuration, and how one that is none
-//! of them is let in. Nothing of the fabric waits for it.
+//! Services that must work for non-members, too, use this channel: the agreement on configurations,
+//! and the admission of joining machines. No operation of the fabric waits for it.
 //!
 //! # Failure
-//! A line that breaks is forgotten; one that had been idle is made again once, as the other end may have ended it. A question
-//! may have arrived though there is no answer. While a machine is being called, others who want to ask it are told at once
-//! that it cannot be reached, so that one that swallows what is sent holds up one caller and not all.
+//! A broken line is dropped. An idle line that breaks is opened again once, because the other end
+//! may have closed it. A question may have arrived although there is no answer. While one caller is
+//! connecting to a machine, other callers get an error at once. So a machine that does not respond
+//! blocks one caller and not all.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -25,37 +27,37 @@ use super::auth::{ASIDE, HandshakeError, Identity};
 use super::tls::{self, Inside, Session, TcpTls};
 use crate::machine::MachineId;
 
-/// Bytes of the longest question or answer.
+/// The largest size of a question or answer.
 const LONGEST: u32 = 1 << 24;
-/// How long a line may be idle.
+/// The time after which an idle line is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// The name of whoever has none, and of whoever is asked, as it is not known who that is.
+/// The id of a caller without one, and of the listener, whose id the caller does not know.
 const ANYBODY: MachineId = MachineId(0);
 
-/// Answers what other machines ask, on threads of the fabric.
+/// A service that answers questions of other machines, on threads of the fabric.
 pub trait Answerer: fmt::Debug + Send + Sync {
-    /// The answer to a question. It may take its time: nobody else is kept waiting.
+    /// Returns the answer to a question. The call may block: it delays no other caller.
     fn answer(&self, question: &[u8]) -> Vec<u8>;
 }
 
-/// Asks machines of a network, without being one.
+/// A client of the control channel, which need not be a machine of the network.
 #[derive(Debug)]
 pub struct TcpAsker {
     identity: Identity,
     tls: Option<TcpTls>,
-    /// Lines on which nobody asks, by their addresses.
+    /// Idle lines, by their addresses.
     idle: Mutex<HashMap<String, Vec<Line>>>,
     calling: Mutex<HashSet<String>>,
 }
 
-/// A connection with whoever answers.
+/// A connection with an answering machine.
 #[derive(Debug)]
 struct Line {
     stream: TcpStream,
     session: Option<Session>,
 }
 
-/// That an address is being called.
+/// A guard that marks an address as being connected to.
 struct Calling<'a>(&'a TcpAsker, &'a str);
 
 impl Drop for Calling<'_> {
@@ -65,10 +67,10 @@ impl Drop for Calling<'_> {
 }
 
 impl TcpAsker {
-    /// Somebody who knows what the machines of a cluster know.
+    /// Returns a client with the cluster's secret.
     ///
     /// # Errors
-    /// Where the system gives no randomness.
+    /// If the system gives no random numbers.
     pub fn new(cluster: u128, secret: &[u8], tls: Option<TcpTls>) -> io::Result<TcpAsker> {
         Ok(TcpAsker {
             identity: Identity::new(ANYBODY, cluster, secret)?,
@@ -78,10 +80,10 @@ impl TcpAsker {
         })
     }
 
-    /// What the machine at an address answers. `patience` is how long each step may take.
+    /// Returns the answer of the machine at an address. Each step may take `patience`.
     ///
     /// # Errors
-    /// Why there is no answer; the question may have arrived.
+    /// The reason for the missing answer; the question may have arrived.
     pub fn ask(
         &self,
         address: &str,
@@ -141,7 +143,7 @@ impl Line {
         let length = u32::try_from(words.len()).ok();
         let length = length.filter(|length| *length <= LONGEST);
         let length = length.ok_or(io::ErrorKind::InvalidInput)?.to_le_bytes();
-        // In one piece, so that it is one packet.
+        // One write, so that length and question share a packet.
         let said = [&length[..], words].concat();
         match &mut self.session {
             Some(session) => Inside(session, &self.stream).write_all(&said),
@@ -149,7 +151,7 @@ impl Line {
         }
     }
 
-    /// What the other end says; `None` once it says no more.
+    /// Reads the next message of the other end; `None` after it has closed the line.
     fn hear(&mut self) -> io::Result<Option<Vec<u8>>> {
         match &mut self.session {
             Some(session) => hear(&mut Inside(session, &self.stream)),
@@ -168,7 +170,7 @@ fn hear(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     if length > LONGEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // Room is made for what comes, not for what is said to come.
+    // The buffer grows with the bytes that arrive, not with the announced length.
     let mut words = Vec::new();
     stream.take(length.into()).read_to_end(&mut words)?;
     match words.len() == length as usize {
@@ -177,7 +179,7 @@ fn hear(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Answers whatever is asked on a line, until it ends.
+/// Answers the questions on a line, until it ends.
 pub(super) fn serve(
     answerer: &Arc<dyn Answerer>,
     stream: TcpStream,
@@ -199,7 +201,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// Says everything twice.
+    /// An answerer that returns each question twice.
     #[derive(Debug)]
     struct Echo;
 
@@ -235,7 +237,7 @@ mod tests {
             for n in 0..20_u8 {
                 let (asker, address) = (&asker, &address);
                 scope.spawn(move || {
-                    // Only one at a time calls.
+                    // One thread at a time connects; the others get an error and try again.
                     while asker.ask(address, &[n], PATIENCE) != Ok(vec![n, n]) {}
                 });
             }

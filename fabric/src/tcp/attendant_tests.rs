@@ -1,4 +1,4 @@
-//! The attendant on a card's thread.
+//! Tests of the attendant on a card's thread.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::tests::{config, connected, join, start, until, wait};
 use super::*;
 
-/// Says how often it was called, and on which thread; it wants more so many times.
+/// An attendant that reports each call with its thread, and asks for `more` further calls.
 struct Counts {
     calls: Sender<Option<String>>,
     more: AtomicU32,
@@ -48,7 +48,7 @@ fn what_arrives_is_attended_to_on_the_card() {
     wait(a.write(place, &[7])).expect("connected");
     a.ring_bell(b.me());
     let on_card = || called.recv().expect("it is called");
-    // Once for the bell, and as often as it wants more.
+    // It is called once for the bell, and as often as it asks for.
     for _ in 0..3 {
         assert_eq!(on_card().as_deref(), Some("card m2"));
     }
@@ -66,7 +66,7 @@ fn while_somebody_waits_for_room_it_is_the_pollers_turn() {
     assert!(card.may_wait());
     let armed = a.bell().arm();
     a.ring_bell(a.me());
-    // It is rung, or this would not end.
+    // Without the bell this wait would not end.
     a.bell().wait(armed, Duration::from_secs(600));
     assert!(called.try_recv().is_err());
     card.has_waited();

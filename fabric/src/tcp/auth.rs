@@ -1,5 +1,5 @@
-//! The handshake of a connection: both ends prove that they know the cluster's secret, and say who
-//! they are.
+//! The handshake of a connection: both ends prove that they know the cluster's secret, and exchange
+//! their identities.
 //!
 //! ```text
 //! caller                                                       listener
@@ -11,9 +11,10 @@
 //! proof of the caller, or a refusal ──►                                    right? a member?
 //!         ◄── OK, or a refusal
 //! ```
-//! A proof is an HMAC-SHA256 with the secret over who proves, the TLS session, the hello and the answer to it,
-//! so that none can be used again or for the other end. The secret never travels. Without TLS what follows the
-//! handshake is neither encrypted nor signed: a network that others can write to needs it.
+//! A proof is an HMAC-SHA256 with the secret over the prover's role, the TLS session, the hello and
+//! the answer to it. So a proof cannot be used again or for the other end. The secret is never
+//! sent. Without TLS the data after the handshake is neither encrypted nor signed: use TLS on
+//! networks to which others can write.
 
 use std::io::{self, Read, Write};
 
@@ -24,11 +25,12 @@ use super::tls::CertificateFault;
 use crate::machine::MachineId;
 
 const MAGIC: [u8; 4] = *b"FNCP";
-/// Version of the handshake and of the frames after it.
+/// The version of the handshake and of the frames after it.
 const VERSION: u16 = 2;
-/// In place of a lane: the caller wants no connection, but that the listener calls it.
+/// A value in place of a lane: the caller asks the listener to connect to it.
 pub(super) const ASKS: usize = 0xFF;
-/// In place of a lane: the caller has questions, whoever it is, and whoever listens ([`super::aside`]).
+/// A value in place of a lane: the caller uses the control channel, for any caller and any listener
+/// ([`super::aside`]).
 pub(super) const ASIDE: u8 = 0xFE;
 const START_BYTES: usize = 4 + 2 + 1;
 const HELLO_BYTES: usize = 1 + 16 + 4 + 4 + 8 + NONCE_BYTES;
@@ -36,34 +38,34 @@ const ANSWER_BYTES: usize = 8 + NONCE_BYTES;
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 
-/// Why two machines do not talk.
+/// The reason why two machines do not connect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The other end does not know this cluster's secret.
     #[error("the secret is another one")]
     WrongSecret,
-    /// It belongs to another cluster.
+    /// The other end belongs to another cluster.
     #[error("the machine belongs to another cluster")]
     OtherCluster,
-    /// It speaks another version of the protocol, or none.
+    /// The other end uses another version of the protocol, or another protocol.
     #[error("another version of the protocol")]
     Version,
-    /// This machine is no member of the configuration there.
+    /// This machine is not a member of the other end's configuration.
     #[error("not a member of the configuration")]
     NotMember,
     /// Another machine answers at the address.
     #[error("another machine is at this address")]
     OtherMachine,
-    /// One of the two wants TLS, and the other has none.
+    /// One of the two uses TLS, and the other does not.
     #[error("one of the machines is set up for TLS, and the other is not")]
     TlsAtOneEnd,
-    /// This machine does not believe the certificate of the other end.
+    /// This machine does not accept the certificate of the other end.
     #[error("the certificate of the other machine {0}")]
     TheirCertificate(CertificateFault),
-    /// The other end does not believe the certificate of this machine.
+    /// The other end does not accept the certificate of this machine.
     #[error("the certificate of this machine {0}, says the other")]
     OwnCertificate(CertificateFault),
-    /// The connection broke, or never came to be.
+    /// The connection broke or could not be opened.
     #[error("{0}")]
     Io(String),
 }
@@ -78,7 +80,7 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-/// Refusals by their number on the wire; 0 is none.
+/// The refusals by their number in messages, from 1; 0 is no refusal.
 const REFUSALS: [HandshakeError; 6] = [
     HandshakeError::WrongSecret,
     HandshakeError::OtherCluster,
@@ -89,18 +91,18 @@ const REFUSALS: [HandshakeError; 6] = [
 ];
 const OK: u8 = 0;
 
-/// Who this machine is to others.
+/// The identity that this machine proves to others.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) me: MachineId,
     pub(super) cluster: u128,
-    /// Another one each time that the machine starts.
+    /// A random number, drawn each time that the machine starts.
     pub(super) incarnation: u64,
     secret: hmac::Key,
     random: SystemRandom,
 }
 
-/// Who the other end of a connection is.
+/// The identity of the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) machine: MachineId,
@@ -109,18 +111,19 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Whether it wants to be called, and nothing else.
+    /// Returns whether the peer only asks to be connected to.
     pub(super) fn asks(self) -> bool {
         usize::from(self.lane) == ASKS
     }
 
-    /// Whether it has questions, and need be no member.
+    /// Returns whether the peer uses the control channel, and need not be a member.
     pub(super) fn is_aside(self) -> bool {
         self.lane == ASIDE
     }
 }
 
-/// The number of a cluster that is to be told apart from all others by `parts`: its name, its machines.
+/// Returns the number of a cluster, a hash of `parts` that identify it, such as its name and its
+/// machines.
 pub fn cluster_id(parts: &[&str]) -> u128 {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
@@ -135,10 +138,10 @@ pub fn cluster_id(parts: &[&str]) -> u128 {
 }
 
 impl Identity {
-    /// A machine that has just started.
+    /// Returns the identity of a machine that has just started.
     ///
     /// # Errors
-    /// Where the system gives no randomness.
+    /// If the system gives no random numbers.
     pub(super) fn new(me: MachineId, cluster: u128, secret: &[u8]) -> io::Result<Self> {
         let random = SystemRandom::new();
         let incarnation = u64::from_le_bytes(draw(&random)?);
@@ -151,7 +154,7 @@ impl Identity {
         })
     }
 
-    /// What `who` proves about a handshake.
+    /// Returns the HMAC state of the proof of the role `who` in a handshake.
     fn proof(&self, who: &[u8], session: &[u8], hello: &[u8], answer: &[u8]) -> hmac::Context {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(who);
@@ -161,7 +164,7 @@ impl Identity {
         context
     }
 
-    /// Whether the other end has proved what it must, in constant time.
+    /// Checks the proof of the other end, in constant time.
     fn proves(&self, who: &[u8], session: &[u8], said: [&[u8]; 2], proof: &[u8]) -> bool {
         let [hello, answer] = said;
         let message = [who, session, hello, answer].concat();
@@ -191,19 +194,20 @@ fn start(tls: bool) -> [u8; START_BYTES] {
     start
 }
 
-/// The caller begins: the other end must speak the same protocol, in TLS or not.
+/// Starts the handshake as the caller: the other end must use the same protocol version, and TLS if
+/// `tls`.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason for the refusal.
 pub(super) fn begin(stream: &mut (impl Read + Write), tls: bool) -> Result<(), HandshakeError> {
     stream.write_all(&start(tls))?;
     status(stream)
 }
 
-/// The listener's end of [`begin`].
+/// Starts the handshake as the listener; the counterpart of [`begin`].
 ///
 /// # Errors
-/// Why it does not go on.
+/// The reason for the refusal.
 pub(super) fn begun(stream: &mut (impl Read + Write), tls: bool) -> Result<(), HandshakeError> {
     let started: [u8; START_BYTES] = take(stream)?;
     if started[..6] != start(tls)[..6] {
@@ -215,10 +219,11 @@ pub(super) fn begun(stream: &mut (impl Read + Write), tls: bool) -> Result<(), H
     Ok(stream.write_all(&[OK])?)
 }
 
-/// The caller's end: connects to `to`, in the TLS session that `session` is told by.
+/// Carries out the caller's side of the handshake with `to`, in the TLS session that `session`
+/// identifies.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason for the refusal.
 pub(super) fn call(
     identity: &Identity,
     session: &[u8],
@@ -245,10 +250,10 @@ pub(super) fn call(
     })
 }
 
-/// The listener's end: finds out who calls, and whether `admit` takes it.
+/// Carries out the listener's side of the handshake; `admit` decides about the identified caller.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason for the refusal.
 pub(super) fn listen<T>(
     identity: &Identity,
     session: &[u8],
@@ -269,7 +274,7 @@ pub(super) fn listen<T>(
     if !identity.proves(CALLER, session, [&hello, &answer], &proof) {
         return refuse(stream, HandshakeError::WrongSecret);
     }
-    // Who is a member is nobody's business who does not know the secret.
+    // Membership is checked last, so that only callers with the secret learn it.
     match admit(peer) {
         Ok(admitted) => {
             stream.write_all(&[OK])?;
@@ -279,7 +284,7 @@ pub(super) fn listen<T>(
     }
 }
 
-/// Who says this hello, if it may be talked to.
+/// Returns the sender of a hello, if it may connect.
 fn judge(identity: &Identity, hello: &[u8; HELLO_BYTES]) -> Result<Peer, HandshakeError> {
     let (lane, rest) = hello.split_first().ok_or(HandshakeError::Version)?;
     let rest = rest
@@ -318,7 +323,7 @@ fn draw<const N: usize>(random: &SystemRandom) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads whether the other end goes on.
+/// Reads whether the other end continues.
 fn status(stream: &mut impl Read) -> Result<(), HandshakeError> {
     let [number] = take(stream)?;
     if number == OK {
@@ -328,11 +333,11 @@ fn status(stream: &mut impl Read) -> Result<(), HandshakeError> {
     Err(refusal.cloned().unwrap_or(HandshakeError::Version))
 }
 
-/// Tells the other end why this one does not go on.
+/// Sends the reason for a refusal to the other end.
 fn refuse<T>(stream: &mut impl Write, error: HandshakeError) -> Result<T, HandshakeError> {
     let number = REFUSALS.iter().position(|refusal| *refusal == error);
     let number = number.map_or(u8::MAX, |number| number as u8 + 1);
-    // Whoever is not there any more need not be told.
+    // The other end may have closed the connection.
     let _ = stream.write_all(&[number]);
     Err(error)
 }
@@ -346,10 +351,11 @@ mod tests {
         Identity::new(MachineId(me), cluster, secret).expect("randomness")
     }
 
-    /// What the end of a handshake makes of it.
+    /// The result of a handshake at one end.
     type Shaken = Result<Peer, HandshakeError>;
 
-    /// What both ends make of it; the listener admits whoever it is told to.
+    /// Runs a handshake and returns the results of both ends; the listener admits the caller if
+    /// `admit`.
     fn shake(caller: &Identity, to: u32, listener: &Identity, admit: bool) -> (Shaken, Shaken) {
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {

@@ -1,14 +1,14 @@
-//! The streams of callers that have not said yet who they are.
+//! The inbound connections whose callers are not identified yet.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Callers that are in a handshake at once.
+/// The largest number of callers in a handshake at once.
 const GREETING: usize = 64;
 
-/// Those who call.
+/// A set of inbound connections.
 #[derive(Debug, Default)]
 pub(super) struct Callers(Mutex<Inner>);
 
@@ -19,22 +19,22 @@ struct Inner {
 }
 
 impl Callers {
-    /// Ends all handshakes, and lets nobody in any more.
+    /// Closes all connections, and refuses new ones.
     pub(super) fn close(&self) {
         let mut inner = self.0.lock();
         inner.closed = true;
         for stream in inner.greeting.drain(..) {
-            // It may be broken already.
+            // The connection may be broken already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether [`Self::close`] was called.
+    /// Returns whether [`Self::close`] was called.
     pub(super) fn is_closed(&self) -> bool {
         self.0.lock().closed
     }
 
-    /// A stream that was accepted, unless there are too many strangers.
+    /// Adds an accepted stream; `None` if there are too many or the set is closed.
     pub(super) fn enter(&self, stream: TcpStream) -> Option<Arc<TcpStream>> {
         let mut inner = self.0.lock();
         if inner.closed || inner.greeting.len() >= GREETING {
@@ -45,7 +45,7 @@ impl Callers {
         Some(stream)
     }
 
-    /// Its handshake is over.
+    /// Removes a stream at the end of its handshake.
     pub(super) fn leave(&self, stream: &Arc<TcpStream>) {
         let mut inner = self.0.lock();
         inner.greeting.retain(|other| !Arc::ptr_eq(stream, other));

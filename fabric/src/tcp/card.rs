@@ -1,24 +1,29 @@
-//! The card of a lane: one thread that carries all connections of the lane.
+//! The card of a lane: the thread that does the I/O of all connections of the lane, as a network
+//! card would.
 //!
 //! ```text
-//! who posts ─ nudge ─► card: write what was posted ─► park until something arrives, or somebody nudges
+//! poster ─ nudge ─► card: write posted operations ─► park until data arrives or a thread nudges
 //!                            ▲                            │
 //!                            └── read, apply or answer, write ◄┘
 //! ```
-//! While it works, what is posted gathers, so the more there is to do the more leaves at once. Between two
-//! looks at its ports it lets the attendant work on what has arrived ([`crate::Fabric::set_attendant`]); acks of it
-//! leave after that, with whatever the attendant answers.
+//! While the card works, posted operations accumulate, so under more load more of them leave in one
+//! write. Between two looks at its ports the card calls the attendant for the arrived data
+//! ([`crate::Fabric::set_attendant`]). Acknowledgements of that data leave afterwards, together
+//! with the operations that the attendant posts.
 //!
 //! # Invariants
-//! * CARD-1: what was posted before [`Card::nudge`] is looked at before the card parks, or unparks it. The
-//!   card says that it parks and then looks, the poster posts and then looks whether the card is parked.
-//! * CARD-2: nothing on a card waits for a peer: a port that cannot go on says what for.
-//! * CARD-3: nobody waits for room to post while the attendant is at work, which may want a lock that they
-//!   hold, and it does not work while somebody waits: then it is the poller's turn.
+//! * CARD-1: the card sees all operations posted before [`Card::nudge`] before it parks, or `nudge`
+//!   unparks it. The card sets its parked flag and then looks. The poster posts and then checks the
+//!   flag.
+//! * CARD-2: no step of a card blocks on a peer: a port that cannot go on returns the event that it
+//!   needs.
+//! * CARD-3: no thread waits for space to post while the attendant works, because the attendant may
+//!   need a lock that the thread holds. The attendant does not work while a thread waits; the
+//!   poller does its work then.
 //!
 //! # Failure
-//! A port that fails is ended and forgotten, the others go on. A card that is stopped ends all of them, and
-//! whatever is plugged in later.
+//! A port that fails is closed and removed; the others go on. A card that is stopped closes all
+//! ports, and all that are added later.
 
 use std::collections::HashMap;
 use std::io;
@@ -36,9 +41,9 @@ use rustix::io::Errno;
 use crate::bell::Bell;
 use crate::fabric::Attendant;
 
-/// Key of the card's own wake-up among those of the ports.
+/// The epoll key of the card's own wake-up.
 const NUDGE: u64 = 0;
-/// Events that are taken at once.
+/// The largest number of events taken in one call.
 const EVENTS: usize = 64;
 const AT_ONCE: Timespec = Timespec {
     tv_sec: 0,
@@ -47,28 +52,29 @@ const AT_ONCE: Timespec = Timespec {
 
 /// A connection on a card.
 pub(super) trait Port: Send {
-    /// Its stream, which does not block.
+    /// Returns the port's stream, which is non-blocking.
     fn stream(&self) -> &TcpStream;
 
-    /// Goes on as far as it can without waiting, reading only if there is something; what it waits for then.
+    /// Reads, if `readable`, and writes as far as possible without blocking. Returns the events
+    /// that the port waits for.
     ///
     /// # Errors
-    /// Whatever ends the connection.
+    /// The error that ends the connection.
     fn turn(&mut self, readable: bool) -> io::Result<Wants>;
 
-    /// Whether it could go on although nothing has arrived, where it does not wait for room.
+    /// Returns whether the port could go on without an event, unless it waits for space to write.
     fn has_work(&self) -> bool;
 
-    /// The connection is over.
+    /// Ends the connection.
     fn end(&mut self);
 }
 
-/// What a port waits for.
+/// The events that a port waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// Something to read.
+    /// Data to read.
     Read,
-    /// That, or room to write.
+    /// Data to read, or space to write.
     ReadAndRoom,
 }
 
@@ -81,22 +87,22 @@ impl Wants {
     }
 }
 
-/// One lane's card.
+/// The card of one lane.
 #[derive(Debug)]
 pub(super) struct Card {
     epoll: OwnedFd,
     nudged: OwnedFd,
     parked: AtomicBool,
     state: Mutex<State>,
-    /// Rung where there is no attendant, or it may not work.
+    /// The bell to ring if there is no attendant, or it may not work.
     bell: Bell,
     attendant: OnceLock<Attends>,
-    /// The attendant has something to look at.
+    /// Whether the attendant has new data to look at.
     called: AtomicBool,
     attending: AtomicBool,
-    /// The card's own.
+    /// The id of the card's own thread.
     thread: OnceLock<ThreadId>,
-    /// Who waits for room to post.
+    /// The number of threads that wait for space to post.
     blocked: AtomicUsize,
 }
 
@@ -129,17 +135,17 @@ struct Plugged {
 }
 
 impl Plugged {
-    /// Whether it goes on at once.
+    /// Returns whether the port can go on without an event.
     fn has_work(&self) -> bool {
         self.wants == Wants::Read && self.port.has_work()
     }
 }
 
 impl Card {
-    /// A card without ports; somebody has to [`Self::run`] it.
+    /// Returns a card without ports; a thread must call [`Self::run`].
     ///
     /// # Errors
-    /// Where the system has no descriptor left.
+    /// If the system has no descriptors left.
     pub(super) fn new(bell: &Bell) -> io::Result<Arc<Self>> {
         let nudged = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -159,7 +165,7 @@ impl Card {
         }))
     }
 
-    /// Carries a connection from now on, until it ends.
+    /// Adds a connection, which the card serves until it ends.
     pub(super) fn plug(&self, mut port: Box<dyn Port>) {
         let mut state = self.state.lock();
         if state.stopped {
@@ -171,7 +177,7 @@ impl Card {
         self.nudge();
     }
 
-    /// There is something to do (CARD-1).
+    /// Wakes the card because there is work (CARD-1).
     #[inline]
     pub(super) fn nudge(&self) {
         fence(Ordering::SeqCst);
@@ -181,21 +187,22 @@ impl Card {
     }
 
     fn unpark(&self) {
-        // It fails only where it was woken very often already.
+        // The write fails only if the counter is full, so that the card is woken anyway.
         let _ = rustix::io::write(&self.nudged, &1u64.to_ne_bytes());
     }
 
-    /// Has `attendant` called from now on, unless there is one.
+    /// Sets the attendant, unless there is one.
     pub(super) fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
         self.attendant.set(Attends(attendant)).is_ok()
     }
 
-    /// Something has arrived, or somebody wants the attendant, or the poller, to look.
+    /// Makes the attendant, or the poller, look for new data.
     pub(super) fn call(&self) {
         if self.attendant.get().is_none() {
             return self.bell.ring();
         }
-        // The attendant at work sees what it calls itself for.
+        // A call by the working attendant itself needs no wake-up, because the attendant looks
+        // again.
         let own = || self.thread.get() == Some(&std::thread::current().id());
         if !self.attending.load(Ordering::Relaxed) || !own() {
             self.called.store(true, Ordering::Release);
@@ -203,12 +210,14 @@ impl Card {
         }
     }
 
-    /// Whether the attendant works after this turn of the ports; for the card's own thread.
+    /// Returns whether the attendant works after this turn of the ports; only for the card's own
+    /// thread.
     pub(super) fn is_to_attend(&self) -> bool {
         self.attendant.get().is_some() && self.called.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody may wait for room to post, who says so then with [`Self::has_waited`] (CARD-3).
+    /// Returns whether a thread may wait for space to post. If so, the thread must call
+    /// [`Self::has_waited`] afterwards (CARD-3).
     pub(super) fn may_wait(&self) -> bool {
         self.blocked.fetch_add(1, Ordering::SeqCst);
         let may = !self.attending.load(Ordering::SeqCst);
@@ -222,7 +231,7 @@ impl Card {
         self.blocked.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Lets the attendant work if it was called.
+    /// Calls the attendant if it has new data.
     fn attend(&self) {
         let Some(Attends(attendant)) = self.attendant.get() else {
             return;
@@ -244,13 +253,13 @@ impl Card {
         }
     }
 
-    /// Ends it and its ports, for good.
+    /// Stops the card and ends its ports, for good.
     pub(super) fn stop(&self) {
         self.state.lock().stopped = true;
         self.nudge();
     }
 
-    /// The card's life, until it is stopped.
+    /// Runs the card until it is stopped.
     pub(super) fn run(&self) {
         let mut ports: HashMap<u64, Plugged> = HashMap::new();
         let mut next = NUDGE + 1;
@@ -270,14 +279,14 @@ impl Card {
                 }
                 next += 1;
             }
-            // Before what waits for it leaves.
+            // The attendant works before acknowledgements leave that may wait for its operations.
             self.attend();
             ports.retain(|key, plugged| !plugged.has_work() || self.turn((*key, plugged), false));
             self.park(&ports, &mut events);
             for event in events.drain(..) {
                 let key = event.data.u64();
                 if key == NUDGE {
-                    // Whether there was a number in it or not, it is zero now.
+                    // Reading resets the counter, and an error means that it is zero already.
                     let _ = rustix::io::read(&self.nudged, &mut [0; 8]);
                     continue;
                 }
@@ -295,7 +304,7 @@ impl Card {
         }
     }
 
-    /// What was plugged in since it was last looked; `None` once the card is stopped.
+    /// Returns the ports added since the last call; `None` once the card is stopped.
     fn arrivals(&self) -> Option<Vec<Box<dyn Port>>> {
         let mut state = self.state.lock();
         let mut arrived = std::mem::take(&mut state.arriving);
@@ -307,7 +316,7 @@ impl Card {
         (!stopped).then_some(arrived)
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is work.
     fn park(&self, ports: &HashMap<u64, Plugged>, events: &mut Vec<epoll::Event>) {
         self.parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -317,7 +326,8 @@ impl Card {
         let timeout = busy.then_some(&AT_ONCE);
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}
-            // The descriptors are its own and open; whatever it is, the processor is not kept busy with it.
+            // The descriptors are valid, so no lasting error is expected; yielding avoids a busy
+            // loop.
             Err(_) => std::thread::yield_now(),
         }
         self.parked.store(false, Ordering::Relaxed);
@@ -328,7 +338,7 @@ impl Card {
         state.stopped || !state.arriving.is_empty()
     }
 
-    /// A port's turn; whether it goes on.
+    /// Gives a port its turn; returns whether it stays open.
     fn turn(&self, (key, plugged): (u64, &mut Plugged), readable: bool) -> bool {
         let stream_wants = plugged.port.turn(readable).and_then(|wants| {
             if wants != plugged.wants {
@@ -345,7 +355,7 @@ impl Card {
     }
 
     fn end(&self, plugged: &mut Plugged) {
-        // Others may have duplicates of the descriptor.
+        // The descriptor may have duplicates, so closing it would not remove it from epoll.
         let _ = epoll::delete(&self.epoll, plugged.port.stream());
         plugged.port.end();
     }

@@ -1,7 +1,9 @@
-//! A connection's place on its card: what is read is applied or answers who waits, what is there is written.
+//! A connection as a port of its card: read requests are applied, read replies complete operations,
+//! and accumulated data is written.
 //!
 //! # Failure
-//! Ends with the connection: when it is closed or breaks, or the peer writes nonsense.
+//! The port ends with the connection: when it is closed or breaks, or when the peer sends invalid
+//! data.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,26 +15,26 @@ use super::connection::Connection;
 use super::frame::{Frame, Inbox};
 use super::tls::{self, Session};
 
-/// Reads in a turn at most.
+/// The largest number of reads in one turn.
 const READS: usize = 16;
-/// What an idle connection keeps of its buffers.
+/// The size to which an idle connection shrinks its buffers.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// A connection that a card carries.
+/// A connection on a card.
 pub(super) struct Carried<F> {
     connection: Arc<Connection>,
     session: Option<Session>,
     inbox: Inbox,
     agent: Agent,
-    /// Whether there may be more to read than the stream tells.
+    /// Whether more data may be readable than the stream reports.
     more: bool,
-    /// What is being written, and how much of it is.
+    /// The bytes being written, and the number of them that are written.
     batch: Vec<u8>,
     sent: usize,
     ended: F,
 }
 
-/// What comes in on a stream, out of its session if it is in TLS.
+/// The incoming bytes of a stream, decrypted if it uses TLS.
 struct Source<'a>(&'a TcpStream, Option<&'a mut Session>);
 
 impl Read for Source<'_> {
@@ -45,7 +47,8 @@ impl Read for Source<'_> {
 }
 
 impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
-    /// `agent` applies what the peer asks for; `ended` is called once, after the connection was closed.
+    /// Returns the port of a connection. `agent` applies the peer's requests; `ended` is called
+    /// once, after the connection was closed.
     pub(super) fn new(connection: &Arc<Connection>, agent: Agent, ended: F) -> Self {
         Carried {
             connection: Arc::clone(connection),
@@ -59,7 +62,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
         }
     }
 
-    /// Reads once; whether there may be more that nothing tells of.
+    /// Reads once; returns whether there may be more data that no event reports.
     fn receive(&mut self) -> io::Result<bool> {
         let mut source = Source(self.connection.stream(), self.session.as_mut());
         if !self.inbox.fill(&mut source)? {
@@ -76,7 +79,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
                     self.agent.apply(request);
                 }
                 Frame::Reply(reply) => {
-                    // Whom it wakes may close the connection.
+                    // A woken task may close the connection, which takes the gate.
                     gate = None;
                     answered = true;
                     self.connection.reply(reply)?;
@@ -91,13 +94,14 @@ impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
         Ok(self.session.is_some())
     }
 
-    /// Whether all is written that was taken to be.
+    /// Returns whether all taken bytes have been written.
     fn is_sent(&self) -> bool {
         let session = self.session.as_ref();
         self.sent == self.batch.len() && !session.is_some_and(|session| session.wants_write())
     }
 
-    /// Writes as far as there is room: what was left, or else replies and what was posted.
+    /// Writes as far as there is space: the rest of the last batch, or else replies and posted
+    /// operations.
     fn send(&mut self) -> io::Result<()> {
         if self.is_sent() {
             self.batch.clear();
@@ -126,12 +130,12 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
                 false => Ok(false),
             })?;
         }
-        // Acks leave with what the attendant, whose turn is next, posts because of what they are for.
+        // Acknowledgements leave together with the operations that the attendant posts next.
         let waits = readable && self.is_sent() && self.agent.may_wait();
         if !waits || self.connection.has_posted() {
             self.send()?;
         }
-        // With more to read it has a turn before it waits for room.
+        // A port with more to read gets another turn before it waits for space to write.
         Ok(if self.more || self.is_sent() {
             Wants::Read
         } else {
@@ -149,7 +153,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
     }
 }
 
-/// Writes as much of `bytes` from `sent` on as there is room for.
+/// Writes `bytes` from `sent` on, as far as there is space.
 fn write_some(mut stream: &TcpStream, bytes: &[u8], sent: &mut usize) -> io::Result<()> {
     while *sent < bytes.len() {
         match stream.write(&bytes[*sent..]) {

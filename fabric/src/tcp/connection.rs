@@ -1,24 +1,25 @@
-//! A connection to a peer: operations of many threads and replies to the peer's, gathered into few writes.
+//! A connection to a peer: operations of many threads and replies to the peer's operations,
+//! gathered into few writes.
 //!
 //! ```text
-//! post ─► out, waiting ─► card: replies and all that has gathered, one write(2) ─► peer's card
-//!          replies, first come first served; requests ─► [`super::agent`] ◄─ one read(2)
+//! post ─► out, waiting ─► card: replies and all posted operations, one write(2) ─► peer's card
+//!          replies, in the order of requests; requests ─► [`super::agent`] ◄─ one read(2)
 //! ```
 //! The card's part, reading and writing, is [`super::carried`].
 //!
 //! # Invariants
-//! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that
-//!   of the n-th request.
-//! * A connection is closed for ever. What waits then, and what is posted later, answers
-//!   [`crate::FabricError::Lost`]; the next connection to the peer knows nothing of it.
-//! * A request of the peer is applied while the gate is held and open. Whoever has closed the
-//!   connection knows that nothing of the peer is applied afterwards (FAB-5).
-//! * At most [`OUT_BYTES`] and one operation wait to be written, no more than that is being written, and
-//!   [`WAITING`] operations, whose replies are [`REPLY_BYTES_MAX`] and one more, wait for replies. Whoever posts
-//!   more waits, until the peer has taken some or the connection is closed; but not while the attendant works
-//!   (CARD-3).
-//! * Replies wait for no request of this machine: both ends read whatever comes, always, and the limits of
-//!   the one that asks are what bounds the replies that gather at the other.
+//! * Requests and their completers are queued under one lock, so the n-th reply answers the n-th
+//!   request.
+//! * A closed connection stays closed. Waiting operations, and later ones, answer
+//!   [`crate::FabricError::Lost`]; the next connection to the peer shares no state with it.
+//! * A request of the peer is applied only while the gate is held and open. After a thread has
+//!   closed the connection, no request of the peer is applied (FAB-5).
+//! * At most [`OUT_BYTES`] and one operation wait to be written, besides an equal amount being
+//!   written. At most [`WAITING`] operations wait for replies, and these have at most
+//!   [`REPLY_BYTES_MAX`] and one more reply. A thread that posts more waits until the peer has
+//!   taken some or the connection is closed. It does not wait while the attendant works (CARD-3).
+//! * Replies wait for no request of this machine: both ends always read. The limits of the
+//!   requesting end bound the replies that accumulate at the other end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,16 +33,16 @@ use super::frame::{self, Malformed, Reply};
 use super::tls::Session;
 use crate::waiting::{Answer, Waiting};
 
-/// Bytes that gather before whoever posts must wait.
+/// The number of waiting bytes above which a posting thread must wait.
 pub(super) const OUT_BYTES: usize = 4 << 20;
-/// Operations without reply before whoever posts must wait.
+/// The number of unanswered operations at which a posting thread must wait.
 pub(super) const WAITING: usize = 1 << 16;
-/// Bytes of words that were asked for before whoever posts must wait: those of the longest read.
+/// The number of requested bytes above which a posting thread must wait: those of the longest read.
 pub(super) const REPLY_BYTES_MAX: usize = frame::LONGEST * 8;
-/// Requests that are copied behind replies to leave with them; more of them leave on their own.
+/// The largest size of posted requests that are copied behind replies into the same write.
 const COPIED_BYTES: usize = 64 << 10;
 
-/// One connection, both ends of which post.
+/// A connection over which both ends post.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -49,9 +50,9 @@ pub(super) struct Connection {
     /// Whether requests of the peer are applied.
     gate: Mutex<bool>,
     posted: Mutex<Posted>,
-    /// Of a connection in TLS, until a card carries it.
+    /// The TLS session, until a card takes it.
     session: Mutex<Option<Session>>,
-    /// There is room to post, or never again.
+    /// Notified when there is space to post, or the connection is closed.
     room: Condvar,
 }
 
@@ -60,9 +61,9 @@ struct Posted {
     closed: bool,
     out: Vec<u8>,
     waiting: VecDeque<Waiting>,
-    /// Bytes of words that those who wait have asked for.
+    /// The bytes that the waiting operations have asked for.
     asked: usize,
-    /// Whether something was posted that no bell follows yet.
+    /// Whether an operation was posted without a bell after it.
     unrung: bool,
 }
 
@@ -73,7 +74,8 @@ impl Posted {
 }
 
 impl Connection {
-    /// On a stream whose handshake is done, and which does not block; `card` is to carry it.
+    /// Returns a connection on a non-blocking stream whose handshake is done; `card` is to serve
+    /// it.
     pub(super) fn new(stream: TcpStream, session: Option<Session>, card: &Arc<Card>) -> Arc<Self> {
         Arc::new(Connection {
             stream,
@@ -89,7 +91,8 @@ impl Connection {
         &self.stream
     }
 
-    /// Posts what `put` puts into the frames, for `waiting`; with `ring` the peer looks at it.
+    /// Posts the operation that `put` encodes, with its completer; with `ring` the peer's bell
+    /// follows.
     pub(super) fn post(&self, put: impl FnOnce(&mut Vec<u8>), waiting: Waiting, ring: bool) {
         let mut posted = self.posted.lock();
         while !posted.closed && posted.is_full() && self.card.may_wait() {
@@ -97,7 +100,7 @@ impl Connection {
             self.card.has_waited();
         }
         if posted.closed {
-            // Whom it wakes may post again.
+            // The lock is released first, because a woken task may post again.
             drop(posted);
             return drop(waiting);
         }
@@ -112,7 +115,7 @@ impl Connection {
         self.card.nudge();
     }
 
-    /// Makes the peer look, after what was posted.
+    /// Rings the peer's bell after the posted operations.
     pub(super) fn bell(&self) {
         let mut posted = self.posted.lock();
         if !posted.closed && (posted.unrung || posted.out.is_empty()) {
@@ -122,26 +125,26 @@ impl Connection {
         }
     }
 
-    /// Ends it; whoever waits is answered.
+    /// Closes the connection, and completes all waiting operations with an error.
     pub(super) fn close(&self) {
         let mut posted = self.posted.lock();
         posted.closed = true;
         posted.out = Vec::new();
         let waiting = std::mem::take(&mut posted.waiting);
         drop(posted);
-        // It may be broken already.
+        // The connection may be broken already.
         let _ = self.stream.shutdown(Shutdown::Both);
         *self.gate.lock() = false;
         self.room.notify_all();
         drop(waiting);
     }
 
-    /// Held while a request of the peer is applied, if it is open.
+    /// Locks the gate; while it is held and true, a request of the peer may be applied.
     pub(super) fn gate(&self) -> MutexGuard<'_, bool> {
         self.gate.lock()
     }
 
-    /// The state of a connection in TLS, for whoever carries it.
+    /// Takes the TLS session, for the card.
     pub(super) fn take_session(&self) -> Option<Session> {
         self.session.lock().take()
     }
@@ -150,16 +153,17 @@ impl Connection {
         !self.posted.lock().out.is_empty()
     }
 
-    /// Whether whoever posts must wait.
+    /// Returns whether a posting thread must wait.
     #[cfg(test)]
     pub(super) fn is_full(&self) -> bool {
         self.posted.lock().is_full()
     }
 
-    /// Puts what has gathered behind the replies in `batch`; a lot of it leaves on its own.
+    /// Moves the posted operations behind the replies in `batch`; a large amount is left for a
+    /// write of its own.
     ///
     /// # Errors
-    /// Where the connection is closed.
+    /// If the connection is closed.
     pub(super) fn take_posted(&self, batch: &mut Vec<u8>) -> io::Result<()> {
         let mut posted = self.posted.lock();
         if posted.closed {
@@ -175,10 +179,10 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer has answered what waits first.
+    /// Completes the first waiting operation with the peer's reply.
     ///
     /// # Errors
-    /// [`Malformed`] where nothing waits, or something else.
+    /// [`Malformed`] if no operation waits, or one of another kind.
     pub(super) fn reply(&self, reply: Reply<'_>) -> Result<(), Malformed> {
         let answer = match reply {
             Reply::Done(count) => return self.done(count as usize),
@@ -186,7 +190,7 @@ impl Connection {
             Reply::Was(was) => Answer::Was(was),
             Reply::Refused(error) => Answer::Failed(error),
         };
-        // Answered without the lock: whom it wakes may post again.
+        // The lock is released first, because a woken task may post again.
         let first = self.posted.lock().take_first();
         let waiting = first.ok_or(Malformed)?;
         waiting.answer(answer).map_err(|_| Malformed)
@@ -205,7 +209,7 @@ impl Connection {
             .map_err(|_| Malformed)
     }
 
-    /// Some of what waited was answered.
+    /// Wakes threads that wait for space, after operations were answered.
     pub(super) fn answered(&self) {
         self.room.notify_all();
     }

@@ -1,20 +1,20 @@
-//! What goes over a connection of the kind `tcp` after the handshake, in both directions.
+//! The frames on a connection of the kind `tcp` after the handshake, in both directions.
 //!
 //! ```text
-//! frame     | length (4) | kind (1) | ...          little-endian; the length is what follows
+//! frame     | length (4) | kind (1) | ...          little-endian; the length of all that follows
 //! requests  READ   segment (8) word (8) words (8)
 //!           WRITE  segment (8) word (8) words ...
 //!           SWAP   segment (8) word (8) expected (8) new (8)
 //!           BELL                                    (no reply)
 //! replies to requests of the other end, among requests of its own
-//!           DONE     count (4)                      so many writes are, in the order of requests
-//!           WORDS    words ...                      a read's
-//!           WAS      word (8)                       a swap's
-//!           REFUSED  reason (1)                     any operation's
+//!           DONE     count (4)                      the number of writes done, in their order
+//!           WORDS    words ...                      the words read
+//!           WAS      word (8)                       the previous word
+//!           REFUSED  reason (1)                     an operation failed
 //! ```
 //! # Failure
-//! A frame that is too long, or that no peer of ours writes, is [`Malformed`] and ends the
-//! connection. Room is made for what has arrived, never for what a frame says is to come.
+//! A frame that is too long or invalid is [`Malformed`] and ends the connection. Buffers grow with
+//! arrived bytes, never with an announced length.
 
 use std::io::{self, Read};
 
@@ -23,15 +23,15 @@ use crate::fabric::FabricError;
 use crate::registry::{NO_SEGMENT, NOT_THE_WRITER};
 use crate::segment::SegmentId;
 
-/// Words that one operation moves at most: 16 MiB.
+/// The largest number of words of one operation: 16 MiB.
 pub const LONGEST: usize = 1 << 21;
 
 const LENGTH_BYTES: usize = 4;
 const PLACE_BYTES: usize = 1 + 8 + 8;
-/// Bytes of a reply but for the words of a read.
+/// The bytes of a reply without the words of a read.
 pub(super) const SHORT_REPLY_BYTES: usize = LENGTH_BYTES + 1 + 8;
 const MAX_FRAME_BYTES: usize = PLACE_BYTES + LONGEST * 8;
-/// What is read at once, and what an idle connection keeps.
+/// The size of one read, and of an idle connection's buffer.
 const CHUNK_BYTES: usize = 64 << 10;
 
 const READ: u8 = 1;
@@ -43,7 +43,7 @@ const WORDS: u8 = 6;
 const WAS: u8 = 7;
 const REFUSED: u8 = 8;
 
-/// Why an operation is refused, by its number in a frame.
+/// The reasons for refusals, by their number in a frame.
 const REASONS: [FabricError; 4] = [
     FabricError::Refused(NO_SEGMENT),
     FabricError::Refused(NOT_THE_WRITER),
@@ -51,7 +51,7 @@ const REASONS: [FabricError; 4] = [
     FabricError::Unsteady,
 ];
 
-/// The peer does not keep to the protocol.
+/// The error for a peer that violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed frame")]
 pub(super) struct Malformed;
@@ -62,21 +62,21 @@ impl From<Malformed> for io::Error {
     }
 }
 
-/// The word of a segment that a request begins at.
+/// The first word of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) segment: SegmentId,
     pub(super) word: usize,
 }
 
-/// What either end of a connection writes.
+/// A frame from either end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     Request(Request<'a>),
     Reply(Reply<'a>),
 }
 
-/// What one machine asks of another.
+/// A request of one machine to another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     Read(Target, usize),
@@ -85,7 +85,7 @@ pub(super) enum Request<'a> {
     Bell,
 }
 
-/// What the other answers.
+/// The reply to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply<'a> {
     Done(u32),
@@ -94,7 +94,7 @@ pub(super) enum Reply<'a> {
     Refused(FabricError),
 }
 
-/// Words as they lie in a frame.
+/// The words in a frame, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words<'a>(&'a [u8]);
 
@@ -126,7 +126,7 @@ pub(super) fn put_bell(out: &mut Vec<u8>) {
     put(out, BELL, &[], &[]);
 }
 
-/// Answers `count` writes, which are zeroed.
+/// Appends the reply to `count` writes, and sets `count` to zero.
 pub(super) fn put_done(out: &mut Vec<u8>, count: &mut u32) {
     if *count > 0 {
         put_byte_frame(out, DONE, &count.to_le_bytes());
@@ -169,7 +169,7 @@ fn put_byte_frame(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
 }
 
 impl<'a> Frame<'a> {
-    /// What is in a frame.
+    /// Decodes a frame.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -191,7 +191,7 @@ impl<'a> Request<'a> {
         let [segment, word] = words_of(place)?;
         let target = Target {
             segment: SegmentId::from_raw(segment),
-            // A word that this machine cannot count is beyond every end.
+            // A word index that this machine cannot represent is beyond the end of every segment.
             word: usize::try_from(word).unwrap_or(usize::MAX),
         };
         match kind {
@@ -245,7 +245,7 @@ fn words_of<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
         .ok_or(Malformed)
 }
 
-/// Bytes that have arrived, as frames.
+/// A buffer of received bytes, divided into frames.
 #[derive(Debug)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -262,17 +262,18 @@ impl Inbox {
         }
     }
 
-    /// Reads once what there is, to be called when [`Self::next`] gives nothing more; whether there was
-    /// anything.
+    /// Reads once, after [`Self::next`] has returned all frames. Returns whether there were any
+    /// bytes.
     ///
     /// # Errors
-    /// What the system answered; [`io::ErrorKind::UnexpectedEof`] where the peer has closed.
+    /// The error of the system; [`io::ErrorKind::UnexpectedEof`] if the peer has closed the
+    /// connection.
     pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<bool> {
         self.bytes.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
         self.taken = 0;
         if self.filled == self.bytes.len() {
-            // One frame is longer than all this; it is no longer than the longest.
+            // One frame is longer than the buffer; its checked length bounds the growth.
             self.bytes.resize(2 * self.filled, 0);
         } else if self.filled == 0 && self.bytes.len() > CHUNK_BYTES {
             self.bytes = vec![0; CHUNK_BYTES];
@@ -291,10 +292,10 @@ impl Inbox {
         Ok(true)
     }
 
-    /// The next frame, if all of it is there.
+    /// Returns the next frame, if it is complete.
     ///
     /// # Errors
-    /// [`Malformed`] if it is empty or too long.
+    /// [`Malformed`] if the frame is empty or too long.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let there = &self.bytes[self.taken..self.filled];
         let Some((length, rest)) = there.split_first_chunk::<LENGTH_BYTES>() else {
@@ -338,7 +339,7 @@ mod tests {
         word: 77,
     };
 
-    /// The frames of `bytes`, which arrive a few at a time.
+    /// Returns the frames of `bytes`, which arrive in random parts.
     fn frames(bytes: &[u8], random: &mut Random) -> Result<Vec<Vec<u8>>, Malformed> {
         let (mut inbox, mut rest, mut frames) = (Inbox::new(), bytes, Vec::new());
         while !rest.is_empty() {
@@ -430,7 +431,7 @@ mod tests {
             if let Some(kind) = frame.first_mut() {
                 *kind %= 10;
             }
-            // It may not panic.
+            // Decoding must not panic.
             let _ = Frame::of(&frame);
         }
         let mut read = Vec::new();

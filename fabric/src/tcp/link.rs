@@ -1,19 +1,22 @@
-//! The connections between this machine and a peer, kept up: one for ordinary operations, one for leases.
+//! The link to a peer: it keeps two connections up, one for ordinary operations and one for leases.
 //!
 //! ```text
-//! the greater number   call both ─► up ─► one breaks ─► both closed: Lost ─► wait, ever longer ─► call …
-//! the smaller          ask to be called ─► called twice: up ─► one breaks ─► both closed: Lost ─► wait, ask …
+//! greater number   connect both ─► up ─► one breaks ─► both closed: Lost ─► growing delay ─► …
+//! smaller number   ask for both ─► two accepted: up ─► one breaks ─► both closed: Lost ─► ask …
 //! ```
-//! Whoever asks goes through the same handshake, so that each learns from the other why they do not talk.
+//! The machine with the greater number connects, and the other one asks it to. A request goes
+//! through the same handshake, so that each machine learns the reason of a refusal.
 //!
 //! # Invariants
 //! * The peer's earlier connections are closed before the first of its new ones is admitted.
-//! * Nothing of the peer is applied before both connections are up, nor after [`Link::stop`] (FAB-5).
-//! * Both connections are of one call: those of a call that the peer has given up may be let in later than others.
+//! * No request of the peer is applied before both connections are up, nor after [`Link::stop`]
+//!   (FAB-5).
+//! * Both connections are of one attempt: connections of an attempt that the peer has given up may
+//!   be admitted late.
 //!
 //! # Failure
-//! Whatever breaks or is refused is tried again, until the peer is no member any more; why it was
-//! refused last can be asked for. A peer that asks is called at once.
+//! A broken or refused connection is tried again, until the peer is no longer a member.
+//! [`Link::refusal`] returns the last refusal. A request to connect is served at once.
 
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -34,20 +37,21 @@ use crate::machine::MachineId;
 const FIRST_DELAY: Duration = Duration::from_millis(5);
 const LAST_DELAY: Duration = Duration::from_millis(500);
 
-/// One connection each; what waits in one does not delay the other.
+/// The number of connections; data that waits in one does not delay the other.
 pub(super) const LANES: usize = 2;
-/// Everything but leases.
+/// The lane of all operations but leases.
 pub(super) const ORDINARY: usize = 0;
-/// Leases alone.
+/// The lane of leases.
 pub(super) const LEASES: usize = 1;
 
-/// What keeps the connections to a peer.
+/// The state of the connections to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
     peer: MachineId,
     state: Mutex<State>,
     wake: Condvar,
-    /// Pairs of connections that were used and are not any more, counted before there is another one.
+    /// The number of connection pairs that were used and have ended; it is increased before the
+    /// next pair is used.
     losses: Arc<AtomicU64>,
 }
 
@@ -55,21 +59,21 @@ pub(super) struct Link {
 struct State {
     address: String,
     stopped: bool,
-    /// Not to wait before the next call.
+    /// Whether the next attempt starts without delay.
     now: bool,
-    /// Streams in a handshake.
+    /// The streams in a handshake.
     calling: Vec<TcpStream>,
-    /// Calls of the peer, each of which begins with the ordinary connection.
+    /// The number of attempts of the peer, each of which begins with the ordinary connection.
     calls: u64,
-    /// The ordinary connection of the last of them, whose other one has not come yet.
+    /// The ordinary connection of the peer's last attempt, until the other one arrives.
     half: Option<Arc<Connection>>,
     up: Option<Pair>,
-    /// One of the connections has ended, or the peer has.
+    /// Whether one of the connections has ended.
     over: bool,
     refusal: Option<HandshakeError>,
 }
 
-/// The connections to one life of a peer.
+/// The connections to one incarnation of a peer.
 #[derive(Clone, Debug)]
 struct Pair {
     incarnation: u64,
@@ -84,13 +88,13 @@ impl Pair {
     }
 }
 
-/// Whether it is `me` who calls of the two.
+/// Returns whether `me` is the one of the two that connects.
 fn calls(me: MachineId, peer: MachineId) -> bool {
     me > peer
 }
 
 impl Link {
-    /// Not called yet.
+    /// Returns a link without connections.
     pub(super) fn new(peer: MachineId, address: &str, losses: Arc<AtomicU64>) -> Arc<Self> {
         let state = State {
             address: address.to_owned(),
@@ -104,19 +108,19 @@ impl Link {
         })
     }
 
-    /// The connection of a lane, while both are up.
+    /// Returns the connection of a lane, while both are up.
     pub(super) fn connection(&self, lane: usize) -> Option<Arc<Connection>> {
         let state = self.state.lock();
         let up = state.up.as_ref();
         up.map(|up| Arc::clone(&up.connections[lane]))
     }
 
-    /// Why the last call was refused; `None` while the connections are up.
+    /// Returns why the last attempt was refused; `None` while the connections are up.
     pub(super) fn refusal(&self) -> Option<HandshakeError> {
         self.state.lock().refusal.clone()
     }
 
-    /// Calls another address from now on.
+    /// Changes the address for further attempts.
     pub(super) fn set_address(&self, address: &str) {
         let mut state = self.state.lock();
         if state.address != address {
@@ -127,12 +131,12 @@ impl Link {
         }
     }
 
-    /// Ends the connections, and answers all that waits, for good.
+    /// Closes the connections and completes all waiting operations, for good.
     pub(super) fn stop(&self, shared: &Shared) {
         let mut state = self.state.lock();
         state.stopped = true;
         for stream in state.calling.drain(..) {
-            // It may be broken already.
+            // The stream may be broken already.
             let _ = stream.shutdown(Shutdown::Both);
         }
         let half = state.half.take();
@@ -142,7 +146,7 @@ impl Link {
         }
     }
 
-    /// The life of a link: calls the peer, or asks to be called, until it is stopped.
+    /// Runs the link until it is stopped: connects to the peer, or asks it to connect.
     pub(super) fn keep(self: &Arc<Self>, shared: &Arc<Shared>) {
         let mut delay = FIRST_DELAY;
         loop {
@@ -174,7 +178,7 @@ impl Link {
             pair.map(|pair| self.up(shared, pair))
         } else {
             let asked = self.call_lane(shared, ASKS).map(drop);
-            // Nobody sees it once the peer has called.
+            // No caller sees this once the peer has connected.
             asked.and(Err(HandshakeError::Io("has been asked to call".into())))
         };
         let mut state = self.state.lock();
@@ -186,7 +190,8 @@ impl Link {
         }
     }
 
-    /// While the connections are up, waits until one of them has ended, which ends the other; whether they were.
+    /// Waits while the connections are up; when one ends, closes the other. Returns whether they
+    /// were up.
     fn await_end(&self, shared: &Shared) -> bool {
         let mut state = self.state.lock();
         let was_up = state.up.is_some();
@@ -197,7 +202,8 @@ impl Link {
         was_up
     }
 
-    /// From now on the connections are used, unless the link was stopped meanwhile; the cards carry them.
+    /// Puts the connections into use and adds them to the cards, unless the link was stopped
+    /// meanwhile.
     fn up(self: &Arc<Self>, shared: &Arc<Shared>, pair: Pair) {
         let mut state = self.state.lock();
         if state.stopped {
@@ -218,7 +224,7 @@ impl Link {
         }
     }
 
-    /// From now on they are not.
+    /// Takes the connections out of use and closes them.
     fn down(&self, shared: &Shared, mut state: MutexGuard<'_, State>) {
         let up = state.up.take();
         if up.is_some() {
@@ -232,7 +238,7 @@ impl Link {
         }
     }
 
-    /// A connection has ended; one of an earlier pair says nothing of those of now.
+    /// Records that a connection has ended; ignores connections of an earlier pair.
     fn ended(&self, connection: &Arc<Connection>) {
         let mut state = self.state.lock();
         let mut up = state.up.iter().flat_map(|up| &up.connections);
@@ -243,11 +249,11 @@ impl Link {
         }
     }
 
-    /// The peer has proved who it is: it asks to be called, or its connection is let in, as one of the call that is
-    /// answered.
+    /// Admits an identified peer: takes its request to connect, or counts its connection to an
+    /// attempt, whose number it returns.
     ///
     /// # Errors
-    /// Where it does not keep to the rule of who calls.
+    /// If the peer is not the one of the two that connects.
     pub(super) fn admit(&self, shared: &Shared, peer: Peer) -> Result<u64, HandshakeError> {
         let mut state = self.state.lock();
         if state.stopped {
@@ -269,7 +275,7 @@ impl Link {
         if usize::from(peer.lane) >= LANES {
             return Err(HandshakeError::Version);
         }
-        // It calls while it has no connection, the ordinary one first.
+        // The peer connects only while it has no connection, the ordinary one first.
         if restarted || usize::from(peer.lane) == ORDINARY {
             state.calls += 1;
             let call = state.calls;
@@ -281,7 +287,7 @@ impl Link {
         Ok(state.calls)
     }
 
-    /// The peer has made a connection, as one of a call.
+    /// Takes a connection that the peer has made, of the given attempt.
     pub(super) fn called(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -298,7 +304,8 @@ impl Link {
             self.wake.notify_all();
             return;
         }
-        // The peer has made the ordinary one, whoever lets it in may be a little behind.
+        // The peer has opened the ordinary connection first, but its thread here may be slightly
+        // later.
         let until = Instant::now() + PATIENCE;
         let mut late = false;
         while state.half.is_none() && goes_on(&state) && !late {
@@ -315,7 +322,7 @@ impl Link {
                 };
                 self.up(shared, pair);
             }
-            // It is of another call, which the peer has given up.
+            // The connection is of an attempt that the peer has given up.
             None => connection.close(),
         }
     }
@@ -336,7 +343,7 @@ impl Link {
         })
     }
 
-    /// A stream to the peer, at the end of the handshake.
+    /// Opens a stream to the peer and carries out the handshake.
     fn call_lane(
         &self,
         shared: &Shared,
@@ -365,7 +372,7 @@ impl Link {
         Ok((peer, stream, session))
     }
 
-    /// Holds up what the peer has sent on a lane, while something else happens.
+    /// Delays the peer's requests on a lane while `meanwhile` runs.
     #[cfg(test)]
     pub(super) fn hold_up(&self, lane: usize, meanwhile: impl FnOnce()) {
         let connection = self.connection(lane).expect("it is connected");

@@ -1,11 +1,11 @@
-//! Lets callers in.
+//! The listener: accepts inbound connections.
 //!
 //! ```text
-//! accept ─► handshake, a thread for each ─┬► the link of the peer: a connection of its, or it asks to be called
-//!                                         └► who has questions is answered, member or not
+//! accept ─► handshake, one thread each ─┬► the peer's link: a connection, or a request to connect
+//!                                       └► the control channel, for members and outsiders
 //! ```
 //! # Failure
-//! What cannot be accepted for want of threads or descriptors is closed, and the peer calls again.
+//! A connection for which no thread or descriptor is available is closed, and the peer tries again.
 
 use std::io::Read;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,10 +18,10 @@ use super::auth::{HandshakeError, Peer};
 use super::link::Link;
 use super::tls::{self, Session};
 
-/// Reads from a caller that was refused.
+/// The number of reads from a refused caller.
 const PARTING_READS: usize = 16;
 
-/// The listener's life: until the fabric shuts the socket down.
+/// Accepts connections until the fabric shuts the socket down.
 pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     loop {
         let accepted = listener.accept();
@@ -29,14 +29,14 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
             return;
         }
         let Ok((stream, _)) = accepted else {
-            // Most likely there are no descriptors; waiting for some must not take a processor.
+            // Most likely no descriptors are free; the pause avoids a busy loop.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
         if let Some(caller) = shared.callers.enter(stream) {
             let (greeter, greeted) = (Arc::clone(shared), Arc::clone(&caller));
             let life = move || {
-                // Whyever it was refused: the peer calls again if it wants to.
+                // The reason of a refusal is not needed here: the peer may try again.
                 let met = greet(&greeter, &greeted);
                 if met.is_err() {
                     part(&greeted);
@@ -54,15 +54,15 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-/// What a caller wants.
+/// The purpose of an inbound connection.
 enum Wants {
-    /// A peer, a connection, of one of its calls.
+    /// A peer's connection for its link, with the number of the peer's attempt.
     Connection(Arc<Link>, Peer, u64),
-    /// Anybody, answers.
+    /// The control channel, for any caller.
     Answers(Arc<dyn Answerer>),
 }
 
-/// A caller that has questions.
+/// A caller on the control channel.
 struct Questions {
     answerer: Arc<dyn Answerer>,
     stream: TcpStream,
@@ -71,7 +71,8 @@ struct Questions {
 
 impl Questions {
     fn answer(self, shared: &Shared) {
-        // Until the fabric ends; one too many is hung up.
+        // The set closes the line at the end of the fabric; a line beyond its limit is closed at
+        // once.
         let Some(asker) = self
             .stream
             .try_clone()
@@ -80,13 +81,13 @@ impl Questions {
         else {
             return;
         };
-        // Whyever it ends: the other end calls again if it wants to.
+        // The reason why the line ended is not needed here: the caller may connect again.
         let _ = aside::serve(&self.answerer, self.stream, self.session);
         shared.askers.leave(&asker);
     }
 }
 
-/// Learns who calls; of who has questions, the line for them.
+/// Carries out the handshake with a caller; returns its line if it uses the control channel.
 fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, HandshakeError> {
     super::prepare(stream, shared.silence)?;
     let admit = |peer: Peer| {
@@ -118,7 +119,7 @@ fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, 
     }
 }
 
-/// Lets a caller read why it was refused: what it has sent and nobody reads would break the connection.
+/// Lets a caller read why it was refused: unread data from the caller would reset the connection.
 fn part(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let mut left = (0..PARTING_READS).map(|_| stream.read(&mut [0; 4096]));

@@ -1,36 +1,36 @@
-//! Machines on any network: an agent on each plays the network card.
+//! The fabric of machines on any network: on each machine agents do the work of a network card.
 //!
 //! # Picture
 //! ```text
 //! machine a                                                     machine b
 //! threads post ─► connection ◄══ ordinary: requests, replies ══► connection ◄─ threads post
-//!    agent applies ◄┘ connection ◄══ leases: the same ════════► connection └► agent applies to b's memory
+//!    agent applies ◄┘ connection ◄══ leases: the same ══════► connection └► agent applies
 //! ```
-//! A pair of machines has two connections, which both post to; of the two the one with the greater number
-//! makes them. Leases ([`SegmentId::LEASE_LANE`]) have one of their own, so that they never wait behind
-//! anything else. FAB-3 holds within each of the two. A machine has two threads that carry all of them, its
-//! cards, one for each lane; other threads only connect.
+//! A pair of machines has two connections, and both machines post to both. The one with the greater
+//! number opens them. Leases ([`SegmentId::LEASE_LANE`]) have their own connection, so that they
+//! never wait for other operations. FAB-3 holds within each of the two. A machine has two I/O
+//! threads, its cards, one for each lane; other threads only open connections.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `auth` | the handshake: secret, cluster, version, who is who |
-//! | `tls` | TLS around it and all that follows, where the cluster wants that |
-//! | `frame` | requests and replies as bytes |
-//! | `card` | the thread of a lane, which carries all its connections |
+//! | `auth` | the handshake: secret, cluster, version, identities |
+//! | `tls` | TLS around it and all further data, if the cluster uses TLS |
+//! | `frame` | the encoding of requests and replies |
+//! | `card` | the I/O thread of a lane, which serves all its connections |
 //! | `connection` | posting: gathers operations, answers completions |
-//! | `carried` | a connection's place on its card: reads, writes |
-//! | `aside` | questions and answers beside all of that, of whoever knows the secret |
-//! | `agent` | applies what the peer asks for |
+//! | `carried` | a connection as a port of its card: reads, writes |
+//! | `aside` | the control channel: questions and answers outside the fabric |
+//! | `agent` | the handler of a peer's requests |
 //! | `link` | keeps the two connections to a peer up |
-//! | `listener` | lets callers in |
-//! | `callers` | who is in a handshake |
-//! | `threads` | what must have ended when the fabric is dropped |
+//! | `listener` | accepts inbound connections |
+//! | `callers` | the inbound connections in a handshake |
+//! | `threads` | the threads that must end before the fabric is dropped |
 //!
 //! # Failure
-//! With the loss of either connection both are closed, and everything in flight answers
-//! [`FabricError::Lost`]; nothing is sent again by the fabric. A peer that hangs, or a network that
-//! swallows, is no loss: it is whoever watches leases that removes it, which ends what waits for
-//! it. An operation moves at most [`LONGEST`] words.
+//! When one connection is lost, both are closed, and every operation in flight answers
+//! [`FabricError::Lost`]; the fabric never repeats an operation. A hanging peer, or a network that
+//! drops packets, is not a loss: the holder of leases evicts the peer, which ends the operations
+//! that wait for it. An operation moves at most [`LONGEST`] words.
 
 mod agent;
 mod aside;
@@ -79,28 +79,30 @@ use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::waiting::Waiting;
 
-/// How long a machine waits for another to connect, and for each step of the handshake.
+/// The time limit of a connection attempt, and of each step of the handshake.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a machine must know to be on a network.
+/// The parameters of a machine on a network.
 #[derive(Clone)]
 pub struct TcpConfig {
-    /// This machine.
+    /// The id of this machine.
     pub me: MachineId,
-    /// The cluster it belongs to; others are not talked to.
+    /// The cluster of this machine; machines of other clusters are refused.
     pub cluster: u128,
-    /// What the machines of the cluster know and nobody else; the same on each.
+    /// The secret that only the machines of the cluster know; the same on each.
     pub secret: Vec<u8>,
-    /// Where the agent listens, as `host:port`; port 0 is any that is free.
+    /// The address of the listener, as `host:port`; port 0 is any free port.
     pub listen: String,
-    /// Certificates, where all machines of the cluster have some; without them nothing is encrypted.
+    /// The certificates, if all machines of the cluster have some; without them the data is not
+    /// encrypted.
     pub tls: Option<TcpTls>,
-    /// How long a member may leave what was sent unacknowledged before the connection counts as broken: the network may
-    /// swallow what goes to it, or what comes back. Without it that is as long as the system likes.
+    /// The time for which sent data may stay unacknowledged before the connection counts as broken,
+    /// because the network may drop packets in either direction. `None` leaves the limit to the
+    /// system.
     pub silence: Option<Duration>,
 }
 
-/// One machine's end of a network.
+/// The access of one machine to a network.
 #[derive(Debug)]
 pub struct TcpFabric {
     shared: Arc<Shared>,
@@ -111,7 +113,7 @@ pub struct TcpFabric {
     changing: Mutex<()>,
 }
 
-/// What the threads of a fabric share.
+/// The state that the threads of a fabric share.
 #[derive(Debug)]
 struct Shared {
     identity: Identity,
@@ -121,12 +123,12 @@ struct Shared {
     bell: Bell,
     lease_bell: Bell,
     callers: Callers,
-    /// Who has questions, and who answers them.
+    /// The lines of the control channel, and the service that answers them.
     askers: Callers,
     answerer: OnceLock<Arc<dyn Answerer>>,
     cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
-    /// Connections to each peer that were lost, whether or not it is a member.
+    /// The counters of lost connections to each peer, whether or not it is a member.
     losses: Mutex<HashMap<MachineId, Arc<AtomicU64>>>,
     events: Mutex<Vec<Event>>,
     threads: Arc<Threads>,
@@ -137,12 +139,12 @@ impl Shared {
         self.events.lock().push(event);
     }
 
-    /// See [`Fabric::losses`].
+    /// Returns the counter of [`Fabric::losses`].
     fn losses(&self, peer: MachineId) -> Arc<AtomicU64> {
         Arc::clone(self.losses.lock().entry(peer).or_default())
     }
 
-    /// What keeps the connections to a member.
+    /// Returns the link to a member.
     fn link(&self, peer: MachineId) -> Option<Arc<Link>> {
         self.links.read().get(&peer).cloned()
     }
@@ -152,8 +154,8 @@ impl Shared {
     }
 }
 
-/// Sends at once, waits no longer than [`PATIENCE`] for the other end in the handshake, and no longer than `silence`
-/// for its acknowledgements.
+/// Disables delayed sends, limits each wait in the handshake to [`PATIENCE`], and each wait for
+/// acknowledgements to `silence`.
 fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
@@ -166,18 +168,18 @@ fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
 }
 
 impl TcpFabric {
-    /// Starts the agent of a machine, a member of nothing but itself.
+    /// Starts the fabric of a machine, whose only member is itself.
     ///
     /// # Errors
-    /// [`FabricError::Io`] where it cannot listen.
+    /// [`FabricError::Io`] if it cannot listen.
     pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
         Self::with(config, Registry::new(config.me))
     }
 
-    /// The same of a machine whose memory is in files, which outlive its process.
+    /// Starts the fabric of a machine whose memory is in files that outlive its process.
     ///
     /// # Errors
-    /// As [`Self::start`]; [`FabricError::Refused`] where the directory is another machine's.
+    /// As [`Self::start`]; [`FabricError::Refused`] if the directory belongs to another machine.
     pub fn start_at(config: &TcpConfig, home: Home) -> Result<Self, FabricError> {
         if home.me() != config.me {
             return Err(FabricError::Refused("the directory is another machine's"));
@@ -216,7 +218,7 @@ impl TcpFabric {
             counters: FabricCounters::default(),
             changing: Mutex::default(),
         };
-        // From here on dropping it ends the threads that there are.
+        // From here on, dropping the fabric ends the started threads.
         let [card, lease_card] = fabric.shared.cards.clone();
         let (threads, name) = (&fabric.shared.threads, |what| fabric.shared.name(what));
         threads.spawn(name("card"), move || card.run())?;
@@ -227,32 +229,33 @@ impl TcpFabric {
         Ok(fabric)
     }
 
-    /// Who answers questions from now on; before, nobody may ask. There is one in a fabric's life: of a second one
-    /// nothing is heard.
+    /// Sets the service that answers the control channel; before, all callers are refused. Only the
+    /// first call has an effect.
     pub fn answer_with(&self, answerer: Arc<dyn Answerer>) {
         let _ = self.shared.answerer.set(answerer);
     }
 
-    /// Where the agent listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Why each peer that is not connected could not be, when that was last tried.
+    /// Returns why each unconnected peer could not be connected at the last attempt.
     pub fn refusals(&self) -> Vec<(MachineId, HandshakeError)> {
         let links = self.shared.links.read();
         let refusal = |(peer, link): (&MachineId, &Arc<Link>)| Some((*peer, link.refusal()?));
         links.iter().filter_map(refusal).collect()
     }
 
-    /// The connection to a peer, while it is up.
+    /// Returns the connection to a peer, while it is up.
     fn connection(&self, peer: MachineId, lane: usize) -> Result<Arc<Connection>, FabricError> {
         let links = self.shared.links.read();
         let link = links.get(&peer).ok_or(FabricError::NotMember(peer))?;
         link.connection(lane).ok_or(FabricError::Lost)
     }
 
-    /// Posts an operation to a peer, or applies it to this machine's own memory; with `ring` and the bell.
+    /// Posts an operation to a peer, or applies it to this machine's own memory; with `ring` the
+    /// bell follows.
     fn operate<T>(
         &self,
         at: Place,
@@ -315,7 +318,7 @@ impl TcpFabric {
     }
 }
 
-/// Refuses what no frame holds.
+/// Refuses operations that do not fit a frame.
 fn too_long<T>(words: usize) -> Option<Completion<T>> {
     let refused = FabricError::Refused("longer than one operation may be");
     (words > LONGEST).then(|| Completion::done(Err(refused)))
@@ -380,7 +383,8 @@ impl Fabric for TcpFabric {
                 continue;
             }
             let link = Link::new(member.id, &member.address, shared.losses(member.id));
-            // Known before it calls, so that it is called back.
+            // The link is registered before it connects, so that the peer's connections are
+            // accepted.
             shared.links.write().insert(member.id, Arc::clone(&link));
             let (keeper, keeps) = (Arc::clone(shared), Arc::clone(&link));
             let life = move || keeps.keep(&keeper);
@@ -463,7 +467,7 @@ impl Drop for TcpFabric {
     fn drop(&mut self) {
         self.shared.callers.close();
         self.shared.askers.close();
-        // Ends the wait for the next caller.
+        // The shutdown ends the wait for the next connection.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         let links: Vec<_> = self.shared.links.write().drain().collect();
         for (_, link) in links {

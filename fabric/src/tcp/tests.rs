@@ -114,7 +114,7 @@ fn leases_do_not_wait_behind_anything_else() {
         b.provide(segment(lane), 1, Writer::Peer(a.me()))
             .expect("provided");
     }
-    // The agent of the ordinary connection is held up, as by a batch that takes long.
+    // The gate of the ordinary connection is held, as by a batch that takes long.
     let mut ordinary = None;
     let from_a = b.shared.link(a.me()).expect("a member");
     from_a.hold_up(ORDINARY, || {
@@ -130,14 +130,14 @@ fn leases_do_not_wait_behind_anything_else() {
 #[test]
 fn a_fabric_ends_its_threads_whatever_they_wait_for() {
     let a = start(&config(1));
-    // Accepts, and says nothing.
+    // This peer accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut peers = members(&[&a]);
     peers.push(Member {
         id: MachineId(2),
         address: silent.local_addr().expect("bound").to_string(),
     });
-    // Connects, and says nothing.
+    // This caller connects and sends nothing.
     let _silent = TcpStream::connect(a.address()).expect("listens");
     a.set_members(&peers).expect("is one of them");
     let (_called, _) = silent.accept().expect("the link calls");
@@ -167,7 +167,7 @@ fn what_no_frame_holds_is_refused() {
     assert_eq!(wait(a.write(at, &vec![0; LONGEST + 1])), Err(refused));
 }
 
-/// The addresses of the ends of a connection, the own one first.
+/// Returns the two addresses of a connection, the local one first.
 fn ends(machine: &TcpFabric, peer: &TcpFabric, lane: usize) -> [SocketAddr; 2] {
     let connection = machine.connection(peer.me(), lane).expect("connected");
     let (own, other) = (
@@ -267,7 +267,7 @@ fn removing_a_member_that_hangs_ends_what_was_posted_and_who_waits_for_room() {
                     posted.push(write);
                 }
             });
-            // As much as a poster may leave to others is under way.
+            // The poster has reached the limit of unwritten operations.
             until(|| ordinary.is_full());
             a.set_members(&members(&[&a])).expect("is one of them");
             let (posted, error) = poster.join().expect("no panic");
@@ -283,7 +283,7 @@ fn removing_a_member_that_hangs_ends_what_was_posted_and_who_waits_for_room() {
 #[test]
 fn connections_of_two_calls_are_no_pair() {
     let a = start(&config(1));
-    // It never calls; what it would do is done here.
+    // This machine never connects; the test does its part.
     let b = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let member = |id, address: std::net::SocketAddr| Member {
         id: MachineId(id),

@@ -1,19 +1,19 @@
-//! The threads of one fabric, all of which end before it does.
+//! The threads of one fabric, all of which end before the fabric does.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use parking_lot::Mutex;
 
-/// Threads to wait for.
+/// The threads to wait for.
 #[derive(Debug, Default)]
 pub(super) struct Threads(Mutex<Vec<JoinHandle<()>>>);
 
 impl Threads {
-    /// Starts one.
+    /// Starts a thread.
     ///
     /// # Errors
-    /// Where the system has no thread left.
+    /// If the system has no threads left.
     pub(super) fn spawn(
         &self,
         name: String,
@@ -25,15 +25,15 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until all have ended, those that they start meanwhile too.
+    /// Waits until all threads have ended, including those that they start meanwhile.
     pub(super) fn join(&self) {
         loop {
             let Some(thread) = self.0.lock().pop() else {
                 return;
             };
-            // A completion may be what drops the fabric, on a thread of its own.
+            // A completion may drop the fabric on one of its own threads.
             if thread.thread().id() != std::thread::current().id() {
-                // One that panicked has ended, too.
+                // A thread that has panicked has ended, too.
                 let _ = thread.join();
             }
         }

@@ -1,15 +1,17 @@
-//! TLS around a connection, where a cluster wants it: both ends show a certificate that the CA has signed.
+//! TLS around a connection, if the cluster uses it: both ends present a certificate that the CA has
+//! signed.
 //!
 //! ```text
 //! START magic, version, whether in TLS ──► the same here?
 //!       ◄── OK, or a refusal
 //! TLS 1.3, certificates of both ends; then, inside, the handshake of [`super::auth`]
 //! ```
-//! Names in certificates say nothing here: who is who is for the handshake inside, whose proofs hold for
-//! this TLS session alone, so that another one who has a certificate cannot pass them on.
+//! Names in certificates are ignored: the inner handshake establishes the identities. Its proofs
+//! hold for this TLS session alone, so that another holder of a certificate cannot forward them.
 //!
 //! # Failure
-//! What is wrong with a certificate is told to the end that showed it, and is a [`HandshakeError`] at both.
+//! A fault of a certificate is reported to the end that presented it, and is a [`HandshakeError`]
+//! at both ends.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -32,46 +34,46 @@ use rustls::{
 use super::auth::{self, HandshakeError, Identity, Peer};
 use crate::machine::MachineId;
 
-/// Name that a session is asked for; nobody looks at it.
+/// The server name for which a session asks; it is never checked.
 const ANYBODY: &str = "fencepost";
 const BINDING_LABEL: &[u8] = b"EXPORTER-fencepost";
-/// Random bytes that only the two ends of a session know.
+/// The length of the random bytes that only the two ends of a session know.
 const BINDING_BYTES: usize = 32;
 
-/// The state of a connection in TLS.
+/// The TLS state of a connection.
 pub(super) type Session = Box<Connection>;
 
-/// What a machine shows to the others, and whom it believes.
+/// The certificates that a machine presents, and the authorities that it accepts.
 #[derive(Clone)]
 pub struct TcpTls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
-/// A certificate or key cannot be used.
+/// The error for an unusable certificate or key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// It is no PEM, or there is none in it.
+    /// The text is not PEM, or contains no certificate or key.
     #[error("{0}: {1}")]
     Pem(&'static str, String),
-    /// They do not belong together, or are of no use for TLS.
+    /// The certificate and the key do not match, or are unusable for TLS.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// What is the matter with a certificate.
+/// The fault of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateFault {
-    /// There is none.
+    /// The certificate is missing.
     #[error("is missing")]
     Missing,
-    /// Whoever has signed it is not the CA.
+    /// The certificate is not signed by the CA.
     #[error("is not signed by the CA")]
     UnknownAuthority,
-    /// It has expired, or is not valid yet.
+    /// The certificate has expired, or is not valid yet.
     #[error("is not valid at this time")]
     OutOfDate,
-    /// It is of another kind, or broken.
+    /// The certificate is of another kind, or damaged.
     #[error("cannot be used for this")]
     Unusable,
 }
@@ -83,11 +85,11 @@ impl fmt::Debug for TcpTls {
 }
 
 impl TcpTls {
-    /// Shows `chain`, the machine's own certificate first, whose private key is `key`; believes whom one of
-    /// `authorities` has signed. All of them are PEM.
+    /// Presents `chain`, which begins with the machine's own certificate, whose private key is
+    /// `key`. Accepts certificates that one of `authorities` has signed. All are PEM.
     ///
     /// # Errors
-    /// Where they are not what they must be.
+    /// [`TlsError`] if they are unusable.
     pub fn from_pem(chain: &[u8], key: &[u8], authorities: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates("certificate", chain)?;
         let key = PrivateKeyDer::from_pem_slice(key);
@@ -115,7 +117,7 @@ impl TcpTls {
             .with_custom_certificate_verifier(Arc::new(OfTheCa { roots, provider }))
             .with_client_auth_cert(chain, key)
             .map_err(|error| unusable(&error))?;
-        // Certificates are looked at each time.
+        // Resumption is disabled, so that each handshake checks the certificates.
         client.resumption = Resumption::disabled();
         server.send_tls13_tickets = 0;
         Ok(TcpTls {
@@ -134,7 +136,7 @@ fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
     }
 }
 
-/// Believes a listener that the CA has signed, whatever its name.
+/// A verifier that accepts every listener whose certificate the CA has signed, whatever its name.
 #[derive(Debug)]
 struct OfTheCa {
     roots: Arc<RootCertStore>,
@@ -162,7 +164,7 @@ impl ServerCertVerifier for OfTheCa {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Nobody gets here: TLS 1.3 alone is spoken.
+    /// Never called: only TLS 1.3 is enabled.
     fn verify_tls12_signature(
         &self,
         _: &[u8],
@@ -225,10 +227,10 @@ impl From<rustls::Error> for HandshakeError {
     }
 }
 
-/// The caller's end of the whole handshake: connects to `to`.
+/// Carries out the caller's side of the whole handshake with `to`.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason for the refusal.
 pub(super) fn call(
     identity: &Identity,
     tls: Option<&TcpTls>,
@@ -250,10 +252,11 @@ pub(super) fn call(
     Ok((peer, Some(session)))
 }
 
-/// The listener's end of the whole handshake: finds out who calls, and whether `admit` takes it.
+/// Carries out the listener's side of the whole handshake; `admit` decides about the identified
+/// caller.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason for the refusal.
 pub(super) fn listen<T>(
     identity: &Identity,
     tls: Option<&TcpTls>,
@@ -273,7 +276,7 @@ pub(super) fn listen<T>(
     Ok((admitted, Some(session)))
 }
 
-/// The handshake of TLS; what only the two ends know afterwards.
+/// Carries out the TLS handshake; returns bytes that only the two ends know.
 fn shake(
     session: &mut Connection,
     mut stream: &TcpStream,
@@ -284,7 +287,7 @@ fn shake(
     Ok(session.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?)
 }
 
-/// What is said in a session whose stream still blocks.
+/// A TLS session over a stream that still blocks.
 pub(super) struct Inside<'a>(pub(super) &'a mut Connection, pub(super) &'a TcpStream);
 
 impl Read for Inside<'_> {
@@ -305,7 +308,7 @@ impl Write for Inside<'_> {
     }
 }
 
-/// Reads from a session what one read(2) brings, all of it before the next.
+/// Reads from a session; returns all data of one read(2) before the next.
 pub(super) fn read(
     session: &mut Connection,
     mut stream: &TcpStream,
@@ -325,10 +328,10 @@ pub(super) fn read(
     }
 }
 
-/// Writes as much of `bytes` from `sent` on as there is room for.
+/// Writes `bytes` from `sent` on, as far as there is space.
 ///
 /// # Errors
-/// Whatever ends the connection.
+/// The error that ends the connection.
 pub(super) fn write(
     session: &mut Connection,
     mut stream: &TcpStream,

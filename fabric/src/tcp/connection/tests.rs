@@ -17,7 +17,7 @@ const TARGET: Target = Target {
     word: 0,
 };
 
-/// A connection, and the peer's end of it.
+/// Returns a connection and the peer's end of it.
 fn pair() -> (Arc<Connection>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -29,7 +29,8 @@ fn pair() -> (Arc<Connection>, TcpStream) {
     (Connection::new(here, None, &card), there)
 }
 
-/// Carries a connection until it has ended; of this machine's memory the peer may use [`TARGET`]'s.
+/// Serves a connection until it has ended; the peer may use the segment of [`TARGET`] in this
+/// machine's memory.
 fn carry(connection: &Arc<Connection>) {
     let card = Arc::clone(&connection.card);
     let registry = Arc::new(Registry::new(MachineId(1)));
@@ -59,7 +60,7 @@ fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
         scope.spawn(|| carry(&connection));
         let (full, is_full) = std::sync::mpsc::channel();
         let poster = scope.spawn(|| {
-            // It ends because the connection does.
+            // The poster ends because the connection does.
             let (full, mut posted) = (full, Vec::new());
             loop {
                 posted.push(post_write(&connection, &words));
@@ -74,7 +75,7 @@ fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
             }
         });
         is_full.recv().expect("the peer does not read");
-        // Time enough to post more, if nothing held it up.
+        // Enough time to post more if the limit did not stop the poster.
         (0..1000).for_each(|_| std::thread::yield_now());
         connection.close();
         for mut completion in poster.join().expect("no panic") {
@@ -135,7 +136,7 @@ fn acks_leave_with_what_the_attendant_posts() {
         scope.spawn(|| carry(&connection));
         let mut inbox = Inbox::new();
         let read = inbox.fill(&mut there);
-        // Whatever has come, the card ends.
+        // The card must end whatever was read.
         connection.close();
         assert!(read.expect("connected"));
         let first = inbox.next().expect("well-formed").expect("in one read");
@@ -172,7 +173,7 @@ fn replies_leave_with_requests() {
     let mut request = Vec::new();
     frame::put_swap(&mut request, TARGET, 0, 7);
     there.write_all(&request).expect("connected");
-    // It has arrived before the card looks for the first time.
+    // The request has arrived before the card looks for the first time.
     let mut arrived = [0; 1];
     while connection.stream.peek(&mut arrived).is_err() {
         std::thread::yield_now();
@@ -196,7 +197,7 @@ fn a_peer_that_asks_for_more_than_it_may_is_not_talked_to() {
     let mut reads = Vec::new();
     (0..8).for_each(|_| frame::put_read(&mut reads, TARGET, LONGEST));
     there.write_all(&reads).expect("fits");
-    // It ends although the peer reads nothing.
+    // The connection ends although the peer reads nothing.
     carry(&connection);
     assert!(connection.posted.lock().closed);
 }
@@ -213,7 +214,7 @@ fn who_asks_for_much_waits() {
     let mut first = [read(), read()];
     std::thread::scope(|scope| {
         let third = scope.spawn(read);
-        // Time enough to post, if nothing held it up.
+        // Enough time to post if the limit did not stop the thread.
         (0..1000).for_each(|_| std::thread::yield_now());
         assert_eq!(connection.posted.lock().waiting.len(), 2);
         connection.close();
