@@ -1,28 +1,31 @@
-//! A directory in which the memory of the machines of a host outlives their processes.
+//! A directory in which the memory of a host's machines outlives their processes.
 //!
 //! # Picture
 //! ```text
-//! DIR/lock                               held by who finds out whether the machines live, for moments
-//! DIR/life-7/lock                        each machine of that life has a part in it
-//! DIR/life-7/map                         where all regions were when it began
-//! DIR/life-7/boot                        which boot of the host that was
-//! DIR/life-7/m1/saved                    m1 has ended in good order, and all its memory is on the disk
-//! DIR/life-7/m1/...                      m1's rings and all else that is of one life ([`crate::shm`])
-//! DIR/life-7/m1.loading                  what there is of m1 is not all of it
-//! DIR/regions/m1/0001000000000000        m1's regions, which go from one life to the next; of a machine that is gone while others
-//!                                        live they are there for whoever comes in its place ([`gone`])
+//! DIR/lock                       held for short times by a process that checks which machines run
+//! DIR/life-7/lock                each machine of that incarnation holds it shared
+//! DIR/life-7/map                 the mappings of all regions at its start
+//! DIR/life-7/boot                the id of the host's boot at its start
+//! DIR/life-7/m1/saved            m1 has ended in good order, and all its memory is on the disk
+//! DIR/life-7/m1/...              m1's rings and all other segments of an incarnation ([`crate::shm`])
+//! DIR/life-7/m1.loading          the memory of m1 is incomplete
+//! DIR/regions/m1/000100000...    m1's regions, which pass from one incarnation to the next; those
+//!                                of an evicted machine are for the one that replaces it ([`gone`])
 //! ```
-//! Where memory is to be saved to a disk that it is not on, `DIR` is two directories: memory, what is in `m1`, is in one,
-//! such as a tmpfs, and all else, with the saves ([`saves`]), in the other one, which outlives the host.
+//! If memory is saved to another disk, `DIR` stands for two directories. One, such as a tmpfs, has
+//! the memory, that is, the contents of `m1`. The other one has the other files and the saves
+//! ([`saves`]), and outlives the host.
 //!
-//! A *life* is from the start of all machines to the end of all. It has the number of the configuration that it began
-//! with. Nothing of an earlier life is written by a later one but the regions, once all that had been under way is
-//! settled; so rings begin anew, and nobody meets a machine of the life before.
+//! An *incarnation* of the cluster (`life` in names) lasts from the start of all machines to the
+//! end of all. Its number is that of its first configuration. A later incarnation writes nothing of
+//! an earlier one but the regions, and these only after all work in progress is settled. So rings
+//! begin anew, and machines of two incarnations never communicate.
 //!
 //! # Failure
-//! The kernel gives locks back whose holders die. What a life that never came about has left is overwritten by the next.
-//! On a tmpfs the files outlive processes; on a disk also the host, if each machine had the time to have them written
-//! (`sync`). The memory of one that had not is none once the host has booted again: nobody knows what of it was written.
+//! The kernel releases the locks of dead processes. The next incarnation overwrites the files of
+//! one that did not start completely. On a tmpfs the files outlive processes. On a disk they also
+//! outlive the host, if each machine had the time to write them (`sync`). If a machine had not, its
+//! memory is lost after a boot of the host, because the written parts are unknown.
 
 pub mod gone;
 mod layout;
@@ -52,26 +55,27 @@ const REGIONS: &str = "regions";
 const MAP: &str = "map";
 const BOOT: &str = "boot";
 const SAVED: &str = "saved";
-/// In which boot of the host memory was loaded.
+/// The file with the id of the boot in which memory was loaded.
 const LOADED: &str = "loaded";
-/// Says which boot of which host this is.
+/// The system's file with the id of this boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const LIFE: &str = "life-";
-/// Characters of a segment's number in the name of its file.
+/// The number of characters of a segment's number in its file name.
 const NUMBER_CHARS: usize = 16;
-/// How often the lock is asked for, and how long is waited in between: others may settle what the life before has left.
+/// The number of attempts to take the lock, and the pause between them: another process may be
+/// settling the previous incarnation.
 const TRIES: u32 = 60_000;
 const NAP: Duration = Duration::from_millis(5);
 
-/// The directory.
+/// The directory of retained memory.
 #[derive(Clone, Debug)]
 pub struct Nvram {
     root: PathBuf,
-    /// Where all is that is no memory.
+    /// The directory of all files that are not memory.
     records: PathBuf,
 }
 
-/// A part in a life: it is not over before all of them are dropped.
+/// A machine's part in an incarnation, which lasts until all parts are dropped.
 #[derive(Debug)]
 pub struct Living {
     _lock: File,
@@ -83,13 +87,13 @@ fn lock_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Which boot of the host this is.
+/// Returns the id of the host's present boot.
 fn boot() -> String {
-    // Where nobody can tell, it is another one each time.
+    // Without an id every call counts as another boot.
     fs::read_to_string(BOOT_ID).unwrap_or_else(|_| entropy_seed().to_string())
 }
 
-/// The segment whose file is called so ([`name_of`]), once it is whole.
+/// Returns the segment of a complete file with this name ([`name_of`]).
 pub(crate) fn segment_of(name: &str) -> Option<SegmentId> {
     let (number, rest) = name.split_at_checked(NUMBER_CHARS)?;
     let writer = rest.strip_prefix(".m").unwrap_or("0");
@@ -101,7 +105,7 @@ pub(crate) fn segment_of(name: &str) -> Option<SegmentId> {
     number.map(SegmentId::from_raw)
 }
 
-/// The lives that have a place in a directory, in their order.
+/// Returns the incarnations that have a directory in `root`, in ascending order.
 fn lives_in(root: &Path) -> io::Result<Vec<u64>> {
     let mut lives = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -115,11 +119,11 @@ fn lives_in(root: &Path) -> io::Result<Vec<u64>> {
     Ok(lives)
 }
 
-/// Has the files of a machine written to the disk that they are on, its regions and all others; nobody writes them any
-/// more.
+/// Syncs the files of an ended machine, its regions and all others, to their disk, and marks them
+/// as saved.
 ///
 /// # Errors
-/// What the system answered; then nothing says that they are.
+/// The error of the system; the files are not marked as saved then.
 pub(crate) fn sync(home: &Path, regions: &Path) -> io::Result<()> {
     for place in [home, regions] {
         for entry in fs::read_dir(place)? {
@@ -132,18 +136,19 @@ pub(crate) fn sync(home: &Path, regions: &Path) -> io::Result<()> {
 }
 
 impl Nvram {
-    /// The directory `root`, made if there is none.
+    /// Opens the directory `root`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn open(root: &Path) -> io::Result<Nvram> {
         Nvram::saving_in(root, root)
     }
 
-    /// The same with memory in `root`, and its saves and all that is no memory in the directory `saves` of a disk.
+    /// Opens the directories with memory in `root`, and saves and other files in the directory
+    /// `saves` of a disk.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn saving_in(root: &Path, saves: &Path) -> io::Result<Nvram> {
         fs::create_dir_all(root.join(REGIONS))?;
         fs::create_dir_all(saves)?;
@@ -153,18 +158,19 @@ impl Nvram {
         })
     }
 
-    /// Keeps others out for as long as the answer is not dropped.
+    /// Locks out other processes until the result is dropped.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn enter(&self) -> io::Result<Living> {
         self.enter_by(File::try_lock)
     }
 
-    /// Keeps out those who would begin a life, and not those who save the memory of one that is over.
+    /// Locks out processes that would begin an incarnation, but not those that save the memory of
+    /// an ended one.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn enter_to_save(&self) -> io::Result<Living> {
         self.enter_by(File::try_lock_shared)
     }
@@ -181,12 +187,12 @@ impl Nvram {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// Where a life's memory is.
+    /// Returns the directory of an incarnation's memory.
     fn life(&self, life: u64) -> PathBuf {
         self.root.join(format!("{LIFE}{life}"))
     }
 
-    /// Where all else is that is of a life.
+    /// Returns the directory of an incarnation's other files.
     fn record(&self, life: u64) -> PathBuf {
         self.records.join(format!("{LIFE}{life}"))
     }
@@ -195,7 +201,7 @@ impl Nvram {
         self.root.join(REGIONS)
     }
 
-    /// What is there while a machine's memory is not all there.
+    /// Returns the path of the file that exists while a machine's memory is incomplete.
     fn loading(&self, life: u64, machine: MachineId) -> PathBuf {
         self.life(life).join(format!("{machine}.loading"))
     }
@@ -204,20 +210,20 @@ impl Nvram {
         self.root != self.records
     }
 
-    /// The last life that began with a configuration not later than `configuration`.
+    /// Returns the last incarnation that began with `configuration` or an earlier one.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn last(&self, configuration: u64) -> io::Result<Option<u64>> {
         let lives = lives_in(&self.records)?;
         let mut past = lives.into_iter().filter(|life| *life <= configuration);
         Ok(past.next_back())
     }
 
-    /// Makes the place of a life, and leaves `map` there.
+    /// Creates the directories of an incarnation, and stores `map` there.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn begin(&self, life: u64, map: &[u8]) -> io::Result<()> {
         let place = self.record(life);
         for place in [&self.life(life), &place] {
@@ -235,7 +241,7 @@ impl Nvram {
         File::open(&self.records)?.sync_all()
     }
 
-    /// Whether a machine's memory is what it was when the machine ended.
+    /// Returns whether a machine's memory is as it was when the machine ended.
     fn is_intact(&self, life: u64, machine: MachineId) -> bool {
         let home = home_of(&self.life(life), machine);
         let boots = [self.record(life).join(BOOT), home.join(LOADED)].map(fs::read_to_string);
@@ -244,32 +250,33 @@ impl Nvram {
         (same || home.join(SAVED).exists()) && !self.loading(life, machine).exists()
     }
 
-    /// All of a machine's memory has been loaded.
+    /// Marks all of a machine's memory as loaded.
     fn is_loaded(&self, life: u64, machine: MachineId) -> io::Result<()> {
         fs::write(home_of(&self.life(life), machine).join(LOADED), boot())?;
         fs::remove_file(self.loading(life, machine))
     }
 
-    /// What was left there.
+    /// Returns the stored map of an incarnation.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn map(&self, life: u64) -> io::Result<Vec<u8>> {
         fs::read(self.record(life).join(MAP))
     }
 
-    /// Whether a life began on this host, and since it has booted: its memory is here.
+    /// Returns whether an incarnation began on this host in its present boot, so that its memory is
+    /// here.
     pub fn is_here(&self, life: u64) -> bool {
         fs::read_to_string(self.record(life).join(BOOT)).is_ok_and(|began| began == boot())
     }
 
-    /// Whether a machine of a life is there.
+    /// Returns whether a machine of an incarnation runs.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn is_alive(&self, life: u64) -> io::Result<bool> {
         let lock = match lock_file(&self.record(life).join(LOCK)) {
-            // It has been forgotten.
+            // The incarnation has been removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             lock => lock?,
         };
@@ -280,36 +287,37 @@ impl Nvram {
         }
     }
 
-    /// Whether a machine has been in a life.
+    /// Returns whether a machine was part of an incarnation.
     pub fn has_lived(&self, life: u64, machine: MachineId) -> bool {
         home_of(&self.life(life), machine).exists() || self.has_save(life, machine)
     }
 
-    /// Whether a machine has been in any life that is not forgotten.
+    /// Returns whether a machine was part of any incarnation that has not been removed.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn has_ever_lived(&self, machine: MachineId) -> io::Result<bool> {
         let mut lives = lives_in(&self.root)?;
         lives.extend(lives_in(&self.records)?);
         Ok(lives.into_iter().any(|life| self.has_lived(life, machine)))
     }
 
-    /// Takes part in a life. Nobody else has [entered](Self::enter).
+    /// Takes part in an incarnation. The caller must hold the lock of [`Self::enter`].
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn join(&self, life: u64) -> io::Result<Living> {
         let lock = lock_file(&self.record(life).join(LOCK))?;
         lock.lock_shared()?;
         Ok(Living { _lock: lock })
     }
 
-    /// The directory of machine `me` in a life, in which it takes part by `living`, with the memory of these regions as they were
-    /// left; that of others is removed.
+    /// Returns the directory of machine `me` in an incarnation, in which `living` is its part. The
+    /// memory of these regions is kept as it was left; that of other regions is removed.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where it cannot be made.
+    /// [`FabricError::Refused`] if another process runs as this machine; [`FabricError::Io`] if the
+    /// directory cannot be created.
     pub fn home_in(
         &self,
         life: u64,
@@ -325,10 +333,11 @@ impl Nvram {
         Home::keeping(&self.life(life), (&regions, kept), me, living)
     }
 
-    /// Forgets all lives before one, and all regions but `kept`, those that machines begin it with.
+    /// Removes all incarnations before `life`, and all regions but `kept`, with which machines
+    /// begin it.
     ///
     /// # Errors
-    /// What the system answered.
+    /// The error of the system.
     pub fn forget_before(&self, life: u64, kept: &[(MachineId, u32)]) -> io::Result<()> {
         let kept = kept.iter().map(|(machine, region)| {
             let segment = SegmentId::new(SegmentId::REGION, 0, *region);
@@ -351,13 +360,13 @@ impl Nvram {
         Ok(())
     }
 
-    /// What the machines of a life have left, which is over.
+    /// Returns the retained memory of an ended incarnation.
     pub fn after(&self, life: u64) -> After<'_> {
         After { nvram: self, life }
     }
 }
 
-/// A life that is over.
+/// The retained memory of an ended incarnation.
 #[derive(Debug)]
 pub struct After<'a> {
     nvram: &'a Nvram,

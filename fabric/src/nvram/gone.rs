@@ -1,15 +1,17 @@
-//! The memory of machines that are gone, while others live: whoever comes in their place may have use for it.
+//! The retained memory of evicted machines while other machines run: a machine that replaces one
+//! may use it.
 //!
 //! ```text
-//! DIR/regions/m3/…   m3 is no member, and has no process ─► looked at by m4, which came after it ─► removed by m4
+//! DIR/regions/m3/…   m3 is evicted, has no process ─► m4, which joined later, reads and removes it
 //! ```
-//! All of it has been written since the host has booted: a life is of one boot, and what goes into one from the life before is
-//! either made anew or known to be whole ([`super::After`]). So a file has all that its machine wrote until it was killed, in the
-//! order in which it wrote that.
+//! All of it has been written since the host's boot. An incarnation is of one boot, and the memory
+//! that it takes from the previous one is either made anew or known to be intact
+//! ([`super::After`]). So a file has all writes of its machine until the machine was killed, in
+//! their order.
 //!
 //! # Failure
-//! What cannot be opened is not there. Where there is not room for as much again nothing is looked at, and all of it goes at once:
-//! whoever comes needs that room.
+//! A file that cannot be opened is ignored. If the free space is less than the size of the files,
+//! none is used, and all are removed at once: the joining machine needs that space.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,10 +23,10 @@ use crate::machine::MachineId;
 use crate::remains::Remains;
 use crate::shm::{home_of, is_locked, open};
 
-/// Bytes of a block as the system counts them.
+/// The size of a block in the system's file statistics.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// What machines have left that are gone.
+/// The retained memory of evicted machines.
 #[derive(Debug, Default)]
 pub struct Gone {
     left: Vec<Remains>,
@@ -32,29 +34,29 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// What some have left, in no files.
+    /// Returns retained memory without files.
     pub fn of(left: Vec<Remains>) -> Gone {
         let files = Vec::new();
         Gone { left, files }
     }
 
-    /// What each has left, those first that were there last.
+    /// Returns the memory of each machine, the newest machine first.
     pub fn left(&self) -> &[Remains] {
         &self.left
     }
 
-    /// Nobody needs it any more. Who has mapped some of it keeps that.
+    /// Removes the files. Processes that have mapped them keep the memory.
     pub fn forget(&self) {
         for file in &self.files {
-            // Another machine may be at it, too.
+            // Another machine may be removing it, too.
             let _ = fs::remove_file(file);
         }
     }
 }
 
 impl Nvram {
-    /// What those have left that were there before machine `me` came, in a life that goes on, and that are neither `members` of the
-    /// configuration in which it came nor have a process any more.
+    /// Returns the retained memory of machines older than `me` in the present incarnation. They are
+    /// not `members` of the configuration in which `me` joined, and have no processes.
     pub fn gone(&self, life: u64, me: MachineId, members: &[MachineId]) -> Gone {
         let mut gone = Gone::default();
         let mut bytes = 0;
@@ -90,7 +92,7 @@ impl Nvram {
         gone
     }
 
-    /// Whether a machine of a life has a process.
+    /// Returns whether a machine of an incarnation has a process.
     pub fn has_process(&self, life: u64, machine: MachineId) -> bool {
         is_locked(&home_of(&self.life(life), machine))
     }

@@ -1,13 +1,13 @@
-//! How the memory of a machine is laid out in the one file that it is saved in.
+//! The layout of a machine's memory in the one file to which it is saved.
 //!
 //! # Picture
 //! ```text
-//! files of memory    ####......##    ....####    ..          #: pages that were written
-//! pieces             ####      ##        ####                grains of 64 KiB, next to each other one piece
-//! saved              |####|##|####|                          one behind the other, each of whole blocks of the disk
-//! chunks             |-------|----|                          4 MiB, each with a checksum
+//! files of memory    ####......##    ....####    ..      #: pages that were written
+//! pieces             ####      ##        ####            adjacent grains of 64 KiB make a piece
+//! saved              |####|##|####|                      pieces in order, in whole disk blocks
+//! chunks             |-------|----|                      4 MiB, each with a checksum
 //! ```
-//! Nothing is saved of what was never written, or was given back.
+//! Memory that was never written, or was returned to the system, is not saved.
 
 use std::fs::File;
 use std::io;
@@ -16,64 +16,64 @@ use std::ops::Range;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Bytes of a chunk: what is written, read and checked at once.
+/// The size of a chunk, which is the unit of writing, reading and checking.
 pub const CHUNK_BYTES: u64 = 4 << 20;
-/// Pieces are of such blocks, so that they go past the cache of the system.
+/// The block size of pieces, which permits I/O that bypasses the system's cache.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Holes that are smaller are saved.
+/// The granularity of pieces: smaller holes are saved, too.
 const GRAIN_BYTES: u64 = 64 << 10;
 
-/// Which of a machine's directories a file is in.
+/// The directory of a machine that contains a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// What is of one life.
+    /// The directory of one incarnation.
     Life,
-    /// What goes from one to the next.
+    /// The directory of regions, which pass from one incarnation to the next.
     Regions,
 }
 
 /// A file of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Where it is.
+    /// The directory of the file.
     pub home: Home,
-    /// What it is called there.
+    /// The name of the file in its directory.
     pub name: String,
-    /// How long it is.
+    /// The length of the file.
     pub bytes: u64,
 }
 
-/// Some of a file that was written: whole blocks, the last of which may go beyond the file.
+/// A written part of a file: whole blocks, of which the last may extend beyond the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which file.
+    /// The index of the file.
     pub source: u32,
-    /// Where in it.
+    /// The offset in the file.
     pub offset: u64,
-    /// How much.
+    /// The length of the piece.
     pub bytes: u64,
 }
 
-/// All of a machine's memory that is saved.
+/// The saved memory of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub sources: Vec<Source>,
     pub pieces: Vec<Piece>,
 }
 
-/// Where some of a piece is in a chunk.
+/// A part of a piece that is in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub source: u32,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Where in the chunk.
+    /// The offset in the chunk.
     pub at: usize,
     pub bytes: usize,
 }
 
 impl Layout {
-    /// Adds a file, with what was written of it.
+    /// Adds a file with its written parts.
     pub fn add(&mut self, source: Source, file: &File) -> io::Result<()> {
         let number = u32::try_from(self.sources.len()).map_err(io::Error::other)?;
         let mut grains = Grains::default();
@@ -81,7 +81,7 @@ impl Layout {
         while from < source.bytes {
             let data = match seek(file, SeekFrom::Data(from)) {
                 Ok(data) => data,
-                // There is only a hole.
+                // The rest of the file is a hole.
                 Err(Errno::NXIO) => break,
                 Err(error) => return Err(error.into()),
             };
@@ -101,12 +101,12 @@ impl Layout {
         Ok(())
     }
 
-    /// All that is saved.
+    /// Returns the number of bytes to save.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
-    /// The chunks.
+    /// Returns the chunks of the layout.
     pub fn chunks(&self) -> Chunks<'_> {
         let mut end = 0;
         let ends = self.pieces.iter().map(|piece| {
@@ -122,7 +122,7 @@ impl Layout {
     }
 }
 
-/// Runs of whole grains, none of which touches the next.
+/// Ranges of whole grains, none of which is adjacent to the next.
 #[derive(Default)]
 struct Grains(Vec<Range<u64>>);
 
@@ -137,27 +137,27 @@ impl Grains {
     }
 }
 
-/// The chunks of what is saved.
+/// The chunks of a layout.
 pub struct Chunks<'a> {
     layout: &'a Layout,
-    /// Where each piece ends.
+    /// The end of each piece in the saved file.
     ends: Vec<u64>,
     bytes: u64,
 }
 
 impl Chunks<'_> {
-    /// How many there are.
+    /// Returns the number of chunks.
     pub fn count(&self) -> usize {
         self.bytes.div_ceil(CHUNK_BYTES) as usize
     }
 
-    /// Where a chunk is in the file of what is saved.
+    /// Returns the range of a chunk in the saved file.
     pub fn place(&self, chunk: usize) -> Range<u64> {
         let from = chunk as u64 * CHUNK_BYTES;
         from..(from + CHUNK_BYTES).min(self.bytes)
     }
 
-    /// What is in a chunk, in order and without gaps.
+    /// Returns the parts of a chunk, in order and without gaps.
     pub fn parts(&self, chunk: usize) -> impl Iterator<Item = Part> {
         let place = self.place(chunk);
         let first = self.ends.partition_point(|end| *end <= place.start);
@@ -221,7 +221,7 @@ mod tests {
                 (1, 0, BLOCK_BYTES)
             ]
         );
-        // Chunks have all of it, in order.
+        // The chunks contain all pieces, in order.
         let chunks = layout.chunks();
         assert_eq!(chunks.count(), 3);
         let mut all: Vec<(u32, u64, u64)> = Vec::new();

@@ -1,11 +1,12 @@
-//! What says that the memory of a machine is saved as a whole, and what it is made of.
+//! The manifest of a save: it confirms that a machine's memory is completely saved, and describes
+//! its parts.
 //!
 //! ```text
 //! magic 8 | version 4 | machine 4 | life 8 | sources 4 | pieces 4 | chunks 4
-//! source: home 1 | bytes of the name 1 | name | length 8          piece: source 4 | offset 8 | bytes 8
-//! chunk: CRC-32C 4                                                CRC-32C of all before 4
+//! source: home 1 | name length 1 | name | length 8        piece: source 4 | offset 8 | bytes 8
+//! chunk: CRC-32C 4                                        CRC-32C of all before 4
 //! ```
-//! It is written when all else is on the disk. Numbers are in little-endian order.
+//! It is written after all other data is on the disk. Numbers are little-endian.
 
 use super::layout::{BLOCK_BYTES, Home, Layout, Piece, Source};
 use super::segment_of;
@@ -15,13 +16,13 @@ use crate::memory::WORD_BYTES;
 const MAGIC: &[u8; 8] = b"FENCSAVE";
 const VERSION: u32 = 1;
 
-/// The manifest.
+/// The manifest of a machine's save in one incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     pub machine: MachineId,
     pub life: u64,
     pub layout: Layout,
-    /// Of each chunk.
+    /// The checksum of each chunk.
     pub checksums: Vec<u32>,
 }
 
@@ -33,7 +34,7 @@ fn u32_of(number: usize) -> [u8; 4] {
 }
 
 impl Manifest {
-    /// Its bytes.
+    /// Encodes the manifest.
     pub fn seal(&self) -> Vec<u8> {
         let Layout { sources, pieces } = &self.layout;
         let mut out = MAGIC.to_vec();
@@ -44,7 +45,7 @@ impl Manifest {
             out.extend(u32_of(count));
         }
         for source in sources {
-            // Names of segments are short.
+            // The names of segments are short, so the cast loses nothing.
             out.extend([source.home as u8, source.name.len() as u8]);
             out.extend(source.name.as_bytes());
             out.extend(source.bytes.to_le_bytes());
@@ -62,7 +63,8 @@ impl Manifest {
         out
     }
 
-    /// What was sealed; `None` where that is not what it was.
+    /// Decodes a manifest; `None` if the checksum, magic or version is wrong, or the content is
+    /// invalid.
     pub fn unseal(bytes: &[u8]) -> Option<Manifest> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         let whole = crc32c::crc32c(body) == u32::from_le_bytes(*checksum);

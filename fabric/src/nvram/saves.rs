@@ -1,25 +1,27 @@
-//! The memory of machines that have ended, saved on a disk that it is not on, and loaded from there.
+//! Saves of the memory of ended machines on another disk, and their loading.
 //!
 //! # Picture
 //! ```text
-//! DIR2/life-7/m1/memory      all that was written of m1's files, chunk by chunk ([`super::layout`])
-//! DIR2/life-7/m1/manifest    which files, and the checksums; written last
-//! DIR2/life-7/m1/saving      locked by who saves it
+//! DIR2/life-7/m1/memory      the written parts of m1's files, in chunks ([`super::layout`])
+//! DIR2/life-7/m1/manifest    the list of files, and the checksums; written last
+//! DIR2/life-7/m1/saving      locked by the process that saves
 //! ```
-//! Who saves a machine need not have been it: the files are there for every process of the host, and nobody writes them
-//! any more. A save is of one life. What has been in a later one is never loaded over, as lives are counted by the
-//! configuration, which is durable before a life begins.
+//! Any process of the host may save an ended machine, because all of them can read the files and
+//! none writes them. A save is of one incarnation, and is never loaded over memory of a later one.
+//! Incarnations are numbered by configurations, which are durable before an incarnation begins.
 //!
 //! # Invariants
-//! * SAVE-1: what is loaded is all that was saved of a machine, as it was, or the machine has no memory.
-//! * SAVE-2: a save is loaded in its own life alone, and only where memory is gone; so nothing newer is overwritten, and
-//!   nothing older than what ran last comes back.
-//! * SAVE-3: nothing is saved that anybody still writes, and no life begins while one is saved.
+//! * SAVE-1: loaded memory is all saved memory of a machine, unchanged, or the machine has no
+//!   memory.
+//! * SAVE-2: a save is loaded in its own incarnation only, and only if the memory is gone. So no
+//!   newer memory is overwritten, and no memory older than the last incarnation returns.
+//! * SAVE-3: memory is not saved while a process writes it, and no incarnation begins during a
+//!   save.
 //!
 //! # Failure
-//! Without a whole manifest there is no save. What is read is checked chunk by chunk, and a chunk that is not what was
-//! written is told by file and place; what had been loaded until then is no memory (`loading` says so beside it), and goes
-//! with the next attempt.
+//! Without an intact manifest there is no save. Each chunk is checked when read, and a damaged
+//! chunk is reported by file and offset. The memory loaded until then is incomplete (the file
+//! `loading` marks it), and the next attempt removes it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -39,39 +41,39 @@ use crate::shm::home_of;
 const MEMORY: &str = "memory";
 const MANIFEST: &str = "manifest";
 const SAVING: &str = "saving";
-/// A manifest is far shorter.
+/// A bound far above the size of a manifest.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
-/// What came of saving a machine's memory.
+/// The outcome of saving a machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// So many bytes are on the disk now.
+    /// This number of bytes has been written to the disk.
     Now(u64),
-    /// It was saved already.
+    /// The memory was saved before.
     Before,
-    /// Another process is at it.
+    /// Another process is saving the memory.
     ByAnother,
 }
 
-/// Why memory cannot be loaded.
+/// The reason why memory cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The system says no.
+    /// The system returned an error.
     #[error("{}: {error}", file.display())]
     Io {
-        /// To what.
+        /// The file that was accessed.
         file: PathBuf,
-        /// What it said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// That is not what was saved.
+    /// The save is damaged.
     #[error("{}: byte {at}: {why}", file.display())]
     Damaged {
-        /// Which file.
+        /// The damaged file.
         file: PathBuf,
-        /// Where in it.
+        /// The offset of the damage in the file.
         at: u64,
-        /// What is the matter.
+        /// The kind of damage.
         why: &'static str,
     },
 }
@@ -83,23 +85,23 @@ fn named(file: &Path) -> impl Fn(io::Error) -> LoadError {
     }
 }
 
-/// Names a file in an error that does not.
+/// Adds the file's path to an error.
 fn at(file: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", file.display()))
 }
 
 impl Nvram {
-    /// Where a machine's memory of a life is saved.
+    /// Returns the directory of the save of a machine's memory in an incarnation.
     fn save_of(&self, life: u64, machine: MachineId) -> PathBuf {
         home_of(&self.record(life), machine)
     }
 
-    /// Whether there is a save of a machine's memory, whatever it is worth.
+    /// Returns whether a save of a machine's memory exists, intact or not.
     pub(super) fn has_save(&self, life: u64, machine: MachineId) -> bool {
         self.has_saves() && self.save_of(life, machine).join(MANIFEST).exists()
     }
 
-    /// The directory of a machine's files of a kind.
+    /// Returns the directory of a machine's files of a kind.
     fn home(&self, home: Home, life: u64, machine: MachineId) -> PathBuf {
         match home {
             Home::Life => home_of(&self.life(life), machine),
@@ -107,11 +109,11 @@ impl Nvram {
         }
     }
 
-    /// Saves a machine's memory as a life has left it, which is over. Who does so keeps others from beginning the next one
-    /// ([`Self::enter_to_save`]).
+    /// Saves a machine's memory as an ended incarnation has left it. The caller must keep other
+    /// processes from beginning the next one ([`Self::enter_to_save`]).
     ///
     /// # Errors
-    /// What the system answered; then it is not saved.
+    /// The error of the system; the memory is not saved then.
     pub fn save(&self, life: u64, machine: MachineId) -> io::Result<Saved> {
         let place = self.save_of(life, machine);
         fs::create_dir_all(&place).map_err(at(&place))?;
@@ -154,11 +156,12 @@ impl Nvram {
         Ok(Saved::Now(bytes))
     }
 
-    /// Loads a machine's memory where there is a save of it and it is there no more: how many bytes there were. Nobody
-    /// else has [entered](Self::enter), and the life is over.
+    /// Loads a machine's memory if it has a save and the memory is gone. Returns the number of
+    /// bytes loaded. The caller must hold the lock of [`Self::enter`], and the incarnation must
+    /// have ended.
     ///
     /// # Errors
-    /// [`LoadError`]; then the machine has no memory.
+    /// [`LoadError`]; the machine has no memory then.
     pub fn load(&self, life: u64, machine: MachineId) -> Result<Option<u64>, LoadError> {
         let homes = [Home::Life, Home::Regions].map(|home| self.home(home, life, machine));
         let has = |home: &PathBuf| fs::read_dir(home).is_ok_and(|mut files| files.next().is_some());
@@ -193,7 +196,8 @@ impl Nvram {
             made.map_err(named(&path))?;
         }
         read(&place.join(MEMORY), &manifest, path).inspect_err(|_| {
-            // It is no memory and takes room. What cannot be removed is none all the same.
+            // Incomplete memory only takes space. If the removal fails, it still counts as no
+            // memory.
             homes.iter().for_each(|home| drop(fs::remove_dir_all(home)));
         })?;
         self.is_loaded(life, machine).map_err(named(&loading))?;
@@ -201,7 +205,7 @@ impl Nvram {
     }
 }
 
-/// The names of all segments in a directory, if it is there.
+/// Returns the sorted names of all segments in a directory; empty if the directory does not exist.
 fn segments_in(directory: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -214,7 +218,7 @@ fn segments_in(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Writes all that is laid out to a file, and has it on the disk; the checksums of the chunks.
+/// Writes the pieces of a layout to a file and syncs it; returns the checksums of the chunks.
 fn write(
     memory: &Path,
     layout: &Layout,
@@ -223,7 +227,7 @@ fn write(
     let mut options = OpenOptions::new();
     let file = transfer::open(options.write(true).create(true).truncate(true), memory)?;
     let chunks = layout.chunks();
-    // Where room is not to be had in advance it is as it is written.
+    // If the space cannot be reserved, it is allocated by the writes.
     let _ = fallocate(&file, FallocateFlags::empty(), 0, layout.bytes().max(1));
     let checksums = Mutex::new(vec![0; chunks.count()]);
     transfer::each(chunks.count(), |chunk, worker| {
@@ -232,7 +236,7 @@ fn write(
             let source = &layout.sources[part.source as usize];
             let (from, bytes) = worker.file(part.source, || open(source))?;
             let bytes = &mut bytes[part.at..][..part.bytes];
-            // The last block may go beyond the file.
+            // The last block may extend beyond the file.
             let there = part.bytes.min((source.bytes - part.offset) as usize);
             from.read_exact_at(&mut bytes[..there], part.offset)?;
             bytes[there..].fill(0);
@@ -250,7 +254,7 @@ fn write(
         .unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reads all that a manifest says from a file into those that it was of, which are there and empty.
+/// Reads the chunks of a save into their source files, which exist and are empty.
 fn read(
     memory: &Path,
     manifest: &Manifest,

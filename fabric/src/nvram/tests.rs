@@ -30,7 +30,7 @@ fn records_that_were_not_released_are_found_when_all_have_ended() {
     let mut writer = ring::send(&one, two.me(), LANE, WORDS).expect("its end");
     let mut reader = ring::receive(&two, one.me(), LANE, WORDS).expect("its end");
     let mut kept = Vec::new();
-    // Around the ring once and a half.
+    // The records fill the ring one and a half times.
     for number in 0..20 {
         writer.push(5, &[&[number; 3]]).expect("room");
         drop(writer.flush());
@@ -40,7 +40,7 @@ fn records_that_were_not_released_are_found_when_all_have_ended() {
             reader.release(kept[number as usize - 4]);
         }
     }
-    // Released, but behind one that is not; and one that nobody has read.
+    // One record is released behind an unreleased one, and another one is unread.
     reader.release(kept[18]);
     writer.push(6, &[&[7]]).expect("room");
     drop(writer.flush());
@@ -87,7 +87,7 @@ fn regions_go_from_life_to_life_and_nothing_else_does() {
             let seen = two.map(MachineId(1), segment).expect("it is found");
             assert_eq!(seen.words()[0].load(Ordering::Relaxed), expected + life);
         }
-        // What was kept is a region of that size or none.
+        // A retained region must have the requested size.
         let words = if life == 2 { 16 } else { 8 };
         let torn = two.provide(region(7), words, Writer::Owner);
         assert_eq!(torn.is_ok(), life == 2);
@@ -116,7 +116,7 @@ fn memory_that_was_not_saved_is_none_after_another_boot() {
     for machine in [&one, &two] {
         machine.provide(region, 8, Writer::Owner).expect("memory");
     }
-    // The second one ends in good order.
+    // The second machine ends in good order.
     drop(two);
     let there = |id| {
         let left = nvram.after(1).remains(MachineId(id)).expect("is read");
@@ -175,7 +175,8 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     assert_eq!(left(4, &[1, 3, 4]).1, [2], "others are members");
     let (gone, words) = left(4, &[1, 4]);
     assert_eq!(words, [3, 2], "and nothing of who came later");
-    // What is only of a life goes with the next one that comes, but for what it was told of its logs.
+    // The next incarnation that begins removes the other files of a machine, except the positions
+    // that other machines wrote about its logs.
     let head = SegmentId::new(SegmentId::HEAD, 0, 1);
     let name = home_of(&nvram.life(1), MachineId(2)).join(name_of(head, Writer::Owner));
     fs::write(&name, [0; 8]).expect("is written");
@@ -189,7 +190,7 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     assert_eq!(left(4, &[1, 4]).1, [3, 2]);
     gone.forget();
     assert_eq!(left(4, &[1, 4]).1, [0; 0]);
-    // Who has looked at it has it still.
+    // A process that has mapped the memory keeps it.
     let memory = gone.left()[0].get(region).expect("a region");
     assert_eq!(memory.words()[0].load(Ordering::Relaxed), 3);
     drop((one, five));
@@ -228,7 +229,7 @@ fn a_machine_that_talks_has_its_memory_in_files_too() {
     });
     fabric.set_members(&members).expect("a member");
     let segment = |(kind, number)| SegmentId::new(kind, LANE, number);
-    // The last is of a machine that is none of them any more.
+    // The last segment belongs to a machine that is no longer a member.
     let all = [
         (SegmentId::REGION, 1),
         (SegmentId::RING, 1),

@@ -1,10 +1,12 @@
-//! Chunks on their way between memory and a disk: several at a time, past the cache of the system.
+//! The transfer of chunks between memory and a disk: several at a time, bypassing the system's
+//! cache.
 //!
-//! A disk is at its fastest where it always has something to do; so some threads copy and check while others wait for
-//! it. What goes past the cache costs no memory, which there may be little of beside what is saved.
+//! A disk is fastest if it always has requests, so some threads copy and check while others wait
+//! for it. I/O that bypasses the cache needs no additional memory, which may be scarce beside the
+//! saved memory.
 //!
 //! # Failure
-//! The first one ends all. A file system that knows no way past its cache is used as it is.
+//! The first error ends the transfer. On a file system without direct I/O the cache is used.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,21 +19,21 @@ use rustix::io::Errno;
 
 use super::layout::{BLOCK_BYTES, CHUNK_BYTES};
 
-/// Threads of a machine.
+/// The number of threads per machine.
 const WORKERS: usize = 3;
 
-/// Past the cache.
+/// The flag for I/O that bypasses the cache.
 #[cfg(target_os = "linux")]
 const DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const DIRECT: i32 = 0;
 
-/// What a thread works with.
+/// The buffer and file of a thread.
 pub struct Worker {
-    /// Those of a chunk, from a place where a disk can take them from.
+    /// The buffer of a chunk, which begins at the aligned index `from`.
     bytes: Vec<u8>,
     from: usize,
-    /// The file of memory that it has worked on last: mostly it is the next part's, too.
+    /// The file of memory used last, which mostly contains the next part, too.
     last: Option<(u32, File)>,
 }
 
@@ -46,12 +48,12 @@ impl Worker {
         }
     }
 
-    /// So many bytes, no more than a chunk's.
+    /// Returns a buffer of `bytes` bytes, at most a chunk's.
     pub fn bytes(&mut self, bytes: usize) -> &mut [u8] {
         &mut self.bytes[self.from..][..bytes]
     }
 
-    /// A file of memory, and all bytes of a chunk.
+    /// Returns a file of memory and the buffer of a chunk.
     pub fn file(
         &mut self,
         number: u32,
@@ -66,7 +68,7 @@ impl Worker {
     }
 }
 
-/// Opens a file whose chunks go past the cache, where that can be.
+/// Opens a file for I/O that bypasses the cache, if the file system supports that.
 pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     match options.clone().custom_flags(DIRECT).open(path) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => options.open(path),
@@ -74,7 +76,7 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Does something with each of so many chunks.
+/// Calls `work` for each of `chunks` chunks, on several threads.
 pub fn each<E: Send>(
     chunks: usize,
     work: impl Fn(usize, &mut Worker) -> Result<(), E> + Sync,

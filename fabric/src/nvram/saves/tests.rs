@@ -12,7 +12,7 @@ use crate::{Afterlife, Memory};
 const LIFE: u64 = 3;
 const ME: MachineId = MachineId(1);
 const PEER: MachineId = MachineId(2);
-/// Three chunks and some.
+/// More than three chunks.
 const REGION_WORDS: usize = 2 << 20;
 const RING_WORDS: usize = 700;
 const RING: SegmentId = SegmentId::new(SegmentId::RING, 4, 2);
@@ -40,7 +40,7 @@ impl Host {
         self.directory.path().join(place)
     }
 
-    /// A machine lives, writes and ends.
+    /// Starts a machine, writes its memory and ends it.
     fn live(&self, machine: MachineId, word: u64) {
         let living = self.nvram.join(LIFE).expect("a life");
         let home = self.nvram.home_in(LIFE, machine, [], living);
@@ -60,7 +60,7 @@ impl Host {
         ring.words()[RING_WORDS - 1].store(word, Ordering::Relaxed);
     }
 
-    /// Whether a machine's memory is there, as it wrote it; nothing of it may be otherwise.
+    /// Returns whether a machine's memory exists; checks that it is as written.
     fn has(&self, machine: MachineId, word: u64) -> bool {
         let remains = self.nvram.after(LIFE).remains(machine).expect("is read");
         let value = |memory: &Memory, at: usize| memory.words()[at].load(Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Host {
         true
     }
 
-    /// The host boots: its memory is gone.
+    /// Simulates a boot of the host: its memory is gone.
     fn boot(&self) {
         fs::remove_dir_all(self.path("memory")).expect("it was there");
         let boot = self.nvram.record(LIFE).join(BOOT);
@@ -99,7 +99,8 @@ impl Host {
     }
 }
 
-/// The words that are written of a region: more than a chunk, some grains, and the last one.
+/// Returns the indexes of the written words of a region: more than a chunk, some grains, and the
+/// last word.
 fn written() -> impl Iterator<Item = usize> {
     let words = CHUNK_BYTES as usize / 8;
     let grains = (REGION_WORDS * 3 / 4..REGION_WORDS).step_by(20_000);
@@ -114,10 +115,10 @@ fn memory_that_was_saved_is_there_after_the_host_has_booted() {
     let Saved::Now(bytes) = host.save(ME) else {
         panic!("nobody else saves");
     };
-    // Not what was never written.
+    // Memory that was never written is not saved.
     assert!(bytes > 2 * CHUNK_BYTES && bytes < (2 * REGION_WORDS * 8) as u64 * 3 / 4);
     assert_eq!(host.save(ME), Saved::Before);
-    // As long as it is there it is what counts.
+    // Existing memory has precedence over a save.
     assert_eq!(host.load(ME), Ok(None));
     host.boot();
     assert!(!host.has(ME, 100) && !host.has(PEER, 900));
@@ -125,7 +126,7 @@ fn memory_that_was_saved_is_there_after_the_host_has_booted() {
     assert_eq!(host.load(PEER), Ok(None));
     assert!(host.has(ME, 100) && !host.has(PEER, 900));
     assert_eq!(host.load(ME), Ok(None));
-    // Again: what was loaded is of that boot.
+    // After a second boot the loaded memory is gone, too.
     host.boot();
     assert_eq!(host.load(ME), Ok(Some(bytes)));
     assert!(host.has(ME, 100));
@@ -136,7 +137,7 @@ fn memory_that_is_newer_than_a_save_is_left_alone() {
     let host = Host::new();
     host.live(ME, 100);
     host.save(ME);
-    // What was settled after the save, and is not of a later life yet.
+    // This change after the save belongs to the same incarnation.
     let regions = host.path("memory/regions/m1");
     let name = format!("{:016x}", region(1).raw());
     let file = OpenOptions::new().write(true).open(regions.join(&name));
@@ -146,7 +147,7 @@ fn memory_that_is_newer_than_a_save_is_left_alone() {
     assert_eq!(host.load(ME), Ok(None));
     let left = fs::read(regions.join(name)).expect("is read");
     assert_eq!(left[..8], 7u64.to_le_bytes());
-    // Of a later life nothing is loaded from it.
+    // The save is not loaded in a later incarnation.
     host.nvram.begin(LIFE + 1, &[]).expect("a life");
     host.boot();
     assert_eq!(host.nvram.last(u64::MAX).expect("lives"), Some(LIFE + 1));
@@ -169,7 +170,7 @@ fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing()
         assert_eq!(error, format!("{}: byte {at}: {why}", file.display()));
         assert!(!host.has(ME, 100));
         assert!(!host.nvram.is_intact(LIFE, ME));
-        // It takes no room.
+        // Refused memory takes no space.
         assert!(!host.path("memory/regions/m1").exists());
     };
     let bend = |path: &Path, at: u64| {
@@ -194,7 +195,7 @@ fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing()
     assert!(host.load(ME).is_ok_and(|loaded| loaded.is_some()));
     assert!(host.has(ME, 100));
     host.boot();
-    // Of another machine.
+    // The manifest belongs to another machine.
     let other = host.path("saves/life-3/m2");
     fs::create_dir_all(&other).expect("a directory");
     fs::copy(&manifest, other.join(MANIFEST)).expect("is copied");
@@ -207,7 +208,7 @@ fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing()
     refused(&memory, last, "it ends before here");
     fs::remove_file(&memory).expect("it was there");
     refused(&memory, 0, "it is not there");
-    // A save that never came to its end is none.
+    // A save without a manifest was not completed.
     fs::remove_file(&manifest).expect("it was there");
     assert_eq!(host.load(ME), Ok(None));
     assert!(!host.has(ME, 100));
@@ -220,7 +221,7 @@ fn a_load_that_is_interrupted_is_made_again() {
     host.save(ME);
     host.boot();
     host.load(ME).expect("is loaded");
-    // As it is before the end.
+    // This is the state before the end of a load.
     fs::write(host.nvram.loading(LIFE, ME), "").expect("is written");
     fs::remove_file(
         host.path("memory/life-3/m1")
@@ -241,7 +242,7 @@ fn one_process_at_a_time_saves_a_machine_and_nobody_begins_meanwhile() {
     let other = File::create(place.join(SAVING)).expect("a file");
     other.lock().expect("nobody has it");
     assert_eq!(host.save(ME), Saved::ByAnother);
-    // It was killed in the middle.
+    // The other process was killed during the save.
     fs::write(place.join(MEMORY), [1; 10_000]).expect("is written");
     drop(other);
     assert!(matches!(host.save(ME), Saved::Now(_)));
