@@ -1,16 +1,16 @@
-//! [`Disk`] in memory, from a seed, that fails as disks fail: it forgets what was not synced,
-//! runs full, returns errors, flips bytes and cuts files.
+//! [`Disk`] in memory, from a seed, with the faults of real disks: it loses unsynced data, runs
+//! full, returns errors, flips bytes and truncates files.
 //!
-//! *Picture.* Each file is what programs see and what would survive; a sync copies the first to
-//! the second, a crash the second to the first.
+//! *Picture.* Each file has the content that programs see, and the content that survives a crash. A
+//! sync copies the first to the second, a crash the second to the first.
 //!
 //! ```text
 //!   seen      ████████▒▒▒▒      ▒ written, not synced: kept or lost sector by sector at a crash
 //!   survives  ████████
 //! ```
 //!
-//! *Concurrency.* One lock around everything; clones and [`SimDisk::subdir`] share one disk.
-//! After a crash the handles of before answer with errors, as those of a dead process would.
+//! *Concurrency.* One lock around everything; clones and [`SimDisk::subdir`] share one disk. After
+//! a crash all earlier handles return errors, as those of a dead process would.
 
 mod file;
 mod state;
@@ -25,16 +25,17 @@ use self::file::SimFile;
 use self::state::{File, NameChange, State};
 use crate::disk::{Disk, DiskFile, DiskLock};
 
-/// What a crash does to writes and names that were not synced.
+/// The effect of a crash on writes and names that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashLoss {
-    /// Everything that was not synced is gone.
+    /// All unsynced writes and names are lost.
     All,
-    /// Each sector is kept or lost by chance, and a first part of the changes of names is kept.
+    /// Each sector is kept or lost at random, and the first changes of names, up to a random one,
+    /// are kept.
     Some,
 }
 
-/// The kinds of calls a fault can be aimed at.
+/// The kinds of calls at which a fault can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DiskOp {
     /// Reading bytes.
@@ -43,14 +44,14 @@ pub enum DiskOp {
     Write,
     /// Syncing a file.
     Sync,
-    /// Syncing a file's data, which is a `Sync`, too: where others make room in files meanwhile, [`DiskFile::sync_all`], it
-    /// is told apart from that.
+    /// Syncing a file's data, which also counts as `Sync`. It distinguishes data syncs from
+    /// [`DiskFile::sync_all`], with which other threads extend files meanwhile.
     SyncData,
     /// Creating, opening, renaming, removing, listing, syncing names.
     Names,
 }
 
-/// Where syncs wait while they are held back.
+/// The gate at which syncs wait while they are held back.
 #[derive(Default)]
 struct Gate {
     holds: Mutex<usize>,
@@ -66,7 +67,7 @@ impl Gate {
     }
 }
 
-/// Holds the syncs of a [`SimDisk`] back until it is dropped.
+/// A guard that holds the syncs of a [`SimDisk`] back until it is dropped.
 #[must_use = "syncs go on when this is dropped"]
 pub struct HeldSyncs(Arc<Gate>);
 
@@ -77,18 +78,19 @@ impl Drop for HeldSyncs {
     }
 }
 
-/// A simulated disk; clones are the same disk.
+/// A simulated disk; clones refer to the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
     gate: Arc<Gate>,
     prefix: String,
-    /// The life of the disk this handle belongs to; none for one that outlives crashes.
+    /// The incarnation of the disk to which this handle belongs; `None` for a handle that outlives
+    /// crashes.
     life: Option<u64>,
 }
 
 impl SimDisk {
-    /// An empty disk without faults; `seed` decides what crashes keep.
+    /// Returns an empty disk without faults; `seed` decides which data a crash keeps.
     pub fn new(seed: u64) -> Self {
         let state = State::new(seed);
         Self {
@@ -99,8 +101,8 @@ impl SimDisk {
         }
     }
 
-    /// The disk as one process sees it: dead, names and all, once the disk has crashed. Give this
-    /// to what is to be crashed, and keep the other handle.
+    /// Returns the disk as one process sees it: all of its handles fail once the disk has crashed.
+    /// Give this handle to the code under test, and keep the other one.
     pub fn boot(&self) -> SimDisk {
         let life = Some(self.state.lock().life);
         Self {
@@ -109,12 +111,12 @@ impl SimDisk {
         }
     }
 
-    /// The power goes and comes back: open handles die, and what was not synced is lost.
+    /// Simulates a power failure: open handles fail, and unsynced data is lost.
     pub fn crash(&self, loss: CrashLoss) {
         self.state.lock().crash(loss);
     }
 
-    /// A copy of the whole disk as programs see it, on its own from here on.
+    /// Returns an independent copy of the whole disk as programs see it.
     pub fn fork(&self) -> SimDisk {
         let mut state = self.state.lock().clone();
         state.locks.clear();
@@ -126,24 +128,24 @@ impl SimDisk {
         }
     }
 
-    /// How many more bytes files may grow by; `None` lifts the limit.
+    /// Sets the number of bytes by which files may still grow; `None` removes the limit.
     pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
         self.state.lock().free_bytes = free_bytes;
     }
 
-    /// Makes the `n`th call of a kind from now fail, once; 1 is the next one.
+    /// Makes the `n`th call of a kind from now fail, once; 1 is the next call.
     pub fn fail_nth(&self, op: DiskOp, n: u64) {
         let mut state = self.state.lock();
         let done = state.done(op);
         state.faults.insert(op, done + n);
     }
 
-    /// Forgets faults that have not struck yet.
+    /// Cancels faults that have not occurred yet.
     pub fn clear_faults(&self) {
         self.state.lock().faults.clear();
     }
 
-    /// How many calls of a kind there were.
+    /// Returns the number of calls of a kind.
     pub fn count(&self, op: DiskOp) -> u64 {
         self.state.lock().done(op)
     }
@@ -153,21 +155,21 @@ impl SimDisk {
         self.state.lock().sync_delay = delay;
     }
 
-    /// Makes syncs of files' data wait until what this gives is dropped; [`DiskFile::sync_all`] is
-    /// not held back.
+    /// Makes syncs of files' data wait until the result is dropped; [`DiskFile::sync_all`] is not
+    /// held back.
     pub fn hold_syncs(&self) -> HeldSyncs {
         *self.gate.holds.lock() += 1;
         HeldSyncs(Arc::clone(&self.gate))
     }
 
-    /// A file's bytes, with no call counted; `None` when there is no such file.
+    /// Returns a file's bytes without counting a call; `None` if the file does not exist.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let id = *state.names.get(&self.full(name))?;
         Some(state.files[id].seen.clone())
     }
 
-    /// Replaces a file's bytes, seen and surviving; creates the file when there is none.
+    /// Replaces a file's bytes, both seen and surviving; creates the file if it does not exist.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state.lock();
         let name = self.full(name);
@@ -183,7 +185,7 @@ impl SimDisk {
         state.sync_names();
     }
 
-    /// Changes the bits of `mask` in one byte of a file; nothing where there is no such byte.
+    /// Flips the bits of `mask` in one byte of a file; does nothing if there is no such byte.
     pub fn flip(&self, name: &str, offset: u64, mask: u8) {
         if let Some(mut bytes) = self.bytes(name)
             && let Some(byte) = bytes.get_mut(offset as usize)
@@ -193,7 +195,7 @@ impl SimDisk {
         }
     }
 
-    /// Cuts a file to its first `len` bytes.
+    /// Truncates a file to its first `len` bytes.
     pub fn cut(&self, name: &str, len: u64) {
         if let Some(mut bytes) = self.bytes(name) {
             bytes.truncate(len as usize);
@@ -205,7 +207,7 @@ impl SimDisk {
         format!("{}{name}", self.prefix)
     }
 
-    /// Counts a call on names, unless the process of this handle has died or a fault is due.
+    /// Counts a call on names; fails if the process of this handle has died or a fault is due.
     fn enter(&self, state: &mut State) -> io::Result<()> {
         if self.life.is_some_and(|life| life != state.life) {
             return Err(io::Error::other(
@@ -306,7 +308,7 @@ impl Disk for SimDisk {
 }
 
 impl SimDisk {
-    /// A directory inside this one, with the fault-injecting calls at hand.
+    /// Returns a directory inside this one, as a [`SimDisk`] with the fault-injecting calls.
     pub fn inside(&self, name: &str) -> SimDisk {
         Self {
             state: Arc::clone(&self.state),

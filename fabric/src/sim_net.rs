@@ -1,23 +1,25 @@
-//! A whole network in one thread, in virtual time, from one seed.
+//! A simulated network in one thread and virtual time, from one seed.
 //!
 //! # Picture
 //! ```text
 //! post ─► in flight ─────► lands: takes effect ─► answer in flight ─────► completion
 //!            │ delay drawn from the seed              │
-//!            └ parked while the direction is cut, or a network card stands still
+//!            └ parked while the direction is cut, or a network card is paused
 //!
-//! step(): the next thing that happens, and the machine that has something to look at
+//! step(): the next event, and the machine that must look for new data
 //! ```
-//! Nothing happens but in [`SimNet::step`]: no threads, no clock but [`SimNet::now_ns`]. The same
-//! seed and the same calls give the same history, which [`SimNet::trace`] is a hash of.
+//! All events happen in [`SimNet::step`]: there are no threads, and no clock but
+//! [`SimNet::now_ns`]. The same seed and the same calls give the same history, whose hash
+//! [`SimNet::trace`] returns.
 //!
-//! # What it promises, and what it does not
-//! FAB-1…6, and nothing beyond: what different machines post, or different threads of one
-//! ([`SimFabric::thread`]), lands in any order; what was posted before a machine was paused,
-//! evicted or crashed may land long after, unless its target has stopped counting it as a member,
-//! or has got a new connection from it.
+//! # Guarantees
+//! The network keeps FAB-1…6, and nothing else. Operations of different machines, or of different
+//! threads of one machine ([`SimFabric::thread`]), land in any order. An operation may land long
+//! after its machine was paused, evicted or crashed. It does not land if its target no longer has
+//! the machine as a member, or has a new connection from it.
 //!
-//! *Concurrency.* One lock around everything but a copy of the time, and wakers are called without it.
+//! *Concurrency.* One lock protects everything but a copy of the time; wakers are called without
+//! it.
 
 mod fabric;
 mod flight;
@@ -39,32 +41,35 @@ use crate::segment::Place;
 
 pub use self::fabric::SimFabric;
 
-/// How a network behaves; times are nanoseconds of virtual time.
+/// The parameters of a network; times are nanoseconds of virtual time.
 #[derive(Clone, Debug)]
 pub struct SimKnobs {
-    /// The shortest and the longest way from one machine to another.
+    /// The shortest and the longest delay from one machine to another.
     pub delay_ns: (u64, u64),
-    /// One in so many operations and answers, and what is behind it, takes up to `late_ns` longer, leases apart; 0 for none.
+    /// One in this many operations and answers, and those queued behind it, takes up to `late_ns`
+    /// longer, except for leases; 0 for none.
     pub late_one_in: u64,
     /// See [`Self::late_one_in`].
     pub late_ns: u64,
-    /// Ways on which operations take so much longer than others, leases apart: from, to, nanoseconds.
+    /// Pairs of machines whose operations are delayed further, except for leases: from, to,
+    /// nanoseconds.
     pub slow: Vec<(MachineId, MachineId, u64)>,
-    /// One in so many reads of more than one word takes up to `torn_ns` from the first of them to the last; 0 for none. What
-    /// is written meanwhile it has in part, or it says that the words changed (FAB-7).
+    /// One in this many reads of more than one word takes up to `torn_ns` between its first word
+    /// and its last; 0 for none. Such a read returns a part of the words written meanwhile, or
+    /// reports that the words changed (FAB-7).
     pub torn_one_in: u64,
     /// See [`Self::torn_one_in`].
     pub torn_ns: u64,
-    /// The shortest and the longest time that a new connection takes.
+    /// The shortest and the longest time to open a connection.
     pub connect_ns: (u64, u64),
-    /// How long a connection hangs before it is given up.
+    /// The time after which a hanging connection is given up.
     pub patience_ns: u64,
-    /// How long it takes at least until a connection to a machine that has ended is found broken.
+    /// The shortest time after which a connection to an ended machine is found broken.
     pub unnoticed_ns: u64,
-    /// One in so many operations breaks its connection; 0 for none.
+    /// One in this many operations breaks its connection; 0 for none.
     pub break_one_in: u64,
-    /// What a machine has on its way to another when it crashes is lost, for one in so many others; 0 for none. Otherwise
-    /// it arrives.
+    /// When a machine crashes, its operations in flight are lost for one in this many other
+    /// machines; 0 for none. Otherwise they arrive.
     pub lose_one_in: u64,
 }
 
@@ -86,51 +91,52 @@ impl Default for SimKnobs {
     }
 }
 
-/// What the network card of a paused machine does.
+/// The behaviour of the network card of a paused machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nic {
-    /// It goes on: peers read and write the machine's memory, and what it has posted lands.
+    /// The card works: peers read and write the machine's memory, and its posted operations land.
     Goes,
-    /// It stands still: what was posted lands after the pause.
+    /// The card is paused, too: posted operations land after the pause.
     Stands,
 }
 
-/// What becomes of a write, and of the machine that posts it.
+/// The fate of a write and of the machine that posts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tapped {
-    /// It goes on its way.
+    /// The write is sent.
     Goes,
-    /// The machine crashes before it has posted it.
+    /// The machine crashes before it has posted the write.
     CrashesBefore,
-    /// It goes on its way, and the machine crashes.
+    /// The write is sent, and the machine crashes.
     CrashesAfter,
-    /// It is lost with its connection.
+    /// The write is lost with its connection.
     Breaks,
 }
 
-/// Looks at every write to another machine's memory that is about to be posted: the machine that posts it, its
-/// place, and the words. A tap that changes the words makes a machine write bytes that no machine writes.
+/// A hook that gets every write to another machine's memory before it is posted: the posting
+/// machine, the place, and the words. A tap that changes the words simulates a machine that writes
+/// invalid data.
 pub type Tap = Box<dyn FnMut(MachineId, Place, &mut [u64]) -> Tapped + Send>;
 
-/// Something has happened.
+/// The result of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimStep {
-    /// When.
+    /// The virtual time of the event.
     pub now_ns: u64,
-    /// The machine that has something to look at: an answer, an event, or that its bell was rung.
+    /// The machine that must look: it has an answer or an event, or its bell was rung.
     pub look: Option<MachineId>,
 }
 
-/// A network; clones are the same one.
+/// A simulated network; clones refer to the same network.
 #[derive(Clone, Debug)]
 pub struct SimNet {
     state: Arc<Mutex<State>>,
-    /// A copy of the state's time, which is asked for more often than anything else.
+    /// A copy of the state's time, which is read more often than anything else.
     now: Arc<AtomicU64>,
 }
 
 impl SimNet {
-    /// A network without machines, which is a function of `seed` and of what is done to it.
+    /// Returns a network without machines, which depends only on `seed` and the calls.
     pub fn new(seed: u64, knobs: SimKnobs) -> Self {
         SimNet {
             state: Arc::new(Mutex::new(State::new(seed, knobs))),
@@ -138,16 +144,16 @@ impl SimNet {
         }
     }
 
-    /// A machine joins the network, a member of nothing but itself. It crashes when its last handle
-    /// is dropped.
+    /// Adds a machine to the network; it is its own only member. The machine crashes when its last
+    /// handle is dropped.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if there is such a machine already.
+    /// [`FabricError::Refused`] if the machine exists already.
     pub fn join(&self, me: MachineId) -> Result<SimFabric, FabricError> {
         SimFabric::join(self, me)
     }
 
-    /// Lets the next thing happen; `None` where nothing more will.
+    /// Carries out the next event; returns `None` if there are no more events.
     pub fn step(&self) -> Option<SimStep> {
         let mut state = self.state.lock();
         let happening = state.next()?;
@@ -161,7 +167,7 @@ impl SimNet {
         Some(SimStep { now_ns, look })
     }
 
-    /// A hash of everything that has happened.
+    /// Returns a hash of all past events.
     pub fn trace(&self) -> u64 {
         self.state.lock().trace()
     }
@@ -172,38 +178,39 @@ impl SimNet {
         state.at(at_ns, Happening::Wake(machine));
     }
 
-    /// A machine ends. What it has posted may still land.
+    /// Ends a machine. Its posted operations may still land.
     pub fn crash(&self, machine: MachineId) {
         self.change(|state, effects| state.crash(machine, effects));
     }
 
-    /// Whether a machine has joined and has not ended.
+    /// Returns whether a machine has joined and has not ended.
     pub fn lives(&self, machine: MachineId) -> bool {
         self.state.lock().stations.contains_key(&machine)
     }
 
-    /// Has `tap` look at what is written from now on, in the place of one before. It is called under the network's
-    /// lock, which it leaves alone.
+    /// Sets the hook for all further writes, in place of an earlier one. The tap is called under
+    /// the network's lock, so it must not use the network.
     pub fn tap(&self, tap: Tap) {
         self.state.lock().tap = Some(Tapping(tap));
     }
 
-    /// [`Self::step`] names the machine no more, until it resumes.
+    /// Pauses a machine: [`Self::step`] does not name it until it resumes.
     pub fn pause(&self, machine: MachineId, nic: Nic) {
         self.change(|state, _| state.pause(machine, nic));
     }
 
-    /// A paused machine goes on.
+    /// Resumes a paused machine.
     pub fn resume(&self, machine: MachineId) {
         self.change(|state, effects| state.resume(machine, effects));
     }
 
-    /// Nothing gets from one machine to the other any more, neither operations nor answers.
+    /// Stops all operations and answers from one machine to the other.
     pub fn cut(&self, from: MachineId, to: MachineId) {
         self.change(|state, _| state.cut(from, to));
     }
 
-    /// Undoes [`Self::cut`]; what was under way on a connection that has not been given up arrives.
+    /// Undoes [`Self::cut`]; operations in flight on a connection that has not been given up
+    /// arrive.
     pub fn heal(&self, from: MachineId, to: MachineId) {
         self.change(|state, effects| state.heal(from, to, effects));
     }
@@ -213,7 +220,7 @@ impl SimNet {
         self.change(|state, effects| state.break_now(from, to, effects));
     }
 
-    /// Changes something, and then answers whom that concerns.
+    /// Makes a change, then completes the affected operations without the lock.
     fn change<T>(&self, change: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut effects = Effects::default();
         let result = change(&mut self.state.lock(), &mut effects);

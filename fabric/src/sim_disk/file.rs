@@ -17,7 +17,7 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    /// Runs one call on the file, unless the process that opened it has died or a fault is due.
+    /// Runs one call on the file; fails if the process that opened it has died or a fault is due.
     fn run<T>(
         &self,
         op: DiskOp,
@@ -97,7 +97,7 @@ impl DiskFile for SimFile {
 
     fn sync_all(&self) -> io::Result<()> {
         let delay = self.state.lock().sync_delay;
-        // What the sync covers is what was written before it began.
+        // The sync covers only the writes before its start.
         let covered = self.run(DiskOp::Sync, |state, id| Ok(state.files[id].unsynced.len()))?;
         if !delay.is_zero() {
             std::thread::sleep(delay);

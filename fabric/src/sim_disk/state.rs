@@ -1,4 +1,4 @@
-//! What a simulated disk holds, and what each change of it leaves behind at a crash.
+//! The content of a simulated disk, and the surviving part of each change at a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{CrashLoss, DiskOp};
 use crate::random::Random;
 
-/// A disk writes this many bytes whole or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Clone)]
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Loses what was not synced.
+    /// Loses unsynced data.
     pub fn crash(&mut self, loss: CrashLoss) {
         let State {
             random,
@@ -97,7 +97,7 @@ impl State {
         self.done.get(&op).copied().unwrap_or(0)
     }
 
-    /// Counts a call, and fails it if its number is up.
+    /// Counts a call, and fails it if a fault is due.
     pub fn enter(&mut self, op: DiskOp) -> io::Result<()> {
         let done = self.done.entry(op).or_insert(0);
         *done += 1;
@@ -127,7 +127,7 @@ impl State {
         self.durable_names.clone_from(&self.names);
     }
 
-    /// Takes space for a file that is to be `len` bytes long; says how long it may be.
+    /// Takes space for a file of `len` bytes; returns the length that the free space permits.
     pub fn grow(&mut self, id: usize, len: u64) -> u64 {
         let now = self.files[id].seen.len() as u64;
         let wanted = len.saturating_sub(now);
@@ -144,7 +144,7 @@ impl Change {
         self.survive(bytes, |_| true);
     }
 
-    /// Applies the parts of a change that `keep` lets through, sector by sector.
+    /// Applies the sectors of a change for which `keep` returns true.
     pub fn survive(&self, out: &mut Vec<u8>, mut keep: impl FnMut(u64) -> bool) {
         match self {
             Change::SetLen(len) => {

@@ -1,4 +1,4 @@
-//! One machine's end of a simulated network.
+//! The access of one machine to a simulated network.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::waiting::Waiting;
 
-/// A machine as one of its threads has it.
+/// The handle of one thread of a machine.
 #[derive(Clone, Debug)]
 pub struct SimFabric {
     machine: Arc<Machine>,
@@ -58,7 +58,8 @@ impl SimFabric {
         })
     }
 
-    /// The same machine as another of its threads has it: what the two post keeps no order.
+    /// Returns a handle for another thread of the machine; operations of different threads have no
+    /// order.
     pub fn thread(&self, thread: u16) -> Self {
         SimFabric {
             machine: Arc::clone(&self.machine),
@@ -66,7 +67,7 @@ impl SimFabric {
         }
     }
 
-    /// Puts an operation on its way.
+    /// Sends an operation.
     fn post<T>(
         &self,
         at: Place,
@@ -123,7 +124,7 @@ impl SimFabric {
         completion
     }
 
-    /// Puts the ringing of a bell on its way, behind what was posted on its lane.
+    /// Sends the ringing of a bell, after the operations posted on its lane.
     fn post_bell(&self, machine: MachineId, leases: bool) {
         let (me, mine) = (self.machine.me, &self.machine);
         let mut state = mine.net.state.lock();
@@ -143,7 +144,7 @@ impl SimFabric {
         }
     }
 
-    /// This machine's own memory.
+    /// Returns this machine's own memory at a place; `None` for a place on another machine.
     fn own(&self, at: Place, to_write: bool) -> Option<Result<Arc<Memory>, FabricError>> {
         let machine = &self.machine;
         let memory = || machine.registry.memory(at.segment, machine.me, to_write);

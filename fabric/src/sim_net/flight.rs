@@ -1,4 +1,4 @@
-//! What is on its way between two machines.
+//! Operations, bells and answers in flight between two machines.
 
 use super::link::{Channel, Way};
 use crate::direct;
@@ -9,18 +9,18 @@ use crate::registry::Registry;
 use crate::segment::Place;
 use crate::waiting::Answer;
 
-/// Something on the connection over which `from` posts to `to`.
+/// An item on the connection over which `from` posts to `to`.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) from: MachineId,
     pub(super) to: MachineId,
-    /// The connection that it belongs to.
+    /// The number of the connection to which the item belongs.
     pub(super) epoch: u64,
     pub(super) channel: Channel,
     pub(super) load: Load,
 }
 
-/// What it is.
+/// The content of an item in flight.
 #[derive(Debug)]
 pub(super) enum Load {
     /// An operation, which takes effect when it arrives.
@@ -29,13 +29,13 @@ pub(super) enum Load {
         at: Place,
         operation: Operation,
     },
-    /// Rings when it arrives: the bell of its channel.
+    /// The ringing of the bell of the item's channel, at its arrival.
     Bell,
-    /// What an operation came to.
+    /// The result of an operation.
     Answer { number: u64, answer: Answer },
 }
 
-/// The beginning of a read that takes a while.
+/// The first part of a read that takes a while.
 #[derive(Debug)]
 pub(super) struct Glimpse {
     pub(super) number: u64,
@@ -43,7 +43,7 @@ pub(super) struct Glimpse {
     pub(super) words: usize,
 }
 
-/// What an operation does where it lands.
+/// The effect of an operation at its target.
 #[derive(Debug)]
 pub(super) enum Operation {
     Read(usize),
@@ -52,7 +52,7 @@ pub(super) enum Operation {
 }
 
 impl Flight {
-    /// How it begins, where it is a read of several words.
+    /// Returns the first part of a read of several words.
     pub(super) fn glimpse(&self) -> Option<Glimpse> {
         let Load::Operation {
             number,
@@ -69,7 +69,7 @@ impl Flight {
         })
     }
 
-    /// Which way it goes.
+    /// Returns the direction of the item.
     pub(super) fn way(&self) -> Way {
         match self.load {
             Load::Operation { .. } | Load::Bell => Way::There,
@@ -79,7 +79,7 @@ impl Flight {
 }
 
 impl Operation {
-    /// Takes effect.
+    /// Carries out the operation on the target's memory.
     pub(super) fn apply(self, registry: &Registry, from: MachineId, at: Place) -> Answer {
         let to_write = !matches!(self, Operation::Read(_));
         let done = registry
@@ -102,7 +102,7 @@ impl Operation {
         }
     }
 
-    /// What of it goes into the trace.
+    /// Returns a digest of the operation for the trace.
     pub(super) fn digest(&self) -> u64 {
         let words: &[u64] = match self {
             Operation::Read(words) => &[*words as u64],

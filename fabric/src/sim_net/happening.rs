@@ -1,4 +1,4 @@
-//! What happens on a simulated network.
+//! The events of a simulated network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;
 use crate::waiting::{Answer, Waiting};
 
-/// Something to happen at a time.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {
-    /// Something arrives, or is parked where it cannot.
+    /// An item arrives, or is parked if it cannot.
     Arrive(Flight),
-    /// A read comes to its first words; it has the others when it arrives.
+    /// A read reaches its first words; it reads the others when it arrives.
     Glimpse(MachineId, MachineId, Epoch, Glimpse),
-    /// What is parked on one way of a connection goes on, one after the other.
+    /// The items parked in one direction of a connection continue, one after the other.
     Release(MachineId, MachineId, Way),
-    /// A connection is made, if it is still wanted.
+    /// A connection is opened, if it is still wanted.
     Connect(MachineId, MachineId),
-    /// A connection turns out to be broken.
+    /// A connection is found broken.
     Break(MachineId, MachineId, Epoch),
-    /// Patience with a connection that hung has ended.
+    /// A hanging connection is given up.
     GiveUp(MachineId, MachineId, Epoch),
-    /// A machine looks at something.
+    /// A machine is named, as by a timer.
     Wake(MachineId),
 }
 
-/// Which of the connections from one machine to another.
+/// The number of a connection among those from one machine to another.
 pub(super) type Epoch = u64;
 
-/// What a change of the network means for those who wait; they are told without the lock.
+/// The results of a change for waiting operations; they are completed without the lock.
 #[derive(Default)]
 pub(super) struct Effects {
     answers: Vec<(Waiting, Answer)>,
     lost: Vec<Waiting>,
-    /// Who has something to look at.
+    /// The machine that must look for new data.
     pub(super) look: Option<MachineId>,
 }
 
@@ -46,7 +46,7 @@ impl Effects {
         self.lost.extend(waiting.into_values());
     }
 
-    /// Answers all that are concerned.
+    /// Completes all affected operations.
     pub(super) fn answer(self) {
         for (waiting, answer) in self.answers {
             let fits = waiting.answer(answer);
@@ -57,7 +57,7 @@ impl Effects {
 }
 
 impl State {
-    /// Lets something happen now.
+    /// Carries out an event at the present time.
     pub(super) fn happen(&mut self, happening: Happening, effects: &mut Effects) {
         self.note(self.now());
         match happening {
@@ -93,14 +93,14 @@ impl State {
         if !blocked && !link.parked.contains_key(&way) {
             return self.deliver(flight, effects);
         }
-        // Whoever has given a connection up sends nothing again.
+        // A machine that has given the connection up sends nothing again.
         if link.up {
             link.parked.entry(way).or_default().push_back(flight);
             self.watch(from, to);
         }
     }
 
-    /// Where nothing goes now the read takes no time when it arrives.
+    /// If the direction is blocked, the read takes no time when it arrives.
     fn glimpse(&mut self, from: MachineId, to: MachineId, epoch: Epoch, glimpse: Glimpse) {
         let Glimpse { number, at, words } = glimpse;
         let counted = self.counts(to, from) && !self.way_blocked(from, to, Way::There);
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Something is parked: it will not be for ever.
+    /// Schedules the end of a connection with a parked item.
     fn watch(&mut self, from: MachineId, to: MachineId) {
         let link = self.link(from, to);
         if !std::mem::replace(&mut link.watched, true) {
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// An operation takes effect, or a bell rings.
+    /// Carries out an operation or rings a bell at the target.
     fn land(&mut self, flight: Flight, effects: &mut Effects) {
         let Flight {
             from, to, epoch, ..
@@ -204,13 +204,13 @@ impl State {
         }
     }
 
-    /// An operation is over.
+    /// Completes an operation at the posting machine.
     fn finish(&mut self, flight: Flight, effects: &mut Effects) {
         let link = self.link(flight.from, flight.to);
         let Load::Answer { number, answer } = flight.load else {
             return;
         };
-        // Of a connection that was given up nobody waits.
+        // No operation waits on a connection that was given up.
         if let Some(waiting) = link.waiting.remove(&number) {
             effects.answers.push((waiting, answer));
             effects.look = Some(flight.from);
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-/// What a read answers that had these words before it came to the others.
+/// Returns the answer of a read that had these first words before it read the others.
 fn begun_with(first: &[u64], answer: Answer) -> Answer {
     match answer {
         Answer::Words(words) if words.first() != first.first() => {

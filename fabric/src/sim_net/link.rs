@@ -7,51 +7,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::flight::Flight;
 use crate::waiting::Waiting;
 
-/// What keeps its order: operations of one thread, leases apart.
+/// The unit of ordering: the operations of one thread, separately for leases.
 pub(super) type Channel = (u16, bool);
 
-/// Which way on a connection.
+/// A direction on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
-    /// Operations, to the target.
+    /// The direction of operations, to the target.
     There,
-    /// Answers, to who posted.
+    /// The direction of answers, to the posting machine.
     Back,
 }
 
-/// A connection, while it is up and while it is not.
+/// A connection, also while it is down.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub(super) up: bool,
-    /// Connections that were and are not any more.
+    /// The number of connections that have ended.
     pub(super) losses: Arc<AtomicU64>,
-    /// A connection has been asked for.
+    /// Whether a connection is being opened.
     pub(super) connecting: bool,
-    /// Which connection it is; what lands belongs to the newest, or is forgotten.
+    /// The number of the connection; items of earlier connections are ignored when they arrive.
     pub(super) epoch: u64,
-    /// The target's life that it was made in.
+    /// The incarnation of the target to which the connection was opened.
     pub(super) life: u64,
-    /// Operations without answer, in the order in which they were posted.
+    /// Operations without answers, in the order in which they were posted.
     pub(super) waiting: BTreeMap<u64, Waiting>,
-    /// What cannot go on now; no queue is empty.
+    /// Items that cannot continue now; no queue is empty.
     pub(super) parked: BTreeMap<Way, VecDeque<Flight>>,
-    /// Something was parked; it is looked at again when patience has ended.
+    /// Whether an item was parked, so that the end of the connection is scheduled.
     pub(super) watched: bool,
-    /// The first words of reads that have not come to the others.
+    /// The first words of reads that have not read the others.
     pub(super) glimpses: BTreeMap<u64, Box<[u64]>>,
-    /// When the last on each channel arrives.
+    /// The arrival time of the last item on each channel.
     last: BTreeMap<(Way, Channel), u64>,
 }
 
 impl Link {
-    /// When something that would arrive at `soonest` arrives behind what is before it.
+    /// Returns the arrival time of an item that could arrive at `soonest`, behind earlier items.
     pub(super) fn arrival(&mut self, way: Way, channel: Channel, soonest: u64) -> u64 {
         let last = self.last.entry((way, channel)).or_default();
         *last = soonest.max(*last);
         *last
     }
 
-    /// Ends it; who waits is lost.
+    /// Ends the connection; returns the waiting operations, which are lost.
     pub(super) fn down(&mut self) -> BTreeMap<u64, Waiting> {
         if std::mem::take(&mut self.up) {
             self.losses.fetch_add(1, Ordering::AcqRel);
@@ -60,12 +60,12 @@ impl Link {
         std::mem::take(&mut self.waiting)
     }
 
-    /// What is in flight never arrives.
+    /// Invalidates the items in flight.
     pub(super) fn forget(&mut self) {
         self.epoch += 1;
     }
 
-    /// Another connection begins, and what is still in flight of those before is forgotten.
+    /// Begins another connection, and invalidates items of earlier ones.
     pub(super) fn begin(&mut self, life: u64) {
         self.up = true;
         self.epoch += 1;

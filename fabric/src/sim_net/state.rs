@@ -1,4 +1,4 @@
-//! The machines of a simulated network, what is between them, and what is to happen.
+//! The machines of a simulated network, their connections, and the scheduled events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::machine::MachineId;
 use crate::random::Random;
 use crate::registry::Registry;
 
-/// What others ring at a machine.
+/// The bells of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Bells {
     pub(super) poller: Bell,
     pub(super) leases: Bell,
 }
 
-/// A machine that lives.
+/// A running machine.
 #[derive(Debug)]
 pub(super) struct Station {
     pub(super) life: u64,
@@ -29,19 +29,19 @@ pub(super) struct Station {
     pub(super) bells: Bells,
     pub(super) events: Vec<Event>,
     paused: Option<Nic>,
-    /// It was paused when it had something to look at.
+    /// Whether the machine had to look while it was paused.
     missed: bool,
 }
 
-/// Everything.
+/// The state of a simulated network.
 #[derive(Debug)]
 pub(super) struct State {
     now: u64,
-    /// Numbers for all that must be told apart.
+    /// The source of unique numbers.
     numbers: u64,
     random: Random,
     pub(super) knobs: SimKnobs,
-    /// By time, and those of one time in the order in which they were thought of.
+    /// The scheduled events by time; events of the same time are in the order of scheduling.
     to_happen: BTreeMap<(u64, u64), Happening>,
     pub(super) stations: BTreeMap<MachineId, Station>,
     pub(super) links: BTreeMap<(MachineId, MachineId), Link>,
@@ -50,7 +50,7 @@ pub(super) struct State {
     trace: u64,
 }
 
-/// Who looks at what is written.
+/// A tap with an implementation of `Debug`.
 pub(super) struct Tapping(pub(super) Tap);
 
 impl std::fmt::Debug for Tapping {
@@ -83,7 +83,7 @@ impl State {
         self.trace
     }
 
-    /// Puts something that has happened into the trace.
+    /// Adds an event to the trace.
     pub(super) fn note(&mut self, what: u64) {
         self.trace = (self.trace ^ what)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -95,29 +95,29 @@ impl State {
         self.numbers
     }
 
-    /// A time of a range from now.
+    /// Returns a random time from now, within a range.
     pub(super) fn soon(&mut self, (least, most): (u64, u64)) -> u64 {
         let more = self.random.below(most.saturating_sub(least) + 1);
         self.now.saturating_add(least).saturating_add(more)
     }
 
-    /// A number below another.
+    /// Returns a random number below `number`.
     pub(super) fn below(&mut self, number: u64) -> u64 {
         self.random.below(number)
     }
 
-    /// Whether chance breaks a connection now.
+    /// Returns whether a connection breaks now, by chance.
     pub(super) fn breaks(&mut self) -> bool {
         let one_in = self.knobs.break_one_in;
         self.random.one_in(one_in)
     }
 
-    /// The connection from one machine to another.
+    /// Returns the connection from one machine to another.
     pub(super) fn link(&mut self, from: MachineId, to: MachineId) -> &mut Link {
         self.links.entry((from, to)).or_default()
     }
 
-    /// Sends something on its way, behind what is before it.
+    /// Sends an item, behind earlier ones on its channel.
     pub(super) fn send(&mut self, flight: Flight) {
         let mut soonest = self.soon(self.knobs.delay_ns);
         let (_, of_leases) = flight.channel;
@@ -141,28 +141,28 @@ impl State {
         self.at(time, Happening::Arrive(flight));
     }
 
-    /// Something will happen, not before now.
+    /// Schedules an event, not before now.
     pub(super) fn at(&mut self, time: u64, happening: Happening) {
         let number = self.number();
         self.to_happen
             .insert((time.max(self.now), number), happening);
     }
 
-    /// Moves the clock to what happens next.
+    /// Takes the next event, and advances the clock to it.
     pub(super) fn next(&mut self) -> Option<Happening> {
         let ((time, _), happening) = self.to_happen.pop_first()?;
         self.now = time;
         Some(happening)
     }
 
-    /// The machine, if it may look; it will be named after its pause otherwise.
+    /// Returns the machine if it may look now; a paused machine is named after its pause.
     pub(super) fn look(&mut self, machine: MachineId) -> Option<MachineId> {
         let station = self.stations.get_mut(&machine)?;
         station.missed |= station.paused.is_some();
         station.paused.is_none().then_some(machine)
     }
 
-    /// A machine begins to live; the number of its life.
+    /// Starts a machine; returns the number of its incarnation.
     pub(super) fn join(
         &mut self,
         me: MachineId,
@@ -186,7 +186,7 @@ impl State {
         Ok(life)
     }
 
-    /// The machine, if it still lives the life it was asked for in.
+    /// Returns the machine if it is still the given incarnation.
     pub(super) fn living(&mut self, machine: MachineId, life: u64) -> Option<&mut Station> {
         let station = self.stations.get_mut(&machine);
         station.filter(|station| station.life == life)
@@ -247,7 +247,7 @@ impl State {
         self.review(from, effects);
     }
 
-    /// What is parked on some connections goes on soon, if it can.
+    /// Schedules the items parked on some connections to continue soon.
     fn release(&mut self, which: impl Fn(MachineId, MachineId) -> bool) {
         let links = self
             .links
@@ -260,13 +260,13 @@ impl State {
         }
     }
 
-    /// Whether the network card of a machine stands still.
+    /// Returns whether the network card of a machine is paused.
     fn stands(&self, machine: MachineId) -> bool {
         let station = self.stations.get(&machine);
         station.is_some_and(|station| station.paused == Some(Nic::Stands))
     }
 
-    /// Whether nothing goes on one way of a connection now.
+    /// Returns whether one direction of a connection is blocked now.
     pub(super) fn way_blocked(&self, from: MachineId, to: MachineId, way: Way) -> bool {
         let cut = match way {
             Way::There => self.cuts.contains(&(from, to)),
@@ -275,24 +275,24 @@ impl State {
         cut || self.stands(from) || self.stands(to)
     }
 
-    /// Whether either way of a connection is blocked.
+    /// Returns whether either direction of a connection is blocked.
     pub(super) fn hangs(&self, from: MachineId, to: MachineId) -> bool {
         self.way_blocked(from, to, Way::There) || self.way_blocked(from, to, Way::Back)
     }
 
-    /// Whether who posts gives the connection up, now that it has waited: not while its own card
-    /// stands still, which counts no time either.
+    /// Returns whether the posting machine gives the connection up after its wait. It does not
+    /// while its own card is paused, because the card does not count time either.
     pub(super) fn hopeless(&self, from: MachineId, to: MachineId) -> bool {
         self.hangs(from, to) && !self.stands(from)
     }
 
-    /// Whether a machine lives and counts another as a member.
+    /// Returns whether a machine runs and has another one as a member.
     pub(super) fn counts(&self, machine: MachineId, other: MachineId) -> bool {
         let station = self.stations.get(&machine);
         station.is_some_and(|station| station.members.contains(&other))
     }
 
-    /// Sets connections of a machine going, or ends them, after something has changed.
+    /// Opens or ends connections of a machine after a change.
     fn review(&mut self, machine: MachineId, effects: &mut Effects) {
         let others: BTreeSet<MachineId> = self.stations.keys().copied().collect();
         let known = self.links.keys().flat_map(|(from, to)| [*from, *to]);
@@ -312,7 +312,7 @@ impl State {
                 effects.lose(link.down());
                 self.tell(from, Event::Lost(to), effects);
             }
-            // It will notice.
+            // The posting machine notices later.
             (true, true, false) => self.break_soon(from, to),
             (false, true, true) if !link.connecting && !hangs => {
                 link.connecting = true;
@@ -323,7 +323,7 @@ impl State {
         }
     }
 
-    /// The connection will be found broken.
+    /// Schedules that the connection is found broken.
     pub(super) fn break_soon(&mut self, from: MachineId, to: MachineId) {
         let epoch = self.link(from, to).epoch;
         let soon = if self.hangs(from, to) {
@@ -339,7 +339,7 @@ impl State {
         self.at(soon, Happening::Break(from, to, epoch));
     }
 
-    /// The connection is broken; there will be another.
+    /// Breaks the connection; another one follows.
     pub(super) fn break_now(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
         let link = self.link(from, to);
         if link.up {

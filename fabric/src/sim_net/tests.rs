@@ -28,7 +28,7 @@ fn set_members(machine: &SimFabric, ids: &[MachineId]) {
     machine.set_members(&members).expect("is one of them");
 }
 
-/// Lets everything happen that will; who had something to look at.
+/// Runs all events; returns the machines that had to look.
 fn run(net: &SimNet) -> Vec<MachineId> {
     let mut looks = Vec::new();
     while let Some(step) = net.step() {
@@ -37,12 +37,12 @@ fn run(net: &SimNet) -> Vec<MachineId> {
     looks
 }
 
-/// Two connected machines, and memory of b that a writes.
+/// Returns two connected machines, and memory of b that a writes.
 fn pair(seed: u64) -> (SimNet, SimFabric, SimFabric, Arc<Memory>) {
     pair_over(seed, SimKnobs::default())
 }
 
-/// The same over a network of some kind.
+/// Returns the same over a network with the given parameters.
 fn pair_over(seed: u64, knobs: SimKnobs) -> (SimNet, SimFabric, SimFabric, Arc<Memory>) {
     let net = SimNet::new(seed, knobs);
     let (a, b) = (net.join(A).expect("new"), net.join(B).expect("new"));
@@ -135,7 +135,7 @@ fn a_way_that_is_cut_and_healed_in_time_loses_nothing() {
     }
     assert_eq!(word(&memory, 0), 0);
     net.heal(A, B);
-    // Behind those that were held up, though its way is free.
+    // This write arrives behind the delayed ones, although its direction is free.
     writes.push(a.write(at(B, 0), &[21]));
     run(&net);
     assert!(writes.iter_mut().all(|write| write.take() == Some(Ok(()))));
@@ -399,7 +399,7 @@ fn a_broken_connection_comes_back_and_forgets() {
     assert_eq!(losses.load(Ordering::Relaxed), 0);
     let mut write = a.write(at(B, 0), &[7]);
     net.break_connection(A, B);
-    // Before there is another one.
+    // The loss is counted before there is another connection.
     assert_eq!(losses.load(Ordering::Relaxed), 1);
     assert_eq!(write.take(), Some(Err(FabricError::Lost)));
     while a.take_events().last() != Some(&Event::Connected(B)) {
@@ -415,11 +415,11 @@ fn a_broken_connection_comes_back_and_forgets() {
 
 const WORDS: usize = 8;
 
-/// Memory to which each thread writes ever larger numbers, and what it held before.
+/// Memory to which each thread writes increasing numbers, and its previous content.
 struct Seen(Arc<Memory>, [u64; WORDS]);
 
 impl Seen {
-    /// FAB-3: nothing is overtaken, whatever goes wrong.
+    /// Checks FAB-3: no write overtakes another, whatever fails.
     fn look(&mut self) {
         let now = std::array::from_fn(|at| word(&self.0, at));
         let ordered = now.iter().zip(&self.1).all(|(now, before)| now >= before);
@@ -428,7 +428,7 @@ impl Seen {
     }
 }
 
-/// A run in which everything goes wrong; its trace, and what came of every operation.
+/// Runs a network with all faults; returns its trace, and the results of all operations.
 fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
     const MACHINES: u32 = 4;
     let knobs = SimKnobs {
@@ -460,7 +460,7 @@ fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
         let place = Place {
             machine: ids[to],
             segment: SegmentId::new(SegmentId::REGION, 0, ids[from].0),
-            // Two words of four that are the thread's.
+            // A range of two of the four words that belong to the thread.
             word: (4 * thread + random.below(3)) as usize,
         };
         match random.below(1000) {
