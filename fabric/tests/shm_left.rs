@@ -1,11 +1,11 @@
-//! What processes have left of machines that share memory: it goes once they are no members and have ended.
+//! The shared memory of ended machines is removed once they are no longer members.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use fencepost_fabric::{Fabric, MachineId, Member, ShmFabric};
 
-/// What a process has left that was killed.
+/// Creates the files of a killed process.
 fn killed(root: &Path, name: &str) {
     let home = root.join(name);
     fs::create_dir(&home).expect("a directory");
@@ -28,7 +28,7 @@ fn memory_of_machines_that_are_gone_is_cleared_away_and_no_other() {
     });
     four.clear_away(&members).expect("it can be read");
     let left = |name: &str| root.path().join(name).exists();
-    // The first is a member of which it may not be known yet that it has ended; the second's process lives.
+    // m1 is a member, whose end may not be known yet. m2 and m4 have running processes.
     assert!(["m1", "m2", "m4", "configuration"].into_iter().all(left));
     assert!(!left("m3"));
     drop(paused);

@@ -1,4 +1,4 @@
-//! FAB-4: an answer comes, and says what happened.
+//! FAB-4: every operation gets an answer, which tells its outcome.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ pub fn what_was_written_is_visible(kind: &impl Kind) {
         if let Some(mapped) = &mapped {
             assert_eq!(mapped.words()[2].load(Ordering::Acquire), n + 1);
         }
-        // What the owner writes itself is what its peer reads.
+        // A peer reads the words that the owner writes directly.
         memory.words()[3].store(n, Ordering::Release);
         assert_eq!(wait(kind, a.read(at(b, 3), 1)).as_deref(), Ok(&[n][..]));
         memory.words()[3].store(0, Ordering::Release);

@@ -1,4 +1,5 @@
-//! FAB-1, FAB-2 and FAB-7: words are whole, the first of a write comes last, and what is read is of one moment.
+//! FAB-1, FAB-2 and FAB-7: words are atomic, the first word of a write becomes visible last, and a
+//! read is consistent.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -12,7 +13,8 @@ pub fn swaps_lose_nothing(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let memory = provide(b, 3, a);
-    // The peer's threads, the owner's threads through its fabric, and its threads on its memory.
+    // The swaps come from threads of the peer and the owner, through fabrics and directly on the
+    // memory.
     std::thread::scope(|scope| {
         for machine in [a, a, b, b] {
             scope.spawn(move || {
@@ -96,7 +98,8 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
             while first < WRITES {
                 let first_word = c.read(at(b, 0), 1);
                 let all = c.read(at(b, 0), WORDS);
-                // Where this thread gets the processor between writes alone, all it meets may be words that change.
+                // If this thread runs only between writes, all of its reads may find changing
+                // words.
                 match (wait(kind, first_word), wait(kind, all)) {
                     (Ok(word), Ok(all)) => {
                         first = word[0];
@@ -111,7 +114,7 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
         let mut first = 0;
         while first < WRITES {
             first = memory.words()[0].load(Ordering::Acquire);
-            // What is written last, first.
+            // The words are read in reverse order of the write.
             for word in memory.words().iter().rev() {
                 assert!(word.load(Ordering::Relaxed) >= first);
             }
@@ -133,7 +136,7 @@ pub fn a_read_is_of_one_moment_where_the_first_word_says_so(kind: &impl Kind) {
                 if done.load(Ordering::Acquire) {
                     break;
                 }
-                // An odd first word says that the others are on their way.
+                // An odd first word marks a write in progress.
                 words[0].store(2 * n - 1, Ordering::Release);
                 fence(Ordering::Release);
                 for word in &words[1..] {

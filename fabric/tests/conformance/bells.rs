@@ -1,4 +1,4 @@
-//! Each lane rings the bell that is its own.
+//! Each lane rings its own bell.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use fencepost_fabric::{Place, SegmentId, Writer};
 
 use crate::kind::{Kind, SEGMENT, at, cluster, provide, until, wait};
 
-/// Nobody waits so long: a bell wakes it before.
+/// A time limit that no wait reaches, because the bell ends it before.
 const LONG: Duration = Duration::from_secs(60);
 const LEASES: SegmentId = SegmentId::new(SegmentId::MAILBOX, SegmentId::LEASE_LANE, 7);
 

@@ -1,12 +1,12 @@
-//! Certificates for machines in TLS, made as they are needed.
+//! Certificates for machines with TLS, made by the tests.
 
 use fencepost_fabric::TcpTls;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// A CA.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub pem: String,
 }
 
@@ -17,7 +17,7 @@ pub struct Certificate {
 }
 
 impl Authority {
-    /// Another one each time, though all have one name.
+    /// Returns a new authority; all have the same name.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         let name = &mut params.distinguished_name;
@@ -31,7 +31,7 @@ impl Authority {
         }
     }
 
-    /// A certificate that is valid until a year.
+    /// Returns a certificate that is valid until the year `until`.
     pub fn certificate(&self, until: i32) -> Certificate {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(["fencepost".to_string()]).expect("a name");
@@ -44,14 +44,16 @@ impl Authority {
         }
     }
 
-    /// What a machine of this CA shows, which believes only machines of this CA.
+    /// Returns the TLS configuration of a machine of this CA, which accepts only machines of this
+    /// CA.
     pub fn tls(&self) -> TcpTls {
         self.certificate(4000).tls(self)
     }
 }
 
 impl Certificate {
-    /// What a machine with this certificate shows, which believes the machines of a CA.
+    /// Returns the TLS configuration of a machine with this certificate, which accepts the machines
+    /// of `believes`.
     pub fn tls(&self, believes: &Authority) -> TcpTls {
         let [chain, key, authority] =
             [&self.chain, &self.key, &believes.pem].map(|pem| pem.as_bytes());

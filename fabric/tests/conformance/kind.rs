@@ -1,4 +1,4 @@
-//! The kinds, as the suite handles them.
+//! The kinds of fabrics, with the operations that the suite needs.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,25 +12,24 @@ use fencepost_fabric::{
 
 use crate::certificates::Authority;
 
-/// After so long the suite takes something for stuck.
+/// The time limit after which a test counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The segment that most tests use.
 pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::REGION, 0, 7);
 
-/// A kind of fabric, with a network of its own.
+/// A kind of fabric, with its own network.
 pub trait Kind: Sync {
-    /// A network without machines.
+    /// Returns a network without machines.
     fn new() -> Self;
 
-    /// A machine that counts nobody but itself as a member. One with this number may have been
-    /// there before.
+    /// Adds a machine whose only member is itself. The number may be that of an ended machine.
     fn join(&self, id: u32) -> Arc<dyn Fabric>;
 
-    /// How a machine that has joined is reached.
+    /// Returns the address of a joined machine.
     fn member(&self, id: u32) -> Member;
 
-    /// Lets some of what is under way happen.
+    /// Lets some work in progress happen.
     fn settle(&self);
 
     /// Ends a machine.
@@ -39,7 +38,7 @@ pub trait Kind: Sync {
     }
 }
 
-/// Machines of one process.
+/// The kind of machines in one process.
 pub struct Local(Arc<LocalNetwork>);
 
 impl Kind for Local {
@@ -63,12 +62,12 @@ impl Kind for Local {
     }
 }
 
-/// Machines of one host.
+/// The kind of machines on one host.
 pub struct Shm(tempfile::TempDir);
 
 impl Kind for Shm {
     fn new() -> Self {
-        // Where there is no tmpfs a disk does.
+        // Without a tmpfs a disk is used.
         let tmpfs = std::path::Path::new("/dev/shm");
         let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
         Shm(dir.expect("a directory"))
@@ -90,13 +89,13 @@ impl Kind for Shm {
     }
 }
 
-/// Machines with sockets, all on this host.
+/// The kind of machines with sockets, all on this host.
 pub struct Tcp {
     addresses: Mutex<HashMap<u32, SocketAddr>>,
     authority: Option<Authority>,
 }
 
-/// The same, in TLS.
+/// The same kind with TLS.
 pub struct TcpInTls(Tcp);
 
 impl Kind for Tcp {
@@ -109,8 +108,8 @@ impl Kind for Tcp {
 
     fn join(&self, id: u32) -> Arc<dyn Fabric> {
         let mut addresses = self.addresses.lock().expect("no panic");
-        // A machine comes back where it was. Nobody calls from these addresses, so its port is
-        // free.
+        // A restarted machine keeps its address. No connection starts from these addresses, so its
+        // port is free.
         let free = || SocketAddr::from(([127, 0, 1, id as u8], 0));
         let address = addresses.get(&id).copied().unwrap_or_else(free);
         let config = TcpConfig {
@@ -159,7 +158,7 @@ impl Kind for TcpInTls {
     }
 }
 
-/// Machines of one thread, in virtual time.
+/// The kind of machines in one thread, in virtual time.
 pub struct Sim(SimNet);
 
 impl Kind for Sim {
@@ -179,12 +178,12 @@ impl Kind for Sim {
     }
 
     fn settle(&self) {
-        // Where nothing more happens, what the suite waits for does not either.
+        // Without further events the awaited condition never comes true.
         let _ = self.0.step();
     }
 }
 
-/// Machines `1..=n`, all of them members.
+/// Returns machines `1..=n`, all of them members.
 pub fn cluster(kind: &impl Kind, n: u32) -> Vec<Arc<dyn Fabric>> {
     let machines: Vec<_> = (1..=n).map(|id| kind.join(id)).collect();
     let members: Vec<_> = (1..=n).map(|id| kind.member(id)).collect();
@@ -199,13 +198,13 @@ pub fn cluster(kind: &impl Kind, n: u32) -> Vec<Arc<dyn Fabric>> {
     machines
 }
 
-/// Sets the members of one machine by number.
+/// Sets the members of one machine, by number.
 pub fn set_members(kind: &impl Kind, machine: &Arc<dyn Fabric>, ids: &[u32]) {
     let members: Vec<_> = ids.iter().map(|id| kind.member(*id)).collect();
     machine.set_members(&members).expect("is one of them");
 }
 
-/// Whether an operation gets there.
+/// Returns whether operations from a machine reach another one.
 pub fn reaches(kind: &impl Kind, from: &Arc<dyn Fabric>, to: MachineId) -> bool {
     let nowhere = Place {
         machine: to,
@@ -228,7 +227,7 @@ pub fn wait<T>(kind: &impl Kind, mut completion: Completion<T>) -> Result<T, Fab
     answer.expect("until it was there")
 }
 
-/// Waits for something to become true.
+/// Waits until a condition is true.
 pub fn until(kind: &impl Kind, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
@@ -237,14 +236,14 @@ pub fn until(kind: &impl Kind, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// [`SEGMENT`] of `owner`, written by `writer`.
+/// Provides [`SEGMENT`] on `owner`, with `writer` as its writer.
 pub fn provide(owner: &Arc<dyn Fabric>, words: usize, writer: &Arc<dyn Fabric>) -> Arc<Memory> {
     owner
         .provide(SEGMENT, words, Writer::Peer(writer.me()))
         .expect("provided")
 }
 
-/// A word of [`SEGMENT`] of `machine`.
+/// Returns the place of a word in [`SEGMENT`] of `machine`.
 pub fn at(machine: &Arc<dyn Fabric>, word: usize) -> Place {
     Place {
         machine: machine.me(),
@@ -253,7 +252,7 @@ pub fn at(machine: &Arc<dyn Fabric>, word: usize) -> Place {
     }
 }
 
-/// All words of a memory.
+/// Returns all words of a memory.
 pub fn contents(memory: &Memory) -> Vec<u64> {
     let mut out = vec![0; memory.len()];
     assert!(memory.copy_out(0, &mut out));

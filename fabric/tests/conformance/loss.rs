@@ -1,4 +1,4 @@
-//! A machine goes away, and one with its number and fresh memory comes.
+//! A machine ends, and another one with its number and new memory joins.
 
 use fencepost_fabric::{FabricError, Writer};
 
@@ -16,7 +16,7 @@ pub fn nothing_posted_before_reaches_the_memory_after(kind: &impl Kind) {
     for round in 0..5 {
         let mut posted: Vec<_> = (0..300).map(|_| a.write(place, &[OLD; WORDS])).collect();
         kind.stop(b);
-        // What is posted while nobody is there must not wait for whoever comes.
+        // Operations posted while no machine has the number must not reach the next one.
         posted.extend((0..50).map(|_| a.write(place, &[OLD; WORDS])));
         b = kind.join(2);
         let memory = b

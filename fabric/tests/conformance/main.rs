@@ -1,15 +1,15 @@
-//! What every kind of fabric promises, tested on each of them.
+//! The invariants of every kind of fabric, tested for each kind.
 //!
 //! ```text
-//! kind.rs          how the suite makes, ends and waits for the machines of a kind
+//! kind.rs          starts and ends the machines of a kind, and waits for them
 //! order.rs         FAB-3            atomicity.rs   FAB-1, FAB-2
-//! answers.rs       FAB-4            refused.rs     FAB-6, places that are not there
-//! membership.rs    FAB-5            loss.rs        a machine goes and comes back
-//! bells.rs         which bell is rung
-//! certificates.rs  what machines in TLS show    tls.rs  who is refused for it
+//! answers.rs       FAB-4            refused.rs     FAB-6, places that do not exist
+//! membership.rs    FAB-5            loss.rs        a machine ends and restarts
+//! bells.rs         the bell of each lane
+//! certificates.rs  certificates for TLS    tls.rs  refused certificates
 //! rings.rs         RING-1, RING-2, BELL-1, back-pressure
 //! ```
-//! Tests that need threads are a list of their own, for kinds that have none.
+//! Tests that need threads have their own list, because some kinds have no threads.
 
 mod answers;
 mod atomicity;
@@ -23,7 +23,7 @@ mod refused;
 mod rings;
 mod tls;
 
-/// One `#[test]` for each function of the suite.
+/// Makes one `#[test]` of each listed function of the suite.
 macro_rules! tests {
     ($kind:ty: $($file:ident :: $test:ident)*) => {
         $(#[test]
@@ -33,7 +33,7 @@ macro_rules! tests {
     };
 }
 
-/// The tests that one thread runs.
+/// The tests that one thread can run.
 macro_rules! of_one_thread {
     ($kind:ty) => {
         tests! { $kind:
@@ -102,7 +102,7 @@ mod tcp_in_tls {
     of_threads!(crate::kind::TcpInTls);
 }
 
-/// It has no threads.
+/// This kind has no threads.
 mod sim {
     of_one_thread!(crate::kind::Sim);
 }

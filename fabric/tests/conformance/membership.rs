@@ -1,4 +1,4 @@
-//! FAB-5: nothing goes to or from a machine outside the configuration.
+//! FAB-5: no operation reaches or leaves a machine outside the configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -221,7 +221,7 @@ pub fn events_tell_of_connections(kind: &impl Kind) {
     assert!(reaches(kind, &a, ids[1]));
 }
 
-/// Waits until a machine has been told of nothing but `event`.
+/// Waits until a machine has events; checks that all of them are `event`.
 fn told(kind: &impl Kind, machine: &Arc<dyn Fabric>, event: Event) {
     let mut events = Vec::new();
     until(kind, || {

@@ -1,4 +1,4 @@
-//! FAB-3: what one thread posts to one machine takes effect in that order.
+//! FAB-3: operations that one thread posts to one machine take effect in order.
 
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{Completion, FabricError};
@@ -7,7 +7,7 @@ use crate::kind::{Kind, at, cluster, contents, provide, wait};
 
 const WORDS: usize = 40;
 
-/// An operation under way, and what it must answer.
+/// An operation in progress, and its expected answer.
 enum Posted {
     Read(Completion<Box<[u64]>>, Box<[u64]>),
     Write(Completion<()>),

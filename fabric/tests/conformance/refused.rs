@@ -1,4 +1,4 @@
-//! Places that are not there or not to be written, and FAB-6.
+//! FAB-6, and places that do not exist or are not writable.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::kind::{Kind, SEGMENT, at, cluster, contents, provide, wait};
 
 const WORDS: usize = 10;
 
-/// Whether the answer is that the poster was at fault.
+/// Returns whether the answer is [`FabricError::Refused`].
 fn refused<T>(answer: Result<T, FabricError>) -> bool {
     matches!(answer, Err(FabricError::Refused(_)))
 }

@@ -1,4 +1,4 @@
-//! Rings from end to end, and the bells that wake who waits for them.
+//! Rings from sender to receiver, and the bells that wake waiting threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::kind::{Kind, cluster, until, wait};
 
 const CAPACITY: usize = 128;
 const LANE: u16 = 2;
-/// No poller waits so long: a bell wakes it before.
+/// A time limit that no wait reaches, because the bell ends it before.
 const LONG: Duration = Duration::from_secs(60);
 
 fn ring(from: &Arc<dyn Fabric>, to: &Arc<dyn Fabric>) -> (RingWriter, RingReader) {
@@ -22,13 +22,13 @@ fn ring(from: &Arc<dyn Fabric>, to: &Arc<dyn Fabric>) -> (RingWriter, RingReader
     )
 }
 
-/// Record `number`, of a length that follows from it.
+/// Returns record `number`, whose length depends on the number.
 fn record(number: u64) -> Vec<u64> {
     let words = Random::new(number).below(longest_record(CAPACITY) as u64 + 1);
     (0..words).map(|word| number * 100 + word).collect()
 }
 
-/// Takes all records that are there; they must follow `next`.
+/// Reads all available records, and checks that they follow `next`.
 fn take(reader: &mut RingReader, next: &mut u64) {
     let mut out = Vec::new();
     while let Some((tag, kept)) = reader.next(&mut out).expect("well-formed") {
@@ -79,7 +79,7 @@ pub fn a_full_ring_refuses_until_the_receiver_has_released(kind: &impl Kind) {
             assert_eq!(out, [number; WORDS]);
             kept.push(record);
         }
-        // Room comes of what was released, not of what was read.
+        // Only released records give space, not read ones.
         assert_eq!(writer.push(1, &[&[0; WORDS]]), Err(RingFull));
         kept.into_iter().for_each(|record| reader.release(record));
     }
@@ -113,7 +113,7 @@ fn wait_for_bell(machine: &Arc<dyn Fabric>, armed: Armed) {
     assert!(begun.elapsed() < LONG, "nobody rang");
 }
 
-/// Sends records `0..records`, and waits at the bell where the ring is full.
+/// Sends records `0..records`; waits for the bell while the ring is full.
 fn send_all(machine: &Arc<dyn Fabric>, writer: &mut RingWriter, records: u64) {
     for number in 0..records {
         let record = record(number);
@@ -133,7 +133,7 @@ fn send_all(machine: &Arc<dyn Fabric>, writer: &mut RingWriter, records: u64) {
     drop(writer.flush());
 }
 
-/// Takes records until `records` have come from each, and waits at the bell where there are none.
+/// Reads `records` records from each ring; waits for the bell while there are none.
 fn take_all(
     machine: &Arc<dyn Fabric>,
     readers: &mut [RingReader],

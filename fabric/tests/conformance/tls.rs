@@ -1,4 +1,4 @@
-//! Who is refused for want of TLS, or of a certificate that is believed; each end knows why.
+//! Refusals for missing TLS or an unaccepted certificate; both ends report the reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn start(id: u32, tls: Option<TcpTls>) -> TcpFabric {
     TcpFabric::start(&config).expect("a free port")
 }
 
-/// Lets two machines try until the refusals are the expected ones.
+/// Runs two machines until their refusals are the expected ones.
 fn refuse(tls: [Option<TcpTls>; 2], expected: [HandshakeError; 2]) {
     let [first, second] = tls;
     let machines = [start(1, first), start(2, second)];
