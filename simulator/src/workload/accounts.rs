@@ -1,10 +1,10 @@
-//! Steps over accounts: money moves, and never comes or goes.
+//! Steps over accounts: transfers, which keep the total constant.
 
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
 use crate::world::DEPOSIT;
 
-/// An account.
+/// Returns an account as an object of the history.
 pub const fn account(at: usize) -> Object {
     Object("account", at as u64)
 }
@@ -26,7 +26,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Adds all accounts up: what a transaction sees adds up, even if it is going to be aborted.
+    /// Adds all balances up. The total is constant in every transaction, even in one that is
+    /// aborted later.
     pub async fn audit(&mut self) -> Result<(), Halt> {
         let mut sum = 0u64;
         for at in 0..self.world.accounts.len() {

@@ -1,9 +1,9 @@
 //! DDL steps: tables are created, dropped and truncated, loaded in bulk, and their indexes are
 //! built and dropped.
 //!
-//! Every DDL transaction queues for the heart of the catalog and writes it. A change of a table
-//! writes the table's definition in the catalog and all its guards, so that no transaction commits
-//! that used the definition before.
+//! Every DDL transaction queues for the lock of the catalog's heart and writes it. A change of a
+//! table writes the table's definition in the catalog and all its guards, so that no transaction
+//! commits that used the definition before.
 
 use fencepost_btree::{BTree, Bulk, Insert};
 use fencepost_hashtable::{HashTable, Insert as HashInsert};
@@ -17,11 +17,11 @@ use crate::schema::{
     table, table_row, tree_options,
 };
 
-/// Values that rows have at first, one of so many.
+/// The number of different initial values of rows.
 pub const VALUES: u64 = 8;
 
 impl<'a> Step<'a> {
-    /// The catalog.
+    /// Returns the catalog.
     pub fn schema(&self) -> Result<&'a Schema, Halt> {
         let schema = self.world.schema.as_ref();
         schema.ok_or(Halt::Broken("there is no catalog".into()))
@@ -29,8 +29,8 @@ impl<'a> Step<'a> {
 }
 
 impl Step<'_> {
-    /// The error of a transaction that found two objects which do not fit: a conflict if its
-    /// snapshot has moved from `snapshot` between the two reads, otherwise a fault.
+    /// Returns the error of a transaction that found two objects that contradict each other: a
+    /// conflict if its snapshot has moved from `snapshot` between the two reads, otherwise a fault.
     pub fn unfit(&self, snapshot: fencepost_txn::Timestamp, what: String) -> Halt {
         match self.writes() && self.tx.read_timestamp() != snapshot {
             true => Halt::Stop(Stop::Retry(AbortReason::ReadConflict)),
@@ -38,7 +38,8 @@ impl Step<'_> {
         }
     }
 
-    /// Reads the definition of a table in the catalog; with the place of the catalog's row.
+    /// Reads the definition of a table in the catalog; returns it with the place of the catalog's
+    /// row.
     pub async fn look_up(&mut self, name: u64) -> Result<Option<(Definition, FatPtr)>, Halt> {
         let names = self.schema()?.names;
         let found = names.get(self.tx, &name.to_be_bytes()).await?;
@@ -58,7 +59,7 @@ impl Step<'_> {
         Ok(Some((definition, place)))
     }
 
-    /// Queues for the right to change the catalog, and gives the catalog its next version.
+    /// Queues for the right to change the catalog, and assigns the catalog's next version.
     async fn begin_change(&mut self) -> Result<u64, Halt> {
         let heart = self.schema()?.heart;
         self.tx.intend(heart, Strength::Update).await?;
@@ -70,7 +71,7 @@ impl Step<'_> {
         Ok(version)
     }
 
-    /// One change of a table, or its creation.
+    /// Changes or creates a table.
     pub async fn ddl(&mut self, name: u64) -> Result<(), Halt> {
         let version = self.begin_change().await?;
         let Some((before, place)) = self.look_up(name).await? else {
@@ -107,7 +108,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Writes a definition into the catalog, over the one before or in another row.
+    /// Writes a definition into the catalog, over the previous one or in a new row.
     async fn put(&mut self, definition: &Definition, place: FatPtr) -> Result<(), Halt> {
         let (name, words) = (definition.name, definition.to_words());
         if self.below(2) == 0 {
@@ -174,7 +175,7 @@ impl Step<'_> {
         }
     }
 
-    /// A new second index, of either kind.
+    /// Creates a second index, of either kind.
     async fn new_second(&mut self) -> Result<SecondIndex, Halt> {
         if self.below(3) == 0 {
             let options = hash_options(self.plan, self.random);
@@ -227,7 +228,7 @@ impl Step<'_> {
         self.wrote(table(name), false, Some(true))
     }
 
-    /// TRUNCATE: frees the rows, and new, empty indexes take the place of the old ones.
+    /// TRUNCATE: frees the rows, and replaces the indexes by new, empty ones.
     async fn truncate(&mut self, definition: &mut Definition) -> Result<(), Halt> {
         self.free_rows(definition).await?;
         definition.first.drop_tree(self.tx).await?;
@@ -246,9 +247,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Fills a table without rows from sorted rows; its indexes may be new ones of this transaction
-    /// or older. False, and nothing is done, where the first index has been changed since the
-    /// snapshot.
+    /// Fills an empty table from sorted rows. Its indexes may be new ones of this transaction or
+    /// older. Returns false and does nothing if the first index was changed after the snapshot.
     pub async fn load(&mut self, definition: &Definition) -> Result<bool, Halt> {
         let Some(mut bulk) = Bulk::into(self.tx, definition.first).await? else {
             return Ok(false);
@@ -272,7 +272,7 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Adds rows to the second index of a table: all at once where that is an empty B-tree.
+    /// Adds rows to the second index of a table, all at once if it is an empty B-tree.
     async fn index_rows(&mut self, definition: &Definition, rows: &[Row]) -> Result<(), Halt> {
         let mut rows = rows.to_vec();
         rows.sort_by_key(|row| row.second_key());
@@ -313,7 +313,7 @@ impl Step<'_> {
         }
     }
 
-    /// Builds a second index from the rows that the table has.
+    /// Builds a second index from the rows of the table.
     async fn build_index(&mut self, definition: &mut Definition) -> Result<(), Halt> {
         let mut rows = Vec::new();
         let entries = self.entries(definition.name, definition.first).await?;
@@ -337,7 +337,7 @@ impl Step<'_> {
         self.drop_second(second).await
     }
 
-    /// Builds the first index anew, as ADD PRIMARY KEY does; the one before is dropped.
+    /// Rebuilds the first index, as ADD PRIMARY KEY does, and drops the previous one.
     async fn rebuild_first(&mut self, definition: &mut Definition) -> Result<(), Halt> {
         let before = definition.first;
         let entries = self.entries(definition.name, before).await?;

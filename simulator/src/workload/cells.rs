@@ -1,4 +1,4 @@
-//! Steps over objects that are always there: registers, lists, large objects.
+//! Steps over objects that always exist: registers, lists, large objects, pages.
 
 use fencepost_txn::{Addr, Strength};
 
@@ -7,28 +7,28 @@ use crate::history::{Object, Saw};
 use crate::lists::{self, Contents};
 use crate::world::{LARGE_EACH, LARGE_WORDS, LIST_WORDS, SECTION_WORDS, SECTIONS, World};
 
-/// A register.
+/// Returns a register as an object of the history.
 pub const fn register(at: usize) -> Object {
     Object("register", at as u64)
 }
 
-/// A list.
+/// Returns a list as an object of the history.
 pub const fn list(at: usize) -> Object {
     Object("list", at as u64)
 }
 
-/// A large object.
+/// Returns a large object as an object of the history.
 pub const fn large(at: usize) -> Object {
     Object("large object", at as u64)
 }
 
-/// A section of a page.
+/// Returns a section of a page as an object of the history.
 pub const fn section(page: usize, at: usize) -> Object {
     Object("section", (page * SECTIONS + at) as u64)
 }
 
 impl Step<'_> {
-    /// Reads a few registers, and overwrites some of them, unread ones too.
+    /// Reads a few registers, and overwrites some of them, including unread ones.
     pub async fn registers(&mut self) -> Result<(), Halt> {
         for _ in 0..1 + self.below(4) {
             let at = self.one_of(self.world.registers.len());
@@ -53,8 +53,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Reads two registers and overwrites one: two such transactions that do not see each other are
-    /// write skew.
+    /// Reads two registers and overwrites one: two concurrent transactions of this kind show write
+    /// skew.
     pub async fn skew(&mut self) -> Result<(), Halt> {
         let pair = [0, 1];
         for at in pair {
@@ -72,7 +72,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Overwrites many large objects, mostly those of one machine: more than a log takes at once.
+    /// Overwrites many large objects, mostly those of one machine: more than fit a log at once.
     pub async fn large(&mut self) -> Result<(), Halt> {
         let theirs = self.one_of(self.world.large.len() / LARGE_EACH);
         let machine = if self.below(4) == 0 {
@@ -92,7 +92,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Reads all large objects of a machine, more than are validated one by one, and overwrites a register.
+    /// Reads all large objects of a machine, more than are validated one by one, and overwrites a
+    /// register.
     pub async fn survey(&mut self) -> Result<(), Halt> {
         let machine = self.one_of(self.world.large.len() / LARGE_EACH);
         for at in (machine * LARGE_EACH..).take(LARGE_EACH) {
@@ -109,7 +110,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Changes some sections of a page, with or without looking at all of them.
+    /// Changes some sections of a page, with or without reading all of them.
     pub async fn page(&mut self) -> Result<(), Halt> {
         let page = self.one_of(self.world.pages.len());
         if !self.writes() || self.below(2) == 0 {
@@ -120,7 +121,7 @@ impl Step<'_> {
             for _ in 0..1 + self.below(2) {
                 self.pause().await;
                 if self.below(8) == 0 {
-                    // Replicas are told of a version with no change.
+                    // Replicas receive a version without changes.
                     self.tx.update(self.world.pages[page], |_| {}).await?;
                     self.attempt.borrow_mut().rewrote();
                     continue;
@@ -148,7 +149,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Reads a list, and appends to it.
+    /// Reads a list, and may append to it.
     pub async fn list(&mut self) -> Result<(), Halt> {
         let at = self.one_of(self.world.lists.len());
         self.read_list(at).await?;
@@ -185,7 +186,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Reads all of them.
+    /// Reads all registers, large objects, pages and lists.
     pub async fn all_cells(&mut self) -> Result<(), Halt> {
         for (at, addr) in self.world.registers.iter().enumerate() {
             self.read_cell(register(at), *addr, World::register_words(at))
@@ -203,7 +204,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// All words of an object that is always there.
+    /// Returns all words of an object that always exists.
     pub async fn words(&mut self, object: Object, addr: Addr) -> Result<Vec<u64>, Halt> {
         let mut words = Vec::new();
         match self.tx.read(addr, &mut words).await? {
@@ -212,7 +213,7 @@ impl Step<'_> {
         }
     }
 
-    /// Reads an object all of whose words name its writer.
+    /// Reads an object whose words are all the number of its writer.
     pub async fn read_cell(
         &mut self,
         object: Object,
@@ -227,7 +228,7 @@ impl Step<'_> {
         self.saw(object, Saw::By(writer))
     }
 
-    /// Writes what is there already.
+    /// Overwrites an object with its present content.
     async fn rewrite_cell(&mut self, object: Object, addr: Addr, count: usize) -> Result<(), Halt> {
         self.read_cell(object, addr, count).await?;
         let words = self.words(object, addr).await?;
@@ -236,7 +237,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Writes the transaction's number all over an object.
+    /// Writes the transaction's number to all words of an object.
     async fn write_cell(&mut self, object: Object, addr: Addr, count: usize) -> Result<(), Halt> {
         let words = vec![self.id(); count];
         self.tx.write(addr, &words).await?;

@@ -1,4 +1,4 @@
-//! A client: transactions one after the other, and how each of them ends.
+//! A client: its transactions one after the other, and their outcomes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,38 +19,38 @@ use crate::plan::Plan;
 use crate::sim::Sim;
 use crate::world::World;
 
-/// What all clients of a run have seen.
+/// The records of all clients of a run.
 #[derive(Debug, Default)]
 pub struct Logbook {
     numbers: u64,
     markers: usize,
-    /// Transactions whose end is known.
+    /// The transactions whose outcome is known.
     pub history: Vec<Seen>,
-    /// Those that were dropped while they committed.
+    /// The transactions that were dropped during their commit.
     pub doubtful: Vec<Attempt>,
-    /// What was found in lists.
+    /// The contents of lists that were read.
     pub lists: Vec<Contents>,
-    /// Executions of transactions over the ledger.
+    /// The executions of transactions over the ledger.
     pub executions: Vec<Execution>,
-    /// How transactions ended, by the reason.
+    /// The numbers of transactions, by outcome or reason of abort.
     pub ends: BTreeMap<&'static str, u64>,
 }
 
 impl Logbook {
-    /// The number of the next transaction.
+    /// Returns the number of the next transaction.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    /// Writes a transaction down whose client was told of its end.
+    /// Records a transaction whose client learned the outcome.
     pub fn note(&mut self, mut attempt: Attempt, ended: u64) {
         self.lists.append(&mut attempt.lists);
         self.executions.extend(attempt.take_execution(ended));
         self.history.push(attempt.seen(ended));
     }
 
-    /// Notes a transaction whose client was not told of its end, once that is known.
+    /// Records a transaction whose client did not learn the outcome, once it is known.
     pub fn note_resolved(&mut self, mut attempt: Attempt, committed: Option<Timestamp>) {
         match committed {
             Some(at) => attempt.committed(at),
@@ -63,7 +63,7 @@ impl Logbook {
         *self.ends.entry(end).or_default() += 1;
     }
 
-    /// A marker that nobody has used, while there is one.
+    /// Takes an unused marker, if there is one.
     fn marker(&mut self, world: &World) -> Option<usize> {
         let free = Some(self.markers).filter(|marker| *marker < world.markers.len());
         self.markers += usize::from(free.is_some());
@@ -71,40 +71,40 @@ impl Logbook {
     }
 }
 
-/// Runs transactions on one machine.
+/// A client that runs transactions on one machine.
 pub struct Client {
-    /// Its number.
+    /// The number of the client.
     pub number: usize,
-    /// The machine, and which one it is, from 0.
+    /// The machine, and its index from 0.
     pub machine: (usize, Arc<Machine>),
-    /// What there is.
+    /// The objects of the run.
     pub world: Rc<World>,
-    /// How much of it.
+    /// The plan of the run.
     pub plan: Rc<Plan>,
-    /// Where it is.
+    /// The simulated environment.
     pub sim: Sim,
-    /// What it writes down.
+    /// The record of transactions.
     pub log: Rc<RefCell<Logbook>>,
-    /// Its draws.
+    /// The client's random numbers.
     pub random: Random,
-    /// Whether its machine has crashed.
+    /// The crash state of its machine.
     pub doom: Doom,
 }
 
-/// How a transaction is to end.
+/// The planned end of a transaction.
 #[derive(Clone, Copy)]
 enum Ending {
     Commit,
     Abort,
     Rollback,
-    /// Dropped at a poll before its commit.
+    /// The transaction is dropped at this poll, before its commit.
     Drop(u64),
-    /// The same, counted from the beginning of its commit.
+    /// The transaction is dropped at this poll of its commit.
     DropCommit(u64),
 }
 
 impl Client {
-    /// All transactions of the client.
+    /// Runs all transactions of the client.
     pub async fn run(mut self) {
         let mut coordinator = self.machine.1.coordinator();
         for _ in 0..self.plan.transactions {
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The level of the next transaction, if it is one over the ledger.
+    /// Returns the level of the next transaction, if it is over the ledger.
     fn level(&mut self) -> Option<Isolation> {
         const LEVELS: [Isolation; 3] = [
             Isolation::ReadCommitted,
@@ -161,7 +161,7 @@ impl Client {
             }
             _ => None,
         };
-        // Whoever has no marker left is told of the end.
+        // A transaction without a marker must learn its outcome.
         let ending = match (ending, marker) {
             (Ending::DropCommit(_), None) => Ending::Commit,
             (ending, _) => ending,
@@ -192,7 +192,7 @@ impl Client {
         }
         match ended {
             Some(Ok(end)) => log.count(end),
-            // Whoever is told so does not know.
+            // The client does not know the outcome.
             Some(Err(Halt::Stop(Stop::InDoubt)))
                 if attempt.marker.is_some() && attempt.stage == Stage::Committing =>
             {
@@ -209,7 +209,7 @@ impl Client {
                 }
                 log.count(name(stop));
             }
-            // It may have come to its end in the moment in which its machine did.
+            // The commit may have ended at the time of the machine's crash.
             None if attempt.marker.is_some()
                 && matches!(attempt.stage, Stage::Committing | Stage::Committed) =>
             {
@@ -227,7 +227,7 @@ impl Client {
         log.note(attempt, ended);
     }
 
-    /// One transaction from its begin to its end; how it ended.
+    /// Runs one transaction; returns its outcome.
     async fn transaction(
         &mut self,
         coordinator: &mut Coordinator,
@@ -280,7 +280,7 @@ impl Client {
     }
 }
 
-/// Notes that a transaction is about to commit.
+/// Records that a transaction begins its commit.
 fn begin_commit(attempt: &RefCell<Attempt>, sim: &Sim) {
     let mut attempt = attempt.borrow_mut();
     attempt.stage = Stage::Committing;
@@ -290,7 +290,7 @@ fn begin_commit(attempt: &RefCell<Attempt>, sim: &Sim) {
 }
 
 impl Step<'_> {
-    /// Takes some steps of any kind.
+    /// Carries out some steps of any kind.
     async fn several(&mut self) -> Result<(), Halt> {
         for _ in 0..1 + self.below(3) {
             if self.below(10) == 0 {
@@ -305,7 +305,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Any step.
+    /// Carries out one step of any kind.
     async fn any(&mut self) -> Result<(), Halt> {
         if let Some(tables) = self.plan.tables
             && self.below(100) < tables.share_percent
@@ -328,7 +328,7 @@ impl Step<'_> {
         }
     }
 
-    /// A step that is taken back, as if it had never been.
+    /// Carries out a step and rolls it back to a savepoint.
     async fn taken_back(&mut self) -> Result<(), Halt> {
         let before = self.attempt.borrow().clone();
         let savepoint = self.tx.savepoint();
@@ -340,13 +340,15 @@ impl Step<'_> {
     }
 }
 
-/// Whether a transaction may end so: while nothing is broken, or on a machine that others have evicted.
+/// Returns whether a transaction may stop for this reason: without a fault of the code, or on an
+/// evicted machine.
 fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
     match (stop, mode) {
         (Stop::NotMember | Stop::InDoubt, _) if evicted => true,
-        // The new half of a node that was split from another machine does not lead to the past there.
+        // The new half of a node that was split from another machine's node has no old versions.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
-        // A machine is gone, and others are about to take what it had; or one has come.
+        // A machine has failed and others are about to take over its regions, or a machine has
+        // joined.
         (Stop::Retry(_), _) if !plan.faults.is_empty() || plan.join_after_ns.is_some() => true,
         (_, Mode::ReadOnly) => false,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,

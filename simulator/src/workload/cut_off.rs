@@ -1,11 +1,11 @@
-//! A future that is dropped half-way, as where a client's connection breaks.
+//! A future that is dropped before its end, as when a client's connection breaks.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls a future, and leaves it after `polls` times that `counts` says count; what it answered if it came
-/// to its end before.
+/// Polls a future, and drops it after `polls` polls at which `counts` returned true. Returns its
+/// result if it ended before.
 pub async fn cut_off<F: Future>(
     future: F,
     mut polls: u64,

@@ -1,8 +1,9 @@
 //! Clients: random transactions of many kinds, each in one of several endings.
 //!
-//! A transaction takes a few steps, whatever comes: registers, transfers between accounts, appends to
-//! lists, the B-tree, the hash table, large objects, and in some runs tables of a catalog. So each has part in everything's order.
-//! In runs of mixed levels most transactions run statements over the ledger instead, at a level that is drawn.
+//! A transaction takes a few random steps: registers, transfers between accounts, appends to lists,
+//! the B-tree, the hash table, large objects, and in some runs tables of a catalog. So every
+//! transaction takes part in the order of all objects. In runs of mixed levels most transactions
+//! run statements over the ledger instead, at a level that is drawn.
 
 mod accounts;
 mod catalog;

@@ -1,7 +1,7 @@
-//! Steps over the B-tree, whose values lead to rows: objects of their own, as in tables.
+//! Steps over the B-tree, whose values point to rows, which are separate objects, as in tables.
 //!
-//! A key's entry is not guarded where it is found, but its row is: whoever takes the key or puts another
-//! row there frees the row.
+//! The entry of a key is not guarded by a lookup, but its row is: a transaction that removes the
+//! key or replaces the row frees the row.
 
 use std::ops::Bound;
 
@@ -11,15 +11,16 @@ use fencepost_txn::{AbortReason, Addr, FatPtr, Near, Stop};
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
 
-/// A key of the B-tree.
+/// Returns a key of the B-tree as an object of the history.
 pub const fn row(key: u64) -> Object {
     Object("key", key)
 }
 
-/// Words of rows: of several sizes, so that blocks change their class as rows come and go.
+/// The words of rows: several sizes, so that blocks change their size class as rows are allocated
+/// and freed.
 const ROW_WORDS: [usize; 5] = [3, 3, 3, 15, 60];
 
-/// What a row consists of: its key, part of its own place, and its writer again and again.
+/// Returns the content of a row: its key, part of its own place, and its writer repeated.
 fn row_of(key: u64, place: FatPtr, writer: u64) -> Vec<u64> {
     let mut words = vec![writer; place.size as usize / 8];
     words[..2].copy_from_slice(&[key, place.to_words()[1]]);
@@ -31,7 +32,7 @@ impl Step<'_> {
         self.world.tree.ok_or(Halt::Stop(Stop::Damaged))
     }
 
-    /// A few lookups and changes of single keys.
+    /// Looks up and changes a few single keys.
     pub async fn rows(&mut self) -> Result<(), Halt> {
         for _ in 0..1 + self.below(3) {
             let key = self.below(self.plan.keys);
@@ -48,7 +49,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Looks a key up, and its row.
+    /// Looks up a key, and reads its row.
     async fn get_row(&mut self, key: u64) -> Result<Option<FatPtr>, Halt> {
         let found = self.tree()?.get(self.tx, &key.to_be_bytes()).await?;
         let Some(place) = found.map(FatPtr::from_words) else {
@@ -112,7 +113,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Puts another row in the place of one.
+    /// Replaces a row by another one.
     async fn replace_row(&mut self, key: u64) -> Result<(), Halt> {
         if let Some(place) = self.get_row(key).await? {
             let new = self.new_row(key).await?.to_words();
@@ -132,8 +133,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// An entry whose row is freed was changed; where it was gone the snapshot had moved, and the row's
-    /// free will not do.
+    /// Records the change of an entry whose row is freed. If the entry was missing, the snapshot
+    /// had moved, and freeing the row fails at commit.
     fn changed(&self, key: u64, done: bool, stays: bool) -> Result<(), Halt> {
         match done {
             true => self.wrote(row(key), stays, Some(true)),
@@ -141,14 +142,14 @@ impl Step<'_> {
         }
     }
 
-    /// Looks at all keys of a range, forwards or backwards, or at the first few of them.
+    /// Scans a range of keys, forwards or backwards, or only the first few of them.
     pub async fn range(&mut self) -> Result<(), Halt> {
         let low = self.below(self.plan.keys);
         let high = low + 1 + self.below(self.plan.keys - low);
         self.scan(low, high).await
     }
 
-    /// Looks at the keys from `low` to below `high`.
+    /// Scans the keys from `low` to below `high`.
     pub async fn scan(&mut self, low: u64, high: u64) -> Result<(), Halt> {
         let direction = [Direction::Forward, Direction::Backward][self.one_of(2)];
         let (from, to) = (low.to_be_bytes(), high.to_be_bytes());
@@ -190,7 +191,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Where the rows of a tree are.
+    /// Returns the addresses of a tree's rows.
     pub async fn rows_of(&mut self, tree: BTree) -> Result<Vec<Addr>, Halt> {
         let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
         let (mut batch, mut rows) = (ScanBatch::new(), Vec::new());

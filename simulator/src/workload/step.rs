@@ -1,4 +1,4 @@
-//! One step of a transaction, and what it has at hand.
+//! One step of a transaction, and its parameters.
 
 use std::cell::RefCell;
 
@@ -13,18 +13,18 @@ use crate::plan::Plan;
 use crate::sim::Sim;
 use crate::world::World;
 
-/// Leases of tens of milliseconds run out within it, and what follows is done.
+/// A time after which leases of tens of milliseconds have expired, and the recovery is done.
 const OUTLAST_NS: u64 = 100_000_000;
 
-/// Many transactions of others are through in it.
+/// A time in which many transactions of other clients complete.
 const LONG_NS: u64 = 2_000_000;
 
-/// Why a step did not come to its end.
+/// The reason why a step did not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The transaction stopped.
+    /// The transaction was stopped.
     Stop(Stop),
-    /// Something is as it must not be.
+    /// An invariant is violated.
     Broken(String),
 }
 
@@ -58,57 +58,58 @@ impl From<TableError> for Halt {
     }
 }
 
-/// What a step has at hand.
+/// The parameters of a step.
 pub struct Step<'a> {
     /// The transaction.
     pub tx: &'a mut Transaction,
-    /// What is written down of it.
+    /// The record of the transaction.
     pub attempt: &'a RefCell<Attempt>,
-    /// What there is.
+    /// The objects of the run.
     pub world: &'a World,
-    /// How much of it.
+    /// The plan of the run.
     pub plan: &'a Plan,
-    /// Where it is.
+    /// The simulated environment.
     pub sim: &'a Sim,
-    /// The client's draws.
+    /// The client's random numbers.
     pub random: &'a mut Random,
-    /// Which machine the transaction runs on, from 0.
+    /// The machine of the transaction, from 0.
     pub machine: usize,
 }
 
 impl Step<'_> {
-    /// A draw.
+    /// Returns a random number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
 
-    /// A draw of one of some that are numbered.
+    /// Returns a random index below `count`.
     pub fn one_of(&mut self, count: usize) -> usize {
         self.random.below(count as u64) as usize
     }
 
-    /// Whether the transaction may write.
+    /// Returns whether the transaction may write.
     pub fn writes(&self) -> bool {
         self.tx.mode() == Mode::ReadWrite
     }
 
-    /// Number of the transaction.
+    /// Returns the number of the transaction.
     pub fn id(&self) -> u64 {
         self.attempt.borrow().id
     }
 
-    /// Writes down what was read.
+    /// Records a read.
     pub fn saw(&self, object: Object, saw: Saw) -> Result<(), Halt> {
         let at = self.tx.read_timestamp();
         Ok(self.attempt.borrow_mut().saw(object, saw, at)?)
     }
 
-    /// Writes down what was written.
+    /// Records a write.
     pub fn wrote(&self, object: Object, stays: bool, needs: Option<bool>) -> Result<(), Halt> {
         Ok(self.attempt.borrow_mut().wrote(object, stays, needs)?)
     }
 
-    /// Waits while others do a lot, or, where a machine crashes, maybe until it is replaced.
+    /// Waits while other clients do much work, or, in runs with faults, perhaps until a crashed
+    /// machine is replaced.
     pub async fn outlast(&mut self) {
         let longest = match self.plan.faults.is_empty() {
             true => LONG_NS,
@@ -118,7 +119,7 @@ impl Step<'_> {
         self.sim.nap(ns).await;
     }
 
-    /// Lets others go on now and then.
+    /// Yields to other tasks now and then.
     pub async fn pause(&mut self) {
         if self.random.one_in(3) {
             let most = self.plan.think_ns / 4 + 1;

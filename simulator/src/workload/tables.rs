@@ -18,18 +18,19 @@ use super::step::{Halt, Step};
 use crate::history::Saw;
 use crate::schema::{Definition, Row, SecondIndex, counter, table, table_row};
 
-/// Words of rows: of several sizes, so that blocks change their class as rows come and go.
+/// The words of rows: several sizes, so that blocks change their size class as rows are allocated
+/// and freed.
 const ROW_WORDS: [usize; 3] = [4, 4, 20];
 
 impl Step<'_> {
-    /// Keys that rows of a table may have.
+    /// Returns the number of keys of a table's rows.
     pub fn keys(&self) -> Result<u64, Halt> {
         let tables = self.plan.tables;
         let keys = tables.map(|tables| tables.keys);
         keys.ok_or(Halt::Broken("there are no tables".into()))
     }
 
-    /// A step over one table, or a change of its definition.
+    /// Carries out a step over one table, or a change of its definition.
     pub async fn tables(&mut self) -> Result<(), Halt> {
         let Some(tables) = self.plan.tables else {
             return Ok(());
@@ -52,7 +53,8 @@ impl Step<'_> {
         }
     }
 
-    /// The definition of a table: from the cache if the guard says so, otherwise from the catalog.
+    /// Returns the definition of a table: from the cache if the guard has its version, otherwise
+    /// from the catalog.
     async fn table_of(&mut self, name: u64) -> Result<Option<Rc<Definition>>, Halt> {
         let (schema, machine) = (self.schema()?, self.tx.machine().number());
         if let Some(cached) = schema.cached(machine, name)
@@ -76,7 +78,7 @@ impl Step<'_> {
         Ok(Some(definition))
     }
 
-    /// A few lookups and changes of single rows.
+    /// Looks up and changes a few single rows.
     async fn rows_of_table(&mut self, definition: &Definition) -> Result<(), Halt> {
         for _ in 0..1 + self.below(3) {
             let key = self.below(self.keys()?);
@@ -92,7 +94,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Looks a key up in the first index or in a hash table, and reads its row.
+    /// Looks up a key in the first index or in a hash table, and reads its row.
     async fn get_row_of(&mut self, definition: &Definition, key: u64) -> Result<Option<Row>, Halt> {
         let bytes = key.to_be_bytes();
         let found = match definition.second {
@@ -162,7 +164,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives a row another value.
+    /// Changes the value of a row.
     async fn update_in(&mut self, definition: &Definition, key: u64) -> Result<(), Halt> {
         let Some(row) = self.get_row_of(definition, key).await? else {
             return Ok(());
@@ -202,7 +204,7 @@ impl Step<'_> {
             .await
     }
 
-    /// Takes a row out of the second index of a table.
+    /// Removes a row from the second index of a table.
     async fn remove_second(&mut self, definition: &Definition, row: Row) -> Result<(), Halt> {
         let snapshot = self.tx.read_timestamp();
         let done = match definition.second {
@@ -232,7 +234,7 @@ impl Step<'_> {
         self.wrote(object, true, Some(true))
     }
 
-    /// DELETE without a condition: every row, one after the other.
+    /// DELETE without a condition: deletes every row, one after the other.
     async fn empty_table(&mut self, definition: &Definition) -> Result<(), Halt> {
         for (key, place) in self.entries(definition.name, definition.first).await? {
             let row = self.read_row_of(definition, key, place).await?;
@@ -241,7 +243,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// All entries of a table's first index. Keys without an entry are noted as absent.
+    /// Returns all entries of a table's first index. Records keys without an entry as absent.
     pub async fn entries(&mut self, name: u64, first: BTree) -> Result<Vec<(u64, FatPtr)>, Halt> {
         let keys = self.keys()?;
         let mut cursor = first.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
@@ -267,7 +269,7 @@ impl Step<'_> {
         Ok(found)
     }
 
-    /// Reads all of a table: its rows, its counters and its second index must agree.
+    /// Reads a whole table: its rows, its counters and its second index must agree.
     pub async fn scan_table(&mut self, definition: &Definition) -> Result<(), Halt> {
         let (mut rows, mut sum) = (Vec::new(), 0u64);
         for (key, place) in self.entries(definition.name, definition.first).await? {

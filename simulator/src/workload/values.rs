@@ -1,4 +1,4 @@
-//! Steps over the hash table, whose values are the data.
+//! Steps over the hash table, whose values hold the data.
 
 use fencepost_hashtable::{HashBatch, HashTable, Insert};
 use fencepost_txn::Stop;
@@ -6,7 +6,7 @@ use fencepost_txn::Stop;
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
 
-/// A key of the hash table.
+/// Returns a key of the hash table as an object of the history.
 pub const fn value(key: u64) -> Object {
     Object("hashed key", key)
 }
@@ -16,7 +16,7 @@ impl Step<'_> {
         self.world.table.ok_or(Halt::Stop(Stop::Damaged))
     }
 
-    /// A few lookups and changes of single keys.
+    /// Looks up and changes a few single keys.
     pub async fn values(&mut self) -> Result<(), Halt> {
         let table = self.table()?;
         for _ in 0..1 + self.below(3) {
@@ -57,7 +57,7 @@ impl Step<'_> {
         }
     }
 
-    /// Looks at all keys of the table.
+    /// Reads all keys of the table.
     pub async fn all_values(&mut self) -> Result<(), Halt> {
         let mut found = vec![None; self.plan.keys as usize];
         let (mut cursor, mut batch) = (self.table()?.scan(), HashBatch::new());

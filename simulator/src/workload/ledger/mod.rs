@@ -3,21 +3,22 @@
 //! ```text
 //! SELECT                      find rows in the snapshot
 //! SELECT FOR UPDATE / SHARE   find, lock each row, read it anew if it has changed, guard it
-//! UPDATE                      find, lock each row, read it anew, move the snapshot if a row has changed, append to each
+//! UPDATE                      find, lock each row, read it anew, move the snapshot, append to each
 //! INSERT ON CONFLICT UPDATE   find one row, append to it as UPDATE does, or insert a row
 //! ```
-//! The ledger is a B-tree of keys, which lead to rows. A row has the elements that were appended
-//! under its key. A row that has outgrown its place moves to a larger one.
+//! The ledger is a B-tree whose keys point to rows. A row has the elements that were appended under
+//! its key. A row that has outgrown its place moves to a larger one.
 //!
 //! At READ COMMITTED each statement but the first renews the snapshot. `planner/src/exec/anew.rs`
 //! and `planner/src/write/find.rs` are the code whose rules these statements follow.
 //!
-//! A scan may move the snapshot where the transaction has patches of an index node that others have
-//! split meanwhile. At READ COMMITTED the rows that it finds later are then of a newer snapshot:
-//! they are noted as those of a further statement.
+//! A scan may move the snapshot if the transaction has patches of an index node that other
+//! transactions have split meanwhile. At READ COMMITTED the rows that it finds later are then of a
+//! newer snapshot: they are noted as those of a further statement.
 //!
 //! # Invariants
-//! * An execution notes contents without the elements of its own transaction, which must be all that it has appended so far.
+//! * An execution notes contents without the elements of its own transaction, which must be all
+//!   that it has appended so far.
 
 mod rows;
 
@@ -29,17 +30,17 @@ use crate::levels::{Execution, Statement, element, writer_of};
 use crate::lists::Contents;
 use rows::{Row, RowLock};
 
-/// The list under a key of the ledger.
+/// Returns the list under a key of the ledger.
 const fn ledger(key: u64) -> Object {
     Object("ledger", key)
 }
 
-/// Where a read of an execution belongs.
+/// The point of the execution to which a read belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// To the snapshot of its statement.
+    /// The snapshot of its statement.
     Snapshot,
-    /// To its commit: the row is locked.
+    /// Its commit, because the row is locked.
     Locked,
 }
 
@@ -117,7 +118,7 @@ impl Step<'_> {
         keys.ok_or_else(|| Halt::Broken("there is no ledger".into()))
     }
 
-    /// Begins a statement: at READ COMMITTED it gets a snapshot of its own.
+    /// Begins a statement; at READ COMMITTED it gets a new snapshot.
     async fn begin_statement(&mut self) -> Result<(), Halt> {
         let began = self.sim.moment();
         let first = self.execution(|execution| execution.statements.is_empty());
@@ -133,7 +134,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Notes that the statement goes on in a newer snapshot.
+    /// Records that the statement continues in a newer snapshot.
     fn split_statement(&self) {
         self.execution(|execution| {
             let began = execution.statements.last().map(|last| last.began);
@@ -153,14 +154,14 @@ impl Step<'_> {
         });
     }
 
-    /// Shows `f` the execution, which a transaction over the ledger has.
+    /// Passes the execution to `f`; a transaction over the ledger has one.
     fn execution<T: Default>(&self, f: impl FnOnce(&mut Execution) -> T) -> T {
         let mut attempt = self.attempt.borrow_mut();
         attempt.execution.as_mut().map(f).unwrap_or_default()
     }
 
-    /// Notes what a list contains. The transaction must find all that it has appended itself, and
-    /// behind everything else.
+    /// Records the contents of a list. The transaction's own elements must all be there, after
+    /// those of other transactions.
     fn note(&self, key: u64, elements: &[u64], reading: Reading) -> Result<(), Halt> {
         let id = self.id();
         let foreign = elements.iter().filter(|element| writer_of(**element) != id);
@@ -192,7 +193,7 @@ impl Step<'_> {
         }
     }
 
-    /// Notes contents of a locked row. At SERIALIZABLE they are those of the snapshot.
+    /// Records the contents of a locked row. At SERIALIZABLE they are those of the snapshot.
     fn note_locked(&self, key: u64, elements: &[u64]) -> Result<(), Halt> {
         match self.tx.isolation() {
             Isolation::Serializable => Ok(()),
@@ -202,7 +203,7 @@ impl Step<'_> {
         }
     }
 
-    /// Draws the element that is appended next.
+    /// Returns the next element to append.
     fn next_element(&self) -> u64 {
         let id = self.id();
         self.execution(|execution| {

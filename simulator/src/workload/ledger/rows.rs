@@ -1,4 +1,4 @@
-//! Rows of the ledger: how a transaction finds them, locks them, reads them anew and writes them.
+//! The rows of the ledger: how a transaction finds, locks, rereads and writes them.
 
 use std::ops::{Bound, Range};
 
@@ -9,21 +9,21 @@ use fencepost_txn::{AbortReason, FatPtr, Isolation, Near, Stop, Strength, Timest
 use super::Reading;
 use crate::workload::step::{Halt, Step};
 
-/// Words of rows. A row that is full moves to the next size.
+/// The words of rows. A full row moves to the next size.
 const ROW_WORDS: [usize; 4] = [8, 16, 40, 120];
-/// Words of a row before its elements: the key, a part of its place, the number of elements.
+/// The words of a row before its elements: the key, a part of its place, the number of elements.
 const HEAD_WORDS: usize = 3;
-/// Moves of one row from place to place that a statement follows.
+/// The largest number of moves of one row that a statement follows.
 const MOVES_MAX: u32 = 64;
 
 /// A row as a statement knows it.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its key.
+    /// The key of the row.
     pub key: u64,
-    /// Where it is.
+    /// The place of the row.
     pub place: FatPtr,
-    /// Its elements.
+    /// The elements of the row.
     pub elements: Vec<u64>,
 }
 
@@ -31,13 +31,13 @@ pub struct Row {
 pub enum RowLock {
     /// The row is as it was found.
     Same,
-    /// The row has changed, and is this now.
+    /// The row has changed to this one.
     Changed(Row),
-    /// The row is not there any more.
+    /// The row no longer exists.
     Out,
 }
 
-/// A locked row beside the snapshot that it was found in.
+/// The state of a locked row, compared with the snapshot in which it was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Same,
@@ -46,7 +46,7 @@ enum Standing {
 }
 
 impl Row {
-    /// Whether a place has room for the elements.
+    /// Returns whether a place of `words` words is large enough for the row.
     fn fits(&self, words: usize) -> bool {
         HEAD_WORDS + self.elements.len() <= words
     }
@@ -90,7 +90,7 @@ impl Step<'_> {
         self.world.ledger.ok_or(Halt::Stop(Stop::Damaged))
     }
 
-    /// Finds the rows of a range of keys in the snapshot, and notes all lists of the range.
+    /// Finds the rows of a range of keys in the snapshot, and records all lists of the range.
     pub async fn find(&mut self, keys: Range<u64>) -> Result<Vec<Row>, Halt> {
         let (from, to) = (keys.start.to_be_bytes(), keys.end.to_be_bytes());
         let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
@@ -133,14 +133,14 @@ impl Step<'_> {
         }
     }
 
-    /// Whether a READ COMMITTED statement has left a snapshot because its transaction has patches
-    /// that had to move.
+    /// Returns whether a READ COMMITTED statement has moved its snapshot because patches of its
+    /// transaction had to be re-routed.
     fn has_moved(&self, snapshot: Timestamp) -> bool {
         let may_move = self.tx.isolation() == Isolation::ReadCommitted && self.tx.has_patches();
         may_move && self.tx.read_timestamp() != snapshot
     }
 
-    /// Reads the row that an entry of the snapshot leads to.
+    /// Reads the row of an index entry in the snapshot.
     async fn read_found(&mut self, key: u64, place: FatPtr) -> Result<Row, Halt> {
         let snapshot = self.tx.read_timestamp();
         if let Some(row) = read_row(&mut self.tx.seen_at(None), key, place).await? {
@@ -167,14 +167,15 @@ impl Step<'_> {
             Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
             Some(_) if planted::is(Planted::OverwriteNewer) && repeatable => Standing::Same,
             Some(((), seen)) => {
-                // The lock is lost with the machine that keeps it.
+                // A failure of the machine that holds the lock would lose the lock.
                 self.tx.guard(seen);
                 Standing::Changed
             }
         })
     }
 
-    /// The newest commit of a version that decides about rows which stand as they were found.
+    /// Returns the newest commit time of a version that can decide about rows that are as they were
+    /// found.
     pub fn decided_by(&self) -> Timestamp {
         match self.tx.isolation() {
             Isolation::ReadCommitted => self.tx.statement_timestamp(),
@@ -182,7 +183,7 @@ impl Step<'_> {
         }
     }
 
-    /// Locks a row that was found. At READ COMMITTED a row that has changed since is read anew.
+    /// Locks a row that was found. At READ COMMITTED a row that has changed since is read again.
     pub async fn lock_anew(&mut self, found: &Row, strength: Strength) -> Result<RowLock, Halt> {
         self.tx.intend(found.place.addr, strength).await?;
         match self.standing(found.place).await? {
@@ -222,8 +223,8 @@ impl Step<'_> {
         Err(Halt::Stop(Stop::Retry(AbortReason::WriteConflict)))
     }
 
-    /// Has the commit validate that no other transaction has written a locked row: a lock is lost
-    /// with the machine that keeps it.
+    /// Makes the commit validate that no other transaction has written a locked row, because a
+    /// failure of the machine that holds the lock loses the lock.
     pub async fn guard_row(&mut self, row: &Row) -> Result<(), Halt> {
         if self.tx.isolation() == Isolation::Serializable {
             return Ok(());
@@ -235,8 +236,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Appends to a locked row, which moves if it is full. The longest row is left as it is. A version that was committed
-    /// at `latest`, or before, has decided about the row.
+    /// Appends to a locked row, which moves if it is full. A row of the largest size is left
+    /// unchanged. A version that was committed at or before `latest` has decided about the row.
     pub async fn append(&mut self, mut row: Row, latest: Timestamp) -> Result<(), Halt> {
         let before = row.elements.clone();
         row.elements.push(self.next_element());
@@ -255,7 +256,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Notes the last element of a row.
+    /// Records the last element of a row as appended.
     fn appended(&self, row: &Row) {
         if let Some(element) = row.elements.last() {
             let entry = (super::ledger(row.key), *element);
@@ -287,8 +288,7 @@ impl Step<'_> {
         Ok(self.tx.alloc(words, near).await?)
     }
 
-    /// Inserts a row with one element. If the key is there already, gives the row back as it is
-    /// now.
+    /// Inserts a row with one element. If the key exists, returns the present row.
     pub async fn insert(&mut self, key: u64) -> Result<Option<Row>, Halt> {
         let element = self.next_element();
         let place = self.alloc_row(ROW_WORDS[0]).await?;
