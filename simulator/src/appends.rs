@@ -1,5 +1,5 @@
-//! Whether a history of appends to lists is strictly serializable where nobody knows timestamps, as over the
-//! wire: the order of the versions is what the longest contents of each list say.
+//! The check of strict serializability for appends to lists, if clients know no timestamps, as over
+//! the wire. The longest contents of each list give the order of its versions.
 //!
 //! *Invariant.* A transaction appends its number to a list at most once, and a list begins empty.
 
@@ -14,24 +14,24 @@ use crate::lists::Contents;
 /// A transaction over lists, as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Its number, which is not 0.
+    /// The transaction's number, which is not 0.
     pub id: u64,
-    /// The moment before it began.
+    /// The logical time before it began.
     pub began: u64,
-    /// The moment after its client was told that it has ended.
+    /// The logical time after its client learned the outcome.
     pub ended: u64,
-    /// What it found in lists, but for its own number.
+    /// The contents of lists that it read, without its own number.
     pub found: Vec<Contents>,
-    /// The lists that it appended its number to; none where it was aborted.
+    /// The lists to which it appended its number; empty if it was aborted.
     pub appended: Vec<Object>,
 }
 
-/// Looks for a lost, reordered or phantom append, then for a circle.
+/// Looks for a lost, reordered or phantom append, then for a cycle.
 ///
-/// All that was committed must have been found by somebody: read the lists at the end.
+/// Some transaction must have read every committed append: read the lists at the end.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// A description of the anomaly.
 pub fn check_appends(history: &[Visit]) -> Result<(), String> {
     let orders = orders(history)?;
     let timestamps = timestamps(history, &orders)?;
@@ -39,7 +39,7 @@ pub fn check_appends(history: &[Visit]) -> Result<(), String> {
     check(&history.iter().map(seen).collect::<Vec<Seen>>())
 }
 
-/// The longest contents of each list, of which all others must be a beginning.
+/// Returns the longest contents of each list; all other contents must be a prefix of them.
 fn orders(history: &[Visit]) -> Result<BTreeMap<Object, &[u64]>, String> {
     let mut orders: BTreeMap<Object, &[u64]> = BTreeMap::new();
     let found = || history.iter().flat_map(|visit| &visit.found);
@@ -59,7 +59,7 @@ fn orders(history: &[Visit]) -> Result<BTreeMap<Object, &[u64]>, String> {
     }
 }
 
-/// Timestamps of those who wrote, in an order that all lists agree on.
+/// Assigns timestamps to writers, in an order that agrees with all lists.
 fn timestamps(
     history: &[Visit],
     orders: &BTreeMap<Object, &[u64]>,
@@ -120,7 +120,7 @@ impl Visit {
             ended: self.ended,
             reads: self.found.iter().map(read).collect(),
             writes: self.appended.iter().map(write).collect(),
-            // Of who only read it says nothing.
+            // A timestamp says nothing about a transaction that only read.
             at: at.unwrap_or(Timestamp::ZERO),
         }
     }

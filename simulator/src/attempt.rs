@@ -1,4 +1,4 @@
-//! What a client writes down of a transaction while it runs.
+//! The record that a client makes of a running transaction.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,46 @@ use crate::history::{Object, SOMETIME, Saw, Seen, Write};
 use crate::levels::Execution;
 use crate::lists::Contents;
 
-/// How far a transaction has got.
+/// The progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It reads and writes.
+    /// The transaction reads and writes.
     Running,
-    /// It commits.
+    /// The commit has begun.
     Committing,
-    /// It took effect.
+    /// The transaction took effect.
     Committed,
-    /// It had no effect.
+    /// The transaction had no effect.
     Aborted,
 }
 
-/// A transaction in the making.
+/// The record of a running transaction.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Its number.
+    /// The transaction's number.
     pub id: u64,
     began: u64,
-    /// How far it has got.
+    /// The progress of the transaction.
     pub stage: Stage,
-    /// Where it leaves its number, if its client may not be told of its end.
+    /// The marker object to which the transaction writes its number, if its client may not learn
+    /// its outcome.
     pub marker: Option<usize>,
     at: Timestamp,
-    /// Whether its machine could not say any more whether what it had was the newest.
+    /// Whether its machine had lost its lease, so that its reads may have been outdated.
     out_of_touch: bool,
     reads: Vec<(Object, Saw)>,
     writes: BTreeMap<Object, Write>,
-    /// It has written what was there already: a version that nobody can tell from the one before.
+    /// Whether it has overwritten an object with the same content: a version that is
+    /// indistinguishable from the previous one.
     rewrote: bool,
-    /// What it found in lists.
+    /// The contents of lists that it has read.
     pub lists: Vec<Contents>,
-    /// Its execution over the ledger, if it is one of a level.
+    /// Its execution over the ledger, if it has an isolation level of a mixed run.
     pub execution: Option<Execution>,
 }
 
 impl Attempt {
-    /// Begins one.
+    /// Begins the record of a transaction.
     pub fn new(id: u64, began: u64, marker: Option<usize>) -> Attempt {
         Attempt {
             id,
@@ -62,8 +64,8 @@ impl Attempt {
         }
     }
 
-    /// It has met a version in the snapshot of `at`. A transaction must see what it has written itself:
-    /// the error says what it saw instead.
+    /// Records a read of a version in the snapshot of `at`. Returns an error if the transaction
+    /// does not see its own write.
     pub fn saw(&mut self, object: Object, saw: Saw, at: Timestamp) -> Result<(), String> {
         match self.own(object) {
             None => {
@@ -79,7 +81,8 @@ impl Attempt {
         }
     }
 
-    /// It has written; `stays` is whether the object is there afterwards, `needs` whether it was before.
+    /// Records a write. `stays` is whether the object exists afterwards, `needs` whether it must
+    /// have existed before.
     pub fn wrote(
         &mut self,
         object: Object,
@@ -103,12 +106,13 @@ impl Attempt {
         Ok(())
     }
 
-    /// It has written what it has read there. For the history it has only read it, up to its write.
+    /// Records that it has overwritten an object with the content that it has read. For the history
+    /// this is only a read, as of its commit.
     pub fn rewrote(&mut self) {
         self.rewrote = true;
     }
 
-    /// What it has left there itself.
+    /// Returns the version that the transaction itself has written.
     fn own(&self, object: Object) -> Option<Saw> {
         self.writes.get(&object).map(|write| match write.stays {
             true => Saw::By(self.id),
@@ -116,23 +120,24 @@ impl Attempt {
         })
     }
 
-    /// Whether it has written there.
+    /// Returns whether the transaction has written the object.
     pub fn owns(&self, object: Object) -> bool {
         self.writes.contains_key(&object)
     }
 
-    /// The snapshot in which it has read last.
+    /// Returns the snapshot of the last read.
     pub fn snapshot(&self) -> Timestamp {
         self.at
     }
 
-    /// It took effect, or read, at a timestamp.
+    /// Records that the transaction took effect, or that a reader read, at a timestamp.
     pub fn committed(&mut self, at: Timestamp) {
         self.stage = Stage::Committed;
         self.at = at;
     }
 
-    /// Its machine has no lease at its end: what it has read may have been old unless it took effect.
+    /// Records that its machine had no lease at its end: its reads may be outdated, unless it took
+    /// effect.
     pub fn lost_touch(&mut self) {
         self.out_of_touch = true;
     }
@@ -148,8 +153,8 @@ impl Attempt {
         Some(execution)
     }
 
-    /// What its client saw; `ended` is [`crate::history::NEVER`] where it was not told
-    /// of the end.
+    /// Returns the transaction as its client saw it; `ended` is [`crate::history::NEVER`] if the
+    /// client did not learn the outcome.
     pub fn seen(self, ended: u64) -> Seen {
         let committed = self.stage == Stage::Committed;
         let writes = self.writes.into_values().filter(|_| committed);

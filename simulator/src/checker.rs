@@ -1,17 +1,17 @@
-//! Whether a history is strictly serializable.
+//! The check that a history is strictly serializable.
 //!
-//! The values tell which transaction each read came from, so the order of versions of each object, the
-//! reads and the real-time order together form a graph; the history is strictly serializable exactly
-//! if the graph has no circle. A transaction that was aborted counts as one that only read: it, too, must
-//! have seen one state of the world.
+//! The values tell which transaction wrote each version that was read. So the versions of each
+//! object, the reads and the real-time order form a graph. The history is strictly serializable
+//! exactly if the graph has no cycle. An aborted transaction counts as a reader: it, too, must have
+//! seen one consistent state.
 
 use crate::history::{SOMETIME, Seen};
 use crate::versions::Versions;
 
-/// Edges that follow from a history, then a search for a circle.
+/// Builds the edges of a history, then searches for a cycle.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// A description of the cycle.
 pub fn check(history: &[Seen]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     let mut edges = dependencies(history, &versions)?;
@@ -26,7 +26,7 @@ pub fn check(history: &[Seen]) -> Result<(), String> {
     }
 }
 
-/// Who comes after whom because of what they read and wrote.
+/// Adds the edges between transactions that follow from their reads and writes.
 fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>, String> {
     let mut edges: Vec<Vec<usize>> = vec![Vec::new(); history.len()];
     for order in versions.orders() {
@@ -57,8 +57,8 @@ fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>
     Ok(edges)
 }
 
-/// Who comes after whom because it began after the other had ended: through a chain of points, so that
-/// the number of edges stays linear.
+/// Adds the edges of real time, from a transaction to all that began after its end. They go through
+/// a chain of points, so that their number stays linear.
 fn real_time(history: &[Seen], edges: &mut Vec<Vec<usize>>) {
     let n = history.len();
     let mut ends: Vec<usize> = (0..n).collect();
@@ -78,7 +78,7 @@ fn real_time(history: &[Seen], edges: &mut Vec<Vec<usize>>) {
     }
 }
 
-/// The members of some circle.
+/// Returns the members of a cycle, if there is one.
 fn find_circle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut incoming = vec![0usize; edges.len()];
     edges.iter().flatten().for_each(|to| incoming[*to] += 1);
@@ -91,7 +91,7 @@ fn find_circle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
             }
         }
     }
-    // Whoever is left has somebody left before it: going back, one is met again.
+    // Every remaining node has a remaining predecessor, so going back repeats a node.
     let mut before = vec![None; edges.len()];
     for (from, to) in edges.iter().enumerate() {
         if incoming[from] > 0 {

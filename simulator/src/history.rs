@@ -1,11 +1,12 @@
-//! What clients saw: the transactions of a run, with what each read and wrote.
+//! The history of a run: its transactions, with the reads and writes of each as its client saw
+//! them.
 //!
-//! Every value names the transaction that wrote it, so a read says which version it met. What is not there
-//! names nobody: [`Saw::Absent`].
+//! Every value has the number of the transaction that wrote it, so a read identifies the version
+//! that it saw. A missing object has no writer: [`Saw::Absent`].
 
 use fencepost_txn::Timestamp;
 
-/// Something that transactions read and write: a kind and a number of it.
+/// An object that transactions read and write: its kind and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object(pub &'static str, pub u64);
 
@@ -15,46 +16,46 @@ impl std::fmt::Display for Object {
     }
 }
 
-/// What a read met.
+/// The version that a read saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Saw {
-    /// Nothing.
+    /// The object did not exist.
     Absent,
-    /// The value of a transaction; 0 for what was there before all of them.
+    /// The version of a transaction; 0 for the initial version.
     By(u64),
 }
 
-/// What a transaction did to an object.
+/// A write of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     /// The object.
     pub object: Object,
-    /// Whether it is there afterwards.
+    /// Whether the object exists afterwards.
     pub stays: bool,
-    /// Whether it must have been there before, where the write depends on that.
+    /// Whether the object must have existed before, if the write depends on that.
     pub needs: Option<bool>,
 }
 
-/// The end of a transaction that nobody was told of.
+/// The end of a transaction whose outcome its client did not learn.
 pub const NEVER: u64 = u64::MAX;
 
-/// The beginning of a transaction that may have read what was long gone: it had no effect, and the machine that it was
-/// run on was none of the cluster's any more, for all that it knew.
+/// The beginning of a transaction that may have read outdated versions: it had no effect, and its
+/// machine might have been evicted by then.
 pub const SOMETIME: u64 = 0;
 
 /// A transaction as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// Its number, which is not 0.
+    /// The transaction's number, which is not 0.
     pub id: u64,
-    /// The moment before it began, or [`SOMETIME`].
+    /// The logical time before it began, or [`SOMETIME`].
     pub began: u64,
-    /// The moment after its client was told that it has ended; [`NEVER`] where it was not.
+    /// The logical time after its client learned the outcome; [`NEVER`] if it did not.
     pub ended: u64,
-    /// The versions that it read, but for its own.
+    /// The versions that it read, except its own.
     pub reads: Vec<(Object, Saw)>,
-    /// What it wrote; nothing where it was aborted.
+    /// The writes; empty if the transaction was aborted.
     pub writes: Vec<Write>,
-    /// The timestamp of its writes; where there are none, that of its snapshot.
+    /// The timestamp of its writes; without writes, that of its snapshot.
     pub at: Timestamp,
 }

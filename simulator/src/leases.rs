@@ -1,5 +1,5 @@
-//! What must hold of leases: nobody who is suspected believes in its own, clients are answered in one configuration at a
-//! time, and without faults nobody is suspected.
+//! The checks of leases: no suspected machine relies on its lease, machines answer clients in one
+//! configuration at a time, and without faults no machine is suspected.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use fencepost_txn::Machine;
 
 use crate::executor::Halted;
 
-/// Whether a machine has its lease that the manager says has expired (LEASE-1). In a later configuration it has one of
-/// another manager's.
+/// Returns an error if a machine holds its lease although the manager says that it has expired
+/// (LEASE-1). A machine in a later configuration has the lease of another manager.
 pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<String> {
     let counts = manager.lease_counts()?;
     let suspected = |machine: &&Arc<Machine>| counts.suspected.contains(&machine.number());
@@ -23,7 +23,7 @@ pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<Strin
     ))
 }
 
-/// Whether machines answer clients in different configurations at once (RECONF-1).
+/// Returns an error if machines answer clients in different configurations at once (RECONF-1).
 pub fn two_act(machines: &[Arc<Machine>]) -> Option<String> {
     let mut acting = machines.iter().filter(|machine| machine.is_answering());
     let one = acting.next()?;
@@ -36,10 +36,10 @@ pub fn two_act(machines: &[Arc<Machine>]) -> Option<String> {
     ))
 }
 
-/// Nobody was suspected in a run in which nothing failed.
+/// Checks that no machine was suspected in a run without faults.
 ///
 /// # Errors
-/// Who was not let alone.
+/// A description of the suspicion.
 pub fn look(machines: &[Arc<Machine>]) -> Result<(), Halted> {
     for machine in machines {
         let counts = machine.lease_counts().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What lists contained: everything that was appended, in the order of the versions, since the list was
-//! begun anew.
+//! The check of lists: a list contains all appended numbers, in the order of the versions, since it
+//! was last cleared.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use crate::history::{Object, Seen};
 use crate::versions::Versions;
 use crate::world::LIST_WORDS;
 
-/// What a transaction found in a list.
+/// The contents that a transaction read in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contents {
     /// The list.
     pub list: Object,
-    /// The numbers in it.
+    /// The numbers in the list.
     pub numbers: Vec<u64>,
 }
 
-/// What a list contains once a transaction has appended its number: a full one begins anew.
+/// Appends a transaction's number to a list; a full list is cleared first.
 pub fn append(numbers: &mut Vec<u64>, id: u64) {
     if numbers.len() + 1 == LIST_WORDS {
         numbers.clear();
@@ -24,10 +24,10 @@ pub fn append(numbers: &mut Vec<u64>, id: u64) {
     numbers.push(id);
 }
 
-/// Compares what was found with what the order of versions makes of each list.
+/// Compares the contents that were read with those that follow from the order of versions.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// A description of the difference.
 pub fn check_lists(history: &[Seen], found: &[Contents]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     let mut right: BTreeMap<(Object, u64), Vec<u64>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
+//! The plan of a run, drawn from its seed: the numbers of machines, their speed, the stored
+//! objects, and the clients' work.
 
 mod levels;
 mod tables;
@@ -17,72 +18,73 @@ use crate::executor::Pace;
 use crate::faults::{Fault, SWAP, StepAt, When};
 use crate::host::DRIFT_PPM;
 
-/// Longer than anything in a run is waited for.
+/// Longer than any wait in a run.
 const LONG_NS: u64 = 100_000_000_000;
 
-/// Everything that is drawn before a run begins.
+/// All parameters that are drawn before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed of all that follows.
+    /// The seed of the run.
     pub seed: u64,
-    /// Machines, 1 to 5.
+    /// The number of machines, 1 to 5.
     pub machines: u32,
-    /// Hosts that the machines are of, each with a clock of its own.
+    /// The number of hosts of the machines; each host has its own clock.
     pub hosts: u32,
-    /// Replicas of each region, 1 to 3.
+    /// The number of replicas of each region, 1 to 3.
     pub replicas: usize,
-    /// Words of each log: few, so that commits wait for room.
+    /// The words of each log: few, so that commits wait for space.
     pub log_words: usize,
-    /// Whether old versions get so little memory that readers may be given up.
+    /// Whether old versions get so little memory that snapshots may become too old.
     pub few_old_versions: bool,
-    /// How the network behaves.
+    /// The parameters of the network.
     pub net: SimKnobs,
-    /// How fast processors are.
+    /// The speed of processors.
     pub pace: Pace,
-    /// Objects that are read and overwritten.
+    /// The number of objects that are read and overwritten.
     pub registers: usize,
-    /// Accounts among which money moves.
+    /// The number of accounts between which transfers are made.
     pub accounts: usize,
-    /// Objects that transactions append their number to.
+    /// The number of lists to which transactions append their number.
     pub lists: usize,
-    /// Objects of sections that are changed one by one.
+    /// The number of objects whose sections are changed individually.
     pub pages: usize,
-    /// Keys that the B-tree and the hash table may have.
+    /// The number of keys of the B-tree and the hash table.
     pub keys: u64,
-    /// Tables that clients create, change and drop, in the runs that have such.
+    /// The tables that clients create, change and drop, in runs with tables.
     pub tables: Option<TablePlan>,
-    /// Transactions of different isolation levels, in the runs that have such.
+    /// The transactions of different isolation levels, in runs with levels.
     pub levels: Option<LevelPlan>,
-    /// Words of a node of the B-tree.
+    /// The words of a B-tree node.
     pub node_words: usize,
-    /// Clients, which take turns at machines.
+    /// The number of clients, distributed over the machines.
     pub clients: usize,
-    /// Transactions of each.
+    /// The number of transactions of each client.
     pub transactions: usize,
-    /// Nanoseconds that a client waits at most before each.
+    /// The longest pause of a client before a transaction, in nanoseconds.
     pub think_ns: u64,
-    /// One in so many transactions is dropped half-way.
+    /// One in this many transactions is dropped before its end.
     pub drop_one_in: u64,
-    /// One in so many new objects is made on a machine that is drawn.
+    /// One in this many new objects is placed on a random machine.
     pub elsewhere_one_in: u64,
-    /// Whether the B-tree is kept together.
+    /// Whether the B-tree's nodes are co-located.
     pub together: bool,
-    /// Whether machines begin with few blocks left in their first regions, so that they need further ones.
+    /// Whether machines begin with few free blocks in their first regions, so that they need
+    /// further ones.
     pub few_blocks: bool,
-    /// The leases of the machines, if they have some: longer than all that a run holds messages up for.
+    /// The leases of the machines, if any: longer than any delay of messages in the run.
     pub leases: Option<LeaseTerms>,
-    /// Whether machines that fail are replaced.
+    /// Whether failed machines are replaced.
     pub replaces: bool,
-    /// What goes wrong.
+    /// The injected faults.
     pub faults: Vec<Fault>,
-    /// When another machine joins, in nanoseconds after clients have begun.
+    /// The time at which another machine joins, in nanoseconds after the clients have begun.
     pub join_after_ns: Option<u64>,
-    /// A machine, from 0, that crashes once all data of others that have failed has replicas again.
+    /// A machine, from 0, that crashes once all regions of failed machines have new replicas.
     pub next_crash: Option<usize>,
 }
 
 impl Plan {
-    /// Where the next object is made.
+    /// Returns the placement of the next object.
     pub fn place(&self, random: &mut Random) -> Near {
         match random.one_in(self.elsewhere_one_in) {
             true => Near::Machine(MachineId(1 + random.below(self.machines.into()) as u32)),
@@ -147,7 +149,8 @@ impl Plan {
         }
     }
 
-    /// Draws a plan in which machines that fail are replaced; of at least so many of each.
+    /// Draws a plan in which failed machines are replaced, with at least this many machines and
+    /// replicas.
     fn draw_to_fail(seed: u64, machines: u32, replicas: usize) -> (Plan, Random) {
         let plan = Plan::draw(seed);
         let mut random = Random::new(seed ^ 0xDEAD);
@@ -162,13 +165,13 @@ impl Plan {
         (plan, random)
     }
 
-    /// Which machine fails, and when.
+    /// Draws the machine that fails, and the time.
     fn draw_victim(&self, random: &mut Random) -> (usize, When) {
         let machine = random.below(self.machines.into()) as usize;
         (machine, When::After(random.below(20_000_000)))
     }
 
-    /// A machine that is not `first`.
+    /// Draws a machine that is not `first`.
     fn draw_other(&self, first: usize, random: &mut Random) -> usize {
         let others = u64::from(self.machines) - 1;
         (first + 1 + random.below(others) as usize) % self.machines as usize
@@ -182,9 +185,9 @@ impl Plan {
         Plan { faults, ..plan }
     }
 
-    /// Draws a plan in which a machine crashes and is replaced, and later another one.
+    /// Draws a plan in which a machine crashes and is replaced, and later another one crashes.
     pub fn draw_with_two_crashes(seed: u64) -> Plan {
-        // Two of three are a majority still.
+        // After the first crash, two of three machines are still a majority.
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
         let (machine, when) = plan.draw_victim(&mut random);
         plan.faults.push(Fault::Crash(machine, when));
@@ -193,7 +196,7 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine crashes, and another one soon after that was found out.
+    /// Draws a plan in which a machine crashes, and another one soon after the crash was detected.
     pub fn draw_with_crash_in_recovery(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
         let (machine, when) = plan.draw_victim(&mut random);
@@ -230,8 +233,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a client leaves while backups have its commit and primaries do not, and soon its machine
-    /// crashes, which others notice at once or by its lease.
+    /// Draws a plan in which a client leaves while backups have its commit record and primaries do
+    /// not. Soon its machine crashes, which other machines detect at once or by its lease.
     pub fn draw_with_client_that_leaves(seed: u64) -> Plan {
         const THEN: [&str; 4] = ["ABORT", "ABORT", "COMMIT-PRIMARY", "TRUNCATE"];
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
@@ -254,13 +257,13 @@ impl Plan {
         plan
     }
 
-    /// All are at the same few things.
+    /// Lets all clients use the same few objects.
     fn crowd(&mut self) {
         (self.registers, self.accounts, self.lists, self.keys) = (2, 2, 1, 4);
         (self.clients, self.transactions) = (8, 30);
     }
 
-    /// Draws a plan in which a machine crashes, and another one at a step of its being replaced.
+    /// Draws a plan in which a machine crashes, and another one at a step of the recovery.
     pub fn draw_with_crash_at_recovery(seed: u64) -> Plan {
         const STEPS: [&str; 21] = [
             "PROBE",
@@ -297,7 +300,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine stands still for about as long as leases last, or longer, and goes on.
+    /// Draws a plan in which a machine pauses for about the duration of a lease, or longer, and
+    /// resumes.
     pub fn draw_with_pause(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, when) = plan.draw_victim(&mut random);
@@ -310,8 +314,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine crashes and is replaced, and later maybe another one, or one comes or goes, while the
-    /// threads of clients get a processor only now and then.
+    /// Draws a plan in which a machine crashes and is replaced. Later another machine may crash,
+    /// join or leave. The threads of clients seldom get a processor.
     pub fn draw_with_stalls(seed: u64) -> Plan {
         let mut plan = match seed % 4 {
             0 => Plan::draw_with_crash(seed),
@@ -326,7 +330,7 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine crashes, and nobody hears of that but by its lease.
+    /// Draws a plan in which a machine crashes, which other machines detect only by its lease.
     pub fn draw_with_unnoticed_crash(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, when) = plan.draw_victim(&mut random);
@@ -335,7 +339,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine crashes, and another one right after a step of its being replaced that sends nothing.
+    /// Draws a plan in which a machine crashes, and another one right after a step of the recovery
+    /// that sends no message.
     pub fn draw_with_crash_at_quiet_step(seed: u64) -> Plan {
         const STEPS: [Step; 8] = [
             Step::Suspect,
@@ -359,11 +364,11 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine joins at about the time when another one crashes.
+    /// Draws a plan in which a machine joins at about the time at which another one crashes.
     pub fn draw_with_newcomer_and_crash(seed: u64) -> Plan {
         let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, _) = plan.draw_victim(&mut random);
-        // It is let in some looks of the manager at the door later.
+        // The machine is admitted after the manager has looked at the join endpoint a few times.
         let (joins, crashes) = (random.below(20_000_000), random.below(120_000_000));
         Plan {
             join_after_ns: Some(joins),
@@ -372,7 +377,8 @@ impl Plan {
         }
     }
 
-    /// Draws a plan in which a machine joins, and, in half of them, another one crashes when all is at rest again.
+    /// Draws a plan in which a machine joins. In half of the plans another one crashes after all
+    /// work is done.
     pub fn draw_with_newcomer(seed: u64) -> Plan {
         let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         Plan {
@@ -407,28 +413,28 @@ impl Plan {
         self.faults.push(Fault::Leave(machine, when, stays_ns));
     }
 
-    /// Whether any machine fails.
+    /// Returns whether a machine fails.
     pub fn has_failures(&self) -> bool {
         self.next_crash.is_some() || self.faults.iter().any(|fault| fault.is_failure())
     }
 
-    /// How long something is not there that is found out: from half of a lease to three.
+    /// Draws the duration of an outage that is detected: from half of a lease to three leases.
     fn draw_outage(&self, random: &mut Random) -> u64 {
         let lease = self.leases.map_or(0, LeaseTerms::duration_ns);
         lease / 2 + random.below(lease * 5 / 2)
     }
 }
 
-/// A kind of plan, by what goes wrong.
+/// A kind of plan, named after its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// What it is called.
+    /// The name of the kind.
     pub name: &'static str,
     draw: fn(u64) -> Plan,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 28] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
@@ -467,18 +473,18 @@ impl Kind {
         Kind { name, draw }
     }
 
-    /// The one of a name.
+    /// Returns the kind with a name.
     pub fn named(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name == name)
     }
 
-    /// Draws a plan of it.
+    /// Draws a plan of this kind.
     pub fn draw(self, seed: u64) -> Plan {
         (self.draw)(seed)
     }
 }
 
-/// Leases of some milliseconds between clocks such as hosts have.
+/// Returns leases of some milliseconds for clocks with the drift of hosts.
 pub fn terms(ms: u64) -> Option<LeaseTerms> {
     LeaseTerms::new(Duration::from_millis(ms), DRIFT_PPM as u32)
 }

@@ -1,8 +1,9 @@
-//! What must hold once nobody does anything any more.
+//! The checks of the state after all clients are done.
 //!
-//! Every machine reads everything in one more transaction, which goes into the history: it must see what
-//! the last writers wrote. Then each machine is looked at: no lock, no record, no reader, nothing that
-//! nobody leads to, no slot lent that is in no stock, and backups that are what their primaries are.
+//! Each machine reads all objects in one more transaction, which joins the history: it must see the
+//! last committed writes. Then the state of each machine is checked. There must be no locks, log
+//! records, readers, unreachable objects, or slots leased without being in a stock. Backups must
+//! equal their primaries.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,24 +23,24 @@ use crate::sim::Sim;
 use crate::workload::{Halt, Logbook, Step};
 use crate::world::World;
 
-/// What the last reader of a machine has at hand.
+/// The parameters of a machine's last reader.
 pub struct LastReader {
-    /// The machine, and which one it is, from 0.
+    /// The machine, and its index from 0.
     pub machine: (usize, Arc<Machine>),
-    /// What there is.
+    /// The objects of the run.
     pub world: Rc<World>,
-    /// How much of it.
+    /// The plan of the run.
     pub plan: Rc<Plan>,
-    /// Where it is.
+    /// The simulated environment.
     pub sim: Sim,
-    /// What it writes down.
+    /// The record of transactions.
     pub log: Rc<RefCell<Logbook>>,
-    /// What it finds: all objects that something leads to.
+    /// The addresses of all reachable objects; filled by the reader.
     pub reached: Rc<RefCell<BTreeSet<Addr>>>,
 }
 
 impl LastReader {
-    /// Reads everything.
+    /// Reads all objects.
     pub async fn run(self) {
         if let Err(halt) = self.read().await {
             let number = self.machine.1.number();
@@ -87,7 +88,8 @@ impl LastReader {
         Ok(())
     }
 
-    /// How the transactions ended that were dropped while they committed: their markers tell.
+    /// Reads the markers of transactions that were dropped during their commit, which tell their
+    /// outcomes.
     async fn ends(
         &self,
         tx: &mut fencepost_txn::Transaction,
@@ -107,7 +109,7 @@ impl LastReader {
 }
 
 impl Step<'_> {
-    /// Reads all that clients have written.
+    /// Reads all objects that clients have written.
     async fn everything(&mut self) -> Result<(), Halt> {
         self.all_cells().await?;
         self.audit().await?;
@@ -124,19 +126,20 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The nodes of a sound B-tree.
+    /// Returns the nodes of a B-tree, after it has checked the tree.
     async fn nodes_of(&mut self, what: &str, tree: BTree) -> Result<Vec<Addr>, Halt> {
         let mut report = tree.check(self.tx).await?;
         if !self.plan.faults.is_empty() || self.plan.next_crash.is_some() {
-            // A machine may make nodes in a region that it took over. The next failure may part such nodes from
-            // their root.
+            // A machine may make nodes in a region that it took over. The next failure may separate
+            // such nodes from their root.
             report.problems.retain(|problem| problem.what != PARTED);
         }
         sound(what, &report.problems)?;
         Ok(report.addresses)
     }
 
-    /// All objects that the tables of the catalog consist of. Every guard must have the version of its table.
+    /// Adds all objects of the tables in the catalog. Every guard must have the version of its
+    /// table.
     async fn reach_tables(&mut self, reached: &mut BTreeSet<Addr>) -> Result<(), Halt> {
         for name in 0..self.plan.tables.map_or(0, |tables| tables.names) {
             let Some((definition, _)) = self.look_up(name).await? else {
@@ -168,7 +171,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// All objects that something leads to; the indexes are checked on the way.
+    /// Returns all reachable objects, and checks the indexes.
     async fn reach(&mut self) -> Result<BTreeSet<Addr>, Halt> {
         let World {
             registers,
@@ -207,7 +210,7 @@ impl Step<'_> {
     }
 }
 
-/// What is said of a tree whose nodes are not where they should be together.
+/// The problem of a tree whose nodes are not co-located as requested.
 const PARTED: &str = "the tree is not kept together as its root says";
 
 fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
@@ -217,10 +220,10 @@ fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
     }
 }
 
-/// Looks at all machines.
+/// Checks the final state of all machines.
 ///
 /// # Errors
-/// What is left that should not be.
+/// A description of the first object or record that must not exist.
 pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), Halted> {
     let mut there = BTreeSet::new();
     let (mut stock, mut lent) = (Vec::new(), Vec::new());

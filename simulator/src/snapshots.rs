@@ -1,16 +1,16 @@
-//! Whether timestamps say what happened: TXN-1, that whoever reads at R meets the newest version at or
-//! below R, and the same for W of those who write, which is where their reads were validated.
+//! The check of timestamps (TXN-1): a reader at R sees the newest version at or below R. The reads
+//! of a writer are validated at its W, and must be the newest versions below W.
 //!
-//! This asks for more than [`crate::checker`] does, and says sooner what is wrong.
+//! This check is stricter than [`crate::checker`], and describes faults more directly.
 
 use crate::history::{SOMETIME, Saw, Seen};
 use crate::versions::{Position, Versions};
 
-/// Compares every read with what its reader's timestamp asks for. Of two commits that share a timestamp
-/// either may be the first.
+/// Compares every read with the version that its reader's timestamp requires. Of two commits with
+/// the same timestamp either may be the first.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// A description of the wrong read.
 pub fn check_snapshots(history: &[Seen]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     for t in history.iter().filter(|t| t.began != SOMETIME) {

@@ -1,4 +1,5 @@
-//! The versions of every object in the order of their timestamps, and which of them a read met.
+//! The versions of every object in the order of their timestamps, and the version that each read
+//! saw.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +7,26 @@ use fencepost_txn::Timestamp;
 
 use crate::history::{Object, Saw, Seen};
 
-/// A version that some transaction of a history made.
+/// A version that a transaction of a history wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     pub at: Timestamp,
-    /// Which transaction of the history.
+    /// The index of the transaction in the history.
     pub by: usize,
     pub stays: bool,
 }
 
-/// The versions of all objects of a history, and who has which number.
+/// The versions of all objects of a history, and the transactions by their numbers.
 pub(crate) struct Versions {
     of: BTreeMap<Object, Vec<Version>>,
     numbers: BTreeMap<u64, (usize, Timestamp)>,
 }
 
-/// The place of a version in the order; `None` for what was there before all transactions.
+/// The position of a version in the order; `None` for the initial version.
 pub(crate) type Position = Option<usize>;
 
 impl Versions {
-    /// Puts the versions in order, and looks whether every write met what it needs.
+    /// Orders the versions, and checks the condition of every write.
     pub fn of(history: &[Seen]) -> Result<Versions, String> {
         let mut of: BTreeMap<Object, Vec<Version>> = BTreeMap::new();
         let numbers = history.iter().enumerate().map(|(by, t)| (t.id, (by, t.at)));
@@ -54,17 +55,17 @@ impl Versions {
         Ok(versions)
     }
 
-    /// All versions of an object.
+    /// Returns all versions of an object, in order.
     pub fn order(&self, object: Object) -> &[Version] {
         self.of.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// All orders.
+    /// Returns the ordered versions of each object.
     pub fn orders(&self) -> impl Iterator<Item = &[Version]> {
         self.of.values().map(Vec::as_slice)
     }
 
-    /// The newest version before a time.
+    /// Returns the newest version before a time.
     pub fn newest_before(&self, object: Object, at: Timestamp) -> Position {
         let order = self.order(object);
         order
@@ -72,8 +73,8 @@ impl Versions {
             .checked_sub(1)
     }
 
-    /// The version that the timestamp of a transaction asks for: at or below R of who only reads, below W
-    /// of who writes, which is where its reads were validated.
+    /// Returns the version that a transaction's timestamp requires: at or below R for a reader,
+    /// below W for a writer, whose reads were validated at W.
     pub fn due(&self, t: &Seen, object: Object) -> Position {
         let order = self.order(object);
         let due = match t.writes.is_empty() {
@@ -83,7 +84,7 @@ impl Versions {
         due.checked_sub(1)
     }
 
-    /// Another writer's version of the very timestamp of one who writes: either may be the first.
+    /// Returns another writer's version with the timestamp of a writer: either may be the first.
     pub fn tied(&self, t: &Seen, object: Object) -> Position {
         let next = self.due(t, object).map_or(0, |due| due + 1);
         let me = self.numbers.get(&t.id).map(|(by, _)| *by);
@@ -91,13 +92,14 @@ impl Versions {
         self.order(object).get(next).filter(tied).map(|_| next)
     }
 
-    /// Whether an object is there in a version; an object that is written on conditions is not at first.
+    /// Returns whether an object exists in a version; an object that is written conditionally does
+    /// not exist initially.
     pub fn is_there(&self, object: Object, position: Position) -> bool {
         position.is_some_and(|position| self.order(object)[position].stays)
     }
 
-    /// Which version a read met. Where nothing is there any version without it will do: the one that the
-    /// timestamp of its reader asks for, or the nearest to it.
+    /// Returns the version that a read saw. A read of a missing object matches any version without
+    /// the object: the one that its reader's timestamp requires, or the nearest one.
     pub fn met(&self, t: &Seen, object: Object, saw: Saw) -> Result<Position, String> {
         let order = self.order(object);
         match saw {
@@ -126,8 +128,9 @@ impl Versions {
         }
     }
 
-    /// The newest time, not after its own, at which all was as a transaction without effect saw it, whose timestamp
-    /// says nothing ([`crate::history::SOMETIME`]); its own where there is none.
+    /// Returns the newest time, not after its own, at which all reads of a transaction without
+    /// effect were current. The timestamp of such a transaction means nothing
+    /// ([`crate::history::SOMETIME`]). Returns its own time if there is none.
     pub fn last_so(&self, t: &Seen) -> Timestamp {
         let just_before =
             |version: &Version| Timestamp::from_raw(version.at.raw().saturating_sub(1));
@@ -143,7 +146,7 @@ impl Versions {
         times.iter().rev().find(was_so).copied().unwrap_or(t.at)
     }
 
-    /// Whether who reads at a time meets this.
+    /// Returns whether a reader at `time` sees this version.
     fn was_so(&self, object: Object, saw: Saw, time: Timestamp) -> bool {
         let order = self.order(object);
         let newest = order.partition_point(|version| version.at <= time);
@@ -161,7 +164,8 @@ impl Versions {
         }
     }
 
-    /// Whether everything that was there, or was not, when a write took effect was so.
+    /// Checks the condition of each write: the object existed, or did not, when the write took
+    /// effect.
     fn conditions(&self, history: &[Seen]) -> Result<(), String> {
         for t in history {
             for write in &t.writes {

@@ -1,4 +1,4 @@
-//! The search for a cycle of points, and the name of what it shows.
+//! The search for a cycle of points, and the name of its anomaly.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use fencepost_txn::Isolation;
 use super::points::{Edge, Points, Reason};
 use super::{Anomaly, Execution, Violation};
 
-/// Edges that a search follows, fewest first, so that what the weakest level forbids is found
-/// first.
+/// The sets of edges that searches follow, fewest first, so that an anomaly that the weakest level
+/// forbids is found first.
 const SEARCHES: [fn(Reason) -> bool; 4] = [
     |reason| matches!(reason, Reason::Own | Reason::WriteWrite(_)),
     |reason| !matches!(reason, Reason::ReadWrite(..) | Reason::Time),
@@ -76,7 +76,7 @@ fn name(cycle: &Cycle) -> (Anomaly, Isolation) {
     (anomaly, isolation)
 }
 
-/// Returns a shortest cycle of the edges that are followed.
+/// Returns a shortest cycle of followed edges.
 fn shortest_cycle(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Option<Cycle> {
     let left = on_cycles(edges, follows);
     let starts = (0..edges.len()).filter(|node| left[*node]);
@@ -84,8 +84,8 @@ fn shortest_cycle(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Option<Cy
     cycles.min_by_key(Vec::len)
 }
 
-/// Tells of each node whether it remains when nodes without an incoming edge are removed, again and
-/// again.
+/// Returns for each node whether it remains when nodes without incoming edges are removed
+/// repeatedly.
 fn on_cycles(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Vec<bool> {
     let followed = |node: usize| edges[node].iter().filter(|edge| follows(edge.reason));
     let mut incoming = vec![0usize; edges.len()];
@@ -104,7 +104,7 @@ fn on_cycles(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Vec<bool> {
     incoming.iter().map(|count| *count > 0).collect()
 }
 
-/// Returns a shortest cycle through a node, over nodes that are left.
+/// Returns a shortest cycle through a node, over remaining nodes.
 fn cycle_through(
     start: usize,
     edges: &[Vec<Edge>],
@@ -128,7 +128,7 @@ fn cycle_through(
     None
 }
 
-/// Goes back from a node to itself.
+/// Follows the path back from a node to itself.
 fn trace(start: usize, before: &[Option<(usize, Edge)>]) -> Cycle {
     let mut cycle = Cycle::new();
     let mut at = start;

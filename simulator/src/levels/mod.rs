@@ -1,9 +1,9 @@
-//! Whether a history of transactions of different isolation levels shows only what each level
-//! permits.
+//! The check that a history of transactions of different isolation levels shows only anomalies that
+//! each level permits.
 //!
 //! ```text
-//! executions ─► orders.rs   version order of each list: the longest contents       ─► G1a, G1b, lost appends
-//!            ─► points.rs   points in time of each transaction, and edges between  ─► graph.rs: a cycle
+//! executions ─► orders.rs   version order of each list (longest contents) ─► G1a, G1b, lost append
+//!            ─► points.rs   points in time of each transaction, their edges  ─► graph.rs: a cycle
 //! ```
 //! The inference is that of Elle over list appends: each element is unique, so the contents of a
 //! list say which versions came before. Where Elle looks for cycles of transactions, this checker
@@ -11,26 +11,29 @@
 //!
 //! | level | points | reads belong to | an anti-dependency leaves |
 //! |---|---|---|---|
-//! | READ COMMITTED | one a statement, then the commit | the point of their statement | the point of the statement |
+//! | READ COMMITTED | one per statement, then the commit | their statement's point | that point |
 //! | REPEATABLE READ | the snapshot, then the commit | the snapshot | the snapshot |
 //! | SERIALIZABLE | one | the point | the point |
 //!
 //! A dependency (ww, wr) leaves the commit of the writer. A wr edge arrives where the read belongs,
 //! a ww edge at the commit, but at REPEATABLE READ at the snapshot: the first updater wins. A read
-//! under a lock belongs to the commit, too.
+//! under a lock also belongs to the commit.
 //!
 //! A cycle of points is Adya's cycle of the mixed serialization graph, without the
 //! anti-dependencies that the level of their reader permits. At REPEATABLE READ a cycle with two
-//! anti-dependencies in a row is none of points, as snapshot isolation has it. Two statements of a
-//! READ COMMITTED transaction may see different states, but each of them sees one.
+//! consecutive anti-dependencies is not a cycle of points, because snapshot isolation permits it.
+//! Two statements of a READ COMMITTED transaction may see different states, but each of them sees
+//! one.
 //!
 //! Edges of real time lead from each point to those that began after it had ended. So the order of
 //! real time holds for each statement, each snapshot, and strictly between SERIALIZABLE
 //! transactions.
 //!
 //! # Invariants
-//! * An element is appended once, and a list begins empty. A list without a row is an empty one, so phantoms are edges, too.
-//! * All committed elements are read by some execution, best by one that reads all lists at the end.
+//! * An element is appended once, and a list begins empty. A list without a row is an empty one, so
+//!   phantoms are edges, too.
+//! * All committed elements are read by some execution, best by one that reads all lists at the
+//!   end.
 
 mod graph;
 mod orders;
@@ -59,13 +62,13 @@ pub const fn writer_of(element: u64) -> u64 {
 /// A statement of an execution, or a part of one that has a snapshot of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The moment before it began.
+    /// The logical time before it began.
     pub began: u64,
-    /// The moment after it ended; [`crate::history::NEVER`] if it did not.
+    /// The logical time after it ended; [`crate::history::NEVER`] if it did not end.
     pub ended: u64,
-    /// Contents in the snapshot of the statement, without elements of its own transaction.
+    /// The contents in the snapshot of the statement, without elements of its own transaction.
     pub seen: Vec<Contents>,
-    /// Newest contents that were read under a lock, without elements of its own transaction.
+    /// The newest contents that were read under a lock, without elements of its own transaction.
     pub locked: Vec<Contents>,
 }
 
@@ -87,20 +90,20 @@ pub struct Execution {
     pub id: u64,
     /// The level.
     pub isolation: Isolation,
-    /// The moment before it began, or [`crate::history::SOMETIME`].
+    /// The logical time before it began, or [`crate::history::SOMETIME`].
     pub began: u64,
-    /// The moment before its commit began.
+    /// The logical time before its commit began.
     pub commits: u64,
-    /// The moment after its client was told of its end; [`crate::history::NEVER`] if the client was
-    /// not.
+    /// The logical time after its client learned the outcome; [`crate::history::NEVER`] if the
+    /// client did not.
     pub ended: u64,
-    /// Whether it took effect.
+    /// Whether the transaction took effect.
     pub committed: bool,
     /// Its statements, in their order.
     pub statements: Vec<Statement>,
     /// The elements that it appended, in their order.
     pub appended: Vec<(Object, u64)>,
-    /// Elements that it has drawn, those that ROLLBACK TO took back among them.
+    /// The number of elements that it has drawn, including those that ROLLBACK TO took back.
     pub drawn: u64,
 }
 
@@ -132,8 +135,8 @@ pub enum Anomaly {
     IntermediateRead,
     /// G1c, a cycle of dependencies.
     CyclicFlow,
-    /// An element that a later version does not have, or a row that was read, then overwritten,
-    /// then written.
+    /// A lost append: a later version lacks an element, or a row was read, overwritten and then
+    /// written.
     LostUpdate,
     /// G-single, a cycle with one anti-dependency.
     ReadSkew,
@@ -163,7 +166,7 @@ impl fmt::Display for Anomaly {
 pub struct Violation {
     /// The anomaly.
     pub anomaly: Anomaly,
-    /// The weakest level whose promise is broken.
+    /// The weakest level that forbids the anomaly.
     pub isolation: Isolation,
     /// The executions that show it.
     pub evidence: String,

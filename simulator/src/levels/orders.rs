@@ -1,4 +1,5 @@
-//! The version order of each list, and what follows from contents alone: G1a, G1b, lost appends.
+//! The version order of each list, and the anomalies that contents alone show: G1a, G1b, lost
+//! appends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +14,14 @@ pub(super) struct Orders<'a> {
     places: BTreeMap<u64, usize>,
 }
 
-/// All contents that an execution has read.
+/// Returns all contents that an execution has read.
 fn contents(execution: &Execution) -> impl Iterator<Item = &Contents> {
     let statements = execution.statements.iter();
     statements.flat_map(|statement| statement.seen.iter().chain(&statement.locked))
 }
 
 impl<'a> Orders<'a> {
-    /// Infers the orders.
+    /// Infers the orders of all lists.
     pub(super) fn of(history: &'a [Execution]) -> Result<Orders<'a>, Violation> {
         let committed = || history.iter().filter(|execution| execution.committed);
         let appended: BTreeSet<(Object, u64)> = committed()
@@ -38,19 +39,19 @@ impl<'a> Orders<'a> {
         })
     }
 
-    /// The elements of all lists.
+    /// Returns the elements of all lists.
     pub(super) fn all(&self) -> impl Iterator<Item = (Object, &'a [u64])> {
         self.of.iter().map(|(list, elements)| (*list, *elements))
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub(super) fn elements(&self, list: Object) -> &'a [u64] {
         self.of.get(&list).copied().unwrap_or_default()
     }
 
-    /// The place in the history of the execution that has appended an element.
+    /// Returns the place in the history of the execution that has appended an element.
     pub(super) fn place_of(&self, element: u64) -> usize {
-        // Elements of other transactions are aborted reads.
+        // Elements of other transactions were reported as aborted reads before.
         self.places[&writer_of(element)]
     }
 }
@@ -102,7 +103,7 @@ fn find_intermediate_read(history: &[Execution]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The longest contents of each list, of which all others must be a beginning.
+/// Returns the longest contents of each list; all other contents must be a prefix of them.
 fn longest(history: &[Execution]) -> Result<BTreeMap<Object, &[u64]>, Violation> {
     let mut longest: BTreeMap<Object, &[u64]> = BTreeMap::new();
     for contents in history.iter().flat_map(contents) {

@@ -10,7 +10,7 @@ use crate::lists::Contents;
 /// The reason why a point comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The execution has them in this order.
+    /// The execution has the points in this order.
     Own,
     /// The second writes the next version.
     WriteWrite(Object),
@@ -22,12 +22,12 @@ pub(super) enum Reason {
     Time,
 }
 
-/// An edge to a point.
+/// An edge that leads to a point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
-    /// The point.
+    /// The point to which the edge leads.
     pub to: usize,
-    /// The reason.
+    /// The reason for the edge.
     pub reason: Reason,
 }
 
@@ -43,18 +43,19 @@ struct Point {
 /// The points of an execution.
 #[derive(Clone, Debug, Default)]
 struct Own {
-    /// Where the reads of each statement belong.
+    /// The point to which the reads of each statement belong.
     reads: Vec<usize>,
-    /// Where its writes belong, if it took effect.
+    /// The point to which its writes belong, if it took effect.
     commit: Option<usize>,
-    /// Where the versions that it overwrites must have been committed.
+    /// The point by which the versions that it overwrites must have been committed.
     base: Option<usize>,
 }
 
 /// All points of a history.
 pub(super) struct Points {
     points: Vec<Point>,
-    /// The edges that leave each point, and behind those of points, of instants between ends.
+    /// The edges that leave each point, followed by those that leave each instant between ends of
+    /// points.
     pub edges: Vec<Vec<Edge>>,
 }
 
@@ -77,7 +78,7 @@ impl Points {
         points
     }
 
-    /// The place in the history of the execution that a node is a point of; `None` for an instant.
+    /// Returns the place in the history of the execution that has the point; `None` for an instant.
     pub(super) fn place(&self, node: usize) -> Option<usize> {
         self.points.get(node).map(|point| point.place)
     }
@@ -190,7 +191,7 @@ impl Points {
         }
     }
 
-    /// Adds edges from each point to those that began after it had ended, through a chain of
+    /// Adds edges from each point to all points that began after its end, through a chain of
     /// instants, so that their number stays linear.
     fn add_real_time(&mut self) {
         let count = self.points.len();

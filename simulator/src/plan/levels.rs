@@ -4,15 +4,15 @@ use fencepost_fabric::Random;
 
 use super::Plan;
 
-/// Separates these draws from the other draws of a seed.
+/// A constant that separates these draws from the other draws of a seed.
 const LEVELS_SEED: u64 = 0x15_01_A7_10;
 
 /// The rows that transactions of different levels share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelPlan {
-    /// Keys that rows of the ledger may have.
+    /// The number of keys of the ledger.
     pub keys: u64,
-    /// Of a hundred transactions, how many are over the ledger.
+    /// The percentage of transactions that are over the ledger.
     pub share_percent: u64,
 }
 
@@ -23,7 +23,7 @@ impl Plan {
     }
 
     /// Draws a plan of transactions of all levels in which machines crash, messages are late or
-    /// lost, machines are cut off, join or leave.
+    /// lost, or machines are cut off, join or leave.
     pub fn draw_with_levels_and_faults(seed: u64) -> Plan {
         const DRAWS: [fn(u64) -> Plan; 12] = [
             Plan::draw_with_crash,

@@ -4,28 +4,28 @@ use fencepost_fabric::Random;
 
 use super::Plan;
 
-/// One in so many plans of any kind has tables.
+/// One in this many plans of any kind has tables.
 const TABLES_ONE_IN: u64 = 4;
-/// Separates these draws from the other draws of a seed: a plan without tables is what it was
-/// before there were any. With this value the plans of all seeds that `README.md` and
-/// `tests/clusters/found.rs` name have none.
+/// A constant that separates these draws from the other draws of a seed, so that plans without
+/// tables do not depend on them. With this value the plans of all seeds that `README.md` and
+/// `tests/clusters/found.rs` name have no tables.
 const TABLES_SEED: u64 = 0x7A_B1_F0_0D;
 
 /// The tables of a run, and what clients do with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TablePlan {
-    /// Names that tables may have.
+    /// The number of names of tables.
     pub names: u64,
-    /// Keys that the rows of a table may have.
+    /// The number of keys of a table's rows.
     pub keys: u64,
-    /// Of a hundred steps, how many are over tables.
+    /// The percentage of steps that are over tables.
     pub share_percent: u64,
-    /// Of a hundred steps over tables, how many are DDL.
+    /// The percentage of steps over tables that are DDL.
     pub ddl_percent: u64,
 }
 
 impl TablePlan {
-    /// Draws the tables of a plan of any kind: mostly none.
+    /// Draws the tables of a plan of any kind, mostly none.
     pub(super) fn draw(seed: u64) -> Option<TablePlan> {
         let mut random = Random::new(seed ^ TABLES_SEED);
         let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
@@ -56,7 +56,7 @@ impl Plan {
         plan.with_tables()
     }
 
-    /// The plan with many steps over tables.
+    /// Returns the plan with many steps over tables.
     fn with_tables(mut self) -> Plan {
         let mut random = Random::new(self.seed ^ TABLES_SEED.rotate_left(32));
         let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
@@ -67,7 +67,7 @@ impl Plan {
             ddl_percent: of(&[5, 15, 30]),
         };
         if tables.keys > 100 {
-            // A load of a whole table is one transaction.
+            // The load of a whole table is one transaction.
             self.log_words = self.log_words.max(1 << 14);
         }
         self.tables = Some(tables);

@@ -1,4 +1,5 @@
-//! Plans in which the ways between machines are at fault: what is lost on them, what is late, and who is cut off.
+//! Plans with faults of the connections between machines: lost and late messages, and machines that
+//! are cut off.
 
 use fencepost_fabric::{MachineId, Random};
 
@@ -6,8 +7,8 @@ use super::{LONG_NS, Plan};
 use crate::faults::{Direction, Fault, StepAt, When};
 
 impl Plan {
-    /// Draws a plan in which a machine crashes and is replaced, some of what it has written never arrives, and some of
-    /// what all write comes late.
+    /// Draws a plan in which a machine crashes and is replaced, some of its messages are lost, and
+    /// some messages of all machines are late.
     pub fn draw_with_bad_network(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, _) = plan.draw_victim(&mut random);
@@ -15,7 +16,7 @@ impl Plan {
         plan.net.late_one_in = of(&[10, 50, 200]);
         plan.net.late_ns = of(&[500_000, 2_000_000, 8_000_000]);
         plan.net.lose_one_in = of(&[0, 1, 2]);
-        // Clients of a fast network are through with what they do in less than a millisecond.
+        // On a fast network the work of clients takes less than a millisecond.
         let within = of(&[200_000, 1_000_000, 5_000_000, 20_000_000]);
         let when = When::After(random.below(within));
         plan.faults.push(Fault::Crash(machine, when));
@@ -23,8 +24,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which reads of other machines' memory take a while, in which that changes, and a machine crashes and
-    /// is replaced.
+    /// Draws a plan in which reads of other machines' memory take a while, during which the memory
+    /// changes, and a machine crashes and is replaced.
     pub fn draw_with_torn_reads(seed: u64) -> Plan {
         let mut plan = Plan::draw_with_crash(seed);
         let mut random = Random::new(seed ^ 0x70_12);
@@ -34,10 +35,11 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a record of a commit is lost with its connection, and soon after the coordinator's machine.
+    /// Draws a plan in which a record of a commit is lost with its connection, and the
+    /// coordinator's machine crashes soon after.
     pub fn draw_with_lost_record(seed: u64) -> Plan {
         const STEPS: [&str; 3] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY"];
-        // Whoever was at the other end may be out by then.
+        // The receiver may have been evicted by then.
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
         let (machine, _) = plan.draw_victim(&mut random);
         let at = StepAt {
@@ -51,13 +53,14 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a record of a commit is lost with its connection, there is soon another one, and the manager
-    /// hears of that late; maybe the machine that lost it crashes before.
+    /// Draws a plan in which a record of a commit is lost with its connection, and a new connection
+    /// follows soon. The manager learns of the loss late; the machine that lost the record may
+    /// crash before.
     pub fn draw_with_hole(seed: u64) -> Plan {
         const STEPS: [&str; 4] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY", "TRUNCATE"];
-        // Whoever was at the other end may be out by then.
+        // The receiver may have been evicted by then.
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
-        // The first one manages.
+        // The first machine is the manager.
         let machine = 1 + random.below(u64::from(plan.machines) - 1) as usize;
         let at = StepAt {
             name: STEPS[random.below(STEPS.len() as u64) as usize],
@@ -67,17 +70,17 @@ impl Plan {
         };
         let (manager, machine) = (MachineId(1), MachineId(machine as u32 + 1));
         let late = 1_000_000 + random.below(6_000_000);
-        // Some go on where others wait for what was lost.
+        // Some clients continue while others wait for the lost record.
         (plan.clients, plan.transactions) = (16, 10);
         plan.net.slow.push((machine, manager, late));
         plan.net.connect_ns = (1_000, 50_000);
-        // Otherwise the manager says who of both leaves.
+        // Otherwise the manager decides which of the two machines leaves.
         let crashes = [Some(late / 2), Some(late), None][random.below(3) as usize];
         plan.faults.push(Fault::LoseAt(at, crashes));
         plan
     }
 
-    /// Draws a plan in which a machine, or two, are cut off for longer than leases last.
+    /// Draws a plan in which one or two machines are cut off for longer than leases last.
     pub fn draw_with_partition(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, when) = plan.draw_victim(&mut random);
@@ -93,10 +96,12 @@ impl Plan {
                 _ => Direction::Both,
             };
             if direction == Direction::In {
-                // It may have the manager left out beside itself, which it does not hear any more.
+                // The machine may evict the manager, too, because it does not receive the manager's
+                // messages.
                 plan.replicas = plan.replicas.max(3);
             }
-            // Longer than a connection is waited for: it breaks, and what was on its way is lost.
+            // This is longer than the limit of a connection, which breaks and loses the messages in
+            // flight.
             let ns = 40_000_000 + plan.draw_outage(&mut random);
             plan.faults
                 .push(Fault::CutOff(machine, when, ns, direction));
@@ -104,8 +109,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which nothing gets from one machine to another for a while, or neither way, over connections that
-    /// hold; maybe a third one crashes meanwhile.
+    /// Draws a plan in which messages from one machine to another are delayed for a while, in one
+    /// direction or both. The connections stay up; a third machine may crash meanwhile.
     pub fn draw_with_silence(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
         let (machine, when) = plan.draw_victim(&mut random);
@@ -123,15 +128,16 @@ impl Plan {
             let (_, when) = plan.draw_victim(&mut random);
             if third != other {
                 plan.faults.push(Fault::Crash(third, when));
-                // Two may be gone before what they had has other replicas.
+                // Two machines may be lost before their regions have other replicas.
                 plan.replicas = plan.replicas.max(3);
             }
         }
         plan
     }
 
-    /// Draws a plan in which nothing fails, but some ways take much longer than others, while all are at the same few
-    /// things: what one machine has done last arrives long after what others have done since.
+    /// Draws a plan without failures in which some connections are much slower than others, while
+    /// all clients use the same few objects. A machine's last messages arrive long after later work
+    /// of other machines.
     pub fn draw_with_slow_ways(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         plan.draw_slow_way(&mut random);
@@ -141,8 +147,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which ways of a machine take much longer than others, and it crashes with what is under way there,
-    /// at some step of a commit or at any time.
+    /// Draws a plan in which connections of a machine are much slower than others. The machine
+    /// crashes with messages in flight, at a step of a commit or at any time.
     pub fn draw_with_crash_on_slow_ways(seed: u64) -> Plan {
         const STEPS: [&str; 5] = [
             "LOCK",
@@ -170,7 +176,8 @@ impl Plan {
         plan
     }
 
-    /// Draws a plan in which a machine crashes while others are at commits that take long, because some ways do.
+    /// Draws a plan in which a machine crashes while other machines run commits over slow
+    /// connections.
     pub fn draw_with_crash_beside_slow_ways(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
         let machine = plan.draw_slow_way(&mut random);
@@ -185,8 +192,8 @@ impl Plan {
         plan
     }
 
-    /// Where a question and its answer may take longer than leases last, a machine may be taken for failed beside the one
-    /// that fails: what both have needs a third.
+    /// Adds a replica if a question and its answer may take longer than leases last. A machine may
+    /// then be suspected in addition to the one that fails, so data on both needs a third replica.
     fn survives_late_answers(&mut self) {
         let late_ns = match self.net.late_one_in {
             0 => 0,
@@ -206,7 +213,7 @@ impl Plan {
         }
     }
 
-    /// One way takes up to some milliseconds longer; whose.
+    /// Makes one connection up to some milliseconds slower; returns the sending machine.
     fn draw_slow_way(&mut self, random: &mut Random) -> usize {
         const LONGER: [u64; 4] = [300_000, 1_000_000, 3_000_000, 8_000_000];
         let from = random.below(self.machines.into()) as usize;
