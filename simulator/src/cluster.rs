@@ -19,39 +19,39 @@ use crate::plan::Plan;
 use crate::registrar::Registrar;
 use crate::sim::Sim;
 
-/// The least that a region may be.
+/// The smallest allowed size of a region.
 const REGION_BYTES: usize = 16 << 20;
-/// Lanes of the allocator: clients of a machine may share one.
+/// The number of lanes of the allocator; clients of a machine may share one.
 const LANES: usize = 2;
 
-/// Bytes of old versions of which readers of the past soon have not enough.
+/// A size of old versions that snapshot readers soon exhaust.
 const FEW_OLD_VERSIONS: u64 = 1 << 20;
-/// Bytes of old versions that are enough for any run.
+/// A size of old versions that suffices for any run.
 const MANY_OLD_VERSIONS: u64 = 1 << 28;
 
-/// One in so many times that a machine is driven its time is compared with the manager's.
+/// A machine's time is compared with the manager's once in this many calls of its drive function.
 const LOOK_EVERY: u32 = 8;
 
-/// A cluster that a plan asked for.
+/// The cluster of a run.
 pub struct Cluster {
-    /// Its world.
+    /// The simulated environment.
     pub sim: Sim,
-    /// What runs it.
+    /// The executor of its tasks.
     pub executor: Executor,
     /// Its machines.
     pub machines: Vec<Arc<Machine>>,
-    /// Which of them have crashed.
+    /// The crash state of each machine.
     pub dooms: Vec<Doom>,
-    /// The steps at which some do.
+    /// The protocol steps at which machines crash.
     pub trips: Trips,
-    /// What further ones are made with.
+    /// The parameters with which further machines are made.
     pub ground: Ground,
 }
 
-/// A machine, once it is there.
+/// A machine, once it exists.
 pub type Place = Rc<OnceCell<Arc<Machine>>>;
 
-/// What every machine of a run is made with.
+/// The parameters with which every machine of a run is made.
 #[derive(Clone)]
 pub struct Ground {
     plan: Rc<Plan>,
@@ -59,7 +59,7 @@ pub struct Ground {
     hosts: Vec<Arc<HostTime>>,
     store: Arc<LocalStore>,
     trips: Trips,
-    /// Where machines that join ask to be let in.
+    /// The join endpoint of the cluster.
     pub door: Arc<Door>,
 }
 
@@ -68,10 +68,10 @@ impl Ground {
         (id.0 - 1) as usize % self.hosts.len()
     }
 
-    /// Makes a machine: a founder, or one that `joins`.
+    /// Makes a machine: an initial member, or one that `joins`.
     ///
     /// # Errors
-    /// Why it did not start.
+    /// The reason why it did not start.
     pub fn open(
         &self,
         id: MachineId,
@@ -115,19 +115,20 @@ impl Ground {
         Machine::open(options).map_err(|error| error.to_string())
     }
 
-    /// Whether a machine is a member, as the store has it.
+    /// Returns whether a machine is a member in the stored configuration.
     pub fn counts(&self, id: MachineId) -> bool {
-        // It answers at once.
+        // The store answers at once.
         let current = pollster::block_on(self.store.read()).ok().flatten();
         current.is_some_and(|current| current.has(id))
     }
 
-    /// The doom of a machine.
+    /// Returns the crash state of a machine.
     pub fn doom(&self, id: MachineId) -> Doom {
         self.trips.doom(id).clone()
     }
 
-    /// Has machine `id` driven from when it is there, until it crashes. `wrong` is asked whether something is.
+    /// Makes the executor drive machine `id` from its start until its crash. After each drive,
+    /// `wrong` may return a violated invariant.
     pub fn drive(
         &self,
         (sim, executor): (&Sim, &mut Executor),
@@ -161,10 +162,10 @@ impl Ground {
 }
 
 impl Cluster {
-    /// Makes the machines, which are each other's members.
+    /// Makes the machines, which are the members of the first configuration.
     ///
     /// # Errors
-    /// Why one did not start.
+    /// The reason why a machine did not start.
     pub fn start(plan: &Plan) -> Result<Cluster, String> {
         let mut random = Random::new(plan.seed ^ 0xC1_05_7E_12);
         let net = SimNet::new(random.next_u64(), plan.net.clone());
@@ -218,7 +219,7 @@ impl Cluster {
             let place = Rc::new(OnceCell::from(machine));
             ground.drive((&sim, &mut executor), (id, place), wrong);
         }
-        // Whoever is driven has been told of all.
+        // The drive functions that ran before had no complete list of machines.
         let _ = all.set(machines.clone());
         Ok(Cluster {
             sim,
@@ -231,16 +232,16 @@ impl Cluster {
     }
 }
 
-/// A store that outlives every machine.
+/// Returns a store that outlives every machine.
 fn store_with(configuration: &Configuration) -> Result<Arc<LocalStore>, String> {
     let store = LocalStore::in_memory();
-    // It answers at once.
+    // The store answers at once.
     let first = pollster::block_on(store.compare_and_swap(None, configuration));
     first.map_err(|error| error.to_string())?;
     Ok(Arc::new(store))
 }
 
-/// A door that outlives every machine.
+/// Returns a join endpoint that outlives every machine.
 fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
     let secret = ClusterSecret::new(b"known to all machines of a run");
     let secret = secret.map_err(|error| error.to_string())?;
@@ -250,14 +251,14 @@ fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
     )))
 }
 
-/// The manager of a machine's configuration, where both are in it.
+/// Returns the manager of a machine's configuration, if both are in it and answer.
 fn manager_of<'a>(machine: &Machine, all: &'a [Arc<Machine>]) -> Option<&'a Machine> {
     let cm = all.iter().find(|cm| cm.number() == machine.manager())?;
     let answer = machine.is_answering() && cm.is_answering();
     (answer && cm.configuration() == machine.configuration()).then_some(cm)
 }
 
-/// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).
+/// Returns an error if the manager's time is outside the machine's bounds for it (CLOCK-1).
 fn wrong_about_time(machine: &Machine, manager: &Machine) -> Option<String> {
     let (low, high) = machine.interval();
     let (now, breaks) = (manager.now(), machine.clock_state().breaks);

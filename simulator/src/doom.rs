@@ -1,7 +1,8 @@
-//! Machines that crash in the middle of a run, and what becomes of their clients.
+//! The crash state of machines, and its effect on their clients.
 //!
-//! A crashed machine is driven no more, and its clients are cut off at once: where their transaction was about to
-//! commit, nobody was told of its end. A client may also leave before its machine crashes, in the midst of its commit.
+//! A crashed machine is no longer driven, and its clients are cut off at once: a client whose
+//! transaction was committing does not learn the outcome. A client may also leave during its
+//! commit, before its machine crashes.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,18 +13,18 @@ use std::task::{Poll, Waker};
 use fencepost_fabric::{MachineId, SimNet};
 use parking_lot::Mutex;
 
-/// Whether a machine has crashed; clones are of the same one.
+/// The crash state of a machine; clones refer to the same machine.
 #[derive(Clone)]
 pub struct Doom {
     net: SimNet,
     machine: MachineId,
     waiting: Arc<Mutex<Vec<Waker>>>,
-    /// Whoever commits there now leaves.
+    /// Whether the next client that commits there leaves.
     leaves: Arc<AtomicBool>,
 }
 
 impl Doom {
-    /// Of a machine of a network.
+    /// Returns the crash state of a machine in a network.
     pub fn of(net: &SimNet, machine: MachineId) -> Doom {
         Doom {
             net: net.clone(),
@@ -33,12 +34,12 @@ impl Doom {
         }
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> MachineId {
         self.machine
     }
 
-    /// Whether it has.
+    /// Returns whether the machine has crashed.
     pub fn has_come(&self) -> bool {
         !self.net.lives(self.machine)
     }
@@ -49,23 +50,23 @@ impl Doom {
         self.tell();
     }
 
-    /// The machine crashes: whoever runs there is to look.
+    /// Wakes the tasks of the machine, because it has crashed.
     pub fn tell(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Who commits there now is to leave, and does not wait for the end of it.
+    /// Makes the next committing client leave without waiting for the outcome.
     pub fn dismiss(&self) {
         self.leaves.store(true, Ordering::Relaxed);
     }
 
-    /// Whether who asks is to leave; once.
+    /// Returns whether the asking client is to leave; true only once.
     pub fn is_dismissed(&self) -> bool {
         self.leaves.swap(false, Ordering::Relaxed)
     }
 
-    /// What a future answers, unless its machine crashes before or meanwhile.
+    /// Returns the result of a future; `None` if the machine crashes before or meanwhile.
     pub async fn or_cut<T>(&self, future: impl Future<Output = Option<T>>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {

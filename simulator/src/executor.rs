@@ -1,17 +1,17 @@
-//! Runs tasks of many machines in one thread and virtual time.
+//! The executor: runs the tasks of many machines in one thread and virtual time.
 //!
 //! # Picture
 //! ```text
-//!  woken ─► some time later, drawn from the seed ─► polled          who has most haste is drawn, too
-//!  the network names a machine ─► some time later ─► drive()        also at every tick of its timer
+//!  woken ─► some time later, drawn from the seed ─► polled          urgency is drawn, too
+//!  the network names a machine ─► some time later ─► drive()        also at each tick of its timer
 //!  nothing to do now ─► SimNet::step(): time moves on
-//!  of a machine that is paused ─► waits until it goes on
+//!  of a machine that is paused ─► waits until the machine resumes
 //! ```
 //! # Invariants
-//! * RUN-1: what happens is a function of the seed: nothing here looks at an address, a hash or a clock.
-//! * RUN-2: a poll costs virtual time, so whoever waits by yielding waits in time.
+//! * RUN-1: a run depends only on the seed: the executor uses no addresses, hashes or clocks.
+//! * RUN-2: a poll costs virtual time, so a task that waits by yielding also waits in time.
 //!
-//! *Failure.* A run in which nothing comes to its end for [`PATIENCE_NS`] is stuck.
+//! *Failure.* A run in which no work ends for [`PATIENCE_NS`] is stuck.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,39 +25,39 @@ use parking_lot::Mutex;
 
 use crate::sim::Sim;
 
-/// Virtual time in which something must come to its end.
+/// The virtual time within which some work must end.
 pub const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// How fast processors are; nanoseconds of virtual time.
+/// The speed of processors, in nanoseconds of virtual time.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// A woken task, or a machine that has something to look at, waits at most so long.
+    /// The longest delay of a woken task, or of a machine that must look for new data.
     pub latency_ns: u64,
-    /// One in so many waits is long, as where a thread is not scheduled; 0 for none.
+    /// One in this many delays is long, as if a thread is not scheduled; 0 for none.
     pub hiccup_one_in: u64,
-    /// At most that long.
+    /// The longest of such delays.
     pub hiccup_ns: u64,
-    /// One in so many waits of a machine's client is longer still, as where its thread gets no processor and the machine's
-    /// own threads do; 0 for none.
+    /// One in this many delays of a client is still longer, as if its thread gets no processor
+    /// while the machine's own threads do; 0 for none.
     pub stall_one_in: u64,
-    /// At most that long.
+    /// The longest of such delays.
     pub stall_ns: u64,
-    /// A machine looks at least so often whether there is anything to do.
+    /// The largest interval at which a machine looks for work.
     pub tick_ns: u64,
 }
 
-/// Why a run ended before its tasks did.
+/// The reason why a run ended before its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halted {
-    /// Nothing has come to its end for too long.
+    /// No work has ended for too long.
     #[error("stuck: {0}")]
     Stuck(String),
-    /// Something is as it must not be.
+    /// An invariant is violated.
     #[error("{0}")]
     Broken(String),
 }
 
-/// Does what a machine has to do; whether there was anything.
+/// A function that does the pending work of a machine, and returns whether there was any.
 pub type Drive = Box<dyn FnMut() -> bool>;
 
 enum Job {
@@ -67,7 +67,7 @@ enum Job {
 
 struct Task {
     name: String,
-    /// Where it runs, if that may be paused.
+    /// The machine of the task, if pauses of it affect the task.
     machine: Option<MachineId>,
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     woken: Arc<Woken>,
@@ -76,11 +76,11 @@ struct Task {
 struct Machine {
     id: MachineId,
     drive: Drive,
-    /// When it is driven next.
+    /// The time at which the machine is driven next.
     next: Option<(u64, u64)>,
 }
 
-/// What a waker does: it puts its task into the list of those that were woken.
+/// The waker of a task, which adds the task to the list of woken tasks.
 struct Woken {
     task: usize,
     queued: AtomicBool,
@@ -95,13 +95,13 @@ impl Wake for Woken {
     }
 }
 
-/// The tasks and machines of one world.
+/// The executor of the tasks and machines of a run.
 pub struct Executor {
     sim: Sim,
     pace: Pace,
     random: Random,
     jobs: BTreeMap<(u64, u64), Job>,
-    /// Those of machines that are paused.
+    /// The jobs of paused machines.
     held: Vec<Job>,
     tasks: Vec<Task>,
     machines: Vec<Machine>,
@@ -111,7 +111,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor without tasks.
+    /// Returns an executor without tasks.
     pub fn new(sim: Sim, pace: Pace, random: Random) -> Executor {
         Executor {
             sim,
@@ -127,7 +127,7 @@ impl Executor {
         }
     }
 
-    /// A machine that is driven whenever the network names it, and now and then.
+    /// Adds a machine, which is driven whenever the network names it, and at ticks.
     pub fn add_machine(&mut self, id: MachineId, drive: Drive) {
         self.machines.push(Machine {
             id,
@@ -137,12 +137,12 @@ impl Executor {
         self.drive_soon(self.machines.len() - 1);
     }
 
-    /// A task that runs whatever is paused; its name is for those who ask why a run is stuck.
+    /// Adds a task that no pause affects; its name appears in the report of a stuck run.
     pub fn spawn(&mut self, name: String, future: impl Future<Output = ()> + 'static) {
         self.spawn_on(None, name, future);
     }
 
-    /// As [`Self::spawn`], on a machine.
+    /// Adds a task as [`Self::spawn`], on a machine.
     pub fn spawn_on(
         &mut self,
         machine: Option<MachineId>,
@@ -164,7 +164,7 @@ impl Executor {
         self.left += 1;
     }
 
-    /// Polls so far.
+    /// Returns the number of polls so far.
     pub fn polls(&self) -> u64 {
         self.polls
     }
@@ -177,7 +177,7 @@ impl Executor {
         self.run_until(|executor| executor.left == 0)
     }
 
-    /// Runs until `done` says so.
+    /// Runs until `done` returns true.
     ///
     /// # Errors
     /// [`Halted`].
@@ -196,7 +196,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Who has not come to its end.
+    /// Returns the names of unfinished tasks.
     fn waiting(&self) -> String {
         let waiting = self.tasks.iter().filter(|task| task.future.is_some());
         let names: Vec<_> = waiting.map(|task| task.name.as_str()).collect();
@@ -206,7 +206,7 @@ impl Executor {
         }
     }
 
-    /// Lets the next thing happen; false where nothing ever will.
+    /// Carries out the next event; returns false if there are no more events.
     fn turn(&mut self) -> bool {
         let woken = std::mem::take(&mut *self.woken.lock());
         let mut due: Vec<Job> = woken.into_iter().map(Job::Poll).collect();
@@ -283,7 +283,7 @@ impl Executor {
         self.drive_at(at, soon);
     }
 
-    /// Drives a machine then, unless it is driven before.
+    /// Schedules the drive of a machine, unless an earlier one is scheduled.
     fn drive_at(&mut self, at: usize, time: (u64, u64)) {
         let next = &mut self.machines[at].next;
         if next.is_some_and(|next| next <= time) {
@@ -296,7 +296,8 @@ impl Executor {
         self.jobs.insert(time, Job::Drive(at));
     }
 
-    /// When whatever becomes ready now gets a processor, and a draw among those of that time.
+    /// Draws the time at which a job that is ready now gets a processor, and a rank among jobs of
+    /// that time.
     fn soon(&mut self) -> (u64, u64) {
         let Pace {
             latency_ns,
@@ -311,14 +312,14 @@ impl Executor {
         self.within(most)
     }
 
-    /// When what becomes ready now gets one that waits at most so long.
+    /// Draws such a time within a given delay.
     fn within(&mut self, most: u64) -> (u64, u64) {
         let time = self.sim.now_ns() + 1 + self.random.below(most);
         self.sim.wake_at(time);
         (time, self.random.next_u64())
     }
 
-    /// Whether the thread of a client that was woken gets no processor for long.
+    /// Returns whether the thread of a woken client gets no processor for long.
     fn stalls(&mut self, task: usize) -> bool {
         self.tasks[task].machine.is_some() && self.random.one_in(self.pace.stall_one_in)
     }
@@ -348,7 +349,7 @@ mod tests {
         (sim, executor)
     }
 
-    /// The order in which tasks that are ready together get on.
+    /// Returns the order in which tasks run that are ready together.
     fn order(seed: u64) -> Vec<(usize, u64)> {
         let (sim, mut executor) = world(seed);
         let seen: Rc<RefCell<Vec<_>>> = Rc::default();

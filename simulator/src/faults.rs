@@ -1,13 +1,16 @@
-//! What goes wrong in a run: machines that crash, stand still or are cut off, at times or at steps of the protocols.
+//! The faults of a run: machines crash, pause or are cut off, at given times or at steps of the
+//! protocols.
 //!
 //! ```text
 //! plan ─► Fault ──┬─ at a time, or soon after a suspicion ─► a task ─► crash, pause, cut off
-//!                 └─ at a step ─► Trips: a tap of the network, and the store ─► crash before it, or right after
+//!                 └─ at a step ─► Trips: a network tap, and the store ─► crash before or after
 //! ```
-//! Steps are what machines write to one another ([`fencepost_txn::network::steps`]), [`SWAP`], the compare-and-swap
-//! of a configuration, and those of a reconfiguration that a machine remembers ([`Step`]), which send nothing: whoever
-//! crashes at one of these does so right after it was driven. Whoever crashes at one does so in the middle of what it was at: what it does until it would have
-//! let others run comes to nothing, and nobody sees it.
+//! Steps are the records and messages that machines write to each other
+//! ([`fencepost_txn::network::steps`]), and [`SWAP`], the compare-and-swap of a configuration.
+//! There are also steps of a reconfiguration that a machine records ([`Step`]) and that send no
+//! message. A crash at one of the latter happens right after the machine was driven. A crash at any
+//! other step happens in the middle of the machine's work. The rest of that work, until its next
+//! yield, has no effect and is not visible.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,77 +24,80 @@ use parking_lot::Mutex;
 use crate::doom::Doom;
 use crate::sim::Sim;
 
-/// The step that is none of a message: the store is asked to make a configuration the current one.
+/// The step that asks the store to make a configuration the current one.
 pub const SWAP: &str = "SWAP";
-/// How often a task looks whether somebody is suspected.
+/// The interval at which a task looks for suspicions.
 const LOOK_NS: u64 = 20_000;
 
-/// How often it is looked how far a machine is that leaves.
+/// The interval at which the progress of a leaving machine is checked.
 const LEAVE_NS: u64 = 500_000;
 
-/// Something that goes wrong.
+/// A fault, or another planned event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A machine, from 0, crashes.
     Crash(usize, When),
-    /// Whoever takes a step crashes then.
+    /// The machine that takes a step crashes then.
     CrashAt(StepAt),
-    /// A step is lost with the connection that it was to go over, and so many nanoseconds later its machine crashes, if it
-    /// does.
+    /// The record of a step is lost with its connection. If a time is given, the machine crashes
+    /// this many nanoseconds later.
     LoseAt(StepAt, Option<u64>),
-    /// A client leaves at a step of its commit, and its machine crashes at another one that it takes after that.
+    /// A client leaves at the first step of its commit, and its machine crashes at the second one
+    /// after that.
     LeaveAt(StepAt, StepAt),
-    /// A machine does not run for so many nanoseconds; what becomes of its network card meanwhile.
+    /// A machine is paused for this many nanoseconds, with the given behaviour of its network card.
     Pause(usize, When, u64, Nic),
-    /// Nothing gets to or from a machine for so many nanoseconds.
+    /// A machine is cut off for this many nanoseconds.
     CutOff(usize, When, u64, Direction),
-    /// Nothing gets from one machine to another for so many nanoseconds, or neither way.
+    /// Messages from the first machine to the second are delayed for this many nanoseconds, in one
+    /// direction or both.
     Silence(usize, usize, When, u64, Direction),
-    /// Nothing goes wrong, but a machine is asked to leave; so many nanoseconds after it has nothing any more it does.
+    /// No fault: a machine is asked to leave. It leaves this many nanoseconds after it has no
+    /// replicas left.
     Leave(usize, When, u64),
 }
 
 impl Fault {
-    /// Whether anything goes wrong.
+    /// Returns whether this is a failure.
     pub fn is_failure(self) -> bool {
         !matches!(self, Fault::Leave(..))
     }
 }
 
-/// When it does.
+/// The time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So many nanoseconds after the clients have begun.
+    /// This many nanoseconds after the clients have begun.
     After(u64),
-    /// So many nanoseconds after somebody has been suspected, if that happens.
+    /// This many nanoseconds after a machine is suspected, if one is.
     Suspected(u64),
 }
 
 /// A step of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepAt {
-    /// What it is called.
+    /// The name of the step.
     pub name: &'static str,
-    /// Whose, from 0; `None` for anybody's.
+    /// The machine that takes it, from 0; `None` for any machine.
     pub by: Option<usize>,
-    /// Which of them, from 1.
+    /// The number of the occurrence, from 1.
     pub nth: u64,
-    /// Whether it is still taken, where its machine crashes.
+    /// Whether the step is still taken before its machine crashes.
     pub after: bool,
 }
 
-/// Which way nothing goes.
+/// The directions in which messages are blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Neither.
+    /// Both directions.
     Both,
-    /// From the machine.
+    /// Messages from the machine.
     Out,
-    /// To the machine.
+    /// Messages to the machine.
     In,
 }
 
-/// The steps at which somebody crashes; clones are the same ones.
+/// The steps at which machines crash; clones refer to the same ones.
 #[derive(Clone)]
 pub struct Trips {
     trips: Arc<Mutex<Vec<Trip>>>,
@@ -101,15 +107,15 @@ pub struct Trips {
 struct Trip {
     fault: Fault,
     at: StepAt,
-    /// Where the machine crashes, once somebody's client has left at the step before.
+    /// The step at which the machine crashes, after a client has left at the step before.
     then: Option<StepAt>,
     seen: u64,
-    /// Who has taken the step.
+    /// The machine that has taken the step.
     by: Option<MachineId>,
 }
 
 impl Trips {
-    /// None so far, of machines that may meet theirs.
+    /// Returns an empty set of steps, for machines with these crash states.
     pub fn of(dooms: Vec<Doom>) -> Trips {
         Trips {
             trips: Arc::default(),
@@ -117,7 +123,7 @@ impl Trips {
         }
     }
 
-    /// From now on there are these, if any.
+    /// Arms the faults at steps, if there are any.
     pub fn arm(&self, net: &SimNet, faults: &[Fault]) {
         let trips = faults.iter().filter_map(|fault| {
             let (at, then) = match fault {
@@ -146,12 +152,12 @@ impl Trips {
         }));
     }
 
-    /// From now on nobody crashes at a step.
+    /// Disarms all faults at steps.
     pub fn disarm(&self) {
         self.trips.lock().clear();
     }
 
-    /// A machine is about to take a step: what comes in between.
+    /// Returns the fault that occurs when a machine is about to take a step.
     pub fn take(&self, machine: MachineId, step: &str) -> Option<Tapped> {
         let mut trips = self.trips.lock();
         let number = machine.0 as usize - 1;
@@ -180,7 +186,8 @@ impl Trips {
         between
     }
 
-    /// A machine was driven, and had taken `before` of each step until then; whether it crashes.
+    /// Checks for silent steps after a machine was driven. `before` are the counts of each step
+    /// before that. Returns whether the machine crashes.
     pub fn quiet_steps(&self, machine: &Machine, before: &mut [usize; Step::ALL.len()]) -> bool {
         let awaited = |step: Step| {
             let trips = self.trips.lock();
@@ -199,37 +206,37 @@ impl Trips {
         crashes
     }
 
-    /// Who has met a fault at a step.
+    /// Returns the machine at which a fault has occurred.
     fn met(&self, fault: Fault) -> Option<MachineId> {
         let trips = self.trips.lock();
         trips.iter().find(|trip| trip.fault == fault)?.by
     }
 
-    /// The doom of a machine.
+    /// Returns the crash state of a machine.
     pub fn doom(&self, machine: MachineId) -> &Doom {
         &self.dooms[machine.0 as usize - 1]
     }
 }
 
-/// What a fault has at hand.
+/// The parameters of the tasks that inject faults.
 #[derive(Clone)]
 pub struct Scene {
-    /// Where it happens.
+    /// The simulated environment.
     pub sim: Sim,
-    /// To whom.
+    /// The machines of the cluster.
     pub machines: Vec<Arc<Machine>>,
-    /// Which of them have crashed.
+    /// The crash states of the machines.
     pub dooms: Vec<Doom>,
-    /// Clients that are not done.
+    /// The number of clients that are not done.
     pub clients: Rc<Cell<usize>>,
-    /// The same of each machine, from 0.
+    /// The same number for each machine, from 0.
     pub clients_at: Rc<Vec<Cell<usize>>>,
-    /// What happens at steps.
+    /// The faults at steps.
     pub trips: Trips,
 }
 
 impl Scene {
-    /// Has a fault happen, or its sequel where it is one at a step.
+    /// Injects a fault, or the second part of a fault at a step.
     pub async fn happen(self, fault: Fault) {
         match fault {
             Fault::CrashAt(_) | Fault::LeaveAt(..) | Fault::LoseAt(_, None) => {}
@@ -275,7 +282,7 @@ impl Scene {
         }
     }
 
-    /// Has a machine leave, unless it crashes before.
+    /// Makes a machine leave, unless it crashes before.
     async fn leave(&self, machine: usize, ns: u64) {
         let (leaver, doom) = (&self.machines[machine], &self.dooms[machine]);
         let id = doom.machine();
@@ -315,7 +322,7 @@ impl Scene {
         }
     }
 
-    /// Waits until then; false where that does not come.
+    /// Waits for the time of a fault; returns false if it does not come.
     async fn wait(&self, when: When) -> bool {
         match when {
             When::After(ns) => self.sim.nap(ns).await,

@@ -1,14 +1,14 @@
-//! The clocks of hosts: each counts from a zero of its own and is a little fast or slow.
+//! The clocks of hosts: each has its own zero and runs slightly fast or slow.
 
 use fencepost_fabric::{MonotonicClock, Random, SimNet};
 
-/// Millionths by which a clock may be fast or slow. Two of them drift apart by less than what machines allow
-/// for.
+/// The largest deviation of a clock's rate, in millionths. Two clocks drift apart by less than
+/// machines allow.
 pub const DRIFT_PPM: u64 = 99;
-/// The longest time that a host has been up before the run.
+/// The longest uptime of a host at the start of the run.
 const UP_NS: u64 = 1_000_000_000_000_000;
 
-/// The clock of a host.
+/// The clock of a simulated host.
 pub struct HostTime {
     net: SimNet,
     ahead_ns: u64,
@@ -16,7 +16,7 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// Draws one.
+    /// Returns a clock with a random zero and rate.
     pub fn draw(net: SimNet, random: &mut Random) -> HostTime {
         HostTime {
             net,
@@ -27,13 +27,13 @@ impl HostTime {
 }
 
 impl HostTime {
-    /// What it shows at a virtual time.
+    /// Returns the clock's reading at a virtual time.
     fn at(&self, time: u64) -> u64 {
         let fast = i128::from(time) * i128::from(self.ppm) / 1_000_000;
         (i128::from(self.ahead_ns) + i128::from(time) + fast) as u64
     }
 
-    /// A virtual time at which the clock has come to `ns`, soon after it has.
+    /// Returns a virtual time shortly after the clock reaches `ns`.
     pub fn when(&self, ns: u64) -> u64 {
         let since = u128::from(ns.saturating_sub(self.ahead_ns));
         let pace = u128::from(1_000_000u64.saturating_add_signed(self.ppm));

@@ -1,5 +1,5 @@
-//! Whole Fencepost clusters in one thread and virtual time, from one seed, and the checkers of what their
-//! clients saw.
+//! Whole Fencepost clusters in one thread and virtual time, from one seed, and the checkers of
+//! their clients' observations.
 //!
 //! # Picture
 //! ```text
@@ -7,20 +7,21 @@
 //!                     │                                   │
 //!                  executor: tasks, drive(), virtual time  └─ history: what each transaction saw
 //! ```
-//! * [`executor`], [`sim`]: tasks, time, who goes on when.
-//! * [`plan`], [`cluster`], [`world`]: what a seed makes of a run.
+//! * [`executor`], [`sim`]: tasks, time, scheduling.
+//! * [`plan`], [`cluster`], [`world`]: the parameters, machines and data of a run, from its seed.
 //! * [`schema`]: the catalog of a run's tables.
-//! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
-//! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
-//! * [`levels`]: what each isolation level forbids, in runs of transactions of different levels.
-//! * [`appends`]: the same for clients of real processes, who know no timestamps.
-//! * [`faults`], [`doom`]: what goes wrong, and machines that crash; [`newcomer`]: machines that join.
-//! * [`rest`]: what must hold when all is over; `leases`: who may be suspected.
+//! * [`workload`], [`attempt`]: random transactions, and the records of them.
+//! * [`history`], [`checker`], [`snapshots`], [`lists`]: the checks of these records.
+//! * [`levels`]: the anomalies that each isolation level forbids, in runs of transactions of
+//!   different levels.
+//! * [`appends`]: the same for clients of real processes, which know no timestamps.
+//! * [`faults`], [`doom`]: faults, and machines that crash; [`newcomer`]: machines that join.
+//! * [`rest`]: the checks of the final state; `leases`: the checks of leases and suspicions.
 //!
-//! The code under test is the code that ships: machines, transactions and indexes do not know where they
-//! run.
+//! The tested code is the production code: machines, transactions and indexes do not know that they
+//! are simulated.
 //!
-//! *Failure.* A run that finds something says what, and its seed replays it bit for bit.
+//! *Failure.* A run that finds a fault reports it, and its seed replays the run bit for bit.
 
 pub mod appends;
 pub mod attempt;

@@ -1,11 +1,11 @@
-//! The program: runs seeds, and says which one finds something.
+//! The program: runs seeds, and reports those that find a fault.
 //!
 //! ```text
 //! fencepost-simulator --seeds 10000 [--from S] [--threads T]     many, with progress
 //! fencepost-simulator --seed S                                   one, with its hashes
-//! fencepost-simulator --kind crash ...                           the same with something that goes wrong
+//! fencepost-simulator --kind crash ...                           the same with faults
 //! ```
-//! It ends at the first seed that finds something, unless told to keep going, with exit code 1.
+//! It ends at the first seed that finds a fault, with exit code 1, unless `--keep-going` is given.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,9 +20,9 @@ use fencepost_simulator::plan::{Kind, Plan};
 use fencepost_simulator::run::record_plan;
 use fencepost_simulator::{Met, Summary};
 
-/// How often there is something to read.
+/// The interval of progress reports.
 const REPORT: Duration = Duration::from_secs(5);
-/// A seed that takes longer is named.
+/// The duration above which a running seed is named.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Runs whole clusters from seeds and checks what their clients saw.
@@ -40,14 +40,15 @@ struct Options {
     /// Threads; each runs one seed at a time.
     #[arg(long)]
     threads: Option<usize>,
-    /// What goes wrong, or what machines do besides; any other name is answered with those that there are.
+    /// The faults of a run, or the additional actions of machines; any other name is answered with
+    /// the list of kinds.
     #[arg(long, default_value = "nothing", value_parser = kind)]
     kind: Kind,
-    /// A mistake that is made (`fencepost_txn::planted`), where one seed is run.
+    /// The fault to inject (`fencepost_txn::planted`), if one seed is run.
     #[cfg(feature = "planted")]
     #[arg(long, requires = "seed")]
     planted: Option<String>,
-    /// Runs all of them, whatever they find.
+    /// Runs all seeds, whatever they find.
     #[arg(long)]
     keep_going: bool,
 }
@@ -77,13 +78,13 @@ fn kind(name: &str) -> Result<Kind, String> {
     })
 }
 
-/// Runs a seed; what it found if it found something.
+/// Runs a seed; returns the fault that it found as an error.
 fn try_seed(kind: Kind, seed: u64) -> Result<Summary, String> {
     let plan = Rc::new(kind.draw(seed));
     match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
         Ok(Ok(recorded)) => Ok(recorded.summary),
         Ok(Err(halted)) => Err(halted.to_string()),
-        // The panic has said where.
+        // The panic message has been printed.
         Err(_) => Err("panicked".into()),
     }
 }
@@ -113,7 +114,7 @@ fn one(kind: Kind, seed: u64) -> ExitCode {
     }
 }
 
-/// What the seeds so far came to.
+/// The totals of all seeds so far.
 #[derive(Default)]
 struct Totals {
     ends: BTreeMap<&'static str, u64>,

@@ -1,7 +1,8 @@
-//! A machine that joins while clients of others are at work, and then has a client of its own.
+//! A machine that joins while clients are active, and then has its own client.
 //!
-//! It knocks at the door that the cluster's machines have in common, until it is let in; refused as long as the
-//! configuration is being changed it knocks again. From when it is told to be a member it is driven as all others are.
+//! It sends its join request through the cluster's join endpoint until it is admitted; while the
+//! configuration is being changed it is refused, and tries again. Once it is a member it is driven
+//! as all other machines are.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -21,14 +22,14 @@ use crate::executor::Executor;
 use crate::sim::Sim;
 use crate::workload::Client;
 
-/// How often it looks for an answer.
+/// The interval at which it looks for an answer.
 const LOOK_NS: u64 = 1_000_000;
-/// How many looks an answer is waited for.
+/// The number of looks before it tries again.
 const LOOKS: u64 = 200;
-/// Lives that it has at most: the others may have gone on without it before it was there.
+/// The largest number of incarnations: the others may evict it before it has completed the join.
 pub const LIVES: u32 = 8;
 
-/// The machine that joins, in each of its lives.
+/// The joining machine, with all of its incarnations.
 pub struct Newcomer(Vec<Life>);
 
 #[derive(Clone)]
@@ -39,7 +40,7 @@ struct Life {
 }
 
 impl Newcomer {
-    /// Has a machine join after some time, and `client` work there then.
+    /// Makes a machine join after `after_ns`, and then runs `client` there.
     pub fn come(
         ground: &Ground,
         (sim, executor): (&Sim, &mut Executor),
@@ -69,13 +70,13 @@ impl Newcomer {
         Newcomer(lives)
     }
 
-    /// It in each of its lives so far.
+    /// Returns the machine in each of its incarnations so far.
     pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, Doom)> {
         let lives = self.0.iter();
         lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
     }
 
-    /// Reports if it is no replica of anything.
+    /// Reports an error if the machine has no replicas.
     pub fn has_become_replica(&self, sim: &Sim) -> impl Future<Output = ()> + use<> {
         let (sim, last) = (sim.clone(), self.machines().last());
         async move {
@@ -112,7 +113,7 @@ impl Joins {
         client.run().await;
     }
 
-    /// Joins; `None` where the others have gone on without it before it was there.
+    /// Joins; returns `None` if the machine was evicted before it had completed the join.
     async fn join(&mut self) -> Result<Option<(Arc<Machine>, Doom)>, String> {
         let admitted = self.admitted().await.map_err(|error| error.to_string())?;
         let (id, configuration) = admitted;
@@ -121,7 +122,7 @@ impl Joins {
         let machine = self.ground.open(id, &configuration, true)?;
         let machine = life.place.get_or_init(|| machine);
         while !machine.is_complete().await {
-            // Nobody may be left who would tell it.
+            // After its eviction no machine may be left that would tell it.
             if !self.ground.counts(id) {
                 life.doom.come();
                 return Ok(None);
@@ -131,7 +132,7 @@ impl Joins {
         Ok(Some((Arc::clone(machine), life.doom.clone())))
     }
 
-    /// Knocks until somebody lets it in.
+    /// Sends join requests until the machine is admitted.
     async fn admitted(&mut self) -> Result<(MachineId, Configuration), NotAdmitted> {
         let request = JoinRequest {
             version: PROTOCOL_VERSION,
@@ -145,7 +146,7 @@ impl Joins {
             for _ in 0..LOOKS {
                 match knock.hear() {
                     Ok(Some(Heard::Joined(id, configuration))) => return Ok((id, configuration)),
-                    // Nobody has a disk.
+                    // No machine of a run has a disk.
                     Ok(Some(Heard::Offered(_)) | None) => {}
                     Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
                         break;

@@ -1,4 +1,4 @@
-//! A machine's way to the store of the configuration, which ends when the machine does.
+//! A machine's access to the configuration store, which ends when the machine crashes.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use fencepost_txn::network::{ConfigStore, Configuration, LocalStore};
 
 use crate::faults::{SWAP, Trips};
 
-/// The store as a machine has it.
+/// The configuration store as one machine uses it.
 pub struct Registrar {
     store: Arc<LocalStore>,
     machine: MachineId,
@@ -18,7 +18,7 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Of a machine, to a store that all have in common.
+    /// Returns a machine's access to the shared store.
     pub fn of(store: &Arc<LocalStore>, machine: MachineId, trips: &Trips) -> Arc<Registrar> {
         Arc::new(Registrar {
             store: Arc::clone(store),

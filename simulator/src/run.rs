@@ -1,4 +1,4 @@
-//! One seed: a cluster, its clients, and all that must hold.
+//! The run of one seed: a cluster, its clients, and all checks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,32 +27,32 @@ use crate::snapshots::check_snapshots;
 use crate::workload::{Client, Logbook};
 use crate::world::{self, World};
 
-/// What a run came to.
+/// The summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Its seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// Machines.
+    /// The number of machines.
     pub machines: u32,
-    /// Replicas of each region.
+    /// The number of replicas of each region.
     pub replicas: usize,
-    /// How transactions ended, by the reason.
+    /// The numbers of transactions, by outcome or reason of abort.
     pub ends: BTreeMap<&'static str, u64>,
-    /// Transactions that were dropped while they committed, and took effect.
+    /// The number of transactions that were dropped during their commit and took effect.
     pub committed_unseen: u64,
-    /// What transactions met on their way.
+    /// The situations that transactions met.
     pub met: Met,
-    /// Polls of tasks.
+    /// The number of polls of tasks.
     pub polls: u64,
-    /// Nanoseconds of virtual time.
+    /// The duration in nanoseconds of virtual time.
     pub took_ns: u64,
-    /// A hash of everything that happened on the network.
+    /// A hash of all events of the network.
     pub trace: u64,
-    /// A hash of everything that clients saw.
+    /// A hash of the history of all clients.
     pub history: u64,
 }
 
-/// What transactions of all machines met, which a run without it would not test.
+/// Counters of situations that transactions of all machines met, to show that the run tested them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// Snapshots that were moved forward.
@@ -61,25 +61,25 @@ pub struct Met {
     pub old_versions: u64,
     /// Reads that waited for a lock.
     pub locks: u64,
-    /// Intents that waited in line.
+    /// Intents that waited in a row-lock queue.
     pub intents: u64,
     /// Patches that were applied again under the lock.
     pub patches: u64,
     /// Headers of other machines' objects that were read to validate or to refresh.
     pub headers_read: u64,
-    /// Messages that asked for many of them.
+    /// Messages that asked for many headers at once.
     pub headers_asked: u64,
-    /// Truncations that waited for a version at a backup: some of a few hundred runs have one.
+    /// Truncations that waited for a version at a backup: a few hundred runs have some.
     pub versions_awaited: u64,
     /// One-sided reads and writes of peers' memory.
     pub reads: u64,
     /// See [`Self::reads`].
     pub writes: u64,
-    /// Exchanges of the time.
+    /// Exchanges of clock readings.
     pub exchanges: u64,
     /// Regions that machines needed beyond their first ones.
     pub regions: u64,
-    /// Times that machines had their leases lengthened.
+    /// Renewals of machines' leases.
     pub renewals: u64,
 }
 
@@ -107,7 +107,7 @@ impl Met {
         met
     }
 
-    /// All that some of a few dozen runs meet.
+    /// Returns the counters that are nonzero over a few dozen runs.
     pub fn all(&self) -> [u64; 12] {
         let Met {
             refreshes,
@@ -160,18 +160,18 @@ impl std::ops::AddAssign for Met {
 }
 
 impl Summary {
-    /// Transactions that took effect and were told so.
+    /// Returns the number of transactions that took effect and whose clients learned it.
     pub fn committed(&self) -> u64 {
         self.ends.get("committed").copied().unwrap_or(0)
     }
 }
 
-/// Whether nothing is left of what was done before `since`, and nobody reads it any more.
+/// Returns whether no work from before `since` remains, and no transaction reads as of before it.
 fn over(machine: &Machine, since: Timestamp) -> bool {
     machine.is_at_rest() && machine.oldest() >= since
 }
 
-/// What machines that have not crashed are at.
+/// Describes the remaining work of machines that have not crashed.
 fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String {
     let say = |(machine, _): (&Arc<Machine>, _)| {
         let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
@@ -190,16 +190,16 @@ fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String
     living.join(", ")
 }
 
-/// Whether nothing is left of anything that clients have done, and of machines that have failed: whoever is out knows
-/// it, and the others go on.
+/// Returns whether all work of clients is done and all failures are handled: evicted machines know
+/// it, and the others have recovered.
 fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
     let all = || machines.iter().zip(dooms);
     let living = || all().filter(|(_, doom)| !doom.has_come());
-    // Asked at each turn of a run, and mostly answered here.
+    // This runs at each turn, and mostly decides here.
     if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
         return false;
     }
-    // Who is out of all configurations has none.
+    // An evicted machine has no configuration.
     let newest = living().map(|(machine, _)| machine);
     let newest = newest.filter(|machine| !machine.is_evicted());
     let newest = newest.max_by_key(|machine| machine.configuration());
@@ -221,7 +221,7 @@ fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
     )
 }
 
-/// Runs until all rests; the machines that are members then.
+/// Runs until all work is done; returns the machines that are members then.
 fn come_to_rest(
     executor: &mut Executor,
     machines: &[Arc<Machine>],
@@ -239,23 +239,23 @@ fn come_to_rest(
     Ok(living)
 }
 
-/// What was recorded of a run.
+/// The recorded results of a run.
 pub struct Recorded {
-    /// What the run came to.
+    /// The summary of the run.
     pub summary: Summary,
-    /// What its clients saw.
+    /// The history of its clients.
     pub history: Vec<Seen>,
 }
 
-/// Runs a seed and checks everything.
+/// Runs a seed and checks all invariants.
 ///
 /// # Errors
-/// What is as it must not be.
+/// The violated invariant.
 pub fn run(seed: u64) -> Result<Summary, Halted> {
     record(seed).map(|recorded| recorded.summary)
 }
 
-/// As [`run`], with the history.
+/// Runs a seed as [`run`], and returns the history, too.
 ///
 /// # Errors
 /// As [`run`].
@@ -263,7 +263,7 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
     record_plan(Rc::new(Plan::draw(seed)))
 }
 
-/// As [`record`], of a plan that was made otherwise.
+/// Runs a given plan as [`record`] does.
 ///
 /// # Errors
 /// As [`run`].
@@ -280,7 +280,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     } = Cluster::start(&plan).map_err(Halted::Broken)?;
     let clients = plan.clients * plan.transactions;
     let markers = match plan.drop_one_in {
-        // Any may be cut off while it commits.
+        // Every client may be cut off during a commit.
         _ if !plan.faults.is_empty() => clients,
         0 => 0,
         one_in => clients.div_ceil(one_in as usize),
@@ -345,7 +345,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             sim: sim.clone(),
             log: Rc::clone(&log),
             random: random.fork(),
-            // Of where it will be.
+            // This is replaced by the state of the joining machine.
             doom: dooms[0].clone(),
         };
         Newcomer::come(&ground, (&sim, &mut executor), after_ns, client)
@@ -395,7 +395,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         executor.spawn(format!("the last reader of m{}", at + 1), reader.run());
     }
     executor.run()?;
-    // Stocks that nobody used meanwhile are on their way back.
+    // Slot stocks that were unused meanwhile are being returned.
     executor.run_until(|_| machines.iter().all(|machine| machine.is_at_rest()))?;
     rest::look(&machines, &reached.take())?;
     if plan.faults.is_empty() && plan.next_crash.is_none() {

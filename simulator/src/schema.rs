@@ -226,7 +226,7 @@ impl Schema {
     }
 }
 
-/// How the trees of a run's tables are made.
+/// Returns the options of the B-trees of a run's tables.
 pub fn tree_options(plan: &Plan, random: &mut Random) -> TreeOptions {
     TreeOptions {
         node_words: plan.node_words,
@@ -235,7 +235,7 @@ pub fn tree_options(plan: &Plan, random: &mut Random) -> TreeOptions {
     }
 }
 
-/// How hash tables of a run's tables are made.
+/// Returns the options of the hash tables of a run's tables.
 pub fn hash_options(plan: &Plan, random: &mut Random) -> HashOptions {
     HashOptions {
         key_bytes: 8,
@@ -248,31 +248,31 @@ pub fn hash_options(plan: &Plan, random: &mut Random) -> HashOptions {
     }
 }
 
-/// A row of a table, as an index leads to it.
+/// A row of a table, as an index entry describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its key.
+    /// The key of the row.
     pub key: u64,
-    /// Its value, which the second index is sorted by.
+    /// The value of the row, by which the second index is sorted.
     pub value: u64,
-    /// Where it is.
+    /// The place of the row.
     pub place: FatPtr,
 }
 
 impl Row {
-    /// The words of the row, written by a transaction: all of them tell it.
+    /// Returns the words of the row as `writer` writes it; all words determine the row.
     pub fn to_words(self, writer: u64) -> Vec<u64> {
         let mut words = vec![writer; self.place.size as usize / 8];
         words[..3].copy_from_slice(&[self.key, self.place.to_words()[1], self.value]);
         words
     }
 
-    /// The key of the second index where that is a B-tree.
+    /// Returns the key of the second index if that is a B-tree.
     pub fn second_key(self) -> [u8; 8] {
         (self.value << 32 | self.key).to_be_bytes()
     }
 
-    /// The part of a counter's sum.
+    /// Returns the row's contribution to a counter's sum.
     pub fn sum(self) -> u64 {
         self.key.wrapping_mul(1_000_003).wrapping_add(self.value)
     }

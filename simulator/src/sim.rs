@@ -1,5 +1,5 @@
-//! What a task of a simulated cluster has of the world outside: the time, naps, and somebody to tell of
-//! what must not be.
+//! The environment of a task in a simulated cluster: time, sleeping, and the reporting of violated
+//! invariants.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +9,10 @@ use std::task::{Poll, Waker};
 
 use fencepost_fabric::{MachineId, MonotonicClock, Nic, SimNet};
 
-/// Who is woken for tasks: no machine of the network.
+/// The machine id that stands for tasks in the network's wake-ups.
 const NOBODY: MachineId = MachineId(u32::MAX);
 
-/// One cluster's world; clones are the same one.
+/// The environment of a cluster; clones refer to the same one.
 #[derive(Clone)]
 pub struct Sim {
     inner: Rc<Inner>,
@@ -20,18 +20,18 @@ pub struct Sim {
 
 struct Inner {
     net: SimNet,
-    /// Moments so far: what happens in one thread happens one after the other, also at one time.
+    /// The logical clock: events of one thread are ordered, also at the same virtual time.
     moments: Cell<u64>,
     naps: RefCell<BTreeMap<(u64, u64), Waker>>,
     progress: Cell<u64>,
-    /// Machines that do not run, and whether one has gone on since anybody asked.
+    /// The paused machines, and whether one has resumed since the last query.
     paused: RefCell<BTreeSet<MachineId>>,
     resumed: Cell<bool>,
     broken: RefCell<Option<String>>,
 }
 
 impl Sim {
-    /// The world around a network.
+    /// Returns the environment of a network.
     pub fn new(net: SimNet) -> Sim {
         Sim {
             inner: Rc::new(Inner {
@@ -46,24 +46,24 @@ impl Sim {
         }
     }
 
-    /// The network, which is the clock, too.
+    /// Returns the network, which is also the clock.
     pub fn net(&self) -> &SimNet {
         &self.inner.net
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now_ns(&self) -> u64 {
         self.inner.net.now_ns()
     }
 
-    /// The next moment.
+    /// Advances and returns the logical time.
     pub fn moment(&self) -> u64 {
         let moment = self.inner.moments.get() + 1;
         self.inner.moments.set(moment);
         moment
     }
 
-    /// Sleeps for some virtual time.
+    /// Sleeps for a virtual time.
     pub async fn nap(&self, ns: u64) {
         let key = (self.now_ns().saturating_add(ns), self.moment());
         self.wake_at(key.0);
@@ -79,12 +79,12 @@ impl Sim {
         .await;
     }
 
-    /// Lets the network stop at a time.
+    /// Makes the network stop at a time.
     pub(crate) fn wake_at(&self, at_ns: u64) {
         self.inner.net.wake_at(NOBODY, at_ns);
     }
 
-    /// Wakes whoever has slept long enough.
+    /// Wakes the tasks whose sleep is over.
     pub(crate) fn end_naps(&self) {
         let now = self.now_ns();
         loop {
@@ -97,40 +97,40 @@ impl Sim {
         }
     }
 
-    /// Nothing of a machine runs any more.
+    /// Pauses all tasks and drives of a machine.
     pub fn pause(&self, machine: MachineId, nic: Nic) {
         self.net().pause(machine, nic);
         self.inner.paused.borrow_mut().insert(machine);
     }
 
-    /// It goes on.
+    /// Resumes a machine.
     pub fn resume(&self, machine: MachineId) {
         self.net().resume(machine);
         self.inner.paused.borrow_mut().remove(&machine);
         self.inner.resumed.set(true);
     }
 
-    /// Whether a machine does not run now.
+    /// Returns whether a machine is paused now.
     pub(crate) fn is_paused(&self, machine: MachineId) -> bool {
         self.inner.paused.borrow().contains(&machine)
     }
 
-    /// Whether one has gone on since this was asked last.
+    /// Returns whether a machine has resumed since the last call.
     pub(crate) fn any_resumed(&self) -> bool {
         self.inner.resumed.take()
     }
 
-    /// Something has come to its end.
+    /// Records that some work has ended.
     pub fn progress(&self) {
         self.inner.progress.set(self.now_ns());
     }
 
-    /// When something came to its end last.
+    /// Returns the time of the last [`Self::progress`].
     pub(crate) fn last_progress(&self) -> u64 {
         self.inner.progress.get()
     }
 
-    /// Something is as it must not be; the run ends, and the first to be told of is its end.
+    /// Reports a violated invariant, which ends the run; only the first report is kept.
     pub fn report(&self, what: String) {
         self.inner.broken.borrow_mut().get_or_insert(what);
     }

@@ -1,4 +1,4 @@
-//! What a run's transactions work on, and how it comes to be.
+//! The objects on which a run's transactions work, and their creation.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,50 +13,52 @@ use crate::plan::Plan;
 use crate::schema::{Schema, tree_options};
 use crate::sim::Sim;
 
-/// What an account has at first.
+/// The initial balance of an account.
 pub const DEPOSIT: u64 = 100;
-/// Words of a list: its length, and numbers of transactions.
+/// The words of a list: its length, and the numbers of transactions.
 pub const LIST_WORDS: usize = 12;
-/// Words of a large object.
+/// The words of a large object.
 pub const LARGE_WORDS: usize = 120;
-/// Large objects of each machine.
+/// The number of large objects of each machine.
 pub const LARGE_EACH: usize = 6;
 
-/// Sections of a page.
+/// The number of sections of a page.
 pub const SECTIONS: usize = 8;
-/// Words of each: together enough for replicas to be sent what has changed of a page.
+/// The words of each section: a page is large enough that replicas receive only its changed ranges.
 pub const SECTION_WORDS: usize = 12;
-/// Words of an object that takes a block of its own.
+/// The words of an object that takes a whole block.
 const BLOCK_WORDS: usize = 100_000;
-/// Blocks of a region.
+/// The number of blocks of a region.
 const BLOCKS: u64 = 15;
 
-/// Where everything is. Every object but the indexes' holds the number of the transaction that wrote it.
+/// The addresses of all objects. Every object but the indexes' holds the number of the transaction
+/// that wrote it.
 #[derive(Debug, Default)]
 pub struct World {
-    /// Objects all of whose words are the number of their writer.
+    /// Objects whose words are all the number of their writer.
     pub registers: Vec<Addr>,
-    /// Balance and writer.
+    /// Objects with a balance and a writer.
     pub accounts: Vec<Addr>,
-    /// Length and numbers of those who appended; the last wrote it.
+    /// Objects with a length and the numbers of the transactions that appended; the last one is the
+    /// writer.
     pub lists: Vec<Addr>,
-    /// As registers, and large; those of a machine are side by side.
+    /// Large registers; those of a machine are adjacent.
     pub large: Vec<Addr>,
-    /// Objects of sections, each of which names its own writer.
+    /// Objects of sections, each with its own writer.
     pub pages: Vec<Addr>,
-    /// Where transactions whose client is not told of their end leave their number.
+    /// Objects to which transactions write their number if their client does not learn the outcome.
     pub markers: Vec<Addr>,
-    /// Keys and rows: a row is an object with its key and its writer.
+    /// A B-tree of keys and rows; a row is an object with its key and its writer.
     pub tree: Option<BTree>,
-    /// Keys and values: the writer, and the key once more.
+    /// A hash table of keys and values; a value is the writer and the key.
     pub table: Option<HashTable>,
-    /// The catalog of tables, in runs that have some.
+    /// The catalog of tables, in runs with tables.
     pub schema: Option<Schema>,
-    /// Keys and rows of lists, in runs of mixed levels.
+    /// A B-tree of keys and rows of lists, in runs of mixed levels.
     pub ledger: Option<BTree>,
 }
 
-/// Which of a world's objects the machines make.
+/// The kinds of objects that the machines make.
 #[derive(Clone, Copy)]
 enum Cells {
     Registers,
@@ -68,7 +70,7 @@ enum Cells {
 }
 
 impl World {
-    /// Words of a register.
+    /// Returns the words of a register.
     pub fn register_words(at: usize) -> usize {
         [1, 6, 20, 33][at % 4]
     }
@@ -85,7 +87,7 @@ impl World {
     }
 }
 
-/// Makes the world, each machine what is to have its primary there. The task reports what goes wrong.
+/// Makes the objects: each machine makes those whose primary it is to be. The task reports errors.
 pub async fn make(
     plan: Plan,
     sim: Sim,
@@ -137,7 +139,7 @@ async fn make_all(
                     Cells::Pages => (SECTIONS * SECTION_WORDS, 0),
                     Cells::Markers => (1, 0),
                 };
-                // Together the others are more than a log takes.
+                // All other objects together exceed the capacity of a log.
                 let near = match cells {
                     Cells::Registers | Cells::Accounts | Cells::Lists => plan.place(&mut random),
                     Cells::Pages => plan.place(&mut random),
@@ -194,8 +196,8 @@ async fn make_all(
     Ok(())
 }
 
-/// Leaves a machine few blocks of its region that were never used: the others are free again, once everybody
-/// has passed that, for objects of other sizes.
+/// Uses up most blocks of a machine's region that were never used. The blocks become free again for
+/// objects of other sizes, once all machines have passed the transaction.
 async fn use_blocks(machine: &Arc<Machine>, random: &mut Random) -> Result<(), Stop> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     for _ in 0..10 + random.below(BLOCKS - 10) {
@@ -205,7 +207,8 @@ async fn use_blocks(machine: &Arc<Machine>, random: &mut Random) -> Result<(), S
     Ok(())
 }
 
-/// Nobody else is there who could be in the way, once all that is slow has arrived.
+/// Commits a transaction, and waits until slow messages have arrived. No other transaction runs, so
+/// the commit succeeds.
 async fn commit((plan, sim): (&Plan, &Sim), tx: Transaction) -> Result<(), Stop> {
     match tx.commit().await? {
         Outcome::Committed(_) => {
