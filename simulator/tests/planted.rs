@@ -1,8 +1,9 @@
-//! Mistakes that are planted in the protocol are found: by the seed, and the checker, that the README names for each.
+//! Faults that are injected into the protocol are found: by the seed and the checker that the
+//! README names for each.
 //!
-//! A change of the protocol, of plans or of the workload makes other runs of the seeds. Then
-//! `cargo test -p fencepost-simulator --test planted -- --ignored --nocapture looked_for` looks for
-//! others, and writes the table.
+//! A change of the protocol, of plans or of the workload changes the runs of the seeds. Then
+//! `cargo test -p fencepost-simulator --test planted -- --ignored --nocapture looked_for` searches
+//! for other seeds, and writes the table.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +22,7 @@ fn readme() -> String {
 /// The checker of isolation levels.
 const LEVELS: &str = "isolation levels";
 
-/// What a checker says, and which one that is.
+/// Parts of checkers' messages, and the names of the checkers.
 const CHECKERS: &[(&str, &str)] = &[
     ("isolation levels: ", LEVELS),
     ("two configurations act", "one configuration acts at a time"),
@@ -49,17 +50,17 @@ const CHECKERS: &[(&str, &str)] = &[
     ("stuck", "everything comes to its end"),
 ];
 
-/// Whoever says anything else.
+/// The checker of all other messages.
 const OTHERS: &str = "what a transaction sees";
 
-/// The checker that says this.
+/// Returns the name of the checker with this message.
 fn checker(said: &str) -> &'static str {
     let mut checkers = CHECKERS.iter();
     let found = checkers.find(|(words, _)| said.contains(words));
     found.map_or(OTHERS, |(_, checker)| *checker)
 }
 
-/// What a run finds, with or without a mistake.
+/// Returns the message of a run that finds a fault, with or without an injected fault.
 fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
     let _planted = planted.map(planted::plant);
     let plan = Rc::new(kind.draw(seed));
@@ -70,7 +71,7 @@ fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
     }
 }
 
-/// A line of the table.
+/// A row of the README's table.
 struct Line {
     planted: Planted,
     kind: Kind,
@@ -99,7 +100,7 @@ impl Line {
         format!("| {planted:?} |")
     }
 
-    /// What the README says of a mistake, if it does.
+    /// Returns the README's row of an injected fault, if there is one.
     fn read(planted: Planted) -> Option<Line> {
         let begin = Line::begin(planted);
         let readme = readme();
@@ -146,7 +147,8 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// Whether a seed finds a mistake, and nothing without it: who finds it, and what it says.
+/// Runs a seed that finds an injected fault, and finds nothing without it. Returns the row with the
+/// checker, and its message.
 fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
     let said = found(Some(planted), kind, seed)?;
     let of_levels = (Planted::KeepOldSnapshot..=Planted::SkipKeyNotes).contains(&planted);
@@ -162,7 +164,8 @@ fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
     found(None, kind, seed).is_none().then_some((line, said))
 }
 
-/// Seeds of transactions of all levels that show mistakes whose lines in the README name another checker.
+/// Seeds of transactions of all levels that find injected faults whose rows in the README name
+/// another checker.
 #[test]
 fn mistakes_of_all_levels_are_found_by_their_checker() {
     let kind = Kind::named("levels").expect("a kind");
@@ -174,8 +177,9 @@ fn mistakes_of_all_levels_are_found_by_their_checker() {
     }
 }
 
-/// Looks for seeds, and writes the table anew: for each mistake the seed that it has, if that still finds it, or else the
-/// first one that does. `PLANTED` and `KIND` name mistakes and kinds where not all are meant, `SEEDS` says how many to try.
+/// Searches for seeds, and writes the table anew. For each injected fault it keeps the present seed
+/// if that still finds the fault, or else takes the first one that does. `PLANTED` and `KIND`
+/// restrict the faults and kinds, `SEEDS` is the number of seeds to try.
 #[test]
 #[ignore = "looks for seeds"]
 fn seeds_are_looked_for() {
@@ -204,7 +208,7 @@ fn seeds_are_looked_for() {
     }
 }
 
-/// Puts a line into the README, in the place of the one that is there.
+/// Writes a row into the README, in place of the existing one.
 fn write(line: &Line) {
     let begin = Line::begin(line.planted);
     let mut lines: Vec<String> = readme().lines().map(String::from).collect();
@@ -225,7 +229,7 @@ fn write(line: &Line) {
     std::fs::write(PATH, lines.join("\n") + "\n").expect("written");
 }
 
-/// Counts how many of a hundred seeds of each kind find each mistake.
+/// Counts how many of a hundred seeds of each kind find each injected fault.
 #[test]
 #[ignore = "counts"]
 fn seeds_that_find_each_are_counted() {

@@ -1,4 +1,4 @@
-//! The checkers find what they are for: every classical anomaly, planted in a history of few transactions.
+//! The checkers find every classical anomaly in short written histories.
 
 use fencepost_simulator::checker::check;
 use fencepost_simulator::history::{NEVER, Object, SOMETIME, Saw, Seen, Write};
@@ -10,7 +10,7 @@ const X: Object = Object("register", 0);
 const Y: Object = Object("register", 1);
 const KEY: Object = Object("key", 7);
 
-/// A transaction whose timestamp is its number.
+/// Returns a transaction whose timestamp is its number.
 fn seen(id: u64, span: (u64, u64), reads: &[(Object, Saw)], writes: &[Object]) -> Seen {
     let write = |object: &Object| Write {
         object: *object,
@@ -27,7 +27,7 @@ fn seen(id: u64, span: (u64, u64), reads: &[(Object, Saw)], writes: &[Object]) -
     }
 }
 
-/// The same, with one change of a key on a condition.
+/// Returns the same with one conditional change of a key.
 fn change(id: u64, span: (u64, u64), reads: &[(Object, Saw)], stays: bool, needs: bool) -> Seen {
     let mut seen = seen(id, span, reads, &[KEY]);
     (seen.writes[0].stays, seen.writes[0].needs) = (stays, Some(needs));
@@ -75,7 +75,7 @@ fn the_classical_anomalies_are_found() {
         seen(2, (2, 11), &[(X, Saw::By(1)), (Y, FIRST)], &[]),
     ];
     let dirty_read = [seen(2, (2, 11), &[(X, Saw::By(1))], &[])];
-    // Whoever was aborted has read, too.
+    // An aborted transaction counts as a reader.
     let no_opacity = [
         seen(1, (1, 10), &[], &[X, Y]),
         seen(2, (2, 11), &[(Y, Saw::By(1)), (X, FIRST)], &[]),
@@ -95,12 +95,12 @@ fn the_classical_anomalies_are_found() {
 
 #[test]
 fn phantoms_and_keys_that_are_not_there_are_found() {
-    // Each looks for the key, finds none, and inserts it.
+    // Each transaction looks up the key, does not find it, and inserts it.
     let both_insert = [
         change(1, (1, 10), &[(KEY, Saw::Absent)], true, false),
         change(2, (2, 11), &[(KEY, Saw::Absent)], true, false),
     ];
-    // Each counts what the other adds.
+    // Each transaction reads what the other one adds.
     let phantom = [
         seen(1, (1, 10), &[(KEY, Saw::Absent)], &[X]),
         change(2, (2, 11), &[(X, FIRST)], true, false),
@@ -140,7 +140,7 @@ fn an_end_that_nobody_was_told_of_orders_nothing() {
         check(&[dropped.clone(), before.clone(), after.clone()]),
         Ok(())
     );
-    // But it happened at one point all the same.
+    // The dropped transaction must still take effect at one point.
     let mut again = before;
     (again.id, again.began, again.ended) = (4, 7, 8);
     assert!(check(&[dropped, after, again]).is_err());
@@ -158,7 +158,7 @@ fn who_is_out_of_touch_may_see_what_was_so_once() {
         ]
     };
     for so_once in [
-        // Before all of them, although the key is not there at the timestamp of the reader either.
+        // A time before all of them; the key does not exist at the timestamp of the reader either.
         [(KEY, Saw::Absent), (X, FIRST)],
         [(KEY, Saw::By(1)), (X, Saw::By(2))],
         [(KEY, Saw::Absent), (Y, Saw::By(4))],
@@ -175,7 +175,8 @@ fn who_is_out_of_touch_may_see_what_was_so_once() {
 
 #[test]
 fn timestamps_must_say_what_happened() {
-    // Serializable, if the reader is put first; its snapshot says otherwise.
+    // The history is serializable with the reader first, but the reader's snapshot contradicts
+    // that.
     let old = [
         seen(1, (1, 10), &[], &[X]),
         seen(2, (2, 11), &[(X, FIRST)], &[]),
@@ -185,7 +186,7 @@ fn timestamps_must_say_what_happened() {
     let mut twins = [seen(1, (1, 10), &[], &[X]), seen(2, (2, 11), &[], &[X])];
     twins[1].at = twins[0].at;
     assert!(check(&twins).is_err());
-    // Two commits of one timestamp, of which one read what the other replaced.
+    // Two commits with one timestamp: one has read the version that the other replaced.
     let mut tied = [
         seen(1, (1, 10), &[], &[X]),
         seen(2, (2, 11), &[(X, FIRST)], &[Y]),

@@ -1,4 +1,4 @@
-//! The checker of appends finds what it is for, planted in a history of few transactions.
+//! The checker of appends finds anomalies in short written histories.
 
 use fencepost_simulator::appends::{Visit, check_appends};
 use fencepost_simulator::history::Object;
@@ -6,7 +6,7 @@ use fencepost_simulator::lists::Contents;
 
 const X: Object = Object("list", 0);
 const Y: Object = Object("list", 1);
-/// Whenever.
+/// A span that overlaps all others.
 const ALWAYS: (u64, u64) = (0, u64::MAX);
 
 fn visit(id: u64, span: (u64, u64), found: &[(Object, &[u64])], appended: &[Object]) -> Visit {
@@ -23,7 +23,8 @@ fn visit(id: u64, span: (u64, u64), found: &[(Object, &[u64])], appended: &[Obje
     }
 }
 
-/// Appends 1 to X, 2 to both and 3 to Y, one after the other, then a reader of both, then one more.
+/// Checks a history that appends 1 to X, 2 to both and 3 to Y, then reads both, followed by
+/// `further`.
 fn with(further: &[Visit]) -> Result<(), String> {
     let mut history = vec![
         visit(1, (1, 2), &[(X, &[])], &[X]),

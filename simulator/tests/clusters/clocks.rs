@@ -1,4 +1,4 @@
-//! Transactions of two hosts with clocks of their own, one step at a time.
+//! Transactions on two hosts with their own clocks, one step at a time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,8 @@ use fencepost_txn::{AbortReason, Addr, Machine, Mode, Near, Outcome, Stop, Trans
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two hosts of one machine each, whose network takes the same time there and back; the first is the CM.
+/// Runs a task on two hosts with one machine each, over a network with equal delays in both
+/// directions; the first machine is the CM.
 fn on_two_hosts<T: Future<Output = ()> + 'static>(task: impl FnOnce(Vec<Arc<Machine>>, Sim) -> T) {
     let plan = Plan {
         machines: 2,
@@ -53,7 +54,7 @@ async fn commit(tx: Transaction) -> fencepost_txn::Timestamp {
     }
 }
 
-/// An object of the first machine.
+/// Allocates an object on the first machine.
 async fn object(machine: &Arc<Machine>) -> Addr {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let object = tx.alloc(1, Near::Own).await.expect("memory").addr;
@@ -70,7 +71,7 @@ fn nothing_is_read_or_written_before_the_time_is_known() {
         let mut tx = here.coordinator().begin(Mode::ReadOnly);
         let read = tx.read(here.root(), &mut Vec::new()).await;
         assert_eq!(read, Err(unreachable));
-        // Nor has it memory before the CM has seen all machines.
+        // Allocation also fails before the CM has seen all machines.
         let mut tx = here.coordinator().begin(Mode::ReadWrite);
         assert_eq!(tx.alloc(1, Near::Own).await, Err(unreachable));
         drop(tx);
@@ -123,7 +124,7 @@ fn who_has_not_asked_for_long_asks_rather_than_wait() {
         sim.nap(3 * SECOND).await;
         let state = machines[1].clock_state();
         let uncertain = state.uncertainty_ns.expect("known");
-        // Idle, it has asked now and then.
+        // The idle machine has asked for the time now and then.
         assert!((8..20).contains(&state.exchanges), "{state:?}");
         let mut tx = machines[1].coordinator().begin(Mode::ReadOnly);
         assert_eq!(tx.read(object, &mut Vec::new()).await, Ok(true));

@@ -1,5 +1,4 @@
-//! Copies that a machine keeps of another machine's inner nodes, when the slot of such a node
-//! serves another tree.
+//! Cached inner nodes of another machine, when the slot of such a node is reused by another tree.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use fencepost_txn::{Addr, Coordinator, Mode, Outcome, Transaction};
 use crate::driven::with;
 
 const KEYS: u64 = 400;
-/// Trees that are made until one has the slot that is wanted.
+/// The number of trees that are made until one has the wanted slot.
 const TREES: usize = 200;
 
 async fn commit(tx: Transaction) {
@@ -30,7 +29,7 @@ async fn create(coordinator: &mut Coordinator) -> BTree {
     tree
 }
 
-/// Fills an empty tree; the addresses of all its nodes but the root.
+/// Fills an empty tree; returns the addresses of all its nodes but the root.
 async fn fill(coordinator: &mut Coordinator, tree: BTree) -> BTreeSet<Addr> {
     let mut tx = coordinator.begin(Mode::ReadWrite);
     let bulk = Bulk::into(&mut tx, tree).await.expect("is there");
@@ -48,7 +47,7 @@ async fn fill(coordinator: &mut Coordinator, tree: BTree) -> BTreeSet<Addr> {
     nodes.filter(|addr| *addr != tree.root()).collect()
 }
 
-/// Two machines on one host, without backups.
+/// Returns a plan of two machines on one host, without backups.
 fn plan() -> Plan {
     Plan {
         machines: 2,
@@ -67,11 +66,11 @@ fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
             world.machines[0].coordinator(),
             world.machines[1].coordinator(),
         );
-        // An object that stays keeps the block from being given to objects of another size.
+        // An object that stays prevents the reuse of the block for objects of another size.
         create(&mut here).await;
         let dropped = create(&mut here).await;
         let nodes = fill(&mut here, dropped).await;
-        // Every inner node is copied on the way.
+        // The lookups cache every inner node.
         for key in 0..KEYS {
             let mut tx = there.begin(Mode::ReadOnly);
             let found = dropped.get(&mut tx, &key.to_be_bytes()).await;
@@ -125,7 +124,7 @@ async fn fill_hash(coordinator: &mut Coordinator, table: HashTable, keys: u64) {
     }
 }
 
-/// Looks a key up; how many objects of other machines the transaction has read.
+/// Looks up a key; returns the number of objects of other machines that the transaction has read.
 async fn reads_of_lookup(coordinator: &mut Coordinator, table: HashTable, key: u64) -> u32 {
     let mut tx = coordinator.begin(Mode::ReadOnly);
     let found = table.get(&mut tx, &key.to_be_bytes()).await;
@@ -157,7 +156,7 @@ fn stale_copies_of_a_hash_table_are_replaced_by_the_first_lookup_that_they_misle
             let reads = reads_of_lookup(&mut there, grown, key).await;
             assert!(reads <= 2, "{reads} reads for {key}");
         }
-        // The slot of the root serves the root of the next table, or its directory.
+        // The root of the next table, or its directory, reuses the slot of the root.
         let mut roots = BTreeSet::new();
         let mut reused = 0;
         for _ in 0..TREES {

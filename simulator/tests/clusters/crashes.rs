@@ -1,8 +1,9 @@
-//! Machines crash while clients are at work: what was told to have been committed is there, what was not is there as
-//! a whole or not at all, and everybody goes on. So it is where machines stand still or are cut off for a while, and find
-//! that others have taken their place.
+//! Machines crash while clients are active. Acknowledged commits remain, other commits take effect
+//! completely or not at all, and the remaining clients continue. The same holds if machines pause
+//! or are cut off for a while, and find that they have been replaced.
 //!
-//! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind crash --seeds 10000`.
+//! More seeds: `SEEDS=from..to`, or
+//! `cargo run --release -p fencepost-simulator -- --kind crash --seeds 10000`.
 
 use fencepost_simulator::plan::Plan;
 

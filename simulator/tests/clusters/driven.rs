@@ -1,4 +1,4 @@
-//! A simulated cluster without clients, and a task that does something to it.
+//! A simulated cluster without clients, and a task that acts on it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use fencepost_simulator::plan::Plan;
 use fencepost_simulator::sim::Sim;
 use fencepost_txn::Machine;
 
-/// What the task has.
+/// The parameters of the task.
 pub struct World {
     pub machines: Vec<Arc<Machine>>,
     pub sim: Sim,
 }
 
 impl World {
-    /// Looks every ten microseconds until something is so; how long that took.
+    /// Checks every ten microseconds until a condition is true; returns the time that this took.
     pub async fn until(&self, mut so: impl FnMut() -> bool) -> u64 {
         let began = self.sim.now_ns();
         while !so() {
@@ -26,7 +26,8 @@ impl World {
     }
 }
 
-/// Runs a task that begins when all machines of a plan have their leases; a hash of all that happened.
+/// Runs a task that begins when all machines of a plan have their leases; returns a hash of all
+/// events.
 pub fn with<T: Future<Output = ()> + 'static>(
     plan: &Plan,
     task: impl FnOnce(World) -> T + 'static,

@@ -1,4 +1,4 @@
-//! Machines that fail are replaced: the others agree on a configuration without them.
+//! Failed machines are replaced: the others agree on a configuration without them.
 
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
@@ -8,7 +8,8 @@ use crate::driven::{World, with};
 const MS: u64 = 1_000_000;
 const LEASE_MS: u64 = 10;
 
-/// Whether a machine is in a configuration of `others` numbered `id`, which is in force.
+/// Returns whether a machine has applied configuration `id`, which is in force and consists of
+/// `others`.
 fn acts_in(world: &World, at: usize, id: u64, others: &[u32]) -> bool {
     let machine = &world.machines[at];
     let members = machine.members();
@@ -52,7 +53,8 @@ fn whoever_crashes_is_out_of_the_next_configuration() {
     }
 }
 
-/// Whoever asks for all regions is answered, also where the question or the answer was of the configuration before.
+/// A query for all regions is answered, also if the question or the answer belonged to the previous
+/// configuration.
 #[test]
 fn whoever_asks_for_the_regions_meanwhile_is_answered() {
     for seed in 0..30 {

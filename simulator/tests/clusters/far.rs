@@ -1,4 +1,4 @@
-//! Single steps over machines that do not map each other's memory, in the order that a test says.
+//! Single steps over machines that do not map each other's memory, in a fixed order.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::Plan;
 use fencepost_txn::{Machine, Mode, Near, Outcome, Transaction};
 
-/// Two machines without backups; the task runs to its end.
+/// Runs a task on two machines without backups.
 fn on_two_machines<T: Future<Output = ()> + 'static>(
     task: impl FnOnce(Vec<std::sync::Arc<Machine>>) -> T,
 ) {
@@ -52,7 +52,7 @@ fn a_change_of_a_node_elsewhere_is_still_there_after_a_refresh() {
         let done = tree.insert(&mut mine, b"key", [7, 0]).await;
         assert_eq!(done, Ok(Insert::Done));
         let before = mine.read_timestamp();
-        // What makes the snapshot move leaves the node as it is.
+        // The snapshot moves although the node is unchanged.
         let mut tx = theirs.begin(Mode::ReadWrite);
         tx.write(register, &[1]).await.expect("is there");
         commit(tx).await;

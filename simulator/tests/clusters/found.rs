@@ -1,5 +1,5 @@
-//! Seeds that found something once. What they found was mended, and may be met no more by the same seed when plans or the
-//! protocol have changed: they are kept for what is drawn seldom.
+//! Seeds that once found a fault, since fixed. After changes of plans or the protocol the same seed
+//! may no longer reach it. The seeds are kept because they cover rare draws.
 
 use fencepost_simulator::plan::Plan;
 

@@ -1,4 +1,5 @@
-//! The time when its manager fails, and all machines have clocks of their own: it goes on, above all that it was.
+//! The cluster's time when its manager fails and all machines have their own clocks: the time
+//! continues above all earlier times.
 
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
@@ -8,7 +9,7 @@ use crate::driven::{World, with};
 
 const MS: u64 = 1_000_000;
 
-/// Machines of as many hosts.
+/// Returns a plan of machines on as many hosts.
 fn plan(seed: u64, machines: u32) -> Plan {
     Plan {
         machines,
@@ -20,7 +21,7 @@ fn plan(seed: u64, machines: u32) -> Plan {
     }
 }
 
-/// Commits something at a machine, however often that takes; its snapshot and when it is.
+/// Commits a transaction on a machine, with retries; returns its snapshot and its commit time.
 async fn commit_at(world: &World, at: usize) -> (Timestamp, Timestamp) {
     loop {
         let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
@@ -34,7 +35,7 @@ async fn commit_at(world: &World, at: usize) -> (Timestamp, Timestamp) {
     }
 }
 
-/// Commits something at each of some machines, after all that was committed before.
+/// Commits a transaction on each of some machines, after all earlier commits.
 async fn commit_everywhere(world: &World, alive: &[usize], mut newest: Timestamp) -> Timestamp {
     for at in alive {
         let (r, w) = commit_at(world, *at).await;
@@ -49,7 +50,7 @@ fn crash(world: &World, alive: &mut Vec<usize>, at: usize) {
     alive.retain(|other| *other != at);
 }
 
-/// Who is the manager of the configuration numbered so, as soon as it answers.
+/// Waits for the manager of the configuration with this number to answer; returns its index.
 async fn next_manager(world: &World, alive: &[usize], id: u64) -> usize {
     let manager = || {
         let mut alive = alive.iter().copied();
@@ -95,7 +96,7 @@ fn it_goes_on_where_the_next_manager_fails_before_anybody_has_asked_it() {
             crash(&world, &mut alive, 0);
             let next = next_manager(&world, &alive, 2).await;
             world.sim.nap(random.below(MS)).await;
-            // What it has given out last is newer than what anybody else may have heard of.
+            // Its last timestamps are newer than those that any other machine has seen.
             let last = world.machines[next].now().max(before);
             crash(&world, &mut alive, next);
             next_manager(&world, &alive, 3).await;

@@ -1,4 +1,4 @@
-//! Many seeds of a kind of plan.
+//! Runs of many seeds of a kind of plan.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use fencepost_simulator::plan::Plan;
 use fencepost_simulator::run::record_plan;
 
-/// The seeds of `SEEDS`, `from..to`, where that is given.
+/// Returns the seeds of the environment variable `SEEDS`, `from..to`, or else the given ones.
 fn seeds(otherwise: Range<u64>) -> Range<u64> {
     std::env::var("SEEDS").map_or(otherwise, |seeds| {
         let (from, to) = seeds.split_once("..").expect("a range");
@@ -15,7 +15,7 @@ fn seeds(otherwise: Range<u64>) -> Range<u64> {
     })
 }
 
-/// Runs the plans of seeds, those of the environment or these, and says which of them find something.
+/// Runs the plans of these seeds, or of those in `SEEDS`, and reports the seeds that find a fault.
 pub fn hold(otherwise: Range<u64>, plan: impl Fn(u64) -> Plan) {
     let mut found = Vec::new();
     for seed in seeds(otherwise) {

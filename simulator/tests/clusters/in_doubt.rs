@@ -1,4 +1,4 @@
-//! A commit that recovery decides about is there as a whole, however late whoever runs it looks.
+//! A commit that recovery decides takes effect completely, however late its coordinator looks.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ fn plan(seed: u64, hosts: u32) -> Plan {
     }
 }
 
-/// An object of a machine's own with a pointer in it, which leads nowhere.
+/// Allocates an object on a machine with a null pointer in it.
 async fn pointer_at(world: &World, at: usize) -> Addr {
     loop {
         let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
@@ -54,7 +54,7 @@ async fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<
     .await
 }
 
-/// What a machine finds where the pointer leads; `None` where it leads nowhere.
+/// Returns the object to which the pointer leads, as a machine reads it; `None` for a null pointer.
 async fn follow(world: &World, at: usize, pointer: Addr) -> Option<Vec<u64>> {
     loop {
         let mut tx = world.machines[at].coordinator().begin(Mode::ReadOnly);
@@ -76,8 +76,9 @@ async fn follow(world: &World, at: usize, pointer: Addr) -> Option<Vec<u64>> {
     }
 }
 
-/// The machine of a pointer fails when the commit that sets it to a new object has been looked after so often, and
-/// nobody looks after that again before the pointer is read elsewhere; whether that had to wait for it.
+/// The machine of a pointer fails while a commit sets the pointer to a new object, after `looks`
+/// polls of the commit. The commit is not polled again before the pointer is read on another
+/// machine. Returns whether that read had to wait.
 async fn fails_after(world: World, looks: u64) -> bool {
     let pointer = pointer_at(&world, FAILS).await;
     let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
@@ -140,8 +141,8 @@ fn whoever_follows_a_pointer_of_a_commit_in_doubt_finds_what_it_leads_to() {
     }
 }
 
-/// The machine of an object fails after the commit that changes it has been looked after so often; who runs that looks a few
-/// times more, and leaves.
+/// The machine of an object fails after `looks` polls of the commit that changes it. The client
+/// polls a few times more, and drops the commit.
 async fn leaves_after(world: World, looks: u64) {
     let object = pointer_at(&world, FAILS).await;
     let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);

@@ -19,7 +19,7 @@ impl World {
         self.machines[at].lease_counts().expect("it has leases")
     }
 
-    /// The machines of which others are suspected, and those.
+    /// Returns the machines that suspect others, with the suspected machines.
     fn suspicions(&self) -> Vec<(u32, Vec<u32>)> {
         let all = self.machines.iter().enumerate();
         let suspected = all.map(|(at, machine)| (machine.number(), self.counts(at).suspected));
@@ -27,7 +27,7 @@ impl World {
     }
 }
 
-/// Three machines of a seed, of as many hosts, none of which is replaced.
+/// Runs a task on three machines of a seed, on as many hosts, none of which is replaced.
 fn with_three<T: Future<Output = ()> + 'static>(
     seed: u64,
     task: impl FnOnce(World) -> T + 'static,
@@ -51,7 +51,7 @@ fn a_machine_that_crashes_is_suspected_by_the_manager_alone_once_its_lease_has_r
             world.sim.net().crash(THIRD);
             let third = Arc::clone(&world.machines[2]);
             world.until(|| !third.holds_lease()).await;
-            // The executor looks for LEASE-1 whenever the manager has done something.
+            // The executor checks LEASE-1 after each drive of the manager.
             let rest = world.until(|| world.counts(0).expired > 0).await;
             assert!(rest < 2 * LEASE_MS * MS, "seed {seed}: {rest}");
             world.sim.nap(3 * LEASE_MS * MS).await;

@@ -1,5 +1,5 @@
-//! Machines leave in good order while clients are at work: what they had is at others then, nothing that anybody does is less
-//! right than before, and no transaction ends but in a way that has it tried again.
+//! Machines leave in good order while clients are active. Their regions are on other machines
+//! afterwards, no invariant is violated, and every aborted transaction may be retried.
 
 use fencepost_simulator::plan::Plan;
 

@@ -1,5 +1,5 @@
 //! Isolation levels: the checker finds each anomaly at the levels that forbid it, and permits it at
-//! the others; and transactions of all levels beside each other keep what their levels promise.
+//! the others; and concurrent transactions of all levels show no anomaly that their levels forbid.
 //!
 //! More seeds: `SEEDS=from..to`, or
 //! `cargo run --release -p fencepost-simulator -- --kind levels --seeds 5000`.
@@ -15,10 +15,10 @@ use crate::held::hold;
 const X: Object = Object("ledger", 0);
 const Y: Object = Object("ledger", 1);
 const LEVELS: [Isolation; 3] = [ReadCommitted, RepeatableRead, Serializable];
-/// Spans that overlap all others.
+/// A span that overlaps all others.
 const ALWAYS: (u64, u64) = (1, NEVER);
 
-/// An element of a transaction that appends one element only.
+/// Returns the element of a transaction that appends one element only.
 const fn of(id: u64) -> u64 {
     element(id, 1)
 }
@@ -30,7 +30,7 @@ fn contents(list: Object, elements: &[u64]) -> Contents {
     }
 }
 
-/// A committed execution.
+/// Returns a committed execution.
 fn execution(id: u64, isolation: Isolation, (began, ended): (u64, u64)) -> Execution {
     Execution {
         ended,
@@ -48,7 +48,7 @@ trait Steps {
 }
 
 impl Steps for Execution {
-    /// A statement that reads lists in its snapshot.
+    /// Adds a statement that reads lists in its snapshot.
     fn reads(mut self, lists: &[(Object, &[u64])]) -> Execution {
         let seen = lists
             .iter()
@@ -61,7 +61,7 @@ impl Steps for Execution {
         self
     }
 
-    /// A statement that reads a list under a lock.
+    /// Adds a statement that reads a list under a lock.
     fn locks(mut self, list: Object, elements: &[u64]) -> Execution {
         self.statements.push(Statement {
             began: self.began,
@@ -82,15 +82,15 @@ impl Steps for Execution {
     }
 }
 
-/// Executions, and a reader of both lists at the end.
+/// Returns the history with a reader of both lists at the end.
 fn with_reader(mut history: Vec<Execution>, x: &[u64], y: &[u64]) -> Vec<Execution> {
     history.push(execution(99, ReadCommitted, ALWAYS).reads(&[(X, x)]));
     history.push(execution(98, ReadCommitted, ALWAYS).reads(&[(Y, y)]));
     history
 }
 
-/// Expects that a history, made of transactions of a level, shows an anomaly at some levels and
-/// nothing at the others.
+/// Checks that a history of transactions of one level shows an anomaly at the given levels, and
+/// none at the others.
 #[track_caller]
 fn assert_forbidden(
     anomaly: Anomaly,
@@ -255,7 +255,7 @@ fn read_skew_within_a_statement_is_forbidden_at_every_level() {
 
 #[test]
 fn phantom_is_permitted_at_read_committed() {
-    // The second list has no row when the range is read first.
+    // The second list has no row when the range is read for the first time.
     assert_forbidden(
         Anomaly::ReadSkew,
         &[RepeatableRead, Serializable],
@@ -283,7 +283,7 @@ fn write_skew_is_forbidden_at_serializable() {
 
 #[test]
 fn long_fork_is_permitted_at_read_committed() {
-    // Two anti-dependencies, which are not next to each other.
+    // Two anti-dependencies that are not consecutive.
     assert_forbidden(
         Anomaly::WriteSkew,
         &[RepeatableRead, Serializable],

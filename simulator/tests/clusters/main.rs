@@ -1,4 +1,5 @@
-//! Simulated clusters: plans from seeds, scenes that are driven step by step, and histories that the checkers must refuse.
+//! Simulated clusters: plans from seeds, scenarios that are driven step by step, and histories that
+//! the checkers must reject.
 
 mod anomalies;
 mod appends;

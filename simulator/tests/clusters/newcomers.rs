@@ -1,5 +1,5 @@
-//! Machines join while clients are at work: nothing that they do is less right than before, and who has joined is as good
-//! as any other.
+//! Machines join while clients are active: no invariant is violated, and the joining machine works
+//! like all others.
 
 use fencepost_simulator::plan::Plan;
 

@@ -1,6 +1,6 @@
 //! Clients create, change and drop tables while others use them: every scan of a table agrees with
-//! its counters and its second index, no transaction uses a definition that has been changed, and
-//! nothing is left of what was dropped.
+//! its counters and its second index, no transaction uses an outdated definition, and no object of
+//! a dropped table remains.
 //!
 //! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind schema
 //! --seeds 5000`.

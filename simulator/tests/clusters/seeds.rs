@@ -1,5 +1,5 @@
-//! Seeds in the ordinary run of tests: a few of them hold, each is a history bit for bit, and what would
-//! have happened without validation is found in histories that did happen.
+//! Seeds in the ordinary test run: a few runs find no fault, and replay bit for bit. The histories
+//! that would result without validation are rejected.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn sixty_seeds_hold() {
             *ends.entry(end).or_default() += count;
         }
     }
-    // What nothing happens in shows nothing.
+    // A run without aborts would test little.
     let all: u64 = ends.values().sum();
     assert!(ends["committed"] > all / 3, "{ends:?}");
     for end in [
@@ -52,8 +52,8 @@ fn a_seed_is_a_history_bit_for_bit() {
     }
 }
 
-/// Histories in which a transaction misses what it should have met: what each read met is put back to what
-/// was there before, one read at a time.
+/// Makes histories in which a transaction misses a version that it should have seen: one read at a
+/// time is changed to the previous version.
 fn without_validation(history: &[Seen], mut plant: impl FnMut(&Seen, Object, Vec<Seen>)) {
     let mut versions: BTreeMap<Object, Vec<&Seen>> = BTreeMap::new();
     for t in history {
@@ -97,7 +97,8 @@ fn what_validation_prevents_is_found_in_histories_that_did_happen() {
             let changed = planted.iter().zip(&history);
             let (reader, _) = changed.into_iter().find(|(a, b)| a != b).expect("one");
             let overwrites = reader.writes.iter().any(|write| write.object == object);
-            // Who overwrites what it missed, or began after it, cannot be put first.
+            // A reader that overwrites the missed version, or began after its writer, cannot be
+            // ordered before the writer.
             if overwrites || missed.ended != NEVER && missed.ended < reader.began {
                 assert!(check(&planted).is_err(), "seed {seed}, {object}");
                 *kinds.entry(object.0).or_insert(0) += 1;

@@ -1,4 +1,4 @@
-//! Slots that a transaction has at a machine that fails are somebody else's afterwards.
+//! Slots that a transaction holds on a machine that fails belong to another primary afterwards.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -14,9 +14,9 @@ const MS: u64 = 1_000_000;
 /// The machine that commits, and the one that fails.
 const WRITES: usize = 2;
 const FAILS: usize = 1;
-/// Words of an object that has a block for itself.
+/// The words of an object that takes a whole block.
 const LARGE: usize = 70_000;
-/// More of them than two regions have blocks.
+/// More such objects than the blocks of two regions.
 const OBJECTS: usize = 40;
 
 fn plan(seed: u64) -> Plan {
@@ -24,7 +24,7 @@ fn plan(seed: u64) -> Plan {
         machines: 3,
         hosts: 1,
         replicas: 2,
-        // Large ones fit in.
+        // The log takes large objects.
         log_words: 1 << 19,
         leases: terms(10),
         replaces: true,
@@ -32,7 +32,7 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// A new object of the machine that commits, in a transaction of its own.
+/// Allocates an object on the committing machine, in its own transaction.
 async fn new_object(world: &World) -> Addr {
     loop {
         let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
@@ -48,8 +48,8 @@ async fn new_object(world: &World) -> Addr {
     }
 }
 
-/// A transaction takes a slot at a machine, and does not need it after all; it commits once that machine has been
-/// replaced. Whether the one that it runs on has become the slot's primary.
+/// A transaction takes a slot on a machine and does not use it; it commits once that machine has
+/// been replaced. Returns whether its own machine has become the slot's primary.
 async fn commits_after(world: World) -> bool {
     let machine = &world.machines[WRITES];
     let own = new_object(&world).await;

@@ -1,4 +1,4 @@
-//! Machines remember when the steps of a reconfiguration happened, and they happened in order.
+//! Machines record the times of the steps of a reconfiguration, and the steps are in order.
 
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
@@ -19,7 +19,7 @@ fn plan(seed: u64, machines: u32) -> Plan {
     }
 }
 
-/// All times of a step, in order.
+/// Returns all times of a step, in order.
 fn times(timelines: &[Timeline], step: Step) -> Vec<u64> {
     let mut times: Vec<u64> = timelines.iter().filter_map(|one| one.at_ns(step)).collect();
     times.sort_unstable();
@@ -34,7 +34,7 @@ fn check(timelines: &[Timeline], crashed: u64, seed: u64) {
     };
     for timeline in timelines {
         assert_eq!(timeline.configuration, Some(2), "seed {seed}");
-        // Others may have begun before this machine suspected anybody.
+        // Other machines may have begun before this machine had a suspicion.
         let steps = Step::ALL.into_iter().skip(1);
         let steps: Vec<_> = steps.filter_map(|step| timeline.at_ns(step)).collect();
         assert!(steps.is_sorted(), "seed {seed}: {timeline:?}");
@@ -45,7 +45,7 @@ fn check(timelines: &[Timeline], crashed: u64, seed: u64) {
     let stored = times(timelines, Step::Store);
     assert_eq!(stored.len(), 1, "seed {seed}: one has won");
     assert!(suspected[0] > crashed, "seed {seed}");
-    // No machine is a step ahead of what it has to wait for.
+    // No machine takes a step before the steps that it must wait for.
     let in_order = [
         suspected[0],
         stored[0],
@@ -86,7 +86,7 @@ fn steps_are_remembered_in_the_order_in_which_they_have_to_happen() {
             };
             world.until(over).await;
             check(&last(), crashed, seed);
-            // The only region there is has copies on the first two.
+            // The only region has replicas on the first two machines.
             let copied = !times(&last(), Step::Whole).is_empty();
             assert_eq!(copied, lost <= 2, "seed {seed}: {:?}", last());
         });

@@ -1,4 +1,4 @@
-//! What a commit does with objects of other machines, one step at a time.
+//! Commits that involve objects of other machines, one step at a time.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
         let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
         block_on(tx.free(theirs)).expect("is there");
         committed(block_on(tx.commit()));
-        // Every reader passes the tombstone.
+        // All readers pass the tombstone in this time.
         std::thread::sleep(Duration::from_millis(200));
         for _ in 0..8 {
             let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
@@ -50,7 +50,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
         block_on(tx.write(world.objects[theirs], &[7])).expect("is there");
         committed(block_on(tx.commit()));
     }
-    // Wherever the logs stand, and whatever their receivers have told of them.
+    // The sizes cover all positions of logs and of their reported heads.
     for size in 0..60 {
         let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
         for _ in 0..100 + 7 * size {
@@ -93,7 +93,7 @@ fn sessions_of_one_thread_do_not_wait_for_each_other_for_ever() {
     }
 }
 
-/// A conflict is an outcome, too.
+/// A conflict is a valid outcome, too.
 fn committed_or_not(outcome: Result<Outcome, fencepost_txn::Stop>) {
     outcome.expect("nothing fails");
 }
@@ -107,7 +107,7 @@ async fn once_pending() {
     .await;
 }
 
-/// Nodes of which a patch sets one word: place and value.
+/// A kind of nodes whose patches set one word: place and value.
 struct Words;
 
 static WORDS: Words = Words;

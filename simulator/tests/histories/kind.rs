@@ -9,9 +9,9 @@ use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric};
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Local,
-    /// All machines are of this process all the same.
+    /// Shared memory, although all machines are in this process.
     Shm,
-    /// As for [`Kind::Shm`]; peers' memory is read over connections.
+    /// Sockets within this process; peers' memory is read over connections.
     Tcp,
 }
 
@@ -20,7 +20,7 @@ impl Kind {
         (1..=count).map(MachineId).collect()
     }
 
-    /// The fabrics of machines that are each other's members, and a directory that they may need.
+    /// Returns the fabrics of machines of one cluster, and a directory that they may need.
     pub fn fabrics(self, count: u32) -> (Vec<Arc<dyn Fabric>>, tempfile::TempDir) {
         let network = LocalNetwork::new();
         let tmpfs = std::path::Path::new("/dev/shm");

@@ -1,5 +1,5 @@
-//! Leases of machines that have threads, over fabrics that are not simulated. How long anything takes is the
-//! system's affair; what must not be in which order, simulated machines show (`tests/clusters/leases.rs`).
+//! Leases of machines with threads, over real fabrics. Durations depend on the host; the simulated
+//! machines of `tests/clusters/leases.rs` test the order of events.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::run;
 use crate::world::World;
 
 const KINDS: [Kind; 3] = [Kind::Local, Kind::Shm, Kind::Tcp];
-/// Whoever is not there after so long never will be.
+/// The time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn counts(world: &World, at: usize) -> LeaseCounts {

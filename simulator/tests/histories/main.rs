@@ -1,5 +1,5 @@
-//! Concurrent histories under many threads, on one machine and on several over fabrics that are not
-//! simulated, checked for strict serializability.
+//! Concurrent histories of many threads, on one machine and on several machines over real fabrics,
+//! checked for strict serializability.
 
 mod elsewhere;
 mod kind;
@@ -59,7 +59,7 @@ fn random_histories_of_machines_with_clocks_of_their_own_are_strictly_serializab
     }
 }
 
-/// Runs random transactions in threads on all machines, and checks what they saw.
+/// Runs random transactions in threads on all machines, and checks their history.
 fn run(world: &World, threads: u64, each: usize) {
     let mut history: Vec<Seen> = std::thread::scope(|scope| {
         let run = |seed: u64| {
@@ -98,7 +98,7 @@ fn every_snapshot_of_several_machines_adds_up() {
         (Kind::Tcp, 3),
     ] {
         let world = World::over(kind, 3, replicas, 20);
-        // Each look at an object costs a round trip over connections.
+        // Each access to an object costs a round trip over connections.
         let sums = if matches!(kind, Kind::Tcp) { 100 } else { 2000 };
         add_up(&world, sums);
         world.settle();
@@ -127,8 +127,8 @@ fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
     );
 }
 
-/// Transfers between accounts while readers add all of them up: no reader ever sees money missing,
-/// even one that is going to abort.
+/// Runs transfers between accounts while readers add up all balances. Every reader sees the same
+/// total, even one that aborts later.
 fn add_up(world: &World, sums: usize) {
     const ACCOUNTS: usize = 20;
     assert_eq!(world.objects.len(), ACCOUNTS);

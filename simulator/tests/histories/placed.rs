@@ -1,4 +1,4 @@
-//! Indexes whose root is on another machine than that of whoever fills them.
+//! Indexes whose root is on another machine than the one that fills them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::world::World;
 
 const KINDS: [Kind; 3] = [Kind::Local, Kind::Shm, Kind::Tcp];
-/// The machine where the indexes are.
+/// The machine that has the indexes.
 const THERE: MachineId = MachineId(2);
 
 fn commit(tx: Transaction) {
@@ -35,7 +35,7 @@ fn tree(world: &World, together: bool) -> BTree {
     tree
 }
 
-/// Changes one key in a transaction of its own; how often that was tried does not matter.
+/// Changes one key in its own transaction, with retries.
 fn change(session: &mut Coordinator, tree: BTree, key: u64, value: Option<u64>) {
     loop {
         let mut tx = session.begin(Mode::ReadWrite);
@@ -68,7 +68,7 @@ fn all(tx: &mut Transaction, tree: BTree) -> BTreeMap<u64, u64> {
     all
 }
 
-/// Checks a tree on every machine; how many of its nodes each of them has.
+/// Checks a tree on every machine; returns the number of its nodes on each.
 fn nodes(world: &World, tree: BTree) -> Vec<usize> {
     let mut counts = vec![0; world.machines.len()];
     for machine in &world.machines {
@@ -201,7 +201,7 @@ fn an_empty_tree_elsewhere_is_filled_in_bulk() {
         assert!(nodes[0] == 0 && nodes[1] > 5, "{nodes:?}");
         assert_eq!(all(&mut past, tree).len(), 0);
         past.abort();
-        // What the root says is not lost with it.
+        // The placement that the root requests is kept.
         for key in KEYS..2 * KEYS {
             change(&mut world.machine(0).coordinator(), tree, key, Some(1));
         }
@@ -269,7 +269,7 @@ fn a_hash_table_grows_where_it_is() {
         let mut tx = world.machine(0).coordinator().begin(Mode::ReadWrite);
         block_on(table.drop_table(&mut tx)).expect("readable");
         match block_on(tx.commit()) {
-            // All of it together may be more than a log takes.
+            // All changes together may exceed the capacity of a log.
             Ok(Outcome::Committed(_)) | Err(Stop::TooLarge(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -299,7 +299,7 @@ fn a_shard_that_is_too_large_to_be_split_from_elsewhere_gets_chains() {
     assert_eq!(report.problems, []);
     assert!(report.shards == 1 && report.blocks > 0, "{report:?}");
     tx.abort();
-    // Where it is it can grow.
+    // The table can grow on its machine.
     let mut session = world.machine(1).coordinator();
     for key in KEYS..2 * KEYS {
         put(&mut session, table, key).expect("there is room");
@@ -319,7 +319,7 @@ fn without_memory_where_it_is_an_index_takes_no_more_and_stays_whole() {
     let table = table(&world, 2);
     let mut session = world.machine(0).coordinator();
     let mut filler = session.begin(Mode::ReadWrite);
-    // All but what the indexes have, and some.
+    // Leaves only the memory that the indexes have, and a little more.
     let refused = loop {
         match block_on(filler.alloc(500, Near::Machine(THERE))) {
             Ok(_) => {}

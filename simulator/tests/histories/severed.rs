@@ -1,4 +1,5 @@
-//! The wire between two of three machines is cut, while both reach the manager and have their leases.
+//! The connection between two of three machines is cut, while both reach the manager and hold their
+//! leases.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,12 +15,13 @@ use fencepost_txn::{Machine, MachineOptions, Mode, Near, Outcome};
 use parking_lot::Mutex;
 use pollster::block_on;
 
-/// Longer than a busy host lets a thread stand.
+/// Longer than a thread may be delayed on a busy host.
 const LEASE_MS: u64 = 2_000;
-/// What has not happened after so long never will.
+/// The time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Forwards connections to a machine, until they are cut; others may be made afterwards.
+/// A proxy that forwards connections to a machine until they are cut; new ones may be opened
+/// afterwards.
 struct Wire {
     address: SocketAddr,
     streams: Arc<Mutex<Vec<TcpStream>>>,
@@ -49,7 +51,7 @@ impl Wire {
 
     fn cut(&self) {
         for stream in self.streams.lock().drain(..) {
-            // Both ends are among them.
+            // The list contains both ends of each connection.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -65,7 +67,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Three machines, the third of which reaches the second over a wire.
+/// Returns three machines, the third of which reaches the second through a proxy.
 fn over_a_wire() -> (Vec<Arc<Machine>>, Wire) {
     let fabrics = (1..=3).map(|id| {
         let fabric = TcpFabric::start(&TcpConfig {
@@ -124,7 +126,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Commits one thing after the other.
+/// Commits transactions one after the other.
 fn commit(machine: &Arc<Machine>, end: &AtomicBool) {
     while !end.load(Ordering::Relaxed) && !machine.is_evicted() {
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);

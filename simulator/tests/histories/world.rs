@@ -1,5 +1,5 @@
-//! Objects on one machine or several, and transactions that read and overwrite them with a value that
-//! names itself.
+//! Objects on one machine or several, and transactions that read them and overwrite them with their
+//! own number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use pollster::block_on;
 
 use crate::kind::Kind;
 
-/// How long leases are. What they tell has no effect yet.
+/// The duration of leases; expired leases have no effect in these tests.
 const LEASE_MS: u64 = 50;
 
 pub struct World {
@@ -21,22 +21,22 @@ pub struct World {
     pub objects: Vec<Addr>,
     pub clock: AtomicU64,
     ids: AtomicU64,
-    /// Lives as long as the machines.
+    /// The directory of shared memory; it lives as long as the machines.
     shared: Option<tempfile::TempDir>,
 }
 
-/// Whether the machines have one clock.
+/// Whether the machines share a clock.
 #[derive(Clone, Copy, Debug)]
 pub enum Clocks {
     Common,
-    /// Each has its own, as on different hosts.
+    /// Each machine has its own clock, as on different hosts.
     Apart,
 }
 
 /// The clock of another host.
 struct Elsewhere {
     ahead_ns: u64,
-    /// Millionths by which it is fast.
+    /// The millionths by which the clock is fast.
     ppm: u64,
 }
 
@@ -49,7 +49,7 @@ impl MonotonicClock for Elsewhere {
 }
 
 impl Clocks {
-    /// The clock of a machine, and the number of its host.
+    /// Returns the clock of a machine, and the number of its host.
     fn of(self, machine: u64) -> (Arc<dyn MonotonicClock>, u64) {
         match self {
             Clocks::Common => (Arc::new(HostClock), 0),
@@ -62,7 +62,7 @@ impl Clocks {
 }
 
 impl World {
-    /// Objects on a machine that is alone.
+    /// Returns objects on a single machine.
     pub fn alone(objects: usize) -> Self {
         let options = MachineOptions {
             region_bytes: 16 << 20,
@@ -71,14 +71,14 @@ impl World {
         Self::of(vec![Machine::open(options).expect("opens")], objects)
     }
 
-    /// Objects spread over machines that are each other's peers, with as many `replicas` of each.
+    /// Returns objects distributed over machines of one cluster, with `replicas` replicas of each.
     pub fn over(kind: Kind, machines: u32, replicas: usize, objects: usize) -> Self {
         let shape = (machines, replicas, objects);
         let limit = MachineOptions::default().memory_limit;
         Self::of_network(Clocks::Common, kind, shape, limit)
     }
 
-    /// As [`Self::over`], with such clocks.
+    /// Returns the same as [`Self::over`], with these clocks.
     pub fn with(
         clocks: Clocks,
         kind: Kind,
@@ -90,7 +90,7 @@ impl World {
         Self::of_network(clocks, kind, shape, limit)
     }
 
-    /// Machines without objects or backups, all but the first with little memory.
+    /// Returns machines without objects or backups, all but the first with little memory.
     pub fn limited(kind: Kind, machines: u32, memory_limit: u64) -> Self {
         Self::of_network(Clocks::Common, kind, (machines, 1, 0), memory_limit)
     }
@@ -154,25 +154,26 @@ impl World {
         world
     }
 
-    /// The machine whose turn it is.
+    /// Returns the machine for a turn.
     pub fn machine(&self, turn: usize) -> &Arc<Machine> {
         &self.machines[turn % self.machines.len()]
     }
 
-    /// That machines have indeed written to one another.
+    /// Checks that the machines have written to each other.
     fn assert_spread(&self) {
         let written = self.machines.iter().map(|machine| machine.fabric_counts());
         assert!(written.flatten().all(|counts| counts.writes > 10));
     }
 
-    /// Waits until nothing is under way any more; then backups must be what their primaries are, and
-    /// no lock or record may be left.
+    /// Waits until no work is in progress. Then backups must equal their primaries, and no locks or
+    /// log records may remain.
     pub fn settle(&self) {
         self.assert_spread();
         self.settle_whatever_was_written();
     }
 
-    /// As [`Self::settle`], however little machines have written to one another.
+    /// Does the same as [`Self::settle`], without the check that machines have written to each
+    /// other.
     pub fn settle_whatever_was_written(&self) {
         for round in 0.. {
             if Machine::are_at_rest(&self.machines) && self.lends_what_is_in_stock() {
@@ -186,7 +187,7 @@ impl World {
         }
     }
 
-    /// Whether the slots that are reserved for new objects are those that are in stock.
+    /// Returns whether the slots that are leased for new objects are those in stock.
     fn lends_what_is_in_stock(&self) -> bool {
         let (mut stock, mut lent) = (Vec::new(), Vec::new());
         for machine in &self.machines {
@@ -199,7 +200,7 @@ impl World {
         stock == lent
     }
 
-    /// Runs one random transaction; what it saw if it committed.
+    /// Runs one random transaction; returns its record if it committed.
     pub fn attempt(
         &self,
         coordinator: &mut fencepost_txn::Coordinator,
@@ -225,7 +226,7 @@ impl World {
             for _ in 0..1 + draw(5) {
                 let object = draw(self.objects.len() as u64) as usize;
                 block_on(tx.read(self.objects[object], &mut words))?;
-                // All words of an object are written together: a torn read would show here.
+                // All words of an object are written together: a torn read would be visible here.
                 assert!(words[..20].iter().all(|w| *w == words[0]), "torn object");
                 if words[0] != id {
                     reads.push((named(object), Saw::By(words[0])));
@@ -261,7 +262,7 @@ fn named(object: usize) -> Object {
     Object("object", object as u64)
 }
 
-/// A write of an object that is always there.
+/// Returns a write of an object that always exists.
 fn overwritten(object: usize) -> Write {
     Write {
         object: named(object),
