@@ -1,4 +1,4 @@
-//! Options that say how clients reach a server: passwords and TLS.
+//! The options for clients' access to a server: passwords, TLS and Unix sockets.
 //!
 //! The first password of the superuser is never an argument of a process, where other users of the
 //! host could read it.
@@ -11,10 +11,10 @@ use fencepost_pgserver::{AuthMode, LocalOptions, TlsOptions};
 
 use crate::failure::Failure;
 
-/// Environment variable with the first password of the superuser.
+/// The environment variable with the first password of the superuser.
 const PASSWORD_VARIABLE: &str = "FENCEPOST_SUPERUSER_PASSWORD";
 
-// The options of `start` and of `dev-cluster`. A doc comment here would replace theirs in the help.
+// A doc comment here would replace those of `start` and `dev-cluster` in the help.
 #[derive(Debug, Args)]
 pub struct Access {
     /// Certificate chain in PEM; with --tls-key, clients may use TLS.
@@ -33,7 +33,8 @@ pub struct Access {
         requires = "tls_cert"
     )]
     tls_key: Option<PathBuf>,
-    /// Certificates in PEM of the CA of clients' certificates, for rules of access with the method cert.
+    /// Certificates in PEM of the CA of clients' certificates, for access rules with the method
+    /// cert.
     #[arg(
         long,
         env = "FENCEPOST_TLS_CLIENT_CA",
@@ -44,17 +45,19 @@ pub struct Access {
     /// Refuse clients of other hosts that do not use TLS.
     #[arg(long, env = "FENCEPOST_TLS_REQUIRED", requires = "tls_cert")]
     tls_required: bool,
-    /// Clients that must prove a password.
+    /// Which clients must prove a password.
     #[arg(long, env = "FENCEPOST_AUTH", default_value = "trust-loopback")]
     auth: Auth,
-    /// Directory of a Unix socket, .s.PGSQL.PORT, on which clients of this host are served too: psql -h DIR. [default: none]
+    /// Directory of a Unix socket, .s.PGSQL.PORT, for clients of this host: psql -h DIR.
+    /// [default: none]
     #[arg(long, env = "FENCEPOST_SOCKET_DIR", value_name = "DIR")]
     socket_dir: Option<PathBuf>,
     /// Permissions of the Unix socket.
     #[arg(long, env = "FENCEPOST_SOCKET_PERMISSIONS", value_name = "MODE", default_value = "0777", value_parser = permissions)]
     socket_permissions: u32,
-    /// File whose first line is the password of the superuser postgres when the database is new; an existing
-    /// database keeps its own. Without it the environment variable FENCEPOST_SUPERUSER_PASSWORD is read.
+    /// File whose first line is the password of the superuser postgres when the database is new; an
+    /// existing database keeps its own. Without it the environment variable
+    /// FENCEPOST_SUPERUSER_PASSWORD is read.
     #[arg(long, env = "FENCEPOST_SUPERUSER_PASSWORD_FILE", value_name = "FILE")]
     superuser_password_file: Option<PathBuf>,
 }
@@ -65,12 +68,12 @@ enum Auth {
     TrustLoopback,
     /// All clients (SCRAM-SHA-256). A new database needs a password of its superuser.
     Scram,
-    /// None.
+    /// No clients.
     Trust,
 }
 
 impl Auth {
-    /// The value of `--auth`.
+    /// Returns the value of `--auth`.
     fn name(self) -> &'static str {
         match self {
             Auth::TrustLoopback => "trust-loopback",
@@ -90,7 +93,7 @@ impl Access {
         }
     }
 
-    /// Whether every client is asked for a password.
+    /// Returns whether every client must prove a password.
     pub fn asks_all(&self) -> bool {
         self.auth == Auth::Scram
     }
@@ -115,8 +118,8 @@ impl Access {
         })
     }
 
-    /// Reads the first password of the superuser: from the file, or else from the environment, where
-    /// an empty variable counts as none.
+    /// Reads the first password of the superuser: from the file, or else from the environment,
+    /// where an empty variable counts as none.
     pub fn superuser_password(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.superuser_password_file else {
             let password = std::env::var_os(PASSWORD_VARIABLE).filter(|text| !text.is_empty());

@@ -1,4 +1,4 @@
-//! The files of a backup: how they are written, and how it is seen that they are what was written.
+//! The files of a backup, and the checks that they are intact.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -8,59 +8,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// The version of the form that backups have.
+/// The format version of backups.
 pub const FORMAT: u32 = 2;
 const MANIFEST: &str = "manifest";
-/// Characters of the checksum before the manifest, and the end of its line.
+/// The length of the checksum line before the manifest.
 const CHECKSUM_LINE: usize = 9;
 const BUFFER: usize = 1 << 20;
 
-/// What a backup says of itself.
+/// The manifest of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// The format version, [`FORMAT`].
     pub format: u32,
-    /// What the server said that it is.
+    /// The version text of the server.
     pub server: String,
-    /// What makes everything again, in this order.
+    /// The steps that restore all objects, in this order.
     pub steps: Vec<Step>,
 }
 
-/// A statement that makes something, and the rows that come then.
+/// A statement that creates an object, and the rows of a table.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// What it makes, in the server's words.
+    /// The kind of the object, as the server names it.
     pub kind: String,
-    /// The schema that its names are of.
+    /// The schema of the object.
     pub schema: String,
-    /// The name of what it makes, or makes something of.
+    /// The name of the object that the statement creates or changes.
     pub name: String,
-    /// Its text.
+    /// The text of the statement.
     pub statement: String,
-    /// The rows of a table.
+    /// The rows, if the object is a table.
     pub rows: Option<Table>,
 }
 
-/// What it says of the rows of a table.
+/// The description of a table's rows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// The file.
+    /// The name of the file.
     pub file: String,
-    /// How many there are.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of the file.
+    /// The length of the file.
     pub bytes: u64,
-    /// CRC-32C of the file.
+    /// The CRC-32C of the file.
     pub crc32c: u32,
 }
 
 impl Step {
-    /// What it is about in a statement.
+    /// Returns the qualified name of the object, for statements.
     pub fn qualified(&self) -> String {
         format!("{}.{}", quoted(&self.schema), quoted(&self.name))
     }
 
-    /// What it is about in a message.
+    /// Returns the kind and name of the object, for messages.
     pub fn shown(&self) -> String {
         match (self.schema.as_str(), self.kind.as_str()) {
             ("" | "public", _) | (_, "schema") => format!("{} \"{}\"", self.kind, self.name),
@@ -69,12 +69,12 @@ impl Step {
     }
 }
 
-/// A name in a statement.
+/// Quotes a name for a statement.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Writes a file and keeps count of what is in it.
+/// A file writer that counts rows and bytes, and computes the checksum.
 pub struct Writer {
     file: BufWriter<File>,
     path: PathBuf,
@@ -84,7 +84,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A new file.
+    /// Creates a new file.
     pub fn create(path: PathBuf) -> Result<Writer, Failure> {
         let file = File::create_new(&path).map_err(Failure::io(path.display().to_string()))?;
         Ok(Writer {
@@ -96,18 +96,18 @@ impl Writer {
         })
     }
 
-    /// Appends what COPY has written.
+    /// Appends output of COPY.
     pub fn append(&mut self, text: &[u8]) -> Result<(), Failure> {
         let written = self.file.write_all(text);
         written.map_err(Failure::io(self.path.display().to_string()))?;
-        // A line end within a value is written otherwise.
+        // Line ends within values are escaped, so each newline ends a row.
         self.rows += text.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.bytes += text.len() as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, text);
         Ok(())
     }
 
-    /// Returns once it is on the disk.
+    /// Writes the rest and syncs the file.
     pub fn finish(mut self) -> Result<(), Failure> {
         let synced = self
             .file
@@ -118,12 +118,12 @@ impl Writer {
 }
 
 impl Manifest {
-    /// What it says of the rows of tables.
+    /// Returns the descriptions of all tables' rows.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.steps.iter().filter_map(|step| step.rows.as_ref())
     }
 
-    /// How much there is of everything, for whoever is told.
+    /// Returns the totals of the backup, for messages.
     pub fn summary(&self) -> String {
         let rows: u64 = self.tables().map(|table| table.rows).sum();
         let bytes: u64 = self.tables().map(|table| table.bytes).sum();
@@ -131,7 +131,7 @@ impl Manifest {
         format!("{tables} tables, {steps} statements, {rows} rows, {bytes} bytes")
     }
 
-    /// Writes it to `dir`, and returns once it is on the disk.
+    /// Writes the manifest to `dir`, and syncs it.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let json = serde_json::to_vec_pretty(self).map_err(|error| broken(dir, error))?;
         let mut file = Writer::create(dir.join(MANIFEST))?;
@@ -140,10 +140,10 @@ impl Manifest {
         file.finish()
     }
 
-    /// Reads that of the backup in `dir`, which is whole.
+    /// Reads the manifest of the backup in `dir`.
     ///
     /// # Errors
-    /// [`Failure::Broken`] where it is not what was written, or of a version that this program does not know.
+    /// [`Failure::Broken`] if it is damaged, or of a version that this program does not know.
     pub fn read(dir: &Path) -> Result<Manifest, Failure> {
         let path = dir.join(MANIFEST);
         let bytes = std::fs::read(&path).map_err(Failure::io(path.display().to_string()))?;
@@ -161,19 +161,20 @@ impl Manifest {
         }
     }
 
-    /// Reads all files of the backup in `dir` and compares them with what is said here (BACKUP-CHECKED).
+    /// Reads all files of the backup in `dir`, and compares them with the manifest
+    /// (BACKUP-CHECKED).
     ///
     /// # Errors
-    /// [`Failure::Broken`] with the first file that is not what was written.
+    /// [`Failure::Broken`] with the first damaged file.
     pub fn check(&self, dir: &Path) -> Result<(), Failure> {
         self.tables().try_for_each(|table| table.check(dir))
     }
 }
 
 impl Table {
-    /// Opens its file in `dir`.
+    /// Opens the table's file in `dir`.
     pub fn open(&self, dir: &Path) -> Result<BufReader<File>, Failure> {
-        // A name that leads out of the directory is none that was written.
+        // A name that leads out of the directory is not from a backup.
         let path = dir.join(&self.file);
         if Path::new(&self.file).file_name() != Some(self.file.as_ref()) {
             return Err(broken(&path, "not a file of a backup"));
@@ -207,12 +208,12 @@ impl Table {
     }
 }
 
-/// A file is not what was written.
+/// Returns the failure for a damaged file.
 fn broken(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::Broken(format!("{}: {why}", path.display()))
 }
 
-/// Returns once what is in a directory is on the disk.
+/// Syncs a directory.
 pub fn sync(dir: &Path) -> Result<(), Failure> {
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(Failure::io(dir.display().to_string()))

@@ -1,19 +1,23 @@
-//! Backups: everything of a running database as of one moment, in a directory.
+//! Backups: all objects and rows of a running database as of one snapshot, in a directory.
 //!
 //! ```text
-//! DIR/manifest    checksum of what follows, as eight hexadecimal digits and a line end; then JSON (`Manifest`):
-//!                 the statements that make everything (`pg_fencepost_ddl`), and what the files of the tables hold
-//! DIR/0.copy      rows of the first table, as COPY writes them in its text format
+//! DIR/manifest    checksum of the rest, as eight hexadecimal digits and a line end; then JSON
+//!                 (`Manifest`): the statements that create all objects (`pg_fencepost_ddl`), and
+//!                 a description of the tables' files
+//! DIR/0.copy      rows of the first table, in the text format of COPY
 //! DIR/1.copy      …
 //! ```
-//! A backup is a reader like any other: it holds nobody up, and what it says is one snapshot of the whole database.
+//! A backup is an ordinary reader: it blocks no other transaction, and its content is one snapshot
+//! of the whole database.
 //!
 //! # Invariants
-//! * BACKUP-WHOLE: a directory of the name that was asked for is there once all in it is on the disk, and not before.
-//! * BACKUP-CHECKED: nothing is restored from a backup of which any byte is not what it was.
+//! * BACKUP-WHOLE: a directory with the requested name exists only after all of its content is on
+//!   the disk.
+//! * BACKUP-CHECKED: a backup with any changed byte is not restored.
 //!
-//! It is of the database that its URL names. Roles, which all databases have in common, are in it, too, with what of their
-//! passwords the server keeps, which does not tell them. Rows of materialized views are made again, as `pg_dump` has it.
+//! A backup has the database that its URL names. It includes roles, which all databases share, with
+//! the password verifiers that the server stores, not the passwords. Rows of materialized views are
+//! computed again, as by `pg_dump`.
 
 mod files;
 mod restore;

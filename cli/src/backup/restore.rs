@@ -1,10 +1,11 @@
-//! `fencepost restore`: makes what is in a backup again, in a database that has none of it.
+//! `fencepost restore`: restores the objects of a backup in a database that has none of them.
 //!
 //! ```text
-//! every checksum ─► nothing of these names ─► one statement after the other; with a table its rows, in its transaction
+//! every checksum ─► no object exists ─► one statement after the other; a table with its rows
 //! ```
-//! A table is there with all its rows or not at all. What ends in between says how far it came. Roles are not a
-//! database's alone: those that are there already stay as they are.
+//! A table and its rows are restored in one transaction, so a table has all its rows or does not
+//! exist. An interrupted restore reports its progress. Roles are shared by all databases, so
+//! existing roles stay unchanged.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -21,23 +22,23 @@ use super::files::{Manifest, Step, Table, quoted};
 use crate::failure::Failure;
 use crate::link::{Link, refused};
 
-/// Bytes that are sent at once.
+/// The size of one write to COPY.
 const PIECE: usize = 64 << 10;
 
-/// Make what is in a backup again.
+/// Restore a backup.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The directory of the backup.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the database is: postgresql://user@host:port/database, or host=… port=….
+    /// Address of the database: postgresql://user@host:port/database, or host=… port=….
     #[arg(
         long,
         default_value = "postgresql://postgres@127.0.0.1:5433/postgres",
         conflicts_with = "verify"
     )]
     url: String,
-    /// Look whether the backup is whole, and restore nothing.
+    /// Check the backup only, and restore nothing.
     #[arg(long)]
     verify: bool,
 }
@@ -74,7 +75,7 @@ async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(),
     let roles = "SELECT rolname::text FROM pg_catalog.pg_roles";
     let roles = client.query(roles, &[]).await.map_err(refused)?;
     let roles: HashSet<String> = roles.iter().map(|row| row.get(0)).collect();
-    // Bodies may say what is made after them.
+    // Function bodies may refer to objects that are created later.
     let begin = "SET check_function_bodies = off";
     client.batch_execute(begin).await.map_err(refused)?;
     let (mut path, mut left) = (None, HashSet::new());
@@ -110,9 +111,9 @@ async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(),
     Ok(())
 }
 
-/// Does a step of this kind make something of its own, whose name is to be free?
+/// Returns whether a step of this kind creates an object whose name must be free.
 fn is_made(kind: &str) -> bool {
-    // What of an extension is there already stays as it is.
+    // The existing parts of an extension stay unchanged.
     let of_something = [
         "role",
         "extension",
@@ -126,15 +127,15 @@ fn is_made(kind: &str) -> bool {
     !of_something.contains(&kind) && !more.contains(&kind)
 }
 
-/// Has names without a schema be of this one, or of `public`.
+/// Sets the schema for unqualified names, or `public`.
 async fn look_in(client: &Client, schema: &str) -> Result<(), Failure> {
-    // One that is made next is looked for once it is there.
+    // A schema that is created next is found once it exists.
     let schema = if schema.is_empty() { "public" } else { schema };
     let path = format!("SET search_path = {}, public", quoted(schema));
     client.batch_execute(&path).await.map_err(refused)
 }
 
-/// Makes a table with all its rows, or nothing.
+/// Restores a table with all its rows, or nothing.
 async fn restore_table(
     client: &Client,
     step: &Step,

@@ -1,4 +1,4 @@
-//! `fencepost backup`: writes everything that a running database has to a directory.
+//! `fencepost backup`: writes all objects and rows of a running database to a directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::files::{FORMAT, Manifest, Step, Table, Writer, sync};
 use crate::failure::Failure;
 use crate::link::{Link, refused};
 
-/// Write everything that a running database has, as of one moment, to a directory.
+/// Back up a running database, as of one snapshot, to a directory.
 #[derive(Debug, Args)]
 pub struct Take {
-    /// A new directory.
+    /// Directory to create.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the database is: postgresql://user@host:port/database, or host=… port=….
+    /// Address of the database: postgresql://user@host:port/database, or host=… port=….
     #[arg(long, default_value = "postgresql://postgres@127.0.0.1:5433/postgres")]
     url: String,
 }
@@ -43,7 +43,8 @@ impl Take {
     }
 }
 
-/// Where a backup is while it is not whole; removed unless it [becomes](Self::becomes) one.
+/// The directory of an incomplete backup; removed unless it [becomes](Self::becomes) a complete
+/// one.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -65,7 +66,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // Once it has become a backup it is not there any more.
+        // After the rename to its final name this directory no longer exists.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -90,7 +91,7 @@ async fn take(client: &Client, dir: &Path) -> Result<Manifest, Failure> {
         step.rows = Some(rows);
     }
     steps.extend(reached(client).await?);
-    // Only now it is known that what was read is durable.
+    // Only the commit confirms that the rows that were read are durable.
     client.batch_execute("COMMIT").await.map_err(refused)?;
     Ok(Manifest {
         format: FORMAT,
@@ -128,7 +129,7 @@ async fn copy_out(
     Ok(table)
 }
 
-/// What puts sequences where they are.
+/// Returns the statements that set sequences to their values.
 async fn reached(client: &Client) -> Result<Vec<Step>, Failure> {
     let sequences = "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

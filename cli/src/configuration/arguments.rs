@@ -1,10 +1,10 @@
-//! One order of precedence: command line, environment, configuration file, default.
+//! The precedence of options: command line, environment, configuration file, default.
 //!
 //! ```text
 //!   command line, environment ──> which options are given? ──┐
 //!   configuration file ──> those of its options that are not ─┴─> the command line that is parsed
 //! ```
-//! So an option of the file is checked as one of the command line is, together with the others.
+//! So options of the file are checked like those of the command line, together with them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use super::file::{ConfigFile, OptionEntry, OptionValue};
 
 /// The command that has a configuration file.
 const COMMAND: &str = "start";
-/// The option that names it.
+/// The option that names the file.
 const CONFIG: &str = "config";
 
-/// A command line with the options of the configuration file in it.
+/// A command line that includes the options of the configuration file.
 pub struct Expanded {
     pub arguments: Vec<OsString>,
     file: Option<ConfigFile>,
@@ -31,13 +31,13 @@ impl Expanded {
     /// there is one.
     ///
     /// # Errors
-    /// Why the file cannot be used, with the line.
+    /// The reason why the file cannot be used, with the line.
     pub fn of(program: &Command, arguments: Vec<OsString>) -> Result<Expanded, String> {
         let unchanged = |arguments| Expanded {
             arguments,
             file: None,
         };
-        // Errors are found when the whole command line is parsed.
+        // The parse of the whole command line reports errors later.
         let lenient = program.clone().ignore_errors(true);
         let Ok(matches) = lenient.try_get_matches_from(&arguments) else {
             return Ok(unchanged(arguments));
@@ -64,8 +64,8 @@ impl Expanded {
         })
     }
 
-    /// The place in the configuration file of the option that an error is about, if it is from
-    /// there.
+    /// Returns the place in the configuration file of the option to which an error refers, if the
+    /// option is from there.
     pub fn place_of(&self, error: &clap::Error) -> Option<String> {
         let file = self.file.as_ref()?;
         let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
@@ -77,7 +77,7 @@ impl Expanded {
     }
 }
 
-/// The words of the command line that an option of the file stands for: none if the option is given
+/// Returns the words of the command line for an option of the file; none if the option is given
 /// elsewhere.
 fn words(
     command: &Command,
@@ -115,8 +115,8 @@ fn words(
     })
 }
 
-/// The environment variables that are options of `fencepost start`, and so not for machines that
-/// another process starts.
+/// Returns the environment variables that are options of `fencepost start`, which must not reach
+/// machines that another process starts.
 pub fn variables() -> Vec<OsString> {
     let names = std::env::vars_os().map(|(name, _)| name);
     let is_option = |name: &OsString| {

@@ -1,5 +1,5 @@
 //! `fencepost.toml`: every option of `fencepost start` by its long name, settings of the server,
-//! and rules of access.
+//! and access rules.
 //!
 //! ```toml
 //! listen = "0.0.0.0:5432"
@@ -24,27 +24,27 @@ use fencepost_pgserver::{AccessRule, RuleText};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The array of rules of access.
+/// The name of the array of access rules.
 const ACCESS: &str = "access";
-/// The table of settings of the server.
+/// The name of the table of server settings.
 const SETTINGS: &str = "settings";
 
 /// A configuration file.
 #[derive(Debug, Default, PartialEq)]
 pub struct ConfigFile {
     path: PathBuf,
-    /// The options, in the order of their names.
+    /// The options, sorted by name.
     pub options: Vec<OptionEntry>,
-    /// The settings, in the order of their names.
+    /// The settings, sorted by name.
     pub settings: Vec<SettingEntry>,
-    /// The rules of access, in their order; `None` if the file has none.
+    /// The access rules, in their order; `None` if the file has none.
     pub access: Option<Vec<AccessRule>>,
 }
 
 /// An option of the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptionEntry {
-    /// Its long name, without the dashes before it.
+    /// The long name of the option, without leading dashes.
     pub name: String,
     pub value: OptionValue,
     pub line: usize,
@@ -66,7 +66,7 @@ pub struct SettingEntry {
     pub line: usize,
 }
 
-/// The text of a file, to name lines of it.
+/// The text of a file, to find the lines of its parts.
 struct Text<'a> {
     path: &'a Path,
     text: &'a str,
@@ -88,7 +88,7 @@ impl Text<'_> {
 }
 
 impl ConfigFile {
-    /// Reads a file.
+    /// Reads and parses a file.
     pub fn read(path: &Path) -> Result<ConfigFile, String> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -150,13 +150,13 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// Why the file is wrong at a line.
+    /// Returns an error message for a line of the file.
     pub fn error(&self, line: usize, why: &str) -> String {
         format!("{}:{line}: {why}", self.path.display())
     }
 }
 
-/// Reads a rule of access.
+/// Reads an access rule.
 fn read_rule(source: &Text<'_>, rule: &Spanned<DeValue<'_>>) -> Result<AccessRule, String> {
     let line = source.line_of(rule);
     let DeValue::Table(table) = rule.get_ref() else {

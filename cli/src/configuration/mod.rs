@@ -1,5 +1,5 @@
-//! The settings of the server: from the options of the process, from the configuration file, and
-//! from ALTER SYSTEM.
+//! The settings of the server: from the options of the process, the configuration file, and ALTER
+//! SYSTEM.
 
 mod arguments;
 mod file;
@@ -16,14 +16,14 @@ use crate::log::Control;
 pub use arguments::{Expanded, variables};
 use file::ConfigFile;
 
-/// Name of the file in the data directory that has what ALTER SYSTEM sets.
+/// The name of the file in the data directory that stores the settings of ALTER SYSTEM.
 const SYSTEM_FILE: &str = "fencepost.auto.toml";
 
-/// Where the settings of a server come from.
+/// The sources of a server's settings.
 pub struct Source {
     options: SettingValues,
     file: Option<PathBuf>,
-    /// Without a data directory it is kept in memory only.
+    /// `None` without a data directory: the settings of ALTER SYSTEM are then in memory only.
     system_file: Option<PathBuf>,
     system: Mutex<SettingValues>,
     rules: AccessRules,
@@ -31,7 +31,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// That of a server with these settings in its options.
+    /// Returns the sources of a server with these settings in its options.
     pub fn new(
         options: &[(String, String)],
         file: Option<&Path>,
@@ -50,7 +50,7 @@ impl Source {
 }
 
 impl Source {
-    /// The rules of access of the file, which are replaced when it is read again.
+    /// Returns the access rules of the file, which a reload replaces.
     pub fn rules(&self) -> &AccessRules {
         &self.rules
     }
@@ -115,7 +115,7 @@ pub fn check_file(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a value of `--set`.
+/// Parses a value of `--set`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {

@@ -1,7 +1,7 @@
-//! The file of what ALTER SYSTEM sets: a line `"name" = "value"` for each, in TOML.
+//! The file of ALTER SYSTEM's settings: a TOML line `"name" = "value"` for each.
 //!
 //! # Failure
-//! A file is written beside it and renamed, so that a crash leaves the one or the other.
+//! A new file is written and renamed over the old one, so that a crash leaves one of the two.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 const HEAD: &str = "# Written by ALTER SYSTEM; do not edit.\n";
 
-/// Reads the file; nothing is set where there is none.
+/// Reads the file; without a file there are no settings.
 pub fn read(path: &Path) -> Result<SettingValues, String> {
     let failed = |why: String| format!("{}: {why}", path.display());
     let text = match std::fs::read_to_string(path) {
@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<SettingValues, String> {
 pub fn write(path: &Path, values: &SettingValues) -> Result<(), String> {
     let mut text = HEAD.to_owned();
     for (name, value) in values {
-        // The escapes of JSON are escapes of TOML.
+        // JSON's escapes are also valid in TOML.
         let line = format!("{} = {}\n", quoted(name), quoted(value));
         text.push_str(&line);
     }

@@ -1,10 +1,10 @@
-//! A log in a file, which goes on in a new file when it is due.
+//! A log in a file, which is rotated when due.
 //!
 //! ```text
-//!   FILE ──> FILE.1 ──> FILE.2 ──> … ──> gone
+//!   FILE ──> FILE.1 ──> FILE.2 ──> … ──> removed
 //! ```
 //! # Failure
-//! Where the file cannot be renamed or opened the log goes on in the one that is open.
+//! If the file cannot be renamed or opened, the log continues in the open file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,14 +16,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::size;
 
-/// When a log goes on in a new file.
+/// The time at which a log is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// Only when asked.
+    /// Only on request.
     Never,
     /// With the first line of a day (UTC).
     Daily,
-    /// With the line that it would be longer than this with.
+    /// With the line with which the file would exceed this size.
     Bytes(u64),
 }
 
@@ -43,7 +43,7 @@ pub fn rotation(text: &str) -> Result<Rotation, String> {
 const REOPEN: u8 = 1;
 const ROTATE: u8 = 2;
 
-/// Asks a log file for what is done with its next line.
+/// The requests to a log file, carried out with its next line.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -51,17 +51,17 @@ pub struct Control {
 }
 
 impl Control {
-    /// Has the file opened again: another program may have renamed it.
+    /// Requests that the file be opened again, because another program may have renamed it.
     pub fn reopen(&self) {
         self.asked.fetch_or(REOPEN, Relaxed);
     }
 
-    /// Has the log go on in a new file.
+    /// Requests a rotation.
     pub fn rotate(&self) {
         self.asked.fetch_or(ROTATE, Relaxed);
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,7 +79,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file, made if there is none; lines are appended.
+    /// Opens the file, and creates it if it does not exist; lines are appended.
     pub fn open(path: &Path, rotation: Rotation, kept_max: u32) -> io::Result<LogFile> {
         let file = open(path)?;
         let metadata = file.metadata()?;
@@ -100,7 +100,7 @@ impl LogFile {
         })
     }
 
-    /// The handle to rotate it.
+    /// Returns the handle for requests.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }
@@ -133,7 +133,7 @@ impl LogFile {
     }
 
     fn reopen(&mut self) {
-        // Without another one the log goes on in the file that is open.
+        // If the open fails, the log continues in the open file.
         if let Ok(file) = open(&self.control.path) {
             self.bytes = file.metadata().map_or(0, |metadata| metadata.len());
             self.file = file;

@@ -1,5 +1,5 @@
-//! Lines for machines: the keys are those of PostgreSQL's jsonlog; fields of events that it has not
-//! have their own names.
+//! Log lines as JSON: the keys are those of PostgreSQL's jsonlog, other fields of events keep their
+//! own names.
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::prefix::{Process, began, pid, session_id, stamp};
 use super::record::Record;
 
-/// Appends the object of a record, and the end of the line.
+/// Appends the JSON object of a record, and a line end.
 pub fn write(record: &Record, zone: &TimeZone, process: Process, out: &mut String) {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| {

@@ -1,16 +1,16 @@
-//! How much of the log waits to be written: lines and bytes are bounded, so that a client that
-//! makes long lines faster than they can be written takes no more memory.
+//! The limit of waiting log lines. Their number and bytes are bounded, so that a client that
+//! produces lines faster than they can be written takes no more memory.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Lines that may wait.
+/// The largest number of waiting lines.
 pub const LINES_MAX: usize = 64 << 10;
-/// Bytes that may wait; a line that is longer is written if no other waits.
+/// The largest number of waiting bytes; a longer line is written if no other line waits.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Counts what waits.
+/// The counters of waiting lines and bytes.
 #[derive(Debug, Default)]
 pub struct Meter {
     lines: AtomicUsize,
@@ -19,7 +19,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Whether a line may wait, too; one that may not is counted.
+    /// Returns whether another line may wait; a refused line is counted as dropped.
     pub fn admits(&self, bytes: usize) -> bool {
         let lines_before = self.lines.fetch_add(1, Relaxed);
         let bytes_before = self.bytes.fetch_add(bytes, Relaxed);
@@ -37,20 +37,20 @@ impl Meter {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// How many lines were dropped.
+    /// Returns the number of dropped lines.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 }
 
-/// A sink that tells a meter of each line that is written.
+/// A sink that reports each written line to a meter.
 pub struct Metered {
     sink: Box<dyn Write + Send>,
     meter: Arc<Meter>,
 }
 
 impl Metered {
-    /// Writes lines to `sink`.
+    /// Returns a sink that writes lines to `sink`.
     pub fn new(sink: Box<dyn Write + Send>, meter: &Arc<Meter>) -> Metered {
         Metered {
             sink,

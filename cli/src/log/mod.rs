@@ -1,14 +1,15 @@
-//! The log of a server: where lines go, and what they look like.
+//! The log of a server: the destination and the format of its lines.
 //!
 //! ```text
-//!   tracing events of all crates ──> Lines (is it wanted? ──> Record ──> text or JSON) ──> a thread ──> stderr or a file
-//!   settings of the server ────────────┘ log_min_messages, log_line_prefix, log_timezone, log_checkpoints
+//!   events of all crates ──> Lines (filter ──> Record ──> text or JSON) ──> a thread ──> sink
+//!   settings of the server ────┘ log_min_messages, log_line_prefix, log_timezone, …
 //! ```
-//! Events about clients (`fencepost::client`) have been filtered by the settings of their session.
+//! The sink is stderr or a file. Events about clients (`fencepost::client`) have already been
+//! filtered by the settings of their session.
 //!
 //! # Failure
-//! No thread of the server waits for the log: where lines come faster than they can be written, so many of them wait
-//! ([`meter`]); further ones are dropped, and counted.
+//! No thread of the server waits for the log. If lines arrive faster than they can be written, a
+//! bounded number waits ([`meter`]), and further lines are dropped and counted.
 
 mod file;
 mod json;
@@ -42,15 +43,15 @@ use text::Shape;
 /// The form of a log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people, as PostgreSQL's stderr log; `log_line_prefix` is before each line.
+    /// Text, as in PostgreSQL's stderr log, with `log_line_prefix` before each line.
     #[default]
     Text,
-    /// For machines: an object a line, with the keys of PostgreSQL's jsonlog.
+    /// JSON: one object per line, with the keys of PostgreSQL's jsonlog.
     Json,
 }
 
 impl LogFormat {
-    /// The value of `--log-format`.
+    /// Returns the value of `--log-format`.
     pub fn name(self) -> &'static str {
         match self {
             LogFormat::Text => "text",
@@ -59,10 +60,10 @@ impl LogFormat {
     }
 }
 
-// The options of `start`. A doc comment here would replace its own in the help.
+// A doc comment here would replace that of `start` in the help.
 #[derive(Debug, Args)]
 pub struct LogOptions {
-    /// Form of the log's lines.
+    /// Format of the log's lines.
     #[arg(
         long,
         env = "FENCEPOST_LOG_FORMAT",
@@ -73,11 +74,11 @@ pub struct LogOptions {
     /// File of the log, in place of stderr. SIGHUP opens it again.
     #[arg(long, env = "FENCEPOST_LOG_FILE", value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// When the log goes on in a new file: daily, never, or at a size, for example 100M. The old
-    /// ones are FILE.1, FILE.2, …
+    /// When the log is rotated: daily, never, or at a size, for example 100M. The old files are
+    /// FILE.1, FILE.2, ….
     #[arg(long, env = "FENCEPOST_LOG_ROTATION", value_name = "WHEN", default_value = "never", value_parser = file::rotation)]
     log_rotation: Rotation,
-    /// Old files of the log that are kept.
+    /// Number of old log files that are kept.
     #[arg(
         long,
         env = "FENCEPOST_LOG_FILES_MAX",
@@ -87,7 +88,7 @@ pub struct LogOptions {
     log_files_max: u32,
 }
 
-/// A log that runs. What waits is written when it is dropped.
+/// A running log. Waiting lines are written when it is dropped.
 pub struct Log {
     shape: Arc<RwLock<Shape>>,
     filter: Arc<Filter>,
@@ -96,15 +97,15 @@ pub struct Log {
     _guard: WorkerGuard,
 }
 
-/// Which events are wanted.
+/// The filter of events.
 struct Filter {
-    /// Place of `log_min_messages` in [`record::LEVELS`].
+    /// The index of `log_min_messages` in [`record::LEVELS`].
     least: AtomicUsize,
     checkpoints: AtomicBool,
 }
 
 impl Log {
-    /// Begins to log what the process does.
+    /// Starts the log of the process.
     pub fn start(options: &LogOptions) -> Result<Log, Failure> {
         let (sink, control): (Box<dyn Write + Send>, _) = match &options.log_file {
             None => (Box::new(io::stderr()), None),
@@ -117,7 +118,7 @@ impl Log {
         };
         let meter = Arc::new(Meter::default());
         let (writer, guard) = NonBlockingBuilder::default()
-            // The meter lets no more lines wait.
+            // The meter admits no more lines than this.
             .buffered_lines_limit(LINES_MAX)
             .lossy(true)
             .thread_name("fencepost-log")
@@ -138,14 +139,14 @@ impl Log {
             meter: Arc::clone(&log.meter),
             writer,
         };
-        // A second log of a process, as a test may begin, goes where the first one goes.
+        // A second log in a process, as in tests, has no effect; the first one is used.
         if tracing::subscriber::set_global_default(Registry::default().with(lines)).is_ok() {
             panics::log_panics();
         }
         Ok(log)
     }
 
-    /// Returns what follows the settings of the server.
+    /// Returns a function that applies changed settings of the server.
     pub fn follower(&self) -> impl Fn(&ServerSettings) + Send + Sync + 'static {
         let (shape, filter) = (Arc::clone(&self.shape), Arc::clone(&self.filter));
         move |settings| {
@@ -161,12 +162,12 @@ impl Log {
         }
     }
 
-    /// The handle to rotate the log file, if there is one.
+    /// Returns the handle to rotate the log file, if there is one.
     pub fn control(&self) -> Option<Arc<Control>> {
         self.control.clone()
     }
 
-    /// How many lines were dropped.
+    /// Returns a function that returns the number of dropped lines.
     pub fn dropped(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let meter = Arc::clone(&self.meter);
         move || meter.dropped()
@@ -186,7 +187,7 @@ impl Lines {
         let least = self.filter.least.load(Relaxed);
         let target = metadata.target();
         if !target.starts_with("fencepost") {
-            // Events of libraries are for debugging.
+            // Events of libraries are logged only at debug levels.
             return least <= record::DEBUG1 && record::of_level(*metadata.level()) >= least;
         }
         if target == record::CLIENT {
@@ -201,7 +202,7 @@ impl Lines {
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        // Spans are not shown.
+        // Spans are not logged.
         metadata.is_event() && self.wants(metadata)
     }
 
@@ -211,7 +212,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     ) -> tracing::subscriber::Interest {
         use tracing::subscriber::Interest;
         match metadata.is_event() {
-            // Whether checkpoints are logged may change.
+            // The setting for checkpoints may change.
             true if metadata.target() == record::CHECKPOINT => Interest::sometimes(),
             true if self.wants(metadata) => Interest::always(),
             _ => Interest::never(),
@@ -230,13 +231,13 @@ impl<S: Subscriber> Layer<S> for Lines {
         let record = Record::of(event);
         let line = self.shape.read().line(&record);
         if self.meter.admits(line.len()) {
-            // The queue has room for all lines that the meter admits.
+            // The queue is large enough for all lines that the meter admits.
             let _ = self.writer.clone().write_all(line.as_bytes());
         }
     }
 }
 
-/// The level of an event by PostgreSQL's names.
+/// Returns PostgreSQL's name of an event's level.
 fn severity_of(level: Level) -> &'static str {
     match level {
         Level::ERROR => "ERROR",

@@ -1,8 +1,8 @@
-//! Panics, as lines of the log with a backtrace.
+//! The logging of panics, with a backtrace.
 
 use std::backtrace::Backtrace;
 
-/// Has panics of all threads logged in place of the library's own message.
+/// Makes panics of all threads log lines instead of the standard message.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();

@@ -1,4 +1,4 @@
-//! `log_line_prefix`: what is before each line, by PostgreSQL's escapes.
+//! `log_line_prefix`: the prefix of each line, with PostgreSQL's escapes.
 
 use std::fmt::Write;
 
@@ -7,18 +7,18 @@ use jiff::{Timestamp, Zoned};
 
 use super::record::{Client, Record};
 
-/// A prefix, ready to be written.
+/// A parsed prefix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prefix(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
-    /// The letter of an escape and its width, negative for one that is filled on the right.
+    /// The letter of an escape and its width; a negative width pads on the right.
     Escape(char, i32),
 }
 
-/// The process, as lines that are about no client tell it.
+/// The process, for lines that are not about a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     pub pid: u32,
@@ -26,7 +26,7 @@ pub struct Process {
 }
 
 impl Prefix {
-    /// Reads a prefix. What is no escape is left out, as in PostgreSQL.
+    /// Parses a prefix. Unknown escapes are left out, as in PostgreSQL.
     pub fn parse(text: &str) -> Prefix {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -46,7 +46,7 @@ impl Prefix {
                     if !literal.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut literal)));
                     }
-                    // No line is wider than this.
+                    // A bound for invalid widths.
                     let width = width.parse::<i32>().unwrap_or(0).clamp(-1000, 1000);
                     parts.push(Part::Escape(letter, width));
                 }
@@ -64,13 +64,13 @@ impl Prefix {
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.push_str(text),
-                // The rest is for lines about clients.
+                // The rest of the prefix is only for lines about clients.
                 Part::Escape('q', _) if record.client.is_none() => return,
                 Part::Escape('q', _) => {}
                 Part::Escape(letter, width) => {
                     let value = value(*letter, record, zone, process);
                     let cells = width.unsigned_abs() as usize;
-                    // A String takes whatever is written to it.
+                    // Writing to a String cannot fail.
                     let _ = match *width < 0 {
                         true => write!(out, "{value:<cells$}"),
                         false => write!(out, "{value:>cells$}"),
@@ -115,12 +115,12 @@ fn value(letter: char, record: &Record, zone: &TimeZone, process: Process) -> St
             .clone()
             .unwrap_or_else(|| "00000".to_owned()),
         'x' | 'Q' => "0".to_owned(),
-        // Neither a leader, nor a command tag, nor a virtual transaction is known here.
+        // Group leaders, command tags and virtual transactions do not exist here.
         _ => String::new(),
     }
 }
 
-/// The number of the session, or else of the process.
+/// Returns the number of the session, or else of the process.
 pub fn pid(record: &Record, process: Process) -> i64 {
     let session = record.client.as_ref().map_or(0, |client| client.session);
     match session {
@@ -129,20 +129,20 @@ pub fn pid(record: &Record, process: Process) -> i64 {
     }
 }
 
-/// When the session began, or else the process.
+/// Returns the start time of the session, or else of the process.
 pub fn began(record: &Record, process: Process) -> Timestamp {
     let client = record.client.as_ref();
     let began = client.and_then(|client| Timestamp::from_microsecond(client.began_us).ok());
     began.unwrap_or(process.began)
 }
 
-/// `%c`
+/// Returns the session id of the escape `%c`.
 pub fn session_id(record: &Record, process: Process) -> String {
     let began = began(record, process).as_second();
     format!("{began:x}.{:x}", pid(record, process))
 }
 
-/// A time in words.
+/// Formats a time in a time zone.
 pub fn stamp(at: Timestamp, zone: &TimeZone, format: &str) -> String {
     Zoned::new(at, zone.clone()).strftime(format).to_string()
 }

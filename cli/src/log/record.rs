@@ -1,4 +1,4 @@
-//! One line of the log, as its event has it.
+//! The record of one log line, made from its event.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ pub const CLIENT: &str = "fencepost::client";
 /// The target of events about checkpoints.
 pub const CHECKPOINT: &str = "fencepost::checkpoint";
 
-/// The levels of `log_min_messages`, the most talkative first.
+/// The levels of `log_min_messages`, the least severe first.
 pub const LEVELS: [&str; 12] = [
     "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
     "fatal", "panic",
 ];
-/// Place of `debug1` among them.
+/// The index of `debug1` among them.
 pub const DEBUG1: usize = 4;
-/// Place of `warning` among them.
+/// The index of `warning` among them.
 pub const WARNING: usize = 7;
 
-/// The place of a level.
+/// Returns the index of a level.
 pub fn rank(level: &str) -> usize {
     let mut levels = LEVELS.iter();
     levels
@@ -31,7 +31,7 @@ pub fn rank(level: &str) -> usize {
         .unwrap_or(WARNING)
 }
 
-/// The place of a level of events.
+/// Returns the index of a level of events.
 pub fn of_level(level: Level) -> usize {
     rank(severity_of(level))
 }
@@ -50,13 +50,13 @@ pub struct Record {
     pub backtrace: Option<String>,
     pub position: Option<u64>,
     pub client: Option<Client>,
-    /// Where the event is from.
+    /// The target of the event.
     pub target: String,
-    /// Fields that are none of these.
+    /// The other fields of the event.
     pub others: Vec<(&'static str, String)>,
 }
 
-/// The client that a line is about.
+/// The client to which a line refers.
 #[derive(Debug, Default)]
 pub struct Client {
     /// The number of its session; 0 before it has one.
@@ -66,9 +66,9 @@ pub struct Client {
     pub application: Option<String>,
     pub host: String,
     pub port: Option<u64>,
-    /// When it connected: microseconds from 1970-01-01 UTC.
+    /// The time of its connection, in microseconds from 1970-01-01 UTC.
     pub began_us: i64,
-    /// The number of the line among those about it.
+    /// The number of the line among the lines about the client.
     pub line: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Lines for people, as PostgreSQL writes them to stderr.
+//! Log lines as text, in the format of PostgreSQL's stderr log.
 
 use fencepost::ServerSettings;
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use super::prefix::{Prefix, Process};
 use super::record::Record;
 use super::{LogFormat, json};
 
-/// The form of lines, by the settings.
+/// The format of lines, as the settings determine it.
 #[derive(Debug)]
 pub struct Shape {
     format: LogFormat,
@@ -18,7 +18,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// That of a process that has read no settings yet.
+    /// Returns the format of a process that has read no settings yet.
     pub fn new(format: LogFormat) -> Shape {
         Shape {
             format,
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// Takes over `log_line_prefix` and `log_timezone`.
+    /// Applies `log_line_prefix` and `log_timezone`.
     pub fn follow(&mut self, settings: &ServerSettings) {
         let get = |name| settings.get(name).unwrap_or_default();
         self.prefix = Prefix::parse(&get("log_line_prefix"));
@@ -40,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// The line of a record, with its end.
+    /// Formats a record as a line, with its line end.
     pub fn line(&self, record: &Record) -> String {
         let mut out = String::with_capacity(160);
         match self.format {
@@ -55,7 +55,7 @@ impl Shape {
             self.prefix.write(record, &self.zone, self.process, out);
             out.push_str(name);
             out.push_str(":  ");
-            // The lines of a text are told from those of the log.
+            // The tab distinguishes further lines of a text from lines of the log.
             out.push_str(&text.trim_end_matches('\n').replace('\n', "\n\t"));
             out.push('\n');
         };

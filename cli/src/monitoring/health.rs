@@ -1,4 +1,4 @@
-//! The stage of a server, and its metrics.
+//! The state of a server, and its metrics.
 
 use std::time::Instant;
 
@@ -8,30 +8,30 @@ use parking_lot::Mutex;
 
 use super::render::render;
 
-/// A server that serves.
+/// The parts of a serving server.
 pub struct Serving {
     pub database: Database,
     pub counts: ServerCounts,
-    /// Lines of the log that were dropped.
+    /// Returns the number of dropped log lines.
     pub dropped: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 enum Stage {
-    /// The database is opened, recovery included.
+    /// The database is being opened, including recovery.
     Starting,
     Serving(Box<Serving>),
-    /// Sessions end.
+    /// The sessions are ending.
     Stopping,
 }
 
-/// How far a server is.
+/// The state of a server.
 pub struct Health {
     stage: Mutex<Stage>,
     began: Instant,
 }
 
 impl Health {
-    /// That of a server that begins.
+    /// Returns the state of a starting server.
     pub fn starting() -> Health {
         Health {
             stage: Mutex::new(Stage::Starting),
@@ -39,18 +39,18 @@ impl Health {
         }
     }
 
-    /// Clients are served from now on.
+    /// Records that clients are served from now on.
     pub fn serves(&self, serving: Serving) {
         *self.stage.lock() = Stage::Serving(Box::new(serving));
     }
 
-    /// Clients are served no longer. The database is let go of.
+    /// Records that clients are no longer served, and drops the database.
     pub fn stops(&self) {
         let before = std::mem::replace(&mut *self.stage.lock(), Stage::Stopping);
         drop(before);
     }
 
-    /// Why clients are not served; `None` while they are.
+    /// Returns why clients are not served; `None` while they are.
     pub fn unready(&self) -> Option<&'static str> {
         match &*self.stage.lock() {
             Stage::Starting => Some("the database is being opened"),
@@ -65,7 +65,7 @@ impl Health {
         }
     }
 
-    /// The metrics in the format of Prometheus; `None` while the database is not open.
+    /// Returns the metrics in the format of Prometheus; `None` while the database is not open.
     pub fn metrics(&self) -> Option<String> {
         let stage = self.stage.lock();
         let Stage::Serving(serving) = &*stage else {

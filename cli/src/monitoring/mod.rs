@@ -1,13 +1,12 @@
-//! `--metrics-listen`: metrics for Prometheus, and whether the server is alive and ready.
+//! `--metrics-listen`: metrics for Prometheus, and the liveness and readiness of the server.
 //!
 //! ```text
-//!   GET /metrics   what the machine, its sessions and the process count now
+//!   GET /metrics   the current counters of the machine, its sessions and the process
 //!   GET /healthz   200 while the process answers
-//!   GET /readyz    200 while clients are served: 503 before that, after it, and while the machine has no lease
+//!   GET /readyz    200 while clients are served; 503 before, after, and without a lease
 //! ```
-//! A thread of its own answers, one request after the other; what is counted is read then. Clients
-//! are not
-//! authenticated, so the address is one of this host unless another one is given.
+//! One thread answers requests one after the other, and reads the counters for each. Clients are
+//! not authenticated, so the default address is one of this host.
 
 mod health;
 mod render;
@@ -25,7 +24,7 @@ pub use health::{Health, Serving};
 const WHAT: &str = "metrics";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The thread that answers; it ends when this is dropped.
+/// The HTTP server and its thread, which ends when this is dropped.
 pub struct Monitoring {
     server: Arc<Server>,
     address: SocketAddr,
@@ -62,7 +61,7 @@ impl Monitoring {
         })
     }
 
-    /// The address that is listened on, with its real port.
+    /// Returns the listening address, with its real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -96,6 +95,6 @@ fn answer(request: Request, health: &Health) {
     if let Ok(kind) = Header::from_bytes("Content-Type", TEXT) {
         response.add_header(kind);
     }
-    // A client that has gone needs no answer.
+    // The client may have closed the connection.
     let _ = request.respond(response);
 }

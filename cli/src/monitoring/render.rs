@@ -1,9 +1,8 @@
 //! Metrics in Prometheus' text format, by the crate of the `metrics` project.
 //!
-//! Counters and gauges go through a recorder that lives for one request. Its histograms take one
-//! value after the other;
-//! ours are sums already, and so are written line by line with the functions that it writes its own
-//! with.
+//! Counters and gauges go through a recorder that exists for one request. Its histograms take
+//! single values. The histograms here are sums already, so they are written line by line with the
+//! recorder's own functions.
 
 use fencepost::{Metric, MetricKind};
 use fencepost_pgserver::Histogram;
