@@ -1,4 +1,4 @@
-//! `fencepost bench`: a benchmark from the command line.
+//! `fencepost bench`: runs benchmarks from the command line.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -17,78 +17,81 @@ use crate::size;
 /// Run a benchmark, check its data and report.
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// What to run.
+    /// Benchmark to run.
     name: Benchmark,
-    /// How the database is reached.
+    /// Interface to the database.
     #[arg(long, default_value = "native")]
     via: Access,
     /// Server for --via pg: postgresql://user@host:port/database, or host=… port=…. Any PostgreSQL
-    /// will do. Tables of the benchmark are dropped and made again. Given several times, for machines of one
-    /// database: the first one loads, clients are dealt out over all, and the check is made through each.
+    /// server works. The benchmark drops and creates its tables. Given several times, for machines
+    /// of one database: the first one loads, clients are distributed over all, and the check runs
+    /// through each.
     #[arg(long = "url")]
     urls: Vec<String>,
-    /// Servers may go: clients of one that does go on at another one, and the check allows for transactions of which
-    /// nobody knows whether they have committed; bank, tatp and tpcc --via pg.
+    /// Servers may fail: their clients continue at other servers, and the check allows for
+    /// transactions with an unknown outcome; bank, tatp and tpcc --via pg.
     #[arg(long)]
     survive: bool,
-    /// Threads in all; several machines take turns to have them.
+    /// Total number of threads, distributed over the machines.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Clients of each thread, which run while the others wait for another machine; above 1 for native runs.
+    /// Clients of each thread, which run while other clients wait for another machine; above 1 for
+    /// native runs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     in_flight: usize,
-    /// Machines of a native run, all in this process. Keys are spread over them by a hash, so that of N
-    /// machines all but one in N accesses go to another; tpcc is spread by warehouse, and clients run
-    /// where theirs is. Those of failover are processes. [default: 1; failover: 3]
+    /// Machines of a native run, all in this process. Keys are distributed by a hash, so that with
+    /// N machines (N - 1)/N of the accesses are remote. tpcc is distributed by warehouse, and its
+    /// clients run on the machine of their warehouse. The machines of failover are processes.
+    /// [default: 1; failover: 3]
     #[arg(long, value_name = "N")]
     machines: Option<usize>,
-    /// Machines that have a copy of each region. [default: 3, or all there are]
+    /// Number of machines that hold a copy of each region. [default: 3, or all there are]
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
-    /// What is between several machines. [default: shm]
+    /// Fabric between several machines. [default: shm]
     #[arg(long)]
     fabric: Option<Between>,
-    /// Seconds that are measured; failover: from the kill on. [default: 10; failover: 3]
+    /// Measured seconds; failover: seconds after the kill. [default: 10; failover: 3]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Seconds before them. [default: 2]
+    /// Seconds before the measurement. [default: 2]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
-    /// Keys (kv; orw: a million for each thread), subscribers (tatp; failover: 20000), accounts (bank) or customers
-    /// (smallbank: 100000 for each thread).
+    /// Keys (kv; orw: a million for each thread), subscribers (tatp; failover: 20000), accounts
+    /// (bank) or customers (smallbank: 100000 for each thread).
     #[arg(long, value_name = "N")]
     rows: Option<u64>,
-    /// kv: draw keys by Zipf's law with this theta, for example 0.99. [default: uniform]
+    /// kv: draw keys from a Zipf distribution with this theta, for example 0.99. [default: uniform]
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
-    /// kv: percent of requests that are updates.
+    /// kv: percentage of requests that are updates.
     #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     update_percent: u32,
-    /// orw: keys that a transaction reads.
+    /// orw: number of keys that a transaction reads.
     #[arg(long, value_name = "R", default_value_t = 4)]
     reads: u32,
-    /// orw: how many of them it updates on average.
+    /// orw: number of them that it updates on average.
     #[arg(long, value_name = "W", default_value_t = 2)]
     writes: u32,
-    /// tpcc: warehouses, each of about 100 MB.
+    /// tpcc: number of warehouses, each of about 100 MB.
     #[arg(long, value_name = "W", default_value_t = 1)]
     warehouses: u32,
-    /// tpcc: 30 customers a district and 200 items, which is not to specification and for trials.
+    /// tpcc: 30 customers per district and 200 items; for trials, not to specification.
     #[arg(long)]
     small: bool,
-    /// tpcc: percent of order lines that another warehouse supplies, where there is another.
+    /// tpcc: percentage of order lines that another warehouse supplies, if there is another.
     #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.lines, value_parser = clap::value_parser!(u32).range(0..=100))]
     remote_lines: u32,
-    /// tpcc: percent of payments by customers of another warehouse. With both 0, nothing that a
-    /// transaction does is on another machine.
+    /// tpcc: percentage of payments by customers of another warehouse. With both 0, all accesses of
+    /// a transaction are local.
     #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.payments, value_parser = clap::value_parser!(u32).range(0..=100))]
     remote_payments: u32,
-    /// orw, smallbank, tpcc over SQL: how transactions are isolated. [default: what the workload
-    /// needs: tpcc repeatable-read, the others serializable]
+    /// orw, smallbank, tpcc over SQL: isolation level of transactions.
+    /// [default: the level that the workload needs: tpcc repeatable-read, the others serializable]
     #[arg(long, value_name = "LEVEL")]
     isolation: Option<Level>,
-    /// Directory of the database (native: an empty one). With it, commits are on disk before they
-    /// count.
+    /// Directory of the database (native: an empty one). With it, a commit counts once it is on
+    /// disk.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Memory that the data may take, for example 8G.
@@ -99,7 +102,7 @@ pub struct Bench {
     region_size: Option<usize>,
     #[command(flatten)]
     failover: FailoverArgs,
-    /// All requests follow from it.
+    /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write the report to this file as JSON.
@@ -122,11 +125,13 @@ enum Benchmark {
     Smallbank,
     /// FaSST's O(r, w): r keys read, w of them updated on average, 8 B keys and 40 B values.
     Orw,
-    /// TPC-C: nine tables and five transactions, and the consistency conditions 3.3.2.1 to 3.3.2.12.
+    /// TPC-C: nine tables and five transactions, and the consistency conditions 3.3.2.1 to
+    /// 3.3.2.12.
     Tpcc,
-    /// TATP, or transfers, on machines that are processes, of which one is killed: how long service is gone.
+    /// TATP, or transfers, on machines that are processes, of which one is killed: the duration of
+    /// the outage.
     Failover,
-    /// Not a benchmark but its limit: a server that answers every statement from a constant.
+    /// The upper limit of benchmarks: a server that answers every statement from a constant.
     NullServer,
 }
 
@@ -142,7 +147,7 @@ enum Access {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Between {
-    /// Each other's memory.
+    /// Direct access to each other's memory.
     Local,
     /// Memory on /dev/shm, as between processes.
     Shm,
@@ -152,11 +157,11 @@ enum Between {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Level {
-    /// Each statement has a snapshot.
+    /// Each statement has its own snapshot.
     ReadCommitted,
-    /// Each transaction has a snapshot.
+    /// Each transaction has its own snapshot.
     RepeatableRead,
-    /// As if one after the other.
+    /// Transactions are serializable.
     Serializable,
 }
 

@@ -1,4 +1,4 @@
-//! `fencepost check`: opens a stopped database, which recovers it, and looks at everything in it.
+//! `fencepost check`: opens a stopped database, which recovers it, and verifies all of its data.
 
 use std::path::PathBuf;
 use std::time::Instant;

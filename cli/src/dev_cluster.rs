@@ -1,12 +1,12 @@
 //! `fencepost dev-cluster`: a database of several machines on this host, one process each.
 //!
 //! ```text
-//!   make shared memory ──► a process for each machine ──► all ready ──► signal ──► all end ──► remove it
-//!                                                    └── one of them ends: the others do, too, or go on without it
-//!                                                         └── it is started again, and joins them (`--restart`)
+//!   make shared memory ─► start processes ─► all ready ─► signal ─► all end ─► remove memory
+//!                                                    └── one ends: all end, or the others go on
+//!                                                         └── with `--restart` it joins again
 //! ```
-//! They go on where machines that fail are replaced (`--lease-ms`) and its data has copies.
-//! The processes end with this one, however it ends.
+//! The other machines go on if failed machines are replaced (`--lease-ms`) and the data have
+//! replicas. The machines' processes end with this one, however it ends.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -34,14 +34,14 @@ use crate::signals::Signals;
 use crate::size;
 use crate::start::Tier;
 
-/// Where shared memory is best.
+/// The preferred location of shared memory.
 const TMPFS: &str = "/dev/shm";
-/// How long the machines may take to come up, and to end.
+/// The time limit for the machines to start, and to end.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long they may take to end where they save their memory.
+/// The time limit for the machines to end if they save their memory.
 const SAVE_PATIENCE: Duration = Duration::from_secs(3600);
 const ALL_ENDED: &str = "all machines have ended";
-/// How often the processes are looked at.
+/// The interval between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Run a database of several machines on this host; Ctrl-C stops all.
@@ -50,71 +50,75 @@ pub struct DevCluster {
     /// Number of machines.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     machines: u32,
-    /// Machines that have a copy of each region. [default: 3, or all there are]
+    /// Number of machines that hold a copy of each region. [default: 3, or all there are]
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
-    /// Go on without machines that have not been heard of for so many milliseconds. [default: all end with one]
+    /// Replace machines that have sent no message for this many milliseconds.
+    /// [default: all machines end with one]
     #[arg(long, value_name = "N")]
     lease_ms: Option<u64>,
-    /// With --fabric tcp: where the machines keep who they are, a path of a ZooKeeper ensemble that nobody has used before,
-    /// zookeeper://HOST:PORT,…/PATH, or raft: themselves. [default: the directory]
+    /// With --fabric tcp: where the machines store the configuration: an unused path of a ZooKeeper
+    /// ensemble, zookeeper://HOST:PORT,…/PATH, or raft: on the machines themselves.
+    /// [default: the directory]
     #[arg(long, value_name = "URL", requires = "lease_ms")]
     configuration_store: Option<String>,
-    /// Start a machine that has ended again: it joins the others.
+    /// Start a machine again after it has ended; it joins the others.
     #[arg(long, requires = "lease_ms", conflicts_with = "data_dir")]
     restart: bool,
-    /// Address of the first machine; the others listen on the ports that follow.
+    /// Address of the first machine; the others listen on the following ports.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
     listen: String,
-    /// What is between the machines.
+    /// Fabric between the machines.
     #[arg(long, value_name = "KIND", default_value = "shm")]
     fabric: Between,
-    /// Directory for what the machines share. [default: one on /dev/shm]
+    /// Directory that the machines share. [default: one on /dev/shm]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// What survives the end of all machines: nothing, or with nvram and --directory what they had in memory, so that
-    /// the same command goes on with it. [default: memory]
+    /// Durability across the end of all machines: with memory the data are lost; with nvram and
+    /// --directory the same command continues with the machines' memory. [default: memory]
     #[arg(long, value_name = "TIER")]
     durability: Option<Tier>,
-    /// Directory of a disk in which each machine has one of its own, m1, m2, …: what is committed is there, and the same
-    /// command goes on with it, however all machines have ended. The durability is ssd then.
+    /// Directory of a disk in which each machine has its own directory, m1, m2, …. Committed data
+    /// are there, and the same command continues with them, however the machines have ended. The
+    /// durability is ssd then.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// With --durability nvram: directory of a disk in which memory is saved when all machines have ended, and from which
-    /// it is loaded where --directory has lost it, as a tmpfs has once the host has booted.
+    /// With --durability nvram: directory of a disk to which memory is saved when all machines have
+    /// ended. It is loaded from there if --directory has lost it, as a tmpfs does when the host
+    /// boots.
     #[arg(long, value_name = "DIR", requires = "durability")]
     save_dir: Option<PathBuf>,
-    /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
+    /// Memory of each machine's own data. [default: a share of half of the free shared memory]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
     /// Directory for the logs of the machines, m1.log, m2.log, … [default: all log to stderr]
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
-    /// Form of the lines of the logs.
+    /// Format of the logs' lines.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
     #[command(flatten)]
     access: Access,
-    /// Worker threads of each machine; 0 for one a core.
+    /// Worker threads of each machine; 0 for one per core.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Between {
-    /// Memory of this host.
+    /// Shared memory of this host.
     Shm,
-    /// Connections, as between hosts.
+    /// TCP connections, as between hosts.
     Tcp,
 }
 
 const SHARED: &str = "directory of the shared memory";
 
-/// What the machines share.
+/// The directory that the machines share.
 enum Shared {
-    /// It goes with them.
+    /// A directory that is removed at the end.
     Gone(SharedDirectory),
-    /// It stays.
+    /// A directory that stays.
     Kept(PathBuf),
 }
 
@@ -127,13 +131,13 @@ impl Shared {
     }
 }
 
-/// A machine's process.
+/// The process of a machine.
 struct Machine {
     number: u32,
     child: Child,
 }
 
-/// What a machine's process has said, or that it says no more.
+/// A line of a machine's output; `None` at the end of the output.
 type Said = (u32, Option<String>);
 
 impl DevCluster {
@@ -194,7 +198,7 @@ impl DevCluster {
                 .0
                 .push(start(command(number)?, number, say.clone())?);
         }
-        // Whoever is started again is heard, too.
+        // The sender is kept for machines that are started again.
         let say = self.restart.then_some(say);
         let began = Instant::now();
         let mut ready = 0;
@@ -203,7 +207,7 @@ impl DevCluster {
         let why = loop {
             match said.recv_timeout(LOOK) {
                 Ok((number, Some(line))) => {
-                    // Nobody has to listen.
+                    // Standard output may be closed.
                     let _ = writeln!(std::io::stdout(), "m{number}: {line}");
                     ready += 1;
                     if ready == self.machines {
@@ -214,7 +218,7 @@ impl DevCluster {
                     }
                 }
                 Ok((number, None)) if go_on && ready >= self.machines && left > 1 => {
-                    // Nobody has to listen.
+                    // Standard output may be closed.
                     let _ = writeln!(
                         std::io::stdout(),
                         "m{number} has ended; the others go on without it"
@@ -223,7 +227,7 @@ impl DevCluster {
                     match &say {
                         Some(_) if !machines.any_lives() => break Err(ALL_ENDED.into()),
                         Some(say) => {
-                            // One that cannot be started does not keep this process busy.
+                            // The pause avoids a busy loop with a machine that cannot be started.
                             thread::sleep(LOOK);
                             machines
                                 .0
@@ -259,21 +263,21 @@ impl DevCluster {
         }
     }
 
-    /// Has a machine log as it was asked for, and take no options from this environment.
+    /// Passes the options of logs to a machine, and removes option variables of this environment.
     fn log_of(&self, number: u32, command: &mut Command) {
         for variable in variables() {
             command.env_remove(variable);
         }
         command.args(["--log-format", self.log_format.name()]);
         if let Some(directory) = &self.log_dir {
-            // Where it cannot be made the machine tells why.
+            // If the directory cannot be created, the machine reports the error.
             let _ = std::fs::create_dir_all(directory);
             let file = directory.join(format!("m{number}.log"));
             command.arg("--log-file").arg(file);
         }
     }
 
-    /// Whether the memory of the machines outlives them.
+    /// Returns whether the memory of the machines outlives them.
     fn is_kept(&self) -> Result<bool, Failure> {
         let wrong = |why: &str| Err(Failure::Broken(why.into()));
         match (self.durability, &self.data_dir) {
@@ -294,7 +298,7 @@ impl DevCluster {
         }
     }
 
-    /// How each machine finds the others.
+    /// Returns the arguments with which each machine finds the others.
     fn together(&self, shared: &Path) -> Result<Vec<OsString>, Failure> {
         Ok(match self.fabric {
             Between::Shm if self.configuration_store.is_some() => {
@@ -313,7 +317,7 @@ impl DevCluster {
             }
             Between::Tcp => {
                 let (secret, listed) = (shared.join("secret"), shared.join("addresses"));
-                // Whose memory is there is found where it was.
+                // A cluster with retained memory keeps its addresses.
                 let before = std::fs::read_to_string(&listed).ok();
                 let before = before.filter(|_| secret.exists());
                 let addresses = match before {
@@ -373,11 +377,11 @@ impl DevCluster {
     }
 }
 
-/// Makes the file with what the machines know and nobody else.
+/// Creates the file with the secret of the cluster.
 fn make_secret(secret: &Path) -> Result<(), Failure> {
     let random = format!("{:016x}{:016x}", entropy_seed(), entropy_seed());
     let mut options = OpenOptions::new();
-    // One that was made, and nothing else, is of machines that never were.
+    // A secret without addresses is the rest of a start that did not complete.
     let file = options
         .write(true)
         .create(true)
@@ -388,7 +392,7 @@ fn make_secret(secret: &Path) -> Result<(), Failure> {
         .map_err(Failure::io("the cluster's secret"))
 }
 
-/// Addresses on which nobody listens now, of hosts from which nobody calls: they stay free.
+/// Returns free addresses, on hosts from which no connection starts, so that they stay free.
 fn free_addresses(count: u32) -> Result<Vec<String>, Failure> {
     let free = |machine| TcpListener::bind(format!("127.0.1.{machine}:0"));
     let listeners: Result<Vec<_>, _> = (1..=count).map(free).collect();
@@ -398,7 +402,7 @@ fn free_addresses(count: u32) -> Result<Vec<String>, Failure> {
     addresses.map_err(Failure::io("addresses of the machines"))
 }
 
-/// Free bytes of the file system that a directory is on.
+/// Returns the free bytes of a directory's file system.
 fn room(directory: &Path) -> Result<u64, Failure> {
     let stat = rustix::fs::statvfs(directory)
         .map_err(|error| Failure::io("shared memory")(error.into()))?;
@@ -406,7 +410,7 @@ fn room(directory: &Path) -> Result<u64, Failure> {
 }
 
 fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine, Failure> {
-    // A terminal's Ctrl-C is for this process, which ends them.
+    // Ctrl-C in the terminal signals only this process, which ends the machines.
     command
         .process_group(0)
         .stdout(Stdio::piped())
@@ -414,7 +418,7 @@ fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine
     let mut child = command.spawn().map_err(Failure::io(format!("m{number}")))?;
     if let Some(out) = child.stdout.take() {
         let read = move || {
-            // Nobody listens any more where sending fails.
+            // Sending fails if the receiver was dropped; ignore that.
             for line in BufReader::new(out).lines().map_while(Result::ok) {
                 let _ = say.send((number, Some(line)));
             }
@@ -427,46 +431,46 @@ fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine
     Ok(Machine { number, child })
 }
 
-/// The processes; none outlives this.
+/// The processes of the machines; all of them end when this is dropped.
 struct Machines(Vec<Machine>);
 
 impl Machines {
-    /// A machine that has ended, however it did.
+    /// Removes the process of an ended machine.
     fn bury(&mut self, number: u32) {
         let buried = self.0.extract_if(.., |machine| machine.number == number);
         for mut machine in buried {
-            // It has ended.
+            // The process has ended, so this does not block.
             let _ = machine.child.wait();
         }
     }
 
-    /// Whether any of them has not ended.
+    /// Returns whether any machine's process still runs.
     fn any_lives(&mut self) -> bool {
         let mut all = self.0.iter_mut();
         all.any(|machine| matches!(machine.child.try_wait(), Ok(None)))
     }
 
-    /// Asks all to end, and waits until they have.
+    /// Asks all processes to end, and waits until they have.
     fn end(&mut self, patience: Duration) -> crate::Done {
         for machine in &self.0 {
             if let Some(pid) = i32::try_from(machine.child.id())
                 .ok()
                 .and_then(Pid::from_raw)
             {
-                // One that has ended needs no signal.
+                // An ended process needs no signal.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
         let deadline = Instant::now() + patience;
         let ended = self.0.iter_mut().map(|machine| machine.await_end(deadline));
-        // All of them are waited for, whatever became of the first.
+        // The collection waits for all processes, also after an error.
         let ended: Vec<crate::Done> = ended.collect();
         ended.into_iter().collect()
     }
 }
 
 impl Machine {
-    /// Waits for the process's end, which had better be a good one before the deadline.
+    /// Waits for the end of the process; an error status or the deadline is an error.
     fn await_end(&mut self, deadline: Instant) -> crate::Done {
         let name = format!("m{}", self.number);
         loop {
@@ -487,7 +491,7 @@ impl Machine {
 impl Drop for Machines {
     fn drop(&mut self) {
         for machine in &mut self.0 {
-            // Whatever went wrong, nothing is left running.
+            // No process may stay after a failure.
             let _ = machine.child.kill();
             let _ = machine.child.wait();
         }

@@ -1,4 +1,5 @@
-//! `fencepost bench failover`: machines of this host, each a process, of which one is killed again and again.
+//! `fencepost bench failover`: machines on this host, each in its own process, of which some are
+//! killed repeatedly.
 //!
 //! ```text
 //!   bench failover ──► this program again, once for each machine: `failover-machine`
@@ -15,34 +16,36 @@ use fencepost_benchmarks::{BenchError, bank};
 
 use crate::failure::Failure;
 
-/// Subscribers of `tatp`, unless told otherwise: each run loads them anew.
+/// The default number of subscribers of `tatp`; each run loads them anew.
 const SUBSCRIBERS: u32 = 20_000;
 
-/// What only `bench failover` has.
+/// The options of `bench failover` alone.
 #[derive(Debug, Args)]
 pub struct FailoverArgs {
-    /// failover: the machine that is killed (kill -9), by its number, or `cm`, the configuration manager; several,
-    /// separated by commas, are killed at once. [default: the last one]
+    /// failover: the machine to kill (kill -9), by its number, or `cm`, the configuration manager;
+    /// several, separated by commas, are killed at once. [default: the last one]
     #[arg(long, value_name = "N|cm", value_delimiter = ',')]
     kill: Vec<Victim>,
-    /// failover: how often, each time with new machines.
+    /// failover: number of runs, each with new machines.
     #[arg(long, value_name = "K", default_value_t = 1)]
     runs: usize,
-    /// failover: milliseconds for which machines have leases; whoever is not heard of for so long is suspected.
+    /// failover: lease duration in milliseconds; a machine without a message for this time is
+    /// suspected.
     #[arg(long, value_name = "N", default_value_t = 100)]
     lease_ms: u64,
-    /// failover: what clients do.
+    /// failover: workload of the clients.
     #[arg(long, value_name = "NAME", default_value = "tatp")]
     workload: Work,
-    /// failover: keep the threads of each machine on one processor, one machine after the other.
+    /// failover: pin the threads of each machine to one processor, one machine after the other.
     #[arg(long)]
     pin: bool,
-    /// failover: write timeline.svg, whole.svg, longest.svg and distribution.svg into this directory.
+    /// failover: write timeline.svg, whole.svg, longest.svg and distribution.svg into this
+    /// directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// What clients do.
+/// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Work {
     /// The mobile operator's database.
@@ -60,10 +63,10 @@ impl Work {
     }
 }
 
-/// Who is killed.
+/// The machine to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
-    /// The configuration manager: the first machine, in a cluster that is new.
+    /// The configuration manager: the first machine of a new cluster.
     Manager,
     Number(u32),
 }
@@ -80,11 +83,11 @@ impl FromStr for Victim {
     }
 }
 
-/// What `bench` has been told that counts here, too.
+/// The options of `bench` that also apply here.
 pub struct Common {
     pub machines: Option<usize>,
     pub replicas: Option<usize>,
-    /// In all.
+    /// The total over all machines.
     pub threads: usize,
     pub in_flight: usize,
     pub before: Option<Duration>,
@@ -157,7 +160,7 @@ impl FailoverArgs {
     }
 }
 
-/// One of the machines of `bench failover`, which starts it and talks to it.
+/// One of the machines of `bench failover`, which starts it and communicates with it.
 #[derive(Debug, Args)]
 pub struct FailoverMachine {
     #[arg(long)]
@@ -191,7 +194,7 @@ pub struct FailoverMachine {
 }
 
 impl FailoverMachine {
-    /// What the program is started with to be this machine.
+    /// Returns the arguments with which the program runs as this machine.
     fn arguments(options: &MachineOptions) -> Vec<std::ffi::OsString> {
         let MachineOptions {
             directory,

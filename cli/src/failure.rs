@@ -1,22 +1,22 @@
-//! Why a command failed, in words for whoever typed it.
+//! The failures of commands, with messages for the user.
 
 use std::process::ExitCode;
 
 use fencepost_pgserver::ListenError;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The database did not open.
     #[error("could not open the database: {0}")]
     Open(#[from] fencepost::OpenError),
-    /// With `--auth scram` a database would be made that no role could log in to.
+    /// With `--auth scram` no role could log in to the new database.
     #[error(
         "a new database with --auth scram needs a password of the superuser postgres\n\
          HINT: pass --superuser-password-file FILE, or set FENCEPOST_SUPERUSER_PASSWORD."
     )]
     NoPassword,
-    /// The database did not close well.
+    /// The database did not close without errors.
     #[error("could not close the database: {0}")]
     Close(fencepost::Error),
     /// The server did not start.
@@ -26,29 +26,29 @@ pub enum Failure {
     #[cfg(feature = "bench")]
     #[error(transparent)]
     Bench(#[from] fencepost_benchmarks::BenchError),
-    /// The other machines go on without this one.
+    /// The other machines have evicted this one.
     #[error(
         "machine {0} is no member of the cluster any more: the others have taken it to have failed, and go on without it"
     )]
     Left(u32),
-    /// Something is not as it must be.
+    /// Another check failed; the text describes it.
     #[error("{0}")]
     Broken(String),
-    /// A file, a signal or a thread.
+    /// An operation on a file, a signal or a thread failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
 }
 
-/// Of a process that is told apart from others that failed.
+/// The exit code of an evicted machine, which supervisors distinguish from other failures.
 const LEFT: u8 = 3;
 
 impl Failure {
-    /// The exit code of the program.
+    /// Returns the exit code of the program.
     pub fn code(&self) -> ExitCode {
         match self {
             Failure::Left(_) => ExitCode::from(LEFT),
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// Names what was being done when the system said no.
+    /// Returns a function that adds the operation to a system error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Failure {
         let what = what.into();
         move |error| Failure::Io { what, error }

@@ -1,10 +1,11 @@
 //! `fencepost drain` and `fencepost remove`: a machine leaves in good order.
 //!
 //! ```text
-//!   drain K    others get what it has ──► it has nothing         it serves clients all the while
-//!   remove K   its sessions end ──► it is no member ──► its process ends, with 0
+//!   drain K    its regions move to others ──► it has none        it serves clients all the while
+//!   remove K   its sessions end ──► it is not a member ──► its process ends, with 0
 //! ```
-//! Both ask until it has come about, and may be run again: a machine that is on its way stays so.
+//! Both commands repeat their request until it is done. They may be run again: a leaving machine
+//! stays in that state.
 
 use std::time::{Duration, Instant};
 
@@ -14,27 +15,27 @@ use fencepost::Database;
 use crate::failure::Failure;
 use crate::link::Link;
 
-/// Between two looks how far it is.
+/// The interval between two looks at the machine's state.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is asked for.
+/// The interval at which the request is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long a machine may be asked to leave that does not begin to.
+/// The time after which a machine that does not begin to leave is an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Give what a machine has to the others, so that it can be removed.
+/// Move a machine's regions to the other machines, so that it can be removed.
 #[derive(Debug, Args)]
 pub struct Drain {
-    /// Number of the machine.
+    /// Number of the machine to drain.
     machine: u32,
     /// Any machine of the database: postgresql://user@host:port/database, or host=… port=….
     #[arg(long, default_value = "postgresql://postgres@127.0.0.1:5433/postgres")]
     url: String,
 }
 
-/// Have a machine that was drained leave the others, and its process end.
+/// Remove a drained machine from the cluster, and end its process.
 #[derive(Debug, Args)]
 pub struct Remove {
-    /// Number of the machine.
+    /// Number of the machine to remove.
     machine: u32,
     /// Another machine of the database: postgresql://user@host:port/database, or host=… port=….
     #[arg(long, default_value = "postgresql://postgres@127.0.0.1:5433/postgres")]
@@ -48,7 +49,7 @@ impl Drain {
         let mut asking = Asking::of(format!("ALTER SYSTEM DRAIN MACHINE {machine}"));
         let mut before = None;
         loop {
-            // Whoever is no member is refused here.
+            // The request for a machine that is not a member is refused here.
             asking.ask(&link)?;
             let standing = standing(&link, machine)?;
             match &standing {
@@ -87,12 +88,12 @@ impl Remove {
                     println!("machine {machine} is removed");
                     return Ok(());
                 }
-                // It is refused, as it is not there.
+                // The request is refused, because the machine is not a member.
                 None => asking.ask(&link)?,
                 Some(_) => {
                     was_there = true;
                     let asked = asking.ask(&link);
-                    // It may have gone just now.
+                    // The machine may have left just now.
                     if asked.is_err() && standing(&link, machine)?.is_some() {
                         return asked;
                     }
@@ -103,14 +104,14 @@ impl Remove {
     }
 }
 
-/// Comes when this machine is to leave the others, to whom it has given all that it had.
+/// Waits until this machine has no replicas left and is to leave the cluster.
 pub async fn is_to_part(database: &Database) {
     while !database.machine().is_to_part() {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Leaves the others, once nobody is served here.
+/// Leaves the cluster, after all sessions here have ended.
 pub async fn part(database: &Database) -> crate::Done {
     let machine = database.machine();
     let number = machine.number();
@@ -131,7 +132,7 @@ pub async fn part(database: &Database) -> crate::Done {
     Ok(())
 }
 
-/// A statement that is said again and again.
+/// A statement that is repeated.
 struct Asking {
     statement: String,
     began: Instant,
@@ -147,7 +148,7 @@ impl Asking {
         }
     }
 
-    /// It has been heard: it may take as long as it takes.
+    /// Records that the request has an effect: from now on it may take any time.
     fn is_heard(&mut self) {
         self.began = Instant::now();
     }
@@ -165,13 +166,13 @@ impl Asking {
     }
 }
 
-/// How far a machine is.
+/// The state of a machine.
 struct Standing {
     state: String,
     replicas: String,
 }
 
-/// `None` of a machine that is no member.
+/// Reads the state of a machine; `None` if it is not a member.
 fn standing(link: &Link, machine: u32) -> Result<Option<Standing>, Failure> {
     let rows = link.texts(&format!(
         "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines WHERE machine = {machine}"

@@ -7,25 +7,25 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use crate::failure::Failure;
 
-/// A session, and the runtime that its thread drives it with.
+/// A session, and the runtime that drives its connection.
 pub struct Link {
     runtime: Runtime,
     pub client: Client,
 }
 
 impl Link {
-    /// Connects.
+    /// Connects to a database.
     pub fn connect(url: &str) -> Result<Link, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failure::io("a runtime"))?;
         let connecting = tokio_postgres::connect(url, NoTls);
         let (client, connection) = runtime.block_on(connecting).map_err(refused)?;
-        // What ends a connection is answered to the statement that meets it.
+        // The statement that fails with the connection reports its error.
         runtime.spawn(async move { drop(connection.await) });
         Ok(Link { runtime, client })
     }
 
-    /// Does something with the session.
+    /// Runs an asynchronous function with the session.
     pub fn run<T>(
         &self,
         what: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
@@ -33,7 +33,7 @@ impl Link {
         self.runtime.block_on(what(&self.client))
     }
 
-    /// Runs a script, and answers the rows of its statements as text; NULL is empty.
+    /// Runs a script, and returns the rows of its statements as text; NULL is empty.
     pub fn texts(&self, sql: &str) -> Result<Vec<Vec<String>>, Failure> {
         let said = self.runtime.block_on(self.client.simple_query(sql));
         let row = |said: SimpleQueryMessage| match said {
@@ -46,7 +46,7 @@ impl Link {
         Ok(said.map_err(refused)?.into_iter().filter_map(row).collect())
     }
 
-    /// The first cell of its first row; empty where there is none.
+    /// Returns the first cell of the first row; empty if there is none.
     pub fn text(&self, sql: &str) -> Result<String, Failure> {
         let rows = self.texts(sql)?;
         let cell = rows.into_iter().flatten().next();
@@ -54,7 +54,7 @@ impl Link {
     }
 }
 
-/// What the server has said, with its code.
+/// Converts an error of the server, with its code.
 pub fn refused(error: tokio_postgres::Error) -> Failure {
     let why = match (error.as_db_error(), error.source()) {
         (Some(db), _) => format!("{} ({})", db.message(), db.code().code()),

@@ -1,18 +1,18 @@
-//! The `fencepost` program: one command a file.
+//! The `fencepost` program, with one file per command.
 //!
 //! ```text
 //!   fencepost start         serves PostgreSQL clients until SIGTERM or SIGINT
 //!   fencepost dev-cluster   the same, from several machines on this host
 //!   fencepost bench         runs a benchmark and checks its data
 //!   fencepost check         verifies a stopped database
-//!   fencepost backup        writes a running one to a directory
-//!   fencepost restore       reads it from there
-//!   fencepost status        shows a running one
-//!   fencepost drain         gives what one of its machines has to the others
-//!   fencepost remove        has that machine leave
+//!   fencepost backup        writes a running database to a directory
+//!   fencepost restore       restores a backup
+//!   fencepost status        shows a running database
+//!   fencepost drain         moves the regions of a machine to the others
+//!   fencepost remove        removes a drained machine
 //! ```
-//! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage, 3 the other machines of its
-//! cluster go on without this one.
+//! Exit codes: 0 success, 1 failure (with a message on stderr), 2 wrong usage, 3 the other machines
+//! of the cluster have evicted this one.
 
 #![forbid(unsafe_code)]
 
@@ -44,10 +44,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::configuration::Expanded;
 use crate::failure::Failure;
 
-/// The exit code of a command line that is wrong.
+/// The exit code for a wrong command line.
 const WRONG_USAGE: u8 = 2;
 
-/// Gives memory back to the system after a large statement, which the C library's allocator keeps.
+/// An allocator that returns memory to the system after a large statement, unlike that of the C
+/// library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -70,15 +71,15 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Verify a stopped database.
     Check(check::Check),
-    /// Write all tables of a running database to a directory.
+    /// Back up a running database to a directory.
     Backup(backup::Take),
-    /// Make the tables of a backup again.
+    /// Restore a backup.
     Restore(backup::Restore),
     /// Show a running database.
     Status(status::Status),
-    /// Give what a machine has to the others.
+    /// Move a machine's regions to the other machines.
     Drain(leave::Drain),
-    /// Have a machine that was drained leave.
+    /// Remove a drained machine.
     Remove(leave::Remove),
     #[cfg(feature = "bench")]
     #[command(hide = true)]
@@ -107,7 +108,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // In one piece: machines of a dev-cluster may have the same to say at once.
+            // One write, because machines of a dev-cluster may report at the same time.
             let line = format!("fencepost: {failure}\n");
             let _ = std::io::stderr().write_all(line.as_bytes());
             failure.code()
@@ -115,10 +116,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line, with the options of the configuration file in it. What is wrong is told on stderr.
+/// Returns the command line with the options of the configuration file. Reports errors on stderr.
 fn arguments() -> Result<Arguments, ExitCode> {
     let wrong = |why: String| {
-        // Where stderr is closed the exit code tells.
+        // If stderr is closed, the exit code still reports the error.
         let _ = std::io::stderr().write_all(format!("fencepost: {why}\n").as_bytes());
         ExitCode::from(WRONG_USAGE)
     };
@@ -132,5 +133,5 @@ fn arguments() -> Result<Arguments, ExitCode> {
     })
 }
 
-/// What every command answers.
+/// The result of every command.
 type Done = Result<(), Failure>;

@@ -1,11 +1,12 @@
 //! The directory that the machines of a dev-cluster share while they run.
 //!
-//! It holds the memory of all machines, mostly on a tmpfs, and is removed with the dev-cluster. If all
-//! processes are killed, it stays; the next dev-cluster with the same parent directory removes it.
+//! It holds the memory of all machines, mostly on a tmpfs, and is removed with the dev-cluster. If
+//! all processes are killed, it stays; the next dev-cluster with the same parent directory removes
+//! it.
 //!
-//! Invariant DIR-1: only the holder of a directory's lock removes the directory. A dev-cluster takes the
-//! lock (`flock`) before the lock file has its name, and its machines inherit the descriptor. So the
-//! lock is free only after the last of these processes has ended.
+//! Invariant DIR-1: only the holder of a directory's lock removes the directory. A dev-cluster
+//! takes the lock (`flock`) before the lock file has its name, and its machines inherit the
+//! descriptor. So the lock is free only after the last of these processes has ended.
 
 use std::fs::{File, Metadata, OpenOptions, read_dir, remove_dir_all, rename};
 use std::io;
@@ -17,10 +18,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-/// Start of the names of all such directories.
+/// The prefix of the names of all such directories.
 const PREFIX: &str = "fencepost-";
 const LOCK_FILE: &str = "dev-cluster.lock";
-/// Name of the lock file until its lock is held.
+/// The name of the lock file until its lock is held.
 const NEW_LOCK_FILE: &str = "dev-cluster.lock.new";
 
 /// A directory that is removed when this is dropped.
@@ -31,14 +32,15 @@ pub struct SharedDirectory {
 }
 
 impl SharedDirectory {
-    /// Makes a directory in `parent`, after those that killed dev-clusters have left there are removed.
+    /// Creates a directory in `parent`, after it has removed directories of killed dev-clusters
+    /// there.
     pub fn create(parent: &Path) -> io::Result<SharedDirectory> {
         remove_abandoned(parent);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let path = directory.path();
         let lock = File::create(path.join(NEW_LOCK_FILE))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        // The machines inherit it.
+        // The machines inherit the descriptor.
         fcntl_setfd(&lock, FdFlags::empty())?;
         rename(path.join(NEW_LOCK_FILE), path.join(LOCK_FILE))?;
         Ok(SharedDirectory {
@@ -53,7 +55,7 @@ impl SharedDirectory {
 }
 
 /// Removes the directories in `parent` whose dev-clusters have ended. A directory that cannot be
-/// read or removed is left as it is: it costs memory and nothing else.
+/// read or removed is left as it is; it only takes memory.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = read_dir(parent) else {
         return;

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The number of SIGPWR: the host runs on its battery.
 const SIGPWR: i32 = 30;
 
-/// SIGTERM, SIGINT and SIGPWR.
+/// The receivers of SIGTERM, SIGINT and SIGPWR.
 pub struct Signals {
     terminate: Signal,
     power: Signal,
@@ -17,7 +17,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on they do not end the process by themselves. Needs a runtime.
+    /// Takes over the handling of these signals, which no longer end the process. Needs a runtime.
     pub fn new() -> std::io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -26,7 +26,7 @@ impl Signals {
         })
     }
 
-    /// Waits for one, and answers its name.
+    /// Waits for a signal, and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -35,9 +35,9 @@ impl Signals {
         }
     }
 
-    /// The name of one that has come already.
+    /// Returns the name of a signal that has already arrived.
     pub async fn arrived(&mut self) -> Option<&'static str> {
-        // The runtime sees signals only while it runs for a moment.
+        // The runtime delivers signals only while it runs.
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         let mut next = pin!(self.next());
         std::future::poll_fn(|cx| match next.as_mut().poll(cx) {
@@ -48,16 +48,16 @@ impl Signals {
     }
 }
 
-/// SIGHUP, which asks a server to read its configuration again.
+/// The receiver of SIGHUP, which asks a server to reload its configuration.
 pub struct Hangups(Signal);
 
 impl Hangups {
-    /// From here on SIGHUP does not end the process by itself. Needs a runtime.
+    /// Takes over the handling of SIGHUP, which no longer ends the process. Needs a runtime.
     pub fn new() -> std::io::Result<Hangups> {
         signal(SignalKind::hangup()).map(Hangups)
     }
 
-    /// Waits for one.
+    /// Waits for a SIGHUP.
     pub async fn next(&mut self) {
         self.0.recv().await;
     }

@@ -1,6 +1,6 @@
-//! Sizes on the command line: `8G`, `512M`, `64MiB`, `1048576`.
+//! Sizes on the command line, such as `8G`, `512M`, `64MiB`, `1048576`.
 
-/// Bytes of `text`; units are powers of 1024.
+/// Parses a number of bytes; units are powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -22,7 +22,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "too large".to_string())
 }
 
-/// Bytes of a region: a power of two from 16 MiB to 2 GiB.
+/// Parses the size of a region: a power of two from 16 MiB to 2 GiB.
 pub fn region_bytes(text: &str) -> Result<usize, String> {
     match usize::try_from(bytes(text)?) {
         Ok(size) if size.is_power_of_two() && (16 << 20..=2 << 30).contains(&size) => Ok(size),

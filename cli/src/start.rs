@@ -1,4 +1,4 @@
-//! `fencepost start`: its options, and what they mean for the database and the server.
+//! `fencepost start`: its options, and how they configure the database and the server.
 
 mod serve;
 
@@ -18,10 +18,11 @@ use crate::size;
 /// Serve PostgreSQL clients until SIGTERM or SIGINT.
 #[derive(Debug, Args)]
 pub struct Start {
-    /// File with options that are given neither here nor in the environment, settings, and rules of access: fencepost.toml.
+    /// Configuration file, fencepost.toml: options that are given neither here nor in the
+    /// environment, settings, and access rules.
     #[arg(long, env = "FENCEPOST_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check all options and the configuration file, and end.
+    /// Check all options and the configuration file, then end.
     #[arg(long)]
     check_config: bool,
     /// Address to listen on; port 0 picks a free one.
@@ -32,12 +33,13 @@ pub struct Start {
         default_value = "127.0.0.1:5433"
     )]
     listen: String,
-    /// Directory of the database, made if there is none. Without it the data are gone at the end. Of several machines each
-    /// has its own, and all of them are there again once all are.
+    /// Directory of the database, created if it does not exist. Without it the data are lost at the
+    /// end. Each of several machines has its own directory, and the database starts when all of
+    /// them have started.
     #[arg(long, env = "FENCEPOST_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// When a commit is reported: once it is in memory, or once it is on disk. [default: ssd with
-    /// --data-dir, else memory]
+    /// When a commit is reported: once it is in memory, or once it is on disk.
+    /// [default: ssd with --data-dir, else memory]
     #[arg(long, env = "FENCEPOST_DURABILITY")]
     durability: Option<Tier>,
     /// Memory that the data may take, for example 8G; at the limit writes fail with 53200.
@@ -46,15 +48,15 @@ pub struct Start {
     /// Size of a region: a power of two from 16M to 2G.
     #[arg(long, env = "FENCEPOST_REGION_SIZE", value_name = "SIZE", value_parser = size::region_bytes)]
     region_size: Option<usize>,
-    /// Be one of several machines that are one database: the directory of the memory that they share,
-    /// best on a tmpfs.
+    /// Run as one of several machines on this host that form one database: the directory of the
+    /// memory that they share, best on a tmpfs.
     #[arg(long, env = "FENCEPOST_CLUSTER", value_name = "DIR", conflicts_with = "join", requires_all = ["who", "machines"])]
     cluster: Option<PathBuf>,
-    /// Be one of several machines of a network that are one database: where each of them listens for the
-    /// others, in the order of their numbers; the same for all.
+    /// Run as one of several machines of a network that form one database: the addresses on which
+    /// they listen for each other, in the order of their numbers; the same for all.
     #[arg(long, env = "FENCEPOST_JOIN", value_name = "HOST:PORT,…", value_delimiter = ',', requires_all = ["who", "cluster_secret"])]
     join: Vec<String>,
-    /// File with what the machines of the network know and nobody else, at least 16 bytes.
+    /// File with the secret that only the machines of the network know, at least 16 bytes.
     #[arg(
         long,
         env = "FENCEPOST_CLUSTER_SECRET",
@@ -62,11 +64,11 @@ pub struct Start {
         requires = "join"
     )]
     cluster_secret: Option<PathBuf>,
-    /// Certificate chain in PEM that this machine shows to the others, to talk to them in TLS; all machines of
-    /// the network have one, or none.
+    /// Certificate chain in PEM that this machine presents to the other machines in TLS; all
+    /// machines of the network have one, or none.
     #[arg(long, env = "FENCEPOST_CLUSTER_TLS_CERT", value_name = "FILE", requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"])]
     cluster_tls_cert: Option<PathBuf>,
-    /// Its private key in PEM.
+    /// Private key of the certificate in PEM.
     #[arg(
         long,
         env = "FENCEPOST_CLUSTER_TLS_KEY",
@@ -74,7 +76,7 @@ pub struct Start {
         requires = "cluster_tls_cert"
     )]
     cluster_tls_key: Option<PathBuf>,
-    /// Certificates in PEM of the CA that has signed those of all machines.
+    /// Certificates in PEM of the CA that has signed the certificates of all machines.
     #[arg(
         long,
         env = "FENCEPOST_CLUSTER_TLS_CA",
@@ -82,7 +84,7 @@ pub struct Start {
         requires = "cluster_tls_cert"
     )]
     cluster_tls_ca: Option<PathBuf>,
-    /// Name that tells clusters of a network apart.
+    /// Name that distinguishes the clusters of a network.
     #[arg(
         long,
         env = "FENCEPOST_CLUSTER_NAME",
@@ -91,11 +93,13 @@ pub struct Start {
         default_value = ""
     )]
     cluster_name: String,
-    /// Number of this machine, from 1. One that has run before while others go on comes back as a new machine.
+    /// Number of this machine, from 1. A machine that has run before, and was replaced, joins as a
+    /// new machine.
     #[arg(long, env = "FENCEPOST_MACHINE", value_name = "K", group = "who")]
     machine: Option<u32>,
-    /// Join the machines of the cluster, which run with --lease-ms, as a further one: where the machines of a network
-    /// reach it, HOST:PORT; for those that share memory a name of its own. All else is said as for the others.
+    /// Join the machines of a running cluster with --lease-ms as a further machine, with this
+    /// address: HOST:PORT at which the machines of a network reach it, or a unique name for
+    /// machines that share memory. All other options are as for the others.
     #[arg(
         long,
         env = "FENCEPOST_NEWCOMER",
@@ -104,7 +108,7 @@ pub struct Start {
         requires = "lease_ms"
     )]
     newcomer: Option<String>,
-    /// Number of machines that share memory, and that the cluster began with.
+    /// Number of initial machines of a cluster that shares memory.
     #[arg(
         long,
         env = "FENCEPOST_MACHINES",
@@ -112,7 +116,7 @@ pub struct Start {
         requires = "cluster"
     )]
     machines: Option<u32>,
-    /// Machines that have a copy of each region.
+    /// Number of machines that hold a copy of each region.
     #[arg(
         long,
         env = "FENCEPOST_REPLICAS",
@@ -121,16 +125,17 @@ pub struct Start {
         default_value_t = 1
     )]
     replicas: u32,
-    /// Go on without machines that have not been heard of for so many milliseconds; the same for all. Unless said,
-    /// all wait for each.
+    /// Replace machines that have sent no message for this many milliseconds; the same for all.
+    /// Without it all machines wait for each.
     #[arg(long, env = "FENCEPOST_LEASE_MS", value_name = "N", requires = "who")]
     lease_ms: Option<u64>,
-    /// With --data-dir and --lease-ms: begin with all machines, also with those that the others have gone on without, which
-    /// have nothing then of what is on their disks. Unless all say so, such a machine does not begin, and nobody waits for it.
+    /// With --data-dir and --lease-ms: start with all machines, including evicted ones, whose data
+    /// on disk are discarded. Unless all machines have this option, an evicted machine does not
+    /// start, and the others do not wait for it.
     #[arg(long, env = "FENCEPOST_TAKE_BACK", requires_all = ["data_dir", "lease_ms"])]
     take_back: bool,
-    /// Directory in which machines of a network keep who they are, the same for all and seen by all. Those that share
-    /// memory keep it there.
+    /// Directory in which the machines of a network store the configuration, shared by all.
+    /// Machines that share memory store it there.
     #[arg(
         long,
         env = "FENCEPOST_CONFIGURATION_DIR",
@@ -138,20 +143,24 @@ pub struct Start {
         requires = "join"
     )]
     configuration_dir: Option<PathBuf>,
-    /// In place of --configuration-dir, a path of a ZooKeeper ensemble that is for this database alone,
-    /// zookeeper://HOST:PORT,…/PATH; or raft: the machines keep it themselves. [default with --lease-ms: raft]
+    /// In place of --configuration-dir, a path of a ZooKeeper ensemble for this database alone,
+    /// zookeeper://HOST:PORT,…/PATH; or raft: the machines store it themselves.
+    /// [default with --lease-ms: raft]
     #[arg(long, env = "FENCEPOST_CONFIGURATION_STORE", value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
     configuration_store: Option<String>,
-    /// With --durability nvram: directory of the memory of machines that talk, and of who they are, the same for all; all of them are
-    /// on one host. Those that share memory have it there.
+    /// With --durability nvram: directory of the memory and the configuration of machines of a
+    /// network, the same for all; all of them are on one host. Machines that share memory have both
+    /// there.
     #[arg(long, env = "FENCEPOST_MEMORY_DIR", value_name = "DIR", requires = "join", conflicts_with_all = ["configuration_dir", "configuration_store"])]
     memory_dir: Option<PathBuf>,
-    /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which
-    /// they begin when it is gone, as it is once the host has booted; with --durability nvram, the same for all.
+    /// With --durability nvram: directory of a disk to which memory is saved when all machines have
+    /// ended, the same for all. The machines start from it when the memory is gone, as after a boot
+    /// of the host.
     #[arg(long, env = "FENCEPOST_SAVE_DIR", value_name = "DIR", requires = "who")]
     save_dir: Option<PathBuf>,
-    /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
-    /// a region are in one of them; the same for all. Unless said, each machine is on its own.
+    /// Failure domain of each machine, in the order of their numbers, such as its rack; the same
+    /// for all. No two copies of a region are in one domain.
+    /// [default: each machine is its own domain]
     #[arg(
         long,
         env = "FENCEPOST_DOMAINS",
@@ -160,15 +169,15 @@ pub struct Start {
         requires = "who"
     )]
     domains: Vec<String>,
-    /// End when the process that started this one has ended.
+    /// End when the parent process has ended.
     #[arg(long, hide = true)]
     ends_with_parent: bool,
     #[command(flatten)]
     access: Access,
-    /// Worker threads; 0 for one a core.
+    /// Worker threads; 0 for one per core.
     #[arg(long, env = "FENCEPOST_WORKERS", value_name = "N", default_value_t = 0)]
     workers: usize,
-    /// The most sessions at a time.
+    /// Largest number of concurrent sessions.
     #[arg(
         long,
         env = "FENCEPOST_MAX_CONNECTIONS",
@@ -176,23 +185,25 @@ pub struct Start {
         default_value_t = 10_000
     )]
     max_connections: usize,
-    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP: HOST:PORT, or a port of the loopback address. [default: off]
+    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP: HOST:PORT, or a port of the
+    /// loopback address. [default: off]
     #[arg(long, env = "FENCEPOST_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<String>,
     #[command(flatten)]
     log: LogOptions,
-    /// Setting of the server, as ALTER SYSTEM SET has it, which it cannot change; may be given several times.
+    /// Setting of the server, which ALTER SYSTEM SET cannot override; may be given several times.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = configuration::pair)]
     settings: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tier {
-    /// Survives nothing.
+    /// Nothing survives.
     Memory,
-    /// Survives kill -9 of all machines at once; with --cluster, or with --join and --memory-dir.
+    /// Committed data survive kill -9 of all machines at once; with --cluster, or with --join and
+    /// --memory-dir.
     Nvram,
-    /// Survives kill -9 and power loss.
+    /// Committed data survive kill -9 and power loss.
     Ssd,
 }
 
@@ -246,7 +257,7 @@ impl Start {
         Ok(options)
     }
 
-    /// The machines that this one is among, if there are others.
+    /// Returns the cluster of this machine; `None` if it runs alone.
     fn cluster(&self) -> Result<Option<Cluster>, Failure> {
         if !self.is_among_others() {
             return Ok(None);
@@ -276,7 +287,7 @@ impl Start {
         self.machine.is_some() || self.newcomer.is_some()
     }
 
-    /// The cluster as a machine joins it that is to.
+    /// Returns the cluster with this machine as a joining one, if `--newcomer` is given.
     fn as_newcomer(&self, cluster: Cluster) -> Cluster {
         match &self.newcomer {
             Some(address) => cluster.newcomer(address),

@@ -1,4 +1,4 @@
-//! `fencepost status`: connects to a running database and says what it finds.
+//! `fencepost status`: connects to a running database and prints its state.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::link::Link;
 /// Show a running database.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Where it is: postgresql://user@host:port/database, or host=… port=….
+    /// Address of the database: postgresql://user@host:port/database, or host=… port=….
     #[arg(long, default_value = "postgresql://postgres@127.0.0.1:5433/postgres")]
     url: String,
 }
@@ -46,7 +46,7 @@ impl Status {
     }
 }
 
-/// The machines, where there are several.
+/// Prints the machines, if there are several.
 fn machines(link: &Link) -> Result<(), Failure> {
     let rows = link.texts(
         "SELECT m.machine, m.regions,

@@ -1,13 +1,12 @@
-//! A server from its start to its end.
+//! The run of a server, from its start to its end.
 //!
 //! ```text
 //!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
 //!     a signal ends at once                         a second signal ends at once
 //! ```
-//! It also ends, at once and as a failure of its own kind, when the others of its cluster go on
-//! without it: nothing
-//! that it could answer would be true any more. A supervisor may start it again. SIGHUP has it read
-//! its configuration again.
+//! The server also ends at once when the other machines of its cluster evict it, because its
+//! answers could be outdated. This has its own exit code. A supervisor may start it again. SIGHUP
+//! makes it reload its configuration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,20 +24,20 @@ use crate::log::Log;
 use crate::monitoring::{Health, Monitoring, Serving};
 use crate::signals::{Hangups, Signals};
 
-/// How long statements may go on after the signal.
+/// The time for which statements may continue after the signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the machine is a member still.
+/// The interval at which the membership of the machine is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The signals of a server.
+/// The signal receivers of a server.
 struct Heard {
     signals: Signals,
     hangups: Hangups,
 }
 
 impl Start {
-    /// Serves until a signal.
+    /// Serves clients until a signal.
     pub fn run(self) -> crate::Done {
         self.check()?;
         if self.check_config {
@@ -49,7 +48,7 @@ impl Start {
         let done = self.serve(&log);
         match &done {
             Ok(()) => tracing::info!("database system is shut down"),
-            // On stderr the program says why.
+            // Without a log file, the program prints the failure on stderr.
             Err(failure) if log.control().is_some() => {
                 tracing::error!(severity = "FATAL", "{failure}");
             }
@@ -58,7 +57,7 @@ impl Start {
         done
     }
 
-    /// Checks the configuration file, the settings, and how options go together.
+    /// Checks the configuration file, the settings, and the combination of options.
     fn check(&self) -> crate::Done {
         if let Some(path) = &self.config {
             check_file(path).map_err(Failure::Broken)?;
@@ -67,7 +66,7 @@ impl Start {
         let source = Source::new(&self.settings, self.config.as_deref(), data_dir, None);
         let (_, refused) = settings_of(&source).map_err(Failure::Broken)?;
         match refused.first() {
-            // A wrong value of ALTER SYSTEM does not keep a server from its start.
+            // An invalid setting of ALTER SYSTEM does not prevent the start.
             Some(error) if self.check_config => {
                 return Err(Failure::Broken(error.message().to_owned()));
             }
@@ -92,7 +91,8 @@ impl Start {
             .enable_time()
             .build()
             .map_err(Failure::io("runtime"))?;
-        // Before the ready line, so that a signal sent on seeing it is not lost.
+        // The handlers are set before the ready line, so that a signal sent after that line is not
+        // lost.
         let mut heard = {
             let _entered = runtime.enter();
             Heard {
@@ -114,7 +114,7 @@ impl Start {
         let database = match runtime.block_on(self.open(&mut heard.signals)) {
             Ok(database) => database,
             Err(failure) => {
-                // A database that is still being opened ends with the process.
+                // The end of the process ends an open that is still running.
                 runtime.shutdown_background();
                 return Err(failure);
             }
@@ -158,7 +158,7 @@ impl Start {
         );
     }
 
-    /// Serves until a signal, or until this machine leaves the others.
+    /// Serves until a signal, or until this machine leaves the cluster.
     async fn until_end(
         &self,
         database: &Database,
@@ -174,7 +174,7 @@ impl Start {
             tokio::select! {
                 name = signals.next() => break name,
                 () = hangups.next() => {
-                    // First, so that the line is in the new file.
+                    // The log is reopened first, so that the next line is in the new file.
                     if let Some(control) = log.control() {
                         control.reopen();
                     }
@@ -202,7 +202,7 @@ impl Start {
         }
     }
 
-    /// Returns when the others go on without this machine, where they may.
+    /// Waits until the other machines have evicted this one; never returns without leases.
     async fn left(&self, database: &Database) -> Failure {
         if self.lease_ms.is_none() {
             std::future::pending::<()>().await;
@@ -213,7 +213,7 @@ impl Start {
         Failure::Left(database.machine().number())
     }
 
-    /// Opens the database, unless a signal comes first: that may take as long as other machines do.
+    /// Opens the database, which may wait for other machines; a signal ends the wait.
     async fn open(&self, signals: &mut Signals) -> Result<Database, Failure> {
         let options = self.options()?;
         let opening = spawn_blocking(move || options.open());
@@ -231,7 +231,7 @@ impl Start {
     }
 }
 
-/// Logs what was found of an earlier run.
+/// Logs what recovery found of an earlier run.
 fn tell_recovery(database: &Database) {
     let loaded = database.loaded();
     for damaged in &loaded.damaged {
@@ -272,15 +272,15 @@ fn tell_recovery(database: &Database) {
     }
 }
 
-/// Closes the database, and saves the memory of the machine where that is to be saved.
+/// Closes the database, and saves the memory of the machine if configured.
 fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::Done {
     let saver = database.saver();
     let closed = database.close().map_err(Failure::Close);
     if let Some(saver) = saver {
-        // Memory is as it is, however it was closed.
+        // The memory is saved even if closing failed.
         let saved = runtime.block_on(save(saver, signals));
         if saved.is_err() {
-            // A save that still runs ends with the process.
+            // The end of the process ends a save that is still running.
             runtime.shutdown_background();
             return saved;
         }
@@ -288,7 +288,7 @@ fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::
     closed
 }
 
-/// Saves the memory of a machine that has ended, unless another signal ends it.
+/// Saves the memory of an ended machine, unless another signal ends that.
 async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
     let saving = spawn_blocking(move || saver.save());
     let saved = tokio::select! {
@@ -308,7 +308,7 @@ async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
     Ok(())
 }
 
-/// How much in how long.
+/// Formats an amount of bytes, its duration and its rate.
 fn amount(bytes: u64, took: Duration) -> String {
     let megabytes = bytes as f64 / 1e6;
     let seconds = took.as_secs_f64();
