@@ -1,4 +1,4 @@
-//! How clients are let in: the first password of the superuser, and the same options for a dev-cluster.
+//! Clients' access: the first password of the superuser, and the same options for a dev-cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -11,7 +11,7 @@ use crate::common::{Server, program, said};
 const VARIABLE: &str = "FENCEPOST_SUPERUSER_PASSWORD";
 const PASSWORD: &str = "correct horse";
 
-/// A session that proves `password`, or the reason why there is none.
+/// Opens a session with `password`; returns the reason if that fails.
 fn log_in(url: &str, password: &str) -> Result<PgSession, String> {
     let url = format!("{url} password='{password}'");
     PgSession::connect(&url).map_err(|error| error.to_string())
@@ -62,7 +62,7 @@ fn scram_without_a_first_password_does_not_start() {
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         assert!(said(&output).contains(text), "{}", said(&output));
     }
-    // The refused start has left nothing that a later one could take for a database.
+    // The refused start has left no files that a later start could take for a database.
     let scram = ["--auth", "scram"];
     let server = Server::start_with(Some(Path::new(&data)), |command| {
         command.args(scram).env(VARIABLE, PASSWORD)
@@ -111,7 +111,7 @@ fn dev_cluster_passes_passwords_and_tls_on() {
     assert!(cluster.ended());
 }
 
-/// Whether a server answers an SSLRequest with yes.
+/// Returns whether a server accepts an SSLRequest.
 fn offers_tls(url: &str) -> bool {
     use std::io::{Read, Write};
     let port = url.split(' ').find_map(|part| part.strip_prefix("port="));

@@ -1,4 +1,4 @@
-//! Backups: one moment of a database that is written to, and nothing else is restored.
+//! Backups: a consistent snapshot of a database under load, and only intact backups are restored.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -26,7 +26,7 @@ const TABLES: &str = r#"
         (E'tab\tend\nback\\slash', 1.50, 'x', '\x00ff', 0.1), ('', NULL, 'yy', NULL, 'NaN'), ('\N', 2, 'zzz', '', '-0');
 "#;
 
-/// Everything that a database may have.
+/// A script that creates an object of every kind.
 const EVERYTHING: &str = include_str!("backup.sql");
 
 fn session(server: &Server) -> PgSession {
@@ -55,12 +55,12 @@ fn refused(output: &Output, why: &str) {
     assert!(stderr.contains(why), "{why}: {}", said(output));
 }
 
-/// Between whom money moves in a round.
+/// Returns the accounts of a transfer in a round.
 fn accounts(round: i64) -> (i64, i64) {
     (round % ACCOUNTS + 1, (round * 7 + 3) % ACCOUNTS + 1)
 }
 
-/// Money moves, and each move is in the history, until `stop`.
+/// Runs transfers, each recorded in the history, until `stop`.
 fn transfer(server: &Server, stop: &AtomicBool, moves: &AtomicU64) {
     let mut session = session(server);
     for round in 0i64.. {
@@ -105,7 +105,7 @@ fn a_backup_is_one_moment_and_is_restored_as_it_was() {
         r#"SELECT "select", b::text, "C"::text, d::text, e::text FROM "Odd ""names""" ORDER BY b"#;
     assert_eq!(rows(&server, odd), rows(&again, odd));
     assert_eq!(rows(&again, odd).len(), 3);
-    // Of each move both balances and the line are there, or nothing.
+    // Each transfer is there with both balances and its history row, or not at all.
     let total = "SELECT sum(balance)::bigint, count(*) FROM accounts";
     let whole = vec![vec![Cell::Int(100 * ACCOUNTS), Cell::Int(ACCOUNTS)]];
     assert_eq!(rows(&again, total), whole);
@@ -121,7 +121,7 @@ fn a_backup_is_one_moment_and_is_restored_as_it_was() {
     let balances: Rows = balances.into_iter().map(|of| vec![Cell::Int(of)]).collect();
     let found = rows(&again, "SELECT balance FROM accounts ORDER BY id");
     assert_eq!(found, balances);
-    // What was restored is a database like any other.
+    // The restored database accepts writes.
     session_again
         .script("INSERT INTO history (account) VALUES (7); UPDATE accounts SET balance = 0")
         .expect("it is written to");
@@ -171,14 +171,14 @@ fn nothing_is_restored_of_what_is_not_whole_or_over_what_is_there() {
     assert_eq!(rows(&again, ddl), rows(&server, ddl));
 }
 
-/// What a program that comes with PostgreSQL writes; nothing where it is not there.
+/// Returns the output of a PostgreSQL program; `None` if the program is not installed.
 fn written(program: &str, server: &Server, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     let url = format!("--dbname={}", server.url());
     let output = command.arg(url).args(arguments).output().ok()?;
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Newer ones guard their lines with a key that is another one each time.
+    // Newer versions add lines with a random key.
     let lines = text.lines();
     let lines = lines.filter(|line| !line.contains("restrict "));
     Some(lines.collect::<Vec<_>>().join("\n"))
@@ -211,7 +211,7 @@ fn everything_is_restored_as_it_was() {
     }
     let roles = written("pg_dumpall", &server, &["--roles-only"]);
     assert_eq!(roles, written("pg_dumpall", &again, &["--roles-only"]));
-    // What was restored is what it was: triggers run, defaults are made, privileges hold.
+    // The restored objects work: triggers run, defaults apply, privileges hold.
     let script = "INSERT INTO app.author (name) VALUES ('new'); INSERT INTO app.book (author, price) VALUES (1, 5);
         SET ROLE reader; SELECT id FROM app.book; RESET ROLE";
     session(&again).script(script).expect("it goes on");

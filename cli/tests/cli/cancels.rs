@@ -1,4 +1,4 @@
-//! A cancel that reaches another machine than its session's.
+//! A cancel request that reaches another machine than its session's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::common::dev_cluster::DevCluster;
 
-/// Takes hours.
+/// A statement that runs for hours.
 const LONG: &str = "SELECT count(*) FROM generate_series(1, 1000000000000)";
-/// What a CancelRequest begins with: its length and its code.
+/// The first words of a CancelRequest: its length and its code.
 const CANCEL: [i32; 2] = [16, 80_877_102];
 
 async fn connect(url: &str) -> Client {
@@ -21,7 +21,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// The address that a url names.
+/// Returns the address in a URL.
 fn address(url: &str) -> (&'static str, u16) {
     let config: Config = url.parse().expect("a url");
     ("127.0.0.1", config.get_ports()[0])
@@ -59,7 +59,7 @@ async fn finds(cluster: &DevCluster) {
             (client, ended)
         });
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // None of these has that secret, or any session at all.
+        // None of these requests has the right secret, or names a session.
         for machine in 0..3 {
             for (pid, secret) in [(pid, 1), (pid + 1, 1), (-1, 1), (0, 0), (60 << 20, 1)] {
                 ask(&cluster.url(machine), pid, secret);

@@ -1,4 +1,5 @@
-//! What keeps machines from being one database: the program says it and ends soon, and nothing is left.
+//! Errors that keep machines from forming a database: the program reports them and ends soon, and
+//! leaves no files or processes.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -11,14 +12,14 @@ use crate::common::{free_port, program, said};
 
 const SECRET: &str = "correct horse battery staple";
 
-/// Addresses on which nobody listens, separated by commas.
+/// Returns free addresses, separated by commas.
 fn addresses(count: usize) -> String {
     let address = |_| format!("127.0.0.1:{}", free_port("127.0.0.1"));
     let addresses: Vec<String> = (0..count).map(address).collect();
     addresses.join(",")
 }
 
-/// A directory with a secret in it.
+/// Creates a directory with a secret in it.
 fn with_secret() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let secret = dir.path().join("secret");
@@ -26,7 +27,7 @@ fn with_secret() -> (tempfile::TempDir, std::path::PathBuf) {
     (dir, secret)
 }
 
-/// Nothing is in a directory, and no process was told of it that goes on.
+/// Checks that a directory is empty, and that no process has it in its command line.
 #[track_caller]
 fn assert_nothing_left(directory: &Path) {
     let left = std::fs::read_dir(directory).expect("a directory");
@@ -34,7 +35,7 @@ fn assert_nothing_left(directory: &Path) {
     assert!(left.is_empty(), "{left:?}");
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     for process in processes {
-        // One that has ended meanwhile says nothing.
+        // A process that has ended meanwhile has no command line.
         let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).into_owned();
         assert!(
@@ -139,7 +140,7 @@ fn a_machine_that_waits_for_others_ends_on_a_signal() {
     let both = addresses(2);
     let waiting = Doomed::join(&both, "1", &secret, &[]);
     let (own, _) = both.split_once(',').expect("two of them");
-    // It minds signals before it listens.
+    // The process handles signals before it listens.
     while TcpStream::connect(own).is_err() {
         assert!(waiting.began.elapsed() < SOON, "it does not listen");
         thread::sleep(Duration::from_millis(10));
@@ -181,7 +182,7 @@ fn a_dev_cluster_that_cannot_be_ends_with_all_its_machines() {
         start(&few).assert_fails("3 replicas need as many machines, and there are 2");
         assert_nothing_left(dir.path());
 
-        // The port of the last machine's clients is taken.
+        // The client port of the last machine is taken.
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = taken.local_addr().expect("bound").port();
         let first = format!("127.0.0.1:{}", port - 2);

@@ -1,10 +1,10 @@
-//! A cluster whose memory is full: writes are answered 53200 on every machine, and reads go on.
+//! A cluster whose memory is full: writes fail with 53200 on every machine, and reads work.
 
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
 use crate::common::dev_cluster::{DevCluster, MACHINES};
 
-/// Rows of one statement.
+/// The rows of one statement.
 const ROWS: i64 = 100;
 
 #[test]
@@ -43,7 +43,7 @@ fn is_full(fabric: &str) {
     }
 }
 
-/// Adds rows after so many; whether there was room for them.
+/// Adds rows after the first `after`; returns whether there was enough memory.
 fn add(session: &mut PgSession, after: i64) -> bool {
     let many = format!(
         "INSERT INTO t SELECT {after} + g, repeat('x', 4000) FROM generate_series(1, {ROWS}) g"

@@ -1,4 +1,4 @@
-//! The commands of the program, as somebody at a terminal meets them.
+//! The commands of the program, as users run them in a terminal.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn a_bench_writes_its_report() {
     assert!(report.contains("\"check\": \"ok\""), "{report}");
 }
 
-/// The newest log file with anything in it.
+/// Returns the newest log file that is not empty.
 fn log_file(dir: &Path) -> PathBuf {
     let files = std::fs::read_dir(dir.join("log")).expect("a log").flatten();
     let mut logs: Vec<PathBuf> = files.map(|file| file.path()).collect();

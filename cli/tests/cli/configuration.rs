@@ -1,4 +1,4 @@
-//! The configuration file, the environment, and which of them wins.
+//! The configuration file, the environment, and their precedence.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn checked(command: &mut Command) -> (Option<i32>, String) {
     (output.status.code(), said(&output))
 }
 
-/// The value of a setting, which is a number.
+/// Returns the value of a numeric setting.
 fn setting(server: &Server, name: &str) -> i64 {
     let mut session = PgSession::connect(&server.url()).expect("a session");
     let sql = format!("SELECT setting::bigint FROM pg_settings WHERE name = '{name}'");
@@ -123,7 +123,7 @@ fn settings_of_the_file_are_read_again() {
     let mut session = PgSession::connect(&server.url()).expect("a session");
     session.script("SELECT pg_reload_conf()").expect("it runs");
     assert_eq!(setting(&server, "work_mem"), 7 * 1024);
-    // A file that is wrong changes nothing.
+    // An invalid file changes no setting.
     file(dir.path(), "[settings\n");
     signal(&server, "HUP");
     std::thread::sleep(std::time::Duration::from_millis(300));

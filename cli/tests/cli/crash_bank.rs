@@ -1,9 +1,10 @@
-//! kill -9 under `bank` load in the ssd tier, again and again: every acknowledged transfer is there,
-//! nothing else is, no half of anything is, and `fencepost check` is clean.
+//! Repeated kill -9 under `bank` load in the ssd tier: every acknowledged transfer is there, no
+//! refused one is, none took effect partly, and `fencepost check` finds no error.
 //!
-//! Each transfer inserts a row with an id of its own, so after a restart the table says which
-//! transfers took effect, and the clients' journal says which must have and which may have.
-//! `FENCEPOST_CRASH_ROUNDS=50 cargo test -p fencepost-cli --test cli crash_bank` runs as many rounds.
+//! Each transfer inserts a row with its own id. So after a restart the table tells which transfers
+//! took effect, and the clients' journal tells which must have and which may have.
+//! `FENCEPOST_CRASH_ROUNDS=50 cargo test -p fencepost-cli --test cli crash_bank` runs that many
+//! rounds.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,34 +19,34 @@ use fencepost_fabric::random::Random;
 
 const ACCOUNTS: i32 = 50;
 const OPENING: i64 = 1000;
-/// Clients at work.
+/// The number of clients.
 pub const CLIENTS: u64 = 6;
 
-/// What the clients know of their transfers.
+/// The outcomes of transfers that the clients know.
 #[derive(Default)]
 pub struct Journal {
-    /// COMMIT was answered.
+    /// The transfers whose COMMIT was acknowledged.
     acknowledged: HashSet<i64>,
-    /// COMMIT was sent and not answered.
+    /// The transfers whose COMMIT was sent and not answered.
     unknown: HashSet<i64>,
-    /// COMMIT, or something before it, was refused, and why.
+    /// The transfers whose COMMIT, or an earlier statement, failed, with the reason.
     refused: HashMap<i64, String>,
 }
 
 impl Journal {
-    /// What another client knows.
+    /// Adds the journal of another client.
     pub fn add(&mut self, own: Journal) {
         self.acknowledged.extend(own.acknowledged);
         self.unknown.extend(own.unknown);
         self.refused.extend(own.refused);
     }
 
-    /// How many transfers have taken effect, once that is settled.
+    /// Returns the number of transfers that took effect, once the journal has been verified.
     pub fn len(&self) -> usize {
         self.acknowledged.len()
     }
 
-    /// Whether any transfer was acknowledged.
+    /// Returns whether any transfer was acknowledged.
     pub fn has_any(&self) -> bool {
         !self.acknowledged.is_empty()
     }
@@ -64,7 +65,7 @@ impl Client {
         Client::try_connect(url).expect("a session")
     }
 
-    /// The same where the server may be gone.
+    /// Connects as [`Self::connect`], to a server that may be down.
     pub fn try_connect(url: &str) -> Result<Client, BenchError> {
         let mut session = PgSession::connect(url)?;
         session.script("SET statement_timeout = '60s'")?;
@@ -79,7 +80,7 @@ impl Client {
         })
     }
 
-    /// The statements of a transfer, up to its COMMIT.
+    /// Runs the statements of a transfer, up to its COMMIT.
     fn move_money(&mut self, id: i64, random: &mut Random) -> Result<(), SqlFailure> {
         let from = random.below(ACCOUNTS as u64) as i32;
         let to = (from + 1 + random.below(ACCOUNTS as u64 - 1) as i32) % ACCOUNTS;
@@ -98,12 +99,12 @@ impl Client {
         self.session.execute(self.note, &row).map(drop)
     }
 
-    /// Transfers until the server is gone.
+    /// Runs transfers until the server is gone.
     pub fn run(self, first_id: i64, random: Random, stop: &AtomicBool) -> Journal {
         self.run_and_tell(first_id, random, stop, &|| {})
     }
 
-    /// The same; `tell` hears of each that was acknowledged.
+    /// Runs transfers as [`Self::run`]; calls `tell` for each acknowledged one.
     pub fn run_and_tell(
         mut self,
         first_id: i64,
@@ -166,7 +167,7 @@ pub fn create(url: &str) {
 }
 
 fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
-    // A machine that is busy, or new, may not know in time what tables there are.
+    // A busy or new machine may not know all tables in time.
     let statement = insist("a statement", || session.prepare(sql));
     let rows = insist("rows", || session.query(statement, &[]));
     let ints = |row: &Vec<Cell>| {
@@ -177,7 +178,7 @@ fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
     rows.iter().map(ints).collect()
 }
 
-/// Compares the database with the journal, and settles what the journal could not know.
+/// Compares the database with the journal, and resolves the unknown outcomes.
 pub fn verify(url: &str, journal: &mut Journal) {
     let mut session = PgSession::connect(url).expect("a session");
     session
@@ -226,7 +227,7 @@ pub fn verify(url: &str, journal: &mut Journal) {
     journal.acknowledged = found;
 }
 
-/// Load for `time`, then kill -9.
+/// Runs load for `time`, then kills the server with kill -9.
 fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journal) {
     let stop = AtomicBool::new(false);
     let url = server.url();
@@ -258,7 +259,7 @@ fn round(dir: &Path, round: u32, random: &mut Random, journal: &mut Journal) {
         Duration::from_millis(30 + random.below(700)),
         journal,
     );
-    // Every second time the server recovers first, else the check does.
+    // In every second round the server recovers first, otherwise the check does.
     if round % 2 == 1 {
         let server = Server::start(Some(dir));
         verify(&server.url(), journal);

@@ -1,4 +1,4 @@
-//! `fencepost dev-cluster`: three processes that are one database.
+//! `fencepost dev-cluster`: three processes that form one database.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn are_one_database(mut cluster: DevCluster) {
     assert_eq!(left.count(), 0, "its memory is given back");
 }
 
-/// Processes have their code at different addresses, and yet plan alike.
+/// Processes have their code at different addresses, but must plan alike.
 #[test]
 fn a_statement_is_split_among_processes() {
     let cluster = DevCluster::start("tcp");
@@ -100,7 +100,7 @@ fn directory_of_a_killed_cluster_is_removed_once_all_its_processes_have_ended() 
             .count()
     };
     let kill = |mut cluster: DevCluster, machines: &[String]| {
-        // It must not see its machines end.
+        // The parent must not notice the end of its machines.
         signal("-STOP", &cluster.child.id().to_string());
         machines.iter().for_each(|pid| signal("-KILL", pid));
         cluster.child.kill().expect("it is there");
@@ -113,7 +113,8 @@ fn directory_of_a_killed_cluster_is_removed_once_all_its_processes_have_ended() 
     kill(first, &machines);
     assert_eq!(directories(), 1, "nothing has removed it");
 
-    // One machine of the second cluster survives, and with it the directory: it waits for a statement.
+    // One machine of the second cluster survives, waiting for a statement, and so does the
+    // directory.
     let second = start();
     assert_eq!(directories(), 1, "that of the first is gone");
     let machines = second.machines();

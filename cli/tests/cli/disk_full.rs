@@ -1,4 +1,5 @@
-//! A disk that is full, a real one: a small tmpfs. Where this host does not let it be mounted nothing is done.
+//! A full disk: a real one, a small tmpfs. Without the permission to mount it, the tests are
+//! skipped.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,13 +12,13 @@ use crate::common::dev_cluster::{DevCluster, MACHINES};
 use crate::common::{Server, assert_clean, insist, program, said};
 use crate::nvram::kill_all;
 
-/// A small file system; dropping it takes it away.
+/// A small file system; dropping it unmounts it.
 struct Disk {
     at: tempfile::TempDir,
 }
 
 impl Disk {
-    /// Mounts one, or says why not.
+    /// Mounts a file system, or reports why it cannot.
     fn mount(test: &str, size: &str) -> Option<Disk> {
         let at = tempfile::tempdir().expect("a directory");
         let options = format!("size={size}");
@@ -30,7 +31,7 @@ impl Disk {
             Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_string(),
             Err(error) => error.to_string(),
         };
-        // Not eprintln: that is hidden while the test passes.
+        // eprintln would be hidden while the test passes.
         let _ = writeln!(std::io::stderr(), "{test}: skipped, no tmpfs: {why}");
         None
     }
@@ -43,7 +44,7 @@ impl Disk {
         self.path().join("ballast")
     }
 
-    /// Leaves room for so many bytes.
+    /// Fills the disk until this many bytes are free.
     fn leave(&self, bytes: u64) {
         let stat = rustix::fs::statvfs(self.path()).expect("it is mounted");
         let free = stat.f_bavail * stat.f_frsize;
@@ -53,7 +54,7 @@ impl Disk {
         std::io::copy(&mut { zeroes }, &mut file).expect("there is room");
     }
 
-    /// Leaves room for nothing.
+    /// Fills the disk completely.
     fn fill(&self) {
         let mut file = File::create(self.ballast()).expect("a file");
         let zeroes = [0; 4096];
@@ -72,7 +73,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Nothing runs on it any more.
+        // No process uses the disk any more.
         let _ = Command::new("umount").arg(self.path()).status();
     }
 }
@@ -84,7 +85,7 @@ fn session(server: &Server) -> PgSession {
     session
 }
 
-/// A row of 4 KiB.
+/// Inserts a row of 4 KiB.
 fn insert(session: &mut PgSession, id: i64) -> Result<(), fencepost_benchmarks::sql::SqlFailure> {
     session.script(&format!("INSERT INTO t VALUES ({id}, repeat('x', 4096))"))
 }
@@ -108,7 +109,7 @@ fn of_the_ssd_tier() {
         insert(&mut session, id).expect("there is room");
     }
     disk.fill();
-    // Until what is allocated already is full, too.
+    // The inserts also fill the space that is allocated already.
     let mut written = 100;
     let full = loop {
         match insert(&mut session, written + 1) {
@@ -118,7 +119,7 @@ fn of_the_ssd_tier() {
         assert!(written < 50_000, "the disk is never full");
     };
     assert_eq!(full.sqlstate, "53100", "{full}");
-    // The same again, for everybody, and reads go on.
+    // The error persists, also for other sessions, and reads still work.
     let mut other = self::session(&server);
     let full = insert(&mut other, written + 1).expect_err("no room");
     assert_eq!(full.sqlstate, "53100", "{full}");
@@ -129,7 +130,8 @@ fn of_the_ssd_tier() {
         assert_eq!(number(session, long), 4096 * written);
     }
 
-    // A process that ends while the disk is full loses nothing; the next one begins, or says why it cannot.
+    // A process that ends while the disk is full loses no data. The next one starts, or reports why
+    // it cannot.
     server.kill();
     disk.make_room();
     let server = Server::start(Some(&data));
@@ -142,7 +144,7 @@ fn of_the_ssd_tier() {
         assert!(more < 50_000, "the disk is never full");
     }
     written += more;
-    // With room again the same process goes on.
+    // With free space the same process continues.
     disk.make_room();
     insist("a write", || insert(&mut session, written + 1));
     written += 1;
@@ -156,8 +158,8 @@ fn of_the_ssd_tier() {
     assert_clean(&data);
 }
 
-/// Machines that keep their data on one disk refuse writes while it is full, and go on when it is not any more; what they have
-/// reported is there when all have been killed, too.
+/// Machines that keep their data on one disk refuse writes while it is full, and continue when it
+/// is not. Acknowledged data survive when all machines are killed.
 #[test]
 fn of_the_ssd_tier_of_machines() {
     let Some(disk) = Disk::mount("disk_full::of_the_ssd_tier_of_machines", "320M") else {
@@ -212,7 +214,8 @@ fn of_the_ssd_tier_of_machines() {
 
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
 
-/// Memory that is in files of a disk has no room where the disk has none: nobody may write where no page can be had.
+/// Checks that memory in files of a disk cannot grow while the disk is full: a write that needs a
+/// new page must be refused.
 #[test]
 fn of_the_nvram_tier() {
     const ROWS: i64 = 50;

@@ -1,4 +1,4 @@
-//! A machine of a database is killed, and the others go on with what it had.
+//! A machine of a database is killed, and the others continue with its data.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::common::dev_cluster::{DevCluster, signal};
 const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A session whose statements do not wait for ever.
+/// Opens a session with a timeout for statements.
 fn session(cluster: &DevCluster, machine: u16) -> PgSession {
     let mut session = cluster.session(machine);
     session
@@ -19,7 +19,7 @@ fn session(cluster: &DevCluster, machine: u16) -> PgSession {
     session
 }
 
-/// A session with a machine that may not be there yet.
+/// Opens a session with a machine that may not be ready yet.
 fn session_soon(cluster: &DevCluster, machine: u16) -> PgSession {
     let began = Instant::now();
     loop {
@@ -36,7 +36,7 @@ fn session_soon(cluster: &DevCluster, machine: u16) -> PgSession {
     }
 }
 
-/// What a query answers, as soon as it does.
+/// Returns the result of a query, with retries.
 fn answer(session: &mut dyn SqlSession, query: &str) -> i64 {
     let began = Instant::now();
     loop {
@@ -59,7 +59,7 @@ fn others_go_on(fabric: &str, killed: usize) {
         .expect("rows");
     let mut others = (0..3u16).filter(|at| usize::from(*at) != killed);
     let (one, other) = (others.next().expect("one"), others.next().expect("another"));
-    // It was there before, and lives on.
+    // This session was open before the failure, and stays open.
     let mut alive = session(&cluster, one);
     assert_eq!(answer(&mut alive, "SELECT count(*) FROM t"), 2000);
     signal("-KILL", &cluster.machines()[killed]);
@@ -104,7 +104,7 @@ fn comes_back(fabric: &str) {
         .script("INSERT INTO t SELECT g, 1 FROM generate_series(1, 2000) g")
         .expect("rows");
     signal("-KILL", &cluster.machines()[2]);
-    // It comes back, and its clients see and write everything.
+    // The machine comes back, and its clients read and write all data.
     let mut back = session_soon(&cluster, 2);
     assert_eq!(answer(&mut back, "SELECT sum(b) FROM t"), 2000);
     back.script("UPDATE t SET b = b + 1 WHERE a <= 500")
@@ -116,7 +116,7 @@ fn comes_back(fabric: &str) {
     assert_eq!(answer(&mut first, machines), 3);
     assert_eq!(answer(&mut first, "SELECT sum(b) FROM t"), 2500);
     drop(first);
-    // The manager is killed, and comes back, too.
+    // The manager is killed and comes back, too.
     signal("-KILL", &cluster.machines()[0]);
     assert_eq!(answer(&mut back, "SELECT sum(b) FROM t"), 2500);
     let mut first = session_soon(&cluster, 0);

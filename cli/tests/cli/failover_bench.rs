@@ -1,8 +1,10 @@
-//! `fencepost bench failover`, short: its machines are killed, what is left is whole, and the report is written.
+//! A short `fencepost bench failover`: machines are killed, the remaining data are consistent, and
+//! the report is written.
 
 use crate::common::{program, said};
 
-/// Long leases and few rows, for a host that is busy with other tests: how fast it is nobody asks here.
+/// Long leases and few rows, for a host that is busy with other tests: the speed does not matter
+/// here.
 const SHORT: [&str; 14] = [
     "--lease-ms",
     "2000",

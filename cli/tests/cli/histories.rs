@@ -1,9 +1,9 @@
-//! Histories of clients of three machines: appends to lists, among them what skews and forks where isolation
-//! is weaker, and transfers of money. All that clients saw must be strictly serializable.
+//! Histories of clients of three machines: transfers, and appends to lists that show skews and
+//! forks under weaker isolation. All observations of the clients must be strictly serializable.
 //!
-//! `FENCEPOST_TEST_URLS=postgresql://…,postgresql://… cargo test -p fencepost-cli --test cli of_given_machines
-//! -- --ignored` does the same over machines that run already, of which it makes the tables `list` and
-//! `account` anew.
+//! The ignored test `of_given_machines` does the same over running machines. It creates their
+//! tables `list` and `account` anew. Set `FENCEPOST_TEST_URLS=postgresql://…,postgresql://…`, then
+//! run `cargo test -p fencepost-cli --test cli of_given_machines -- --ignored`.
 
 pub mod client;
 mod faults;
@@ -62,7 +62,7 @@ fn of_machines(name: &str, urls: &[String]) {
         let ended = running.into_iter().map(|client| client.join());
         ended.map(|notes| notes.expect("a good end")).collect()
     });
-    // Each machine says the same at the end.
+    // Each machine returns the same contents at the end.
     for url in urls {
         let mut client = Client::connect(url, &common, 0);
         client.look();
@@ -72,7 +72,7 @@ fn of_machines(name: &str, urls: &[String]) {
     let committed = sum(|notes| notes.committed);
     let (transfers, totals) = (sum(|notes| notes.transfers), sum(|notes| notes.totals));
     let history: Vec<_> = notes.into_iter().flat_map(|notes| notes.visits).collect();
-    // Not eprintln: that is hidden while the test passes.
+    // eprintln would be hidden while the test passes.
     let _ = writeln!(
         std::io::stderr(),
         "histories of {name}: {committed} of {} transactions over lists committed, {transfers} transfers and \

@@ -1,4 +1,5 @@
-//! Machines leave in good order and come back, one after the other, while clients are at work: a rolling restart.
+//! Machines leave in good order and come back, one after the other, while clients are active: a
+//! rolling restart.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::common::{program, said};
 /// Long enough for a host that is busy with other tests.
 const LEASE_MS: &str = "5000";
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Clients, and accounts among which they move money.
+/// The number of clients, and of accounts between which they make transfers.
 const CLIENTS: usize = 3;
 const ACCOUNTS: usize = 20;
 
@@ -25,12 +26,12 @@ struct Machine {
 }
 
 impl Machine {
-    /// Starts one, called as `who` says, and waits until it is ready.
+    /// Starts a machine with the arguments of `who`, and waits until it is ready.
     fn start(directory: &Path, who: &[&str]) -> Machine {
         Machine::begin(directory, who).ready()
     }
 
-    /// Starts some, called as `all` say, of which each waits for the others.
+    /// Starts machines with these arguments, which wait for each other.
     fn start_all<const N: usize>(directory: &Path, all: [&[&str]; N]) -> Vec<Machine> {
         let begun = all.map(|who| Machine::begin(directory, who));
         begun.into_iter().map(Beginning::ready).collect()
@@ -44,7 +45,7 @@ impl Machine {
         Beginning(command.spawn().expect("the program starts"))
     }
 
-    /// Waits for its end; whether it was a good one.
+    /// Waits for the end of the process; returns whether it succeeded.
     fn ended(&mut self) -> bool {
         let began = Instant::now();
         loop {
@@ -59,7 +60,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -78,7 +79,7 @@ impl Beginning {
         let address = address.and_then(|rest| rest.split(' ').next());
         let port = address.and_then(|address| address.rsplit(':').next());
         let port = port.unwrap_or_else(|| panic!("no ready line but {line:?}"));
-        // What it says at its end is not to stand in its way.
+        // The output is read to its end, so that the process does not block on a full pipe.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let url = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
         Machine { child: self.0, url }
@@ -97,17 +98,17 @@ fn command(name: &str, machine: usize, url: &str) {
     );
 }
 
-/// Where clients connect, those first that have been there for longer.
+/// The URLs of the machines, those that have run longest first.
 type Urls = Arc<Mutex<Vec<String>>>;
 
-/// A client that moves money until it is told to stop; how often it has.
+/// Runs a client that makes transfers until it is stopped; returns their number.
 fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
     let mut moved = 0;
     let connect = |round: usize| {
         let began = Instant::now();
         for at in round.. {
             let all = urls.lock().expect("nobody panics").clone();
-            // A machine that leaves takes nobody in any more.
+            // A leaving machine accepts no new sessions.
             if let Ok(session) = PgSession::connect(&all[at % all.len()]) {
                 return (session, at);
             }
@@ -129,7 +130,7 @@ fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
         );
         match session.script(&statement) {
             Ok(()) => moved += 1,
-            // The session has ended, and with it nothing that was under way.
+            // The session has ended and its transaction was aborted.
             Err(error) if error.is_connection_lost() => (session, at) = connect(at + 1),
             Err(error) => panic!("client {client}: {error}"),
         }
@@ -156,7 +157,8 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
     ] {
         first.script(&statement).expect("it is made");
     }
-    // Whoever has something, or is not there, is not removed; nor is anybody drained without whom there are too few.
+    // A machine that has regions, or is not a member, is not removed. A machine is not drained if
+    // too few would remain.
     let refused = first.script("ALTER SYSTEM REMOVE MACHINE 2");
     assert_eq!(refused.expect_err("it is not drained").sqlstate, "55000");
     let refused = first.script("ALTER SYSTEM DRAIN MACHINE 9");
@@ -201,12 +203,14 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
         let done = session.number(&done).expect("a number");
         assert_eq!(done, *moved, "client {client} was told of all it did");
     }
-    // One has never gone, and two are enough for two replicas; then it is one too few.
+    // One machine never left, and two are enough for two replicas; without another one there would
+    // be too few.
     let members = "SELECT count(*) FROM pg_fencepost_machines WHERE state = 'member'";
     assert_eq!(session.number(members).expect("a number"), 3);
 }
 
-/// Machines whose memory outlives them leave and join as others do; all of those that are there at last begin again with what they had.
+/// Machines with retained memory leave and join as others do. The final members start again with
+/// their data.
 #[test]
 fn machines_whose_memory_outlives_them_leave_and_join() {
     const NVRAM: [&str; 2] = ["--durability", "nvram"];
@@ -233,7 +237,7 @@ fn machines_whose_memory_outlives_them_leave_and_join() {
         .expect("rows");
     drop(session);
     for round in 0..2 {
-        // It drops them with kill -9.
+        // Dropping the machines kills them with kill -9.
         machines.clear();
         machines = Machine::start_all(path, [&newcomer, &three[1], &three[2]]);
         for machine in &machines {
@@ -249,7 +253,7 @@ fn machines_whose_memory_outlives_them_leave_and_join() {
         let row = format!("INSERT INTO t VALUES ({}, 'z')", 5000 + round);
         session.script(&row).expect("a row");
     }
-    // The first one comes back as any machine does that was never there.
+    // The first machine comes back like a machine that was never a member.
     machines.push(Machine::start(path, &three[0]));
     let mut session = PgSession::connect(&machines[3].url).expect("a session");
     let session: &mut dyn SqlSession = &mut session;

@@ -1,5 +1,5 @@
-//! The log of a server: its content, that it follows settings while the server runs, and that it
-//! tells no secrets.
+//! The log of a server: its content, changes of settings while the server runs, and the absence of
+//! secrets.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn wait_for(path: &Path, text: &str) -> String {
     }
 }
 
-/// A server that logs to a file of `dir`, with further arguments.
+/// Starts a server that logs to a file of `dir`, with further arguments.
 fn logging(dir: &Path, more: &[&str]) -> (Server, PathBuf) {
     let log = dir.join("log");
     let data = dir.join("data");
@@ -79,7 +79,7 @@ fn alter_system_changes_what_is_logged_and_outlives_the_server() {
     ] {
         admin.script(sql).expect("it runs");
     }
-    // Sessions that were there follow, too.
+    // Existing sessions apply the new settings, too.
     before
         .script("CREATE TABLE t (a int PRIMARY KEY)")
         .expect("it runs");
@@ -106,7 +106,7 @@ fn alter_system_changes_what_is_logged_and_outlives_the_server() {
         &log,
         "<postgres@postgres> LOG:  connection authorized: user=postgres",
     );
-    // An option of the process wins over ALTER SYSTEM.
+    // An option of the process has precedence over ALTER SYSTEM.
     drop(server);
     let (server, _) = logging(dir.path(), &["--set", "log_statement=all"]);
     session(&server).script("SELECT 'seen'").expect("it runs");

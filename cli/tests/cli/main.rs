@@ -1,4 +1,4 @@
-//! The `fencepost` program as its users run it: real processes, stopped and killed.
+//! Tests of the `fencepost` program as users run it: real processes, stopped and killed.
 
 mod access;
 mod backup;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Server, program, said};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-/// A server whose metrics are served, and where.
+/// Starts a server with metrics; returns their address.
 fn monitored(dir: &Path) -> (Server, String) {
     let log = dir.join("log");
     let path = log.clone();
@@ -30,7 +30,7 @@ fn monitored(dir: &Path) -> (Server, String) {
     }
 }
 
-/// The status and the body of an answer.
+/// Returns the status and the body of an answer.
 fn get(address: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("connects");
     let request = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -89,7 +89,7 @@ fn statements_and_errors_are_in_the_metrics() {
         ("fencepost_connections", 1.0),
         ("fencepost_has_lease", 1.0),
         ("fencepost_log_lines_dropped_total", 0.0),
-        // Also the row of the statement that failed.
+        // This includes the row of the failed statement.
         (
             "fencepost_database_rows_total{database=\"postgres\",operation=\"inserted\"}",
             6.0,
@@ -138,7 +138,7 @@ fn a_taken_address_is_refused() {
     assert!(told.contains("could not listen on"), "{told}");
 }
 
-/// The names of metrics in a text: words that begin as ours do.
+/// Returns the names of metrics in a text: words with the prefixes of metrics.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
     let ours = words.filter(|word| word.starts_with("fencepost_") || word.starts_with("process_"));
@@ -156,7 +156,7 @@ fn the_dashboard_shows_metrics_that_there_are() {
     session.script("SELECT 1").expect("it runs");
     session.script("SELECT 1/0").expect_err("it fails");
     let (_, metrics) = get(&address, "GET /metrics");
-    // Without other machines there are no leases.
+    // A single machine has no leases.
     let mut known = names(&metrics);
     known.insert("fencepost_leases_total".to_owned());
     let panels = dashboard["panels"].as_array().expect("panels");

@@ -1,5 +1,5 @@
-//! Machines that share memory of a directory, all of them killed at once, again and again: they begin again with all that
-//! was acknowledged, and nothing of it is half there.
+//! Machines that share memory of a directory, all of them repeatedly killed at once: they start
+//! again with all acknowledged transactions, and none took effect partly.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,19 +19,19 @@ const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
 /// Kills the machines and their parent.
 pub fn kill_all(mut cluster: DevCluster) {
     let machines = cluster.machines();
-    // It would end them in good order if it saw one of them end.
+    // The parent would end the machines in good order if it noticed the end of one.
     signal("-STOP", &cluster.child.id().to_string());
     let killed = Command::new("kill").arg("-KILL").args(&machines).status();
     assert!(killed.expect("kill runs").success());
     cluster.child.kill().expect("it runs");
     cluster.child.wait().expect("it was running");
-    // Killed orphans are gone once somebody has looked at them.
+    // Killed orphans disappear after they have been reaped.
     while !machines.iter().all(|pid| is_gone(pid)) {
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Stops a machine for so long and kills it, and the others when they have noticed, or have not.
+/// Stops a machine for `time` and kills it, then the others, which may have noticed.
 pub fn kill_in_turn(cluster: DevCluster, first: usize, time: Duration) {
     let first = &cluster.machines()[first];
     signal("-STOP", &cluster.child.id().to_string());
@@ -45,7 +45,7 @@ pub fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &
     load_and_end(cluster, round, time, journal, kill_all);
 }
 
-/// Load for `time`, and until `end` is over.
+/// Runs load for `time`, and until `end` has returned.
 pub fn load_and_end(
     cluster: DevCluster,
     round: u32,
@@ -78,7 +78,7 @@ fn start(directory: &Path) -> DevCluster {
     DevCluster::start_in(directory, "shm", &NVRAM)
 }
 
-/// A session whose statements do not wait for ever.
+/// Opens a session with a timeout for statements.
 pub fn session(cluster: &DevCluster, machine: u16) -> PgSession {
     let mut session = cluster.session(machine);
     session
@@ -106,14 +106,14 @@ fn all_machines_killed_at_once_lose_nothing_acknowledged() {
         verify(&cluster.url(machine), &mut journal);
     }
     assert!(journal.has_any(), "some transfers were acknowledged");
-    // A good end leaves it all, too.
+    // The data also survive an end in good order.
     signal("-INT", &cluster.child.id().to_string());
     assert!(cluster.ended());
     let cluster = start(directory.path());
     verify(&cluster.url(1), &mut journal);
 }
 
-/// Whoever was lost before is there again, with what the others have.
+/// Checks that a machine that was replaced starts again, with the data of the others.
 #[test]
 fn machines_begin_again_after_one_of_them_was_replaced() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -164,7 +164,7 @@ fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
     let cluster = start();
     verify(&cluster.url(2), &mut journal);
     kill_all(cluster);
-    // Without any of it nothing begins, and nothing is made in its place.
+    // Without any regions the start fails, and no new data are created.
     std::fs::remove_dir_all(nvram.join("regions")).expect("it was there");
     let output = program(&["dev-cluster", "--directory"])
         .arg(directory.path())
@@ -177,7 +177,7 @@ fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
     assert!(said.contains("no machine has the memory of r0"), "{said}");
 }
 
-/// Machines that talk have their memory in files, too, and go on over the same addresses.
+/// Checks that machines of a network with memory in files start again at the same addresses.
 #[test]
 fn machines_of_a_network_killed_at_once_lose_nothing_acknowledged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -195,7 +195,7 @@ fn machines_of_a_network_killed_at_once_lose_nothing_acknowledged() {
     verify(&start().url(1), &mut journal);
 }
 
-/// Kills machines under load, again and again, one of them before the others, which nobody tells to go on without it.
+/// Repeatedly kills machines under load, one of them before the others, which do not replace it.
 pub fn survive_in_turn(start: impl Fn() -> DevCluster) {
     let mut journal = Journal::default();
     let cluster = start();

@@ -1,4 +1,5 @@
-//! Machines whose memory is saved to a disk when all have ended, and loaded when it is gone.
+//! Machines whose memory is saved to a disk after all have ended, and loaded when the memory is
+//! gone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::nvram::{kill_all, load_and_kill, session};
 
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "3"];
 
-/// A host with memory and a disk.
+/// A simulated host with memory and a disk.
 struct Host {
     directory: tempfile::TempDir,
 }
@@ -43,7 +44,7 @@ impl Host {
         DevCluster::start_in(&self.memory(), "shm", &further)
     }
 
-    /// Why the same does not start.
+    /// Returns the error of a cluster with the same directories that does not start.
     fn refused(&self) -> String {
         let output = program(&["dev-cluster", "--listen", "127.0.0.1:6420", "--directory"])
             .arg(self.memory())
@@ -57,12 +58,12 @@ impl Host {
         said(&output)
     }
 
-    /// The host boots: what was in memory is gone.
+    /// Simulates a boot of the host: the memory is lost.
     fn boot(&self) {
         fs::remove_dir_all(self.memory()).expect("it was there");
     }
 
-    /// The files of what was saved last of each machine.
+    /// Returns the files with this name in the last save of each machine.
     fn saved(&self, name: &str) -> Vec<PathBuf> {
         let lives = fs::read_dir(self.saves().join("nvram")).expect("a list");
         let lives = lives.map(|life| life.expect("an entry").path());
@@ -84,7 +85,7 @@ fn what_was_saved_at_the_end_is_there_after_the_host_has_booted() {
     let cluster = host.start();
     create(&cluster.url(0));
     load_and_kill(cluster, 0, Duration::from_millis(500), &mut journal);
-    // Nothing was saved, and memory is there.
+    // There is no save, and the memory remains.
     assert_eq!(host.saved("manifest"), [""; 0].map(PathBuf::from));
     for round in 0..2 {
         let cluster = host.start();
@@ -106,7 +107,7 @@ fn what_was_saved_at_the_end_is_there_after_the_host_has_booted() {
             .expect("they are there");
     }
     assert!(journal.has_any(), "some transfers were acknowledged");
-    // What was saved is of a life before: it is used once.
+    // A save of an earlier incarnation is removed: it is used once.
     assert_eq!(host.saved("manifest"), [""; 0].map(PathBuf::from));
     kill_all(cluster);
     host.boot();
@@ -121,7 +122,7 @@ fn who_was_killed_before_is_saved_by_the_others() {
     let cluster = host.start();
     create(&cluster.url(0));
     let machines = cluster.machines();
-    // It would end them before they are told to.
+    // The parent would end the machines before they get their signals.
     signal("-STOP", &cluster.child.id().to_string());
     signal("-KILL", &machines[1]);
     for machine in [&machines[0], &machines[2]] {
@@ -160,7 +161,7 @@ fn a_damaged_save_is_told_and_made_again_from_others_or_refused() {
         assert!(said.contains(&damaged), "{said}");
     }
     assert!(said.contains("the checksum is not what it was"), "{said}");
-    // One that is whole is not enough, unless the others' are.
+    // One intact save is not enough if the others' are damaged.
     memory[1..].iter().for_each(|file| bend(file));
     let cluster = host.start();
     for machine in 0..MACHINES {
@@ -168,7 +169,7 @@ fn a_damaged_save_is_told_and_made_again_from_others_or_refused() {
     }
 }
 
-/// Either all is there, or nothing is, and that is said.
+/// Checks that either all memory is saved, or none is and the start reports that.
 #[test]
 fn who_is_killed_while_saving_has_saved_nothing_or_all() {
     let host = Host::new();
@@ -207,7 +208,7 @@ fn who_is_killed_while_saving_has_saved_nothing_or_all() {
             assert!(said.contains("no machine has"), "{said}");
         }
         saved if saved == usize::from(MACHINES) => verify(&host.start().url(0), &mut journal),
-        // As where the others' are damaged.
+        // This is the same as damaged saves of the others.
         _ => {}
     }
 }

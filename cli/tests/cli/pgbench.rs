@@ -1,5 +1,5 @@
 //! pgbench against the real program: every built-in script in every protocol mode, pipelines, and
-//! kill -9 under TPC-B load. Without pgbench the tests say so and pass.
+//! kill -9 under TPC-B load. Without pgbench the tests report that they are skipped, and pass.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn number(server: &Server, sql: &str) -> i64 {
     session.number(sql).expect("a number")
 }
 
-/// The sums that TPC-B keeps equal.
+/// Checks the sums that TPC-B keeps equal.
 fn assert_sums_agree(server: &Server) {
     let sums = [
         "SELECT CAST(coalesce(sum(abalance), 0) AS bigint) FROM pgbench_accounts",
@@ -49,7 +49,7 @@ fn pgbench(server: &Server, pgbench: &Path, arguments: &[&str]) -> String {
     said
 }
 
-/// The number that follows `label` in what pgbench said.
+/// Returns the number that follows `label` in pgbench's output.
 fn after(said: &str, label: &str) -> Option<i64> {
     let rest = said.split(label).nth(1)?;
     rest.split(|c: char| !c.is_ascii_digit())
@@ -93,7 +93,7 @@ fn every_script_runs_in_every_mode_without_errors_and_tpcb_balances() {
     }
     assert_eq!(history(&server), 600);
     assert_sums_agree(&server);
-    // These change accounts and history only.
+    // These scripts change accounts and history only.
     for mode in modes {
         run(mode, "simple-update");
     }
@@ -129,7 +129,7 @@ fn pipelined_scripts_run() {
     }
 }
 
-/// Runs TPC-B until the server is killed; how many transactions were acknowledged.
+/// Runs TPC-B until the server is killed; returns the number of acknowledged transactions.
 fn load_and_kill(server: Server, tool: &Path, time: Duration) -> i64 {
     let mut load: Command = server.tool(tool);
     load.args([
@@ -152,7 +152,7 @@ fn load_and_kill(server: Server, tool: &Path, time: Duration) -> i64 {
     thread::sleep(time);
     server.kill();
     let said = said(&load.wait_with_output().expect("pgbench ends"));
-    // Killed before its clients had connected, it says nothing.
+    // If the server is killed before the clients have connected, pgbench reports no number.
     after(&said, "actually processed: ").unwrap_or(0)
 }
 

@@ -1,5 +1,5 @@
-//! Machines with disks, all of them killed at once, again and again: they begin again with all that was acknowledged, and
-//! nothing of it is half there.
+//! Machines with disks, all of them repeatedly killed at once: they start again with all
+//! acknowledged transactions, and none took effect partly.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,10 +15,10 @@ use crate::common::{Ends, crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill, survive_in_turn};
 
-/// Machines of a network that keep their configuration themselves.
+/// Arguments of machines that store their configuration by Raft.
 const GROUP: [&str; 2] = ["--configuration-store", "raft"];
 
-/// Machines that keep their data in `directory`.
+/// Starts machines that keep their data in `directory`.
 fn start(directory: &Path, fabric: &str) -> DevCluster {
     let data = directory.join("data");
     let data = data.to_str().expect("a name");
@@ -49,7 +49,7 @@ fn survive(fabric: &str) {
         verify(&cluster.url(machine), &mut journal);
     }
     assert!(journal.has_any(), "some transfers were acknowledged");
-    // A good end leaves it all, too.
+    // The data also survive an end in good order.
     signal("-INT", &cluster.child.id().to_string());
     assert!(cluster.ended());
     let cluster = start(directory.path(), fabric);
@@ -66,7 +66,7 @@ fn nor_do_those_of_a_network() {
     survive("tcp");
 }
 
-/// Transfers through machines, while something else is done.
+/// Runs transfers through machines during `done`.
 fn under_load(urls: &[String], round: u64, journal: &mut Journal, done: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let clients = (0..CLIENTS).map(|at| Client::connect(&urls[at as usize % urls.len()]));
@@ -88,7 +88,7 @@ fn under_load(urls: &[String], round: u64, journal: &mut Journal, done: impl FnO
     });
 }
 
-/// Writes through the first machine, as soon as it does.
+/// Waits until the first machine accepts a write.
 fn is_served(cluster: &DevCluster) {
     let mut session = cluster.session(0);
     insist("a statement", || {
@@ -120,7 +120,7 @@ fn survive_one_and_all(fabric: &str, store: &[&str]) {
         });
         verify(&cluster.url(1), &mut journal);
         kill_all(cluster);
-        // The third one is taken back, with nothing of what it had.
+        // The third machine starts without its former data.
         cluster = start();
         for machine in 0..MACHINES {
             verify(&cluster.url(machine), &mut journal);
@@ -139,7 +139,8 @@ fn so_they_do_in_a_network() {
     survive_one_and_all("tcp", &GROUP);
 }
 
-/// One is killed under load and comes back while clients run, then another one, then all; and once more, with who came back.
+/// Kills one machine under load, which comes back while clients run, then another one, then all;
+/// then once more, with the machines that came back.
 pub fn survive_those_who_come_back(fabric: &str, store: &[&str]) {
     let further = [
         "--durability",
@@ -218,7 +219,7 @@ fn what_the_tier_does_not_do_is_said() {
     assert!(said.contains("needs a data directory"), "{said}");
 }
 
-/// A machine whose disk is lost does not go on as if nothing had been there.
+/// Checks that a machine whose disk is lost does not start with an empty one.
 #[test]
 fn a_machine_that_has_lost_its_disk_is_named() {
     let directory = tempfile::tempdir().expect("a directory");

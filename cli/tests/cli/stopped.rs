@@ -1,5 +1,5 @@
-//! A machine's process is stopped for longer than its lease and resumed: the others have gone on without it, it tells
-//! nobody anything that is not so any more, and it ends.
+//! A machine's process is stopped for longer than its lease and resumed. The other machines have
+//! evicted it; it returns no outdated answer, and ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::common::machines::Machines;
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
-/// The exit code of who is no member any more.
+/// The exit code of an evicted machine.
 const LEFT: i32 = 3;
 
 fn script(session: &mut PgSession, text: &str) {
@@ -32,7 +32,7 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
     let mut other = machines.session(others[0]);
     let sum = "SELECT sum(b) FROM t";
     assert_eq!(insist(sum, || number(&mut other, sum)), 0);
-    // One of its sessions is in the midst of a transaction, and another is about to ask.
+    // One of its sessions is in a transaction, and another is about to start a query.
     script(&mut first, "BEGIN");
     script(&mut first, "UPDATE t SET b = 1000 WHERE a = 1");
     let mut asker = machines.session(stopped);
@@ -51,13 +51,13 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
     let asks = std::thread::spawn(move || number(&mut asker, sum));
     let reads = std::thread::spawn(move || number(&mut reader, sum));
     let commits = std::thread::spawn(move || first.script("COMMIT"));
-    // What they ask for is there when it goes on.
+    // The queries have arrived when the process resumes.
     std::thread::sleep(Duration::from_millis(200));
     machines.signal(stopped, "-CONT");
 
     let answer = asks.join().expect("no panic");
     assert!(!matches!(answer, Ok(found) if found != 1500), "{answer:?}");
-    // What the block has read need not be of one moment any more.
+    // The reads of the transaction may not be consistent any more.
     let read = reads.join().expect("no panic");
     assert!(read.is_err(), "{read:?}");
     assert!(

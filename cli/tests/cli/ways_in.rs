@@ -1,4 +1,4 @@
-//! Unix sockets, and rules of access in the configuration file.
+//! Unix sockets, and access rules in the configuration file.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::common::{Server, program, said, signal, tool};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-/// Runs psql with a statement.
+/// Runs a statement in psql.
 fn psql(psql: &Path, host: &str, port: u16, user: &str, sql: &str) -> Output {
     let port = port.to_string();
     let arguments = ["-X", "-A", "-t", "-w", "-h", host, "-p", &port, "-U", user];
@@ -85,7 +85,7 @@ fn a_socket_of_a_killed_server_is_taken_over_and_one_in_use_is_not() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     };
-    // The process ends also where the test fails.
+    // The process also ends if the test fails.
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     assert_eq!(answered.stdout, b"1\n", "{}", said(&answered));

@@ -10,7 +10,7 @@ use fencepost_benchmarks::sql::PgSession;
 
 use super::{free_port, program, said};
 
-/// Machines of a cluster.
+/// The number of machines of a cluster.
 pub const MACHINES: u16 = 3;
 
 /// A `fencepost dev-cluster` process that is ready; dropping it kills it.
@@ -19,11 +19,11 @@ pub struct DevCluster {
     pub child: Child,
     first_port: u16,
     shared: PathBuf,
-    /// Where it goes when the cluster does.
+    /// A temporary directory that is removed with the cluster.
     _own: Option<tempfile::TempDir>,
 }
 
-/// Free ports in a row.
+/// Returns the first of several free consecutive ports.
 fn ports() -> u16 {
     let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     (0..100)
@@ -35,12 +35,12 @@ fn ports() -> u16 {
 }
 
 impl DevCluster {
-    /// Starts one; "shm" or "tcp" is between its machines.
+    /// Starts a cluster with the fabric "shm" or "tcp" between its machines.
     pub fn start(fabric: &str) -> DevCluster {
         DevCluster::start_with(fabric, &[])
     }
 
-    /// The same with further arguments.
+    /// Starts a cluster with further arguments.
     pub fn start_with(fabric: &str, further: &[&str]) -> DevCluster {
         let own = tempfile::tempdir().expect("a directory");
         let mut cluster = DevCluster::start_in(own.path(), fabric, further);
@@ -48,12 +48,12 @@ impl DevCluster {
         cluster
     }
 
-    /// The same with what its machines share in a directory that stays.
+    /// Starts a cluster whose machines share a given directory.
     pub fn start_in(shared: &Path, fabric: &str, further: &[&str]) -> DevCluster {
         DevCluster::start_as(shared, fabric, |command| command.args(further))
     }
 
-    /// The same with more arguments or environment variables.
+    /// Starts a cluster with more arguments or environment variables.
     pub fn start_as(
         shared: &Path,
         fabric: &str,
@@ -87,19 +87,19 @@ impl DevCluster {
         }
     }
 
-    /// Where clients of a machine connect, which counts from 0.
+    /// Returns the URL of a machine, from 0, for clients.
     pub fn url(&self, machine: u16) -> String {
         let port = self.first_port + machine;
         format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
     }
 
-    /// A session on a machine.
+    /// Opens a session on a machine.
     pub fn session(&self, machine: u16) -> PgSession {
         PgSession::connect(&self.url(machine)).expect("a session")
     }
 
-    /// Runs a benchmark: its tables are loaded through the first of `machines`, requests go through all of
-    /// them at once, and its check says "ok" through each.
+    /// Runs a benchmark: loads its tables through the first of `machines`, sends requests through
+    /// all of them, and checks that its check reports "ok" through each.
     pub fn bench(&self, arguments: &[&str], machines: &[u16]) {
         let mut bench = program(&["bench", "--via", "pg", "--threads", "6"]);
         bench.args(["--seconds", "2", "--warmup", "0.5"]);
@@ -112,7 +112,7 @@ impl DevCluster {
         assert!(said(&output).contains("check      ok"), "{}", said(&output));
     }
 
-    /// Process ids of the machines.
+    /// Returns the process ids of the machines.
     pub fn machines(&self) -> Vec<String> {
         let parent = self.child.id();
         let children = format!("/proc/{parent}/task/{parent}/children");
@@ -120,12 +120,12 @@ impl DevCluster {
         children.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Where the cluster puts what its machines share.
+    /// Returns the directory that the machines share.
     pub fn shared(&self) -> &Path {
         &self.shared
     }
 
-    /// Waits for the end; whether it was a good one.
+    /// Waits for the end of the process; returns whether it succeeded.
     pub fn ended(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -140,7 +140,7 @@ impl DevCluster {
 
 impl Drop for DevCluster {
     fn drop(&mut self) {
-        // It may have ended already; the machines end with it.
+        // The process may have ended already; the machines end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -152,7 +152,7 @@ pub fn signal(name: &str, pid: &str) {
     assert!(sent.expect("kill runs").success());
 }
 
-/// Whether a process has ended.
+/// Returns whether a process has ended.
 pub fn is_gone(pid: &str) -> bool {
     !std::path::Path::new("/proc").join(pid).exists()
 }

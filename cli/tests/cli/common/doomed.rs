@@ -1,4 +1,4 @@
-//! A program that has nothing to live for: it says why, and ends soon.
+//! A program that must fail soon, with a reason.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use super::{program, said};
 
-/// Less than machines wait for others that may yet come.
+/// Less than the time that machines wait for others to start.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// A program that is to end by itself; dropping it kills it.
+/// A program that must end by itself; dropping it kills it.
 pub struct Doomed {
     /// The process.
     pub child: Child,
-    /// When it was started.
+    /// The time of the start.
     pub began: Instant,
 }
 
 impl Doomed {
-    /// Starts it.
+    /// Starts the program.
     pub fn start(arguments: &[&str]) -> Doomed {
         let child = program(arguments)
             .stdin(Stdio::null())
@@ -33,7 +33,7 @@ impl Doomed {
         }
     }
 
-    /// A machine of a network, with what follows its addresses.
+    /// Starts a machine of a network, with further arguments after its addresses.
     pub fn join(addresses: &str, machine: &str, secret: &Path, further: &[&str]) -> Doomed {
         let secret = secret.to_str().expect("a path");
         let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--join", addresses];
@@ -42,7 +42,7 @@ impl Doomed {
         Doomed::start(&arguments)
     }
 
-    /// It has failed soon and said why.
+    /// Checks that the program fails soon, with this reason.
     #[track_caller]
     pub fn assert_fails(mut self, why: &str) {
         let status = loop {
@@ -70,7 +70,7 @@ impl Doomed {
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

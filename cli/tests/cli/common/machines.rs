@@ -1,4 +1,4 @@
-//! Machines of a cluster, each of them a `fencepost start` process of the test's own.
+//! The machines of a cluster, each a `fencepost start` process that the test starts.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ fn words(text: &[&str]) -> Vec<String> {
 }
 
 impl Machines {
-    /// Starts as many; "shm" or "tcp" is between them.
+    /// Starts `count` machines with the fabric "shm" or "tcp" between them.
     pub fn start(fabric: &str, count: usize, further: &[&str]) -> Machines {
         let directory = tempfile::tempdir().expect("a directory");
         let together = match fabric {
@@ -63,7 +63,7 @@ impl Machines {
         Machines::of(directory, commands.into_iter())
     }
 
-    /// Starts one in each of the namespaces.
+    /// Starts a machine in each of the namespaces.
     pub fn start_in(namespaces: &Namespaces, further: &[&str]) -> Machines {
         let directory = tempfile::tempdir().expect("a directory");
         let count = namespaces.count();
@@ -103,12 +103,12 @@ impl Machines {
         machines
     }
 
-    /// Where clients connect.
+    /// Returns the URLs for clients.
     pub fn urls(&self) -> Vec<String> {
         self.machines.iter().map(Machine::url).collect()
     }
 
-    /// A session on a machine, which counts from 0, whose statements do not wait for ever.
+    /// Opens a session on a machine, from 0, with a timeout for statements.
     pub fn session(&self, machine: usize) -> PgSession {
         let session = PgSession::connect(&self.machines[machine].url());
         let mut session = session.expect("a session");
@@ -122,7 +122,7 @@ impl Machines {
         signal(name, &self.machines[machine].child.id().to_string());
     }
 
-    /// `kill -9` of some, as good as at once.
+    /// Kills machines with `kill -9`, almost simultaneously.
     pub fn kill(&mut self, machines: &[usize]) {
         let pids = machines
             .iter()
@@ -134,7 +134,7 @@ impl Machines {
         }
     }
 
-    /// Starts machines again that have ended, as they were started before.
+    /// Starts ended machines again, with their previous arguments.
     pub fn start_again(&mut self, machines: &[usize]) {
         let start = |machines: &mut Machines, at: usize| {
             let said = said_by(&machines.directory, at);
@@ -145,7 +145,8 @@ impl Machines {
             start(self, *at);
         }
         for at in machines {
-            // On a busy host it may not be heard of in time, and is to be started again.
+            // On a busy host other machines may not hear of it in time; it must be started again
+            // then.
             let began = Instant::now();
             while !self.is_ready(*at) {
                 let said = self.said(*at);
@@ -170,7 +171,7 @@ impl Machines {
         ready
     }
 
-    /// The exit code of a machine that ends by itself.
+    /// Waits for a machine to end by itself; returns its exit code.
     pub fn code(&mut self, machine: usize) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -187,19 +188,19 @@ impl Machines {
         }
     }
 
-    /// Whether a machine goes on.
+    /// Returns whether a machine's process runs.
     pub fn runs(&mut self, machine: usize) -> bool {
         let status = self.machines[machine].child.try_wait();
         status.expect("a child").is_none()
     }
 
-    /// What all have said, for failed assertions.
+    /// Returns the stderr output of all machines, for failed assertions.
     fn all_said(&self) -> String {
         let one = |at| format!("machine {}: {}\n", at + 1, self.said(at));
         (0..self.machines.len()).map(one).collect()
     }
 
-    /// What a machine has said on stderr.
+    /// Returns the stderr output of a machine.
     pub fn said(&self, machine: usize) -> String {
         let said = said_by(&self.directory, machine);
         std::fs::read_to_string(said).expect("a file")
@@ -217,7 +218,7 @@ fn said_by(directory: &tempfile::TempDir, machine: usize) -> PathBuf {
     directory.path().join(format!("said-{}", machine + 1))
 }
 
-/// What all machines of a network are told.
+/// Returns the common arguments of all machines of a network.
 fn joined(directory: &Path, addresses: &[String], further: &[&str]) -> Vec<String> {
     let secret = directory.join("secret");
     std::fs::write(&secret, SECRET).expect("written");
@@ -232,7 +233,7 @@ fn joined(directory: &Path, addresses: &[String], further: &[&str]) -> Vec<Strin
     told
 }
 
-/// The command of one of them, with `before` before the program.
+/// Returns the command of one machine, with the words of `before` before the program.
 fn of_one(before: Vec<String>, together: &[String], number: usize, further: &[&str]) -> Command {
     let own = program(&[]);
     let mut command = match before.split_first() {
@@ -264,7 +265,7 @@ fn spawn(command: &mut Command, said: &Path) -> Child {
 impl Drop for Machines {
     fn drop(&mut self) {
         for machine in &mut self.machines {
-            // It may have ended already.
+            // The machine may have ended already.
             let _ = machine.child.kill();
             let _ = machine.child.wait();
         }

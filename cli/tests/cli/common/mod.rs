@@ -1,4 +1,4 @@
-//! What tests of the real program share: a server process, and the tools that drive it.
+//! The common parts of tests of the real program: a server process, and the tools that use it.
 
 pub mod dev_cluster;
 pub mod doomed;
@@ -24,7 +24,7 @@ impl Server {
         Server::start_with(data_dir, |command| command)
     }
 
-    /// The same with more arguments or environment variables.
+    /// Starts the program with more arguments or environment variables.
     pub fn start_with(
         data_dir: Option<&Path>,
         more: impl FnOnce(&mut Command) -> &mut Command,
@@ -52,12 +52,12 @@ impl Server {
         Server { child, port }
     }
 
-    /// The port that it listens on.
+    /// Returns the port on which the server listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where clients connect.
+    /// Returns the URL for clients.
     pub fn url(&self) -> String {
         format!(
             "host=127.0.0.1 port={} user=postgres dbname=postgres",
@@ -65,13 +65,13 @@ impl Server {
         )
     }
 
-    /// `kill -9`.
+    /// Kills the server with `kill -9`.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it was running");
     }
 
-    /// SIGTERM; whether it ended with success.
+    /// Sends SIGTERM; returns whether the server ended successfully.
     pub fn terminate(mut self) -> bool {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill")
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// A tool of PostgreSQL pointed at this server.
+    /// Returns a command for a PostgreSQL tool that connects to this server.
     pub fn tool(&self, tool: &Path) -> Command {
         let mut command = Command::new(tool);
         command.args([
@@ -106,7 +106,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -121,14 +121,14 @@ pub fn signal(server: &Server, name: &str) {
     assert!(sent.expect("kill runs").success());
 }
 
-/// The program under test with arguments.
+/// Returns a command for the tested program with arguments.
 pub fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
     command.args(arguments);
     command
 }
 
-/// A tool of PostgreSQL, or a line on stderr that says that the test is skipped for want of it.
+/// Returns the path of a PostgreSQL tool, or writes to stderr that the test is skipped without it.
 pub fn tool(name: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -140,7 +140,7 @@ pub fn tool(name: &str, test: &str) -> Option<PathBuf> {
         .map(|dir| dir.join(name))
         .find(|path| path.is_file());
     if found.is_none() {
-        // Not eprintln: that is hidden while the test passes.
+        // eprintln would be hidden while the test passes.
         let _ = writeln!(
             std::io::stderr(),
             "{test}: skipped, {name} is not installed"
@@ -149,7 +149,7 @@ pub fn tool(name: &str, test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Everything a process said, for failed assertions.
+/// Returns the status and output of a process, for failed assertions.
 pub fn said(output: &Output) -> String {
     format!(
         "{}\n{}{}",
@@ -159,7 +159,7 @@ pub fn said(output: &Output) -> String {
     )
 }
 
-/// `fencepost check` finds nothing.
+/// Checks that `fencepost check` finds no error.
 pub fn assert_clean(data_dir: &Path) {
     let output = program(&["check", "--data-dir"])
         .arg(data_dir)
@@ -172,7 +172,7 @@ pub fn assert_clean(data_dir: &Path) {
     );
 }
 
-/// Rounds of a crash test: `FENCEPOST_CRASH_ROUNDS`, or few.
+/// Returns the number of rounds of a crash test: `FENCEPOST_CRASH_ROUNDS`, or a few.
 pub fn crash_rounds() -> u32 {
     std::env::var("FENCEPOST_CRASH_ROUNDS")
         .ok()
@@ -183,12 +183,13 @@ pub fn crash_rounds() -> u32 {
 /// Long enough for a host that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port of this host on which nobody listens, for a process that is about to. It is none of those that the system gives to
-/// connections: one of those may belong to a client of another test by then.
+/// Returns a free port of this host, for a process that is about to listen on it. The port is
+/// outside the system's range for outgoing connections, because the connection of another test
+/// could take such a port meanwhile.
 pub fn free_port(host: &str) -> u16 {
     const FIRST: u32 = 12_000;
     const COUNT: u32 = 20_000;
-    // Whoever wants some in a row may have those behind it.
+    // A caller that wants consecutive ports may use the next ones.
     const ROW: u32 = 10;
     static TRIED: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id().wrapping_mul(97) % COUNT;
@@ -200,7 +201,8 @@ pub fn free_port(host: &str) -> u16 {
     free.expect("a port")
 }
 
-/// Tells clients to stop when it goes, also where what happens to them panics: the scope of their threads waits for them.
+/// A guard that tells clients to stop when it is dropped, also after a panic, because the scope of
+/// their threads waits for them.
 pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -209,7 +211,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Does something until it is done.
+/// Repeats an operation until it succeeds; panics after the time limit.
 pub fn insist<T, E: std::fmt::Debug>(what: &str, mut done: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {

@@ -5,8 +5,8 @@
 //!   machine 2: 10.77.0.2 ─┼─ bridge  clients ┼─ 10.78.0.2     the clients are 10.78.0.100
 //!   machine 3: 10.77.0.3 ─┘                  └─ 10.78.0.3
 //! ```
-//! What is cut is between machines: clients reach all of them all the time. A thread that has entered is where the
-//! clients are, and so are the threads and processes that it starts.
+//! Only connections between machines can be cut: clients always reach all machines. A thread that
+//! has entered the clients' namespace, and the threads and processes that it starts, are clients.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -21,10 +21,10 @@ pub struct Namespaces {
     count: usize,
 }
 
-/// Namespaces that this process has made.
+/// The number of namespaces that this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Runs `ip`; what it said where it failed.
+/// Runs `ip`; returns its output if it fails.
 fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|error| format!("there is no ip: {error}"))?;
@@ -38,14 +38,14 @@ fn ip(arguments: &str) -> Result<(), String> {
 }
 
 impl Namespaces {
-    /// Makes them for so many machines.
+    /// Creates namespaces for this number of machines.
     ///
     /// # Errors
-    /// Why this host does not let it.
+    /// The reason why this host does not permit it.
     pub fn make(count: usize) -> Result<Namespaces, String> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("fencepost-{}-{number}", std::process::id());
-        // From here on they are removed again, whatever fails.
+        // From here on dropping the value removes the namespaces, whatever fails.
         let made = Namespaces { name, count };
         let hub = made.hub();
         ip(&format!("netns add {hub}"))?;
@@ -84,40 +84,41 @@ impl Namespaces {
         format!("{}-{machine}", self.name)
     }
 
-    /// How many there are.
+    /// Returns the number of machines.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Where a machine listens for the others.
+    /// Returns the address at which a machine listens for the others.
     pub fn address(&self, machine: usize) -> String {
         format!("10.77.0.{}", machine + 1)
     }
 
-    /// Where it listens for clients.
+    /// Returns the address at which a machine listens for clients.
     pub fn address_for_clients(&self, machine: usize) -> String {
         format!("10.78.0.{}", machine + 1)
     }
 
-    /// What comes before a command that is to run where a machine is; its process is that of the command.
+    /// Returns the words before a command that runs in a machine's namespace; `ip` executes the
+    /// command in its own process.
     pub fn prefix(&self, machine: usize) -> Vec<String> {
         let words = ["ip", "netns", "exec", &self.of(machine)].map(str::to_string);
         words.to_vec()
     }
 
-    /// From now on this thread is where the clients are.
+    /// Moves this thread to the namespace of the clients.
     pub fn enter(&self) {
         let file = File::open(format!("/run/netns/{}", self.hub())).expect("a namespace");
         let network = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(file.as_fd(), network).expect("it can be entered");
     }
 
-    /// Nothing that some machines send to others gets there any more.
+    /// Drops all packets from some machines to others.
     pub fn cut(&self, from: &[usize], to: &[usize]) {
         self.route("add", from, to);
     }
 
-    /// Undoes it.
+    /// Undoes [`Self::cut`].
     pub fn heal(&self, from: &[usize], to: &[usize]) {
         self.route("del", from, to);
     }
@@ -136,7 +137,7 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for name in (0..self.count).map(|at| self.of(at)).chain([self.hub()]) {
-            // It may not have been made.
+            // The namespace may not exist.
             let _ = ip(&format!("netns del {name}"));
         }
     }

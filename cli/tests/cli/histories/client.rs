@@ -1,8 +1,9 @@
-//! A client that runs transactions at random over one session and writes down what it saw.
+//! A client that runs random transactions over one session and records its observations.
 //!
-//! Lists are appended to and read, and money goes from account to account. What conflicts is an outcome, and
-//! the client goes on with another transaction. One that survives does so, too, where its server is gone: over
-//! another one. Whether a transaction has committed whose end nobody told is then said by the lists at the end.
+//! The transactions append to lists, read them, and make transfers between accounts. A conflict is
+//! a valid outcome, and the client continues with another transaction. A client that survives the
+//! loss of its server continues at another one. The final lists tell the outcome of transactions
+//! that the client did not learn.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ pub const LISTS: u64 = 6;
 const ACCOUNTS: u64 = 8;
 const OPENING: i64 = 50;
 
-/// Makes the tables anew.
+/// Creates the tables anew.
 pub fn load(url: &str) {
     let mut session = PgSession::connect(url).expect("a session");
     let last = ACCOUNTS - 1;
@@ -38,7 +39,8 @@ pub fn list(k: u64) -> Object {
     Object("list", k)
 }
 
-/// What all clients of a history have in common: moments, and numbers of transactions.
+/// The shared state of all clients of a history: the logical clock, and the numbers of
+/// transactions.
 #[derive(Default)]
 pub struct Common {
     moment: AtomicU64,
@@ -51,25 +53,25 @@ impl Common {
     }
 }
 
-/// What a client wrote down.
+/// The record of a client.
 #[derive(Default)]
 pub struct Notes {
-    /// Transactions over lists.
+    /// The transactions over lists.
     pub visits: Vec<Visit>,
-    /// Those of whose end nobody was told.
+    /// The transactions whose outcome the client did not learn.
     pub in_doubt: Vec<Visit>,
-    /// Those that committed; the others conflicted.
+    /// The number of committed transactions; the others conflicted.
     pub committed: usize,
-    /// How often its server was gone.
+    /// The number of times that its server was lost.
     pub lost: usize,
-    /// Transfers that committed.
+    /// The number of committed transfers.
     pub transfers: usize,
-    /// Totals of all accounts that were read.
+    /// The number of totals of all accounts that were read.
     pub totals: usize,
 }
 
-/// All transactions over lists, where the last of them have read all lists: so what was in doubt has committed if its
-/// number is there.
+/// Returns all transactions over lists. The last ones have read all lists, so a transaction with an
+/// unknown outcome has committed if its number is there.
 pub fn settled(notes: Vec<Notes>) -> Vec<Visit> {
     let visits = || notes.iter().flat_map(|notes| &notes.visits);
     let numbers = visits().flat_map(|visit| visit.found.iter().flat_map(|list| &list.numbers));
@@ -88,11 +90,11 @@ pub fn settled(notes: Vec<Notes>) -> Vec<Visit> {
     all.collect()
 }
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 enum End {
     Committed,
     Aborted,
-    /// It has not committed, and its server is gone.
+    /// The transaction has not committed, and its server is gone.
     Gone,
     InDoubt,
 }
@@ -103,7 +105,7 @@ enum Step {
     Append(u64),
 }
 
-/// A session with what it has prepared.
+/// A session with its prepared statements.
 struct Desk {
     session: PgSession,
     read: Prepared,
@@ -117,7 +119,7 @@ struct Desk {
 impl Desk {
     fn at(url: &str) -> Result<Desk, BenchError> {
         let mut session = PgSession::connect(url)?;
-        // Nobody waits for ever.
+        // No statement may wait for ever.
         session.script(
             "SET statement_timeout = '60s'; SET default_transaction_isolation = serializable",
         )?;
@@ -137,9 +139,9 @@ pub struct Client<'a> {
     desk: Desk,
     common: &'a Common,
     random: Random,
-    /// Where else it goes when its server is gone.
+    /// The other servers to which it can switch.
     others: &'a [String],
-    /// How many of the visits were ended when its server was a member for sure.
+    /// The number of visits that ended while its server was certainly a member.
     member_until: usize,
     pub notes: Notes,
 }
@@ -147,7 +149,7 @@ pub struct Client<'a> {
 impl<'a> Client<'a> {
     pub fn connect(url: &str, common: &'a Common, seed: u64) -> Client<'a> {
         Client {
-            // A busy host may not know in time what tables there are.
+            // A busy host may not know all tables in time.
             desk: insist("a session", || Desk::at(url)),
             common,
             random: Random::new(seed),
@@ -157,13 +159,13 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The same that goes to any of these when its server is gone.
+    /// Makes the client switch to one of these servers when its own is gone.
     pub fn survives(mut self, others: &'a [String]) -> Client<'a> {
         self.others = others;
         self
     }
 
-    /// One transaction.
+    /// Runs one transaction.
     pub fn go(&mut self) {
         let (a, b) = self.two_of(LISTS);
         match self.random.below(12) {
@@ -171,9 +173,10 @@ impl<'a> Client<'a> {
                 let steps = self.any_steps();
                 self.visit(&steps);
             }
-            // Two of these skew where only what is written counts.
+            // Two of these show write skew if only writes are validated.
             3..6 => self.visit(&[Step::Read(a), Step::Read(b), Step::Append(a)]),
-            // Of these and those, two readers may see the writers in different orders: a long fork.
+            // With these and the next kind, two readers may see the writers in different orders: a
+            // long fork.
             6..8 => self.visit(&[Step::Append(a)]),
             8 => self.visit(&[Step::Read(a), Step::Read(b)]),
             9 => self.visit_at_once(a, b),
@@ -198,7 +201,7 @@ impl<'a> Client<'a> {
         (a, (a + 1 + self.random.below(n - 1)) % n)
     }
 
-    /// One to four steps; each list is appended to at most once.
+    /// Draws one to four steps; each list is appended to at most once.
     fn any_steps(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut appended = Vec::new();
@@ -214,7 +217,7 @@ impl<'a> Client<'a> {
         steps
     }
 
-    /// Runs steps in a block; one alone at times without.
+    /// Runs steps in a transaction block; a single step sometimes without one.
     fn visit(&mut self, steps: &[Step]) {
         let bare = steps.len() == 1 && self.random.below(2) == 0;
         let mut visit = self.begin();
@@ -244,12 +247,12 @@ impl<'a> Client<'a> {
             Step::Append(k) => Some(list(*k)),
             Step::Read(_) => None,
         });
-        // Of a statement whose answer is lost the client does not know that it has appended.
+        // If the answer to a statement is lost, the client does not know that it has appended.
         let appended = wrote.collect();
         self.end(visit, appended, done.map(drop));
     }
 
-    /// Two lists in one statement, which is a transaction.
+    /// Reads two lists in one statement, which is a transaction.
     fn visit_at_once(&mut self, a: u64, b: u64) {
         let mut visit = self.begin();
         let args = [a, b].map(|k| Arg::Int4(k as i32));
@@ -268,8 +271,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What was read before a conflict counts, too: it must have been one state. One whose server is gone may have
-    /// been told of a state that was the last one once, as nothing but the end of a transaction says that it was not.
+    /// Records a transaction. Reads before a conflict count, too: they must have seen one state. If
+    /// the server is gone, the reads may be outdated, because only the commit checks the membership
+    /// of the server.
     fn end(&mut self, mut visit: Visit, appended: Vec<Object>, done: Result<(), SqlFailure>) {
         match self.ended(done) {
             End::Committed => {
@@ -292,8 +296,8 @@ impl<'a> Client<'a> {
         self.notes.visits.push(visit);
     }
 
-    /// The server was no member any more, for all that is known, since it last committed something: what it told since
-    /// then, none of which had an effect, may have been long gone.
+    /// Marks the recent transactions as possibly outdated: the server may have been evicted since
+    /// its last commit. None of them had an effect.
     fn forgive(&mut self) {
         for visit in &mut self.notes.visits[self.member_until..] {
             visit.began = SOMETIME;
@@ -301,7 +305,7 @@ impl<'a> Client<'a> {
         self.member_until = self.notes.visits.len();
     }
 
-    /// How a transaction ended; where its server is gone the next one is at another.
+    /// Returns the outcome of a transaction; switches to another server if this one is gone.
     fn ended(&mut self, done: Result<(), SqlFailure>) -> End {
         match done {
             Ok(()) => End::Committed,
@@ -342,8 +346,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The total by one statement or account by account; nobody may see money made or lost, nor a debt,
-    /// even in a transaction that conflicts later.
+    /// Reads the total by one statement or account by account. The total is constant and no balance
+    /// is negative, even in a transaction that conflicts later.
     fn read_total(&mut self) {
         let (total, balance) = (self.desk.total, self.desk.balance);
         let at_once = self.random.below(2) == 0;
@@ -372,7 +376,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What rows of lists contain, but for a transaction's own number at the end.
+/// Returns the contents of lists in rows, without the transaction's own number at the end.
 fn found(rows: &[Vec<Cell>], own: u64) -> impl Iterator<Item = Contents> {
     rows.iter().map(move |row| {
         let k = row[0].int().expect("a key");

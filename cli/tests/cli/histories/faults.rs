@@ -1,4 +1,4 @@
-//! Faults planted in a history that is right: the checker must find each of them.
+//! Faults that are inserted into a correct history: the checker must find each of them.
 
 use fencepost_simulator::appends::{Visit, check_appends};
 use fencepost_simulator::history::{NEVER, Object};
@@ -6,7 +6,7 @@ use fencepost_simulator::lists::Contents;
 
 const CIRCLE: &str = "not strictly serializable";
 
-/// Plants them one by one in a history whose last visit found all lists at their end.
+/// Inserts the faults one by one into a history whose last visit read all final lists.
 pub fn assert_found(history: &[Visit]) {
     let end = &history.last().expect("a last visit").found;
     let x = end.iter().position(|contents| contents.numbers.len() > 2);
@@ -29,7 +29,7 @@ pub fn assert_found(history: &[Visit]) {
     }
     assert_wrong(&lost, &format!("has lost {gone}"));
 
-    // What is stale is right where real time does not count.
+    // A stale read is correct if real time is ignored.
     let shorter = |list| changed(list, |numbers| numbers.truncate(numbers.len() - 1));
     let stale = |began| with(history, &[visit(1, began, &[shorter(x)], &[])]);
     assert_eq!(check_appends(&stale(0)), Ok(()));
@@ -50,7 +50,7 @@ pub fn assert_found(history: &[Visit]) {
     assert_wrong(&with(history, &write_skew), CIRCLE);
 }
 
-/// A visit that is not of the history, and ends whenever.
+/// Returns an additional visit without an end.
 fn visit(number: u64, began: u64, found: &[Contents], appended: &[Object]) -> Visit {
     Visit {
         id: NEVER - number,

@@ -1,4 +1,4 @@
-//! What becomes of machines under load, and what the others have to make of it.
+//! The faults of machines under load, and the expected reactions of the others.
 
 use std::thread;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::common::namespaces::Namespaces;
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: &str = "2000";
-/// How long who is stopped or cut off is so.
+/// The duration for which a machine is stopped or cut off.
 const BEYOND: Duration = Duration::from_secs(5);
-/// The exit code of who is no member any more.
+/// The exit code of an evicted machine.
 const LEFT: i32 = 3;
 
-/// What is between the machines.
+/// The fabric between the machines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Between {
     Shm,
@@ -32,26 +32,26 @@ pub struct Fault {
     between: Between,
     machines: usize,
     further: &'static [&'static str],
-    /// Those that it happens to.
+    /// The affected machines.
     struck: &'static [usize],
     how: How,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// kill -9; they stay away.
+    /// kill -9, without a restart.
     Killed,
-    /// kill -9, and all are started again.
+    /// kill -9, and all affected machines are started again.
     KilledAndBack,
-    /// The same of one after the other, and then of all machines at once.
+    /// kill -9 and a restart of one after the other, then of all machines at once.
     KilledInTurn,
     /// SIGSTOP, SIGCONT.
     Stopped,
-    /// They and the others do not hear of each other.
+    /// Messages between the affected machines and the others are lost.
     CutOff,
-    /// The others do not hear of them.
+    /// Messages from the affected machines to the others are lost.
     Unheard,
-    /// The two do not hear of each other, but of all others.
+    /// Messages between the two affected machines are lost.
     Apart,
 }
 
@@ -201,7 +201,8 @@ pub static ALL_OF_A_NETWORK: Fault = Fault {
 };
 
 impl Fault {
-    /// Tries it; what was checked, or why it cannot be tried here.
+    /// Runs the fault; returns a description of the check, or the reason why the fault cannot run
+    /// here.
     pub fn under(&self, load: Load) -> Result<String, String> {
         let namespaces = match self.between {
             Between::Namespaces => Some(Namespaces::make(self.machines)?),
@@ -227,7 +228,7 @@ impl Fault {
         Ok(checked)
     }
 
-    /// Longer than it takes, on a busy host, too.
+    /// Returns more seconds than the fault takes, also on a busy host.
     fn seconds(&self) -> u32 {
         match self.how {
             How::Killed | How::KilledAndBack => 12,
@@ -235,7 +236,7 @@ impl Fault {
         }
     }
 
-    /// Whether a machine answers after all.
+    /// Returns whether a machine answers after the fault.
     fn answers(&self, machine: usize) -> bool {
         self.how != How::Killed || !self.struck.contains(&machine)
     }
@@ -298,7 +299,7 @@ impl Fault {
         }
     }
 
-    /// One of two has to leave, and comes back.
+    /// Cuts the connection of two machines: one of them must leave, and comes back.
     fn keep_apart(&self, machines: &mut Machines, namespaces: &Namespaces) {
         let [one, other] = *self.struck else {
             panic!("two are apart: {:?}", self.struck);
@@ -314,7 +315,7 @@ impl Fault {
         self.await_ends(machines, &[left]);
     }
 
-    /// The others have gone on without those that were struck, and serve.
+    /// Waits until the other machines have evicted the affected ones, and serve clients.
     fn await_service(&self, machines: &Machines, others: &[usize]) {
         let mut session = machines.session(others[0]);
         let session: &mut dyn SqlSession = &mut session;
@@ -325,7 +326,7 @@ impl Fault {
         });
     }
 
-    /// All machines have all the data that they were given.
+    /// Waits until all machines have recovered all data of their replicas.
     fn await_copies(&self, machines: &Machines) {
         const LACKS: &str = "SELECT count(*) FROM pg_fencepost_reconfigurations WHERE step = 'data-recovery' AND configuration > \
              (SELECT coalesce(max(configuration), 0) FROM pg_fencepost_reconfigurations WHERE step = 'whole')";
@@ -339,7 +340,7 @@ impl Fault {
         }
     }
 
-    /// They find that they are out, say so, end, and come back.
+    /// Waits until evicted machines report their eviction and end, then starts them again.
     fn await_ends(&self, machines: &mut Machines, left: &[usize]) {
         for at in left {
             assert_eq!(machines.code(*at), Some(LEFT), "{}", machines.said(*at));

@@ -1,6 +1,7 @@
-//! What clients do while machines fail, and the check of it.
+//! The loads during failures of machines, and their checks.
 //!
-//! Who loses its server goes on at another one. What was acknowledged must be there; what is in doubt may be, whole.
+//! A client that loses its server continues at another one. Acknowledged transactions must be
+//! there; transactions with an unknown outcome may be there, completely.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -15,18 +16,19 @@ use crate::common::{Ends, insist, program};
 use crate::crash_bank::{self, CLIENTS, Journal};
 use crate::histories::client::{self, Common, Notes, settled};
 
-/// How long there is load before the fault once all clients are at work, and after it.
+/// The duration of load before the fault, once all clients are active, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(1);
-/// What each client has done at least by then.
+/// The least number of transactions of each client by then.
 const DEEDS: usize = 5;
-/// Between two transactions of a client, so that histories stay short enough to be checked.
+/// The pause between two transactions of a client, so that histories stay short enough to be
+/// checked.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What clients do.
+/// The load of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Transfers, each with a row of its own.
+    /// Transfers, each with its own row.
     Bank,
     /// Appends to lists, which must be strictly serializable.
     Lists,
@@ -34,12 +36,12 @@ pub enum Load {
     Tpcc,
 }
 
-/// A process that is killed where the fault panics.
+/// A process that is killed if the fault panics.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -48,8 +50,9 @@ impl Drop for Killed {
 impl Load {
     pub const ALL: [Load; 4] = [Load::Bank, Load::Lists, Load::Tatp, Load::Tpcc];
 
-    /// Runs it over `urls`, while `fault` happens, which answers where clients are served after it; what was checked. A
-    /// benchmark, which does not know when that is, runs for `seconds`.
+    /// Runs the load over `urls` during `fault`, which returns the URLs that serve clients after
+    /// it. Returns a description of the check. A benchmark, which does not know the end of the
+    /// fault, runs for `seconds`.
     pub fn run(self, urls: &[String], seconds: u32, fault: impl FnOnce() -> Vec<String>) -> String {
         match self {
             Load::Bank => bank(urls, fault),
@@ -60,11 +63,11 @@ impl Load {
     }
 }
 
-/// What clients and those who wait for them have in common.
+/// The state that clients share with the threads that wait for them.
 #[derive(Default)]
 struct Pace {
     stop: AtomicBool,
-    /// What all clients together have done.
+    /// The number of transactions of all clients together.
     deeds: AtomicUsize,
 }
 
@@ -77,7 +80,7 @@ impl Pace {
         self.deeds.fetch_add(deeds, Ordering::Relaxed);
     }
 
-    /// Waits for so many more.
+    /// Waits for `more` further transactions.
     fn await_more(&self, more: usize) {
         let wanted = self.deeds.load(Ordering::Relaxed) + more;
         insist("deeds of clients", || {
@@ -87,7 +90,7 @@ impl Pace {
     }
 }
 
-/// Lets clients run until the fault is over, each of which counts what it does.
+/// Runs clients until the fault is over; each counts its transactions.
 fn among<N: Send>(
     clients: usize,
     run: impl Fn(usize, &Pace) -> N + Sync,
@@ -118,7 +121,7 @@ fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
         let mut life = 0;
         let mut at = number;
         while pace.goes_on() {
-            // The next one, where a server is gone.
+            // The next server, if the last one is gone.
             let client = insist("a server", || {
                 at += 1;
                 crash_bank::Client::try_connect(&urls[at % urls.len()])
@@ -208,7 +211,7 @@ fn bench(
     let mut lines = BufReader::new(bench.0.stderr.take().expect("a pipe"))
         .lines()
         .map_while(Result::ok);
-    // All clients are at work then.
+    // All clients are active after this line.
     let loaded = lines.any(|line| line.starts_with("measured"));
     let began = Instant::now();
     let said = thread::spawn(move || lines.collect::<Vec<_>>().join("\n"));
@@ -231,7 +234,7 @@ fn bench(
         let line = line.unwrap_or_else(|| panic!("nothing about {what}: {said}"));
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    // Of the report; the lines before it say how far it was.
+    // These lines are part of the report; earlier lines show the progress.
     let committed = line("committed   ");
     let lost = line("connection lost");
     format!(

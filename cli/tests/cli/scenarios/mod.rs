@@ -1,10 +1,11 @@
-//! Machines that are processes under load, of which some fail: the others go on, and what clients saw is checked.
+//! Machines in their own processes under load, of which some fail. The others go on, and the
+//! observations of clients are checked.
 //!
 //! ```text
-//!   machines ──► load ──► fault (kill -9, SIGSTOP, a cut network, all at once) ──► load goes on ──► check
+//!   machines ─► load ─► fault (kill -9, SIGSTOP, a cut network, all at once) ─► more load ─► check
 //! ```
-//! Each fault once under one load, unless `FENCEPOST_SCENARIO_ROUNDS` says how often under each of the loads:
-//! `.ci/scenarios --rounds 10`. What was checked is a line on stderr for each.
+//! Each fault runs once under one load, or `FENCEPOST_SCENARIO_ROUNDS` times under each load:
+//! `.ci/scenarios --rounds 10`. Each run writes a line about its check to stderr.
 
 mod faults;
 mod loads;
@@ -16,19 +17,19 @@ use std::time::Instant;
 use faults::Fault;
 use loads::Load;
 
-/// How often each fault is tried under each of the loads; once under one where nobody says.
+/// Returns how often each fault runs under each of the loads; `None` for once under one load.
 fn rounds() -> Option<u32> {
     let rounds = std::env::var("FENCEPOST_SCENARIO_ROUNDS").ok()?;
     Some(rounds.parse().expect("a number of rounds"))
 }
 
-/// Tries a fault, `load` being the load where it is tried only once.
+/// Runs a fault; `load` is the load if it runs only once.
 fn scenario(fault: &'static Fault, load: Load) {
     let (rounds, loads) = match rounds() {
         Some(rounds) => (rounds, Load::ALL.to_vec()),
         None => (1, vec![load]),
     };
-    // Network namespaces are of threads, so it is one of its own.
+    // Network namespaces belong to threads, so the fault has its own thread.
     let all = std::thread::spawn(move || {
         let mut failed = 0;
         for round in 1..=rounds {
@@ -41,17 +42,17 @@ fn scenario(fault: &'static Fault, load: Load) {
     assert_eq!(all.join().expect("no panic"), 0, "rounds failed");
 }
 
-/// Whether a round went well, or could not be tried here.
+/// Runs one round; returns whether it succeeded or was skipped.
 fn once(fault: &Fault, load: Load, round: u32) -> bool {
     let began = Instant::now();
     let done = catch_unwind(AssertUnwindSafe(|| fault.under(load)));
     let (ok, what) = match done {
         Ok(Ok(checked)) => (true, format!("ok: {checked}")),
         Ok(Err(why)) => (true, format!("skipped: {why}")),
-        // What it was has been printed where it happened.
+        // The panic message has been printed.
         Err(_) => (false, "FAILED".to_string()),
     };
-    // Not eprintln: that is hidden while the test passes.
+    // eprintln would be hidden while the test passes.
     let _ = writeln!(
         std::io::stderr(),
         "scenario: {}, {load:?}, round {round}: {what} ({:.0} s)",

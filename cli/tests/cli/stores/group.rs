@@ -1,5 +1,5 @@
-//! Machines of a network that keep their configuration themselves: killed one after the other, the CM too, and started again;
-//! too few of them; and who is let in.
+//! Machines of a network that store their configuration by Raft: they are killed one after the
+//! other, also the CM, and started again; there are too few of them; and outsiders are refused.
 
 use std::net::TcpListener;
 use std::sync::mpsc;
@@ -13,7 +13,8 @@ use crate::common::dev_cluster::{DevCluster, signal};
 use crate::common::doomed::Doomed;
 use crate::common::machines::Machines;
 
-/// Two may be lost, one after the other, before there are copies again.
+/// With three replicas, two machines may be lost, one after the other, before data recovery has
+/// completed.
 const LEASE: [&str; 4] = ["--replicas", "3", "--lease-ms", "2000"];
 const GROUP: [&str; 2] = ["--configuration-store", "raft"];
 const LAST: &str = "SELECT max(machine) FROM pg_fencepost_machines";
@@ -22,7 +23,8 @@ fn machines(count: usize) -> Machines {
     Machines::start("tcp", count, &[&LEASE[..], &GROUP].concat())
 }
 
-/// The machine at the first address is killed as often, the CM first, and comes back each time under load.
+/// Kills the machine at the first address `times` times, the CM first; each time it comes back
+/// under load.
 fn replaced(machines: &mut Machines, times: i64) {
     let urls = machines.urls();
     under_load([&urls[1], &urls[2]], |load| {
@@ -49,7 +51,7 @@ fn machines_that_keep_their_configuration_themselves_are_replaced_one_after_the_
     let mut machines = machines(3);
     replaced(&mut machines, 3);
     let urls = machines.urls();
-    // None of those that the cluster began with is left in the end.
+    // None of the initial machines is left in the end.
     for (machine, last) in [(1, 7), (2, 8)] {
         machines.kill(&[machine]);
         becomes(&urls[0], MACHINES, 2);
@@ -84,14 +86,14 @@ fn without_a_majority_nobody_goes_on_and_nobody_begins_anew() {
         .expect("a table");
     machines.kill(&[0, 1]);
     thread::sleep(Duration::from_secs(5));
-    // It may have been replaced, so it answers nobody.
+    // The machine may have been replaced, so it must not answer.
     let (url, (answered, answers)) = (urls[2].clone(), mpsc::channel());
     thread::spawn(move || {
         let served = PgSession::connect(&url).is_ok_and(|mut alone| {
             let alone: &mut dyn SqlSession = &mut alone;
             alone.number("SELECT count(*) FROM kept").is_ok()
         });
-        // Nobody waits any more once the machine has ended.
+        // The receiver is gone once the test has ended.
         let _ = answered.send(served);
     });
     let answer = answers.recv_timeout(Duration::from_secs(5));

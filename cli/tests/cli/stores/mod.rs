@@ -1,5 +1,5 @@
-//! Where machines of a network keep who they are, by the kinds of stores: what happens to the stores while machines serve and
-//! fail, and who is let in.
+//! The configuration stores of machines of a network, by kind: faults of the stores while machines
+//! serve and fail, and refused outsiders.
 
 mod group;
 mod zookeeper;
@@ -23,7 +23,7 @@ const ACCOUNTS: i64 = 20;
 const OPENING: i64 = 1000;
 const MACHINES: &str = "SELECT count(*) FROM pg_fencepost_machines";
 
-/// A session with a machine that may not be there yet.
+/// Opens a session with a machine that may not be ready yet.
 pub fn session(url: &str) -> PgSession {
     insist("a session", || {
         let mut session = PgSession::connect(url).map_err(|error| error.to_string())?;
@@ -32,7 +32,7 @@ pub fn session(url: &str) -> PgSession {
     })
 }
 
-/// Waits until a query answers this.
+/// Waits until a query returns this number.
 pub fn becomes(url: &str, query: &str, expected: i64) {
     let began = Instant::now();
     loop {
@@ -46,7 +46,7 @@ pub fn becomes(url: &str, query: &str, expected: i64) {
     }
 }
 
-/// Moves money until it is told to stop; what was acknowledged is counted and noted.
+/// Runs transfers until it is stopped; counts and returns the acknowledged ones.
 fn move_money(url: &str, first: i64, stop: &AtomicBool, done: &AtomicU64) -> Vec<i64> {
     let mut acknowledged = Vec::new();
     let mut bank = session(url);
@@ -65,7 +65,7 @@ fn move_money(url: &str, first: i64, stop: &AtomicBool, done: &AtomicU64) -> Vec
                 acknowledged.push(id);
                 done.fetch_add(1, Ordering::Relaxed);
             }
-            // What became of it is looked at in the end.
+            // The final check decides about transfers with an unknown outcome.
             Err(_) => {
                 if bank.script("ROLLBACK").is_err() {
                     bank = session(url);
@@ -76,13 +76,13 @@ fn move_money(url: &str, first: i64, stop: &AtomicBool, done: &AtomicU64) -> Vec
     acknowledged
 }
 
-/// Clients of some machines at work.
+/// The running clients of some machines.
 pub struct Load<'a> {
     done: &'a [AtomicU64; 2],
 }
 
 impl Load<'_> {
-    /// Waits until each client has done so many more.
+    /// Waits until each client has completed 20 more transfers.
     pub fn goes_on(&self) {
         for done in self.done {
             let before = done.load(Ordering::Relaxed);
@@ -95,7 +95,8 @@ impl Load<'_> {
     }
 }
 
-/// Clients of two machines move money while something `happens`; then all money is there, and all that was acknowledged.
+/// Runs transfers on two machines during `happens`; then checks the total and all acknowledged
+/// transfers.
 pub fn under_load(urls: [&str; 2], happens: impl FnOnce(Load<'_>)) {
     let mut first = session(urls[0]);
     first
@@ -145,7 +146,7 @@ fn number(cell: &Cell) -> i64 {
     }
 }
 
-/// A machine of the test's own; dropping it kills it.
+/// A machine that the test has started; dropping it kills the machine.
 pub struct Running(Child);
 
 impl Running {
@@ -154,7 +155,7 @@ impl Running {
         Running(child.expect("the program starts"))
     }
 
-    /// Waits until it is ready; where clients connect.
+    /// Waits until the machine is ready; returns the URL for clients.
     pub fn url(&mut self) -> String {
         let mut line = String::new();
         let stdout = self.0.stdout.take().expect("a pipe");
@@ -169,13 +170,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The machine may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A machine of two, as it is started.
+/// The parameters of one of two machines.
 pub struct Of<'a> {
     pub addresses: &'a str,
     pub secret: &'a str,
@@ -204,7 +205,7 @@ impl<'a> Of<'a> {
     }
 }
 
-/// Two files with secrets, in a directory.
+/// Creates two files with secrets, in a directory.
 pub fn secrets() -> (tempfile::TempDir, [String; 2]) {
     let directory = tempfile::tempdir().expect("a directory");
     let files = ["ours", "theirs"].map(|name| {

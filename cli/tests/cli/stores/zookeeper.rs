@@ -1,5 +1,6 @@
-//! Machines of a network that keep their configuration in ZooKeeper, a real server on the loopback where Debian's package is
-//! there: it is stopped, killed and started again while they serve and fail.
+//! Machines of a network that store their configuration in ZooKeeper, a real server on the loopback
+//! if Debian's package is installed. The server is stopped, killed and started again while machines
+//! serve and fail.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,10 +21,10 @@ use crate::common::machines::Machines;
 use crate::ssd::survive_those_who_come_back;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// Longer than sessions of ZooKeeper last here, so that they have to begin anew.
+/// Longer than the timeout of ZooKeeper sessions here, so that the sessions expire.
 const AWAY: Duration = Duration::from_secs(4);
 
-/// A ZooKeeper server of its own.
+/// A ZooKeeper server of the test.
 struct ZooKeeper {
     directory: tempfile::TempDir,
     java: PathBuf,
@@ -32,13 +33,13 @@ struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// One that runs, or a line on stderr that says that the test is skipped, and why.
+    /// Starts a server, or writes to stderr that the test is skipped, and why.
     fn start(test: &str) -> Option<ZooKeeper> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut java = std::env::split_paths(&path).map(|directory| directory.join("java"));
         let java = java.find(|java| java.is_file());
         let Some(java) = java.filter(|_| Path::new(JAR).is_file()) else {
-            // Not eprintln: that is hidden while the test passes.
+            // eprintln would be hidden while the test passes.
             let why = format!("{test}: skipped, ZooKeeper or Java is not installed");
             let _ = writeln!(std::io::stderr(), "{why}");
             return None;
@@ -80,7 +81,7 @@ impl ZooKeeper {
         self.child.wait().expect("it was running");
     }
 
-    /// With what it had on its disk.
+    /// Starts the server again with the content of its disk.
     fn start_again(&mut self) {
         self.child = run(&self.java, self.directory.path());
         self.await_it();
@@ -93,7 +94,7 @@ impl ZooKeeper {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -111,7 +112,7 @@ fn run(java: &Path, directory: &Path) -> Child {
         .expect("java runs")
 }
 
-/// Three machines that keep their configuration there.
+/// Starts three machines that store their configuration there.
 fn machines(zookeeper: &ZooKeeper) -> Machines {
     let store = ["--configuration-store", &zookeeper.url()];
     Machines::start("tcp", 3, &[&LEASE[..], &store].concat())
@@ -145,7 +146,7 @@ fn machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back() {
         load.goes_on();
         zookeeper.kill();
         load.goes_on();
-        // Nobody can decide what follows.
+        // No machine can store the next configuration.
         machines.kill(&[2]);
         thread::sleep(AWAY);
         zookeeper.start_again();
@@ -200,7 +201,7 @@ fn who_belongs_to_a_path_is_let_in_and_nobody_else() {
     let nobody = "no machine of the cluster has been in /fencepost/one";
     right.fails(newcomer).assert_fails(nobody);
 
-    // Whoever could not begin can do so later.
+    // A machine that could not start can do so later.
     let taken = TcpListener::bind(&first).expect("free");
     let why = format!("cannot listen for other machines on {first}");
     right.fails(FIRST).assert_fails(&why);
