@@ -270,9 +270,9 @@ impl Configuration {
     }
 
     /// Returns a configuration of all `founders` whose id is greater than `newest` and the id of
-    /// `self`. An evicted founder is a member again, without its former regions. If `newest` is
-    /// greater than the id of `self`, a configuration between may have had one more machine. The id
-    /// of that machine is not assigned again.
+    /// `self`. An evicted initial member is a member again, without its former regions. If `newest`
+    /// is greater than the id of `self`, a configuration between may have had one more machine. The
+    /// id of that machine is not assigned again.
     ///
     /// # Errors
     /// [`ConfigurationError`] if the result breaks an invariant.
@@ -290,9 +290,9 @@ impl Configuration {
     }
 
     /// Returns this configuration with the addresses and domains that `founders` have now, and with
-    /// the founders that it lacks. A machine with a founder's address gets that founder's domain. A
-    /// machine whose address no founder has moves to the address of the founder with its id, unless
-    /// another member has that address.
+    /// the machines of `founders` that it lacks. A machine whose address is in `founders` gets the
+    /// domain that it has there. Any other machine whose id is in `founders` moves to the address
+    /// that it has there, unless a member has that address.
     ///
     /// # Errors
     /// [`ConfigurationError`] if the result breaks an invariant.

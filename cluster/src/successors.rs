@@ -1,8 +1,8 @@
 //! Consistent hashing: the machines on a circle, and the successors of each.
 //!
-//! *Invariants.* The position of a machine on the circle is a function of its id alone, the same on
-//! every machine and in every version of the program; when a machine leaves, only the lists of
-//! successors that contain it change.
+//! *Invariants.* The position of a machine on the circle is a function of its id alone. It is the
+//! same on every machine and in every version of the program. When a machine leaves, only the lists
+//! of successors that contain it change.
 
 use fencepost_fabric::MachineId;
 

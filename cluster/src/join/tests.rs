@@ -81,14 +81,15 @@ fn assert_refused(
     assert_eq!(admission.stored(Some(Swapped::Won)), None, "nothing waits");
 }
 
-/// As [`assert_refused`], by the CM of two machines; then checks that the next machine can join.
+/// Checks the same as [`assert_refused`], by the CM of two machines; then checks that the next
+/// machine can join.
 fn assert_refused_by_cm(secret_word: &str, request: JoinRequest, why: JoinRefusal) {
     let mut admission = admission(machines(2));
     assert_refused(&mut admission, secret_word, request, why);
     assert_eq!(join(&mut admission, 5), (ConfigurationId(3), MachineId(3)));
 }
 
-/// The machine at `host` joins.
+/// Makes the machine at `host` join.
 fn join(admission: &mut Admission, host: u32) -> (ConfigurationId, MachineId) {
     let (mut joiner, admitted) = joins(admission, secret("right"), request(host));
     let Admitted::Store { expected, new } = admitted else {

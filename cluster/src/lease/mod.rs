@@ -111,7 +111,7 @@ impl LeaseTerms {
     }
 
     /// Converts a time by one machine's clock to an upper bound of the same time by any other
-    /// clock, where one clock may be slow and the other fast.
+    /// clock. One of the clocks may be slow and the other fast.
     pub(crate) fn lengthened(self, ns: u64) -> u64 {
         // (1 + d) / (1 - d) is below 1 + 3 d for every allowed drift.
         ns.saturating_add(self.drift_ns(ns).saturating_mul(3))

@@ -87,8 +87,9 @@ impl Together<'_> {
         cost
     }
 
-    /// Returns a machine that is to get these regions, so that another machine can give them up,
-    /// and the change of the sum of squares, which is below 0. No machine in `closed` gets any.
+    /// Returns a machine that is to get these regions, so that another machine can give them up.
+    /// Also returns the change of the sum of squares, which is below 0. No machine in `closed` gets
+    /// any.
     pub fn step(
         &self,
         replicas: &Replicas,

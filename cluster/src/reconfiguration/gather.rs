@@ -1,9 +1,9 @@
 //! The set of existing regions, as derived from the answers of the remaining machines.
 //!
-//! *The rule.* A region exists if a remaining machine has committed it or knows its mapping,
-//! because no machine learns of a region that does not exist (ALLOC-1). A region also exists if all
-//! of its remaining replicas have prepared it in the same attempt, because it may be in use then.
-//! Any other prepared region never existed.
+//! *The rule.* A region exists if a remaining machine has committed it or knows its mapping:
+//! machines learn only of existing regions (ALLOC-1). A region also exists if all of its remaining
+//! replicas have prepared it in the same attempt, because it may be in use then. Any other prepared
+//! region never existed.
 //!
 //! Machines that answered take no part in allocation since (see
 //! [`super::ReconfigurationMessage::Probe`]). So no region is made without the knowledge of the new

@@ -22,8 +22,8 @@ pub enum ReconfigurationMessage {
         configuration: ConfigurationId,
     },
     /// Asks a machine whether it is alive; sent by a machine that wants to be the CM. A machine
-    /// that answers promises not to apply `base`, if it has not yet, and takes no part in
-    /// allocation until it applies a later configuration.
+    /// that answers promises not to apply `base`, if it has not yet. It takes no part in allocation
+    /// until it applies a later configuration.
     Probe {
         /// The configuration that is to be replaced.
         base: Configuration,

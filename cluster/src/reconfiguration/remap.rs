@@ -12,9 +12,10 @@
 //!
 //! *Leaving machines* get no new replicas, and become primaries only if no other machine has the
 //! data. Their regions first get other replicas, which copy the data while all work continues. Once
-//! those replicas are whole, the next configuration gives up the replicas on leaving machines. If
-//! such a replica was the primary, a whole backup takes over, as after a failure (SOSP'15 §5.2). In
-//! contrast to a failure, all machines are present that hold data of transactions in progress.
+//! those replicas are whole, that is, have all data, the next configuration gives up the replicas
+//! on leaving machines. If such a replica was the primary, a whole backup takes over, as after a
+//! failure (SOSP'15 §5.2). In contrast to a failure, all machines are present that hold data of
+//! transactions in progress.
 //!
 //! The regions of a group stay together (MAP-2): they are promoted and completed on the same
 //! machines. If a machine lacks memory for some of them, replicas take precedence over co-location.
@@ -287,8 +288,8 @@ fn machines_for(
     machines
 }
 
-/// Returns the machines for the regions of a group that are to `stay` on these machines, while
-/// machines that are `leaving` still hold some of the regions.
+/// Returns the machines for the regions of a group that are to `stay` on these machines. Machines
+/// that are `leaving` still hold some of the regions.
 fn goal_of(
     group: &[Left<'_>],
     placement: &Placement,

@@ -155,8 +155,8 @@ fn alive(machine: MachineId) -> String {
     format!("{machine}{ALIVE}")
 }
 
-/// Returns the names of the locks of all machines that have run other than `me`, and the name of
-/// the lock of `me` if it has run.
+/// Returns the names of the locks of all machines that have run other than `me`. Also returns the
+/// name of the lock of `me` if it has run.
 fn lives(
     disk: &dyn Disk,
     me: Option<MachineId>,

@@ -1,9 +1,9 @@
 //! The store of the current configuration: one value that changes only by compare-and-swap.
 //!
 //! *Purpose.* The store is written once a configuration change and read by starting machines.
-//! Leases, failure detection and recovery never use it. The kinds are `local` for one process,
-//! `host` for the processes of one host, `raft` for a cluster without other products, and
-//! `zookeeper` for sites that run one.
+//! Leases, failure detection and recovery never use it. The kinds are `local` for one process and
+//! `host` for the processes of one host. For clusters they are `raft`, which needs no other
+//! product, and `zookeeper`.
 //!
 //! *Invariants.* Every kind keeps them, and one test checks them for all kinds:
 //! 1. STORE-1: of the writers that expect the same configuration at most one wins.

@@ -180,7 +180,8 @@ impl World {
         }
     }
 
-    /// A machine becomes or remains CM with the promises of a majority, and evicts some machines.
+    /// Makes a machine become or remain CM with the promises of a majority, and evicts some
+    /// machines.
     fn take_over(&mut self) {
         let base = self.configuration.clone();
         let mut ids: Vec<MachineId> = base.machines().iter().map(|m| m.id).collect();

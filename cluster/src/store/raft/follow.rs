@@ -22,7 +22,8 @@ use super::network::WHOEVER;
 use super::types::{Ask, Here, NodeId, Place, Told};
 use crate::configuration::{Configuration, Machine};
 
-/// With fewer voters, the others would be no majority without the machine that stops leading.
+/// The smallest number of voters with which leadership is moved. With fewer voters the group needs
+/// every one of them, so another leader is no gain.
 const ENOUGH_VOTERS: usize = 3;
 /// `SILENT`: the number of heartbeats for which a leader is silent so that another machine is
 /// elected. `AGAIN`: the number after which it tries again.

@@ -194,8 +194,8 @@ impl RaftStore {
         })
     }
 
-    /// From now on, whenever this machine leads, it makes the machines of the configuration the
-    /// voters. While it is the CM, it does not lead for long.
+    /// Makes the machines of the configuration the voters, from now on and whenever this machine
+    /// leads. While it is the CM, it does not lead for long.
     pub fn follow_configurations(&self) {
         self.runtime()
             .spawn(follow::look_after(Arc::clone(&self.shared)));
