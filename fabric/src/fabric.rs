@@ -22,8 +22,8 @@
 //!   evicted machine may still write the rings that it had. A machine that removes a member drops
 //!   the rings from that member.
 //! * FAB-6: only the owner of a segment and the one peer that it names write the segment.
-//! * FAB-7: the words that a read returns existed together at one time, if every writer of these
-//!   words changes the first of them before and after the others.
+//! * FAB-7: the words that a read returns existed together at one time. The condition is that every
+//!   writer of these words changes the first of them before and after the others.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

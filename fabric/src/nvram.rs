@@ -7,7 +7,7 @@
 //! DIR/life-7/map                 the mappings of all regions at its start
 //! DIR/life-7/boot                the id of the host's boot at its start
 //! DIR/life-7/m1/saved            m1 has ended in good order, and all its memory is on the disk
-//! DIR/life-7/m1/...              m1's rings and all other segments of an incarnation ([`crate::shm`])
+//! DIR/life-7/m1/...              m1's rings and other segments of one incarnation ([`crate::shm`])
 //! DIR/life-7/m1.loading          the memory of m1 is incomplete
 //! DIR/regions/m1/000100000...    m1's regions, which pass from one incarnation to the next; those
 //!                                of an evicted machine are for the one that replaces it ([`gone`])

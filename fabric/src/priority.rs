@@ -28,7 +28,7 @@ pub fn ask_for_priority() -> bool {
     first.is_ok() || rustix::process::setpriority_process(None, NICEST_TO_ITSELF).is_ok()
 }
 
-/// On other systems the call would change the priority of all threads.
+/// Returns false: on other systems the call would change the priority of all threads.
 #[cfg(not(target_os = "linux"))]
 pub fn ask_for_priority() -> bool {
     false

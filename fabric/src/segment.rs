@@ -18,8 +18,8 @@ impl SegmentId {
     pub const REGION: u16 = 1;
     /// The kind of a ring that one peer writes; the number is that of the peer.
     pub const RING: u16 = 2;
-    /// The kind of the word in which a peer reports how far it has read this machine's ring on it;
-    /// the number is that of the peer.
+    /// The kind of the word in which a peer reports how far it has read this machine's ring on it.
+    /// The number is that of the peer.
     pub const HEAD: u16 = 3;
     /// The kind of a machine's status page, which other machines read.
     pub const BOARD: u16 = 4;
@@ -29,8 +29,8 @@ impl SegmentId {
     pub const GENERATIONS: u16 = 6;
     /// The kind of one peer's lease messages; the number is that of the peer.
     pub const MAILBOX: u16 = 7;
-    /// The kind of the word in which a machine records how far it has released the ring of a peer;
-    /// the number is that of the peer.
+    /// The kind of the word in which a machine records how far it has released the ring of a peer.
+    /// The number is that of the peer.
     pub const RELEASED: u16 = 8;
     /// The kind of a machine's saved description of its regions.
     pub const HOLDINGS: u16 = 9;

@@ -100,7 +100,8 @@ impl State {
         }
     }
 
-    /// If the direction is blocked, the read takes no time when it arrives.
+    /// Reads the first words of a read that takes a while. If the direction is blocked now, the
+    /// read takes place as a whole when it arrives.
     fn glimpse(&mut self, from: MachineId, to: MachineId, epoch: Epoch, glimpse: Glimpse) {
         let Glimpse { number, at, words } = glimpse;
         let counted = self.counts(to, from) && !self.way_blocked(from, to, Way::There);

@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::registry::Registry;
 
 /// The largest number of bytes of replies to one peer: twice the amount that the peer may ask for
-/// before it waits, because it may exceed that limit by one operation while its attendant works
+/// before it waits. The peer may exceed that limit by one operation while its attendant works
 /// (CARD-3).
 const REPLIES_MAX: usize = BEYOND * (2 * REPLY_BYTES_MAX + WAITING * frame::SHORT_REPLY_BYTES);
 const BEYOND: usize = 2;

@@ -1,5 +1,5 @@
-//! The card of a lane: the thread that does the I/O of all connections of the lane, as a network
-//! card would.
+//! The card of a lane: the one-sided agent of all connections of the lane. It is the thread that
+//! does their I/O, as a network card would.
 //!
 //! ```text
 //! poster ─ nudge ─► card: write posted operations ─► park until data arrives or a thread nudges

@@ -164,7 +164,7 @@ impl ServerCertVerifier for OfTheCa {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Never called: only TLS 1.3 is enabled.
+    /// Returns an error; never called, because only TLS 1.3 is enabled.
     fn verify_tls12_signature(
         &self,
         _: &[u8],
