@@ -37,8 +37,8 @@ pub struct Pace {
     pub hiccup_one_in: u64,
     /// The longest of such delays.
     pub hiccup_ns: u64,
-    /// One in this many delays of a client is still longer, as if its thread gets no processor
-    /// while the machine's own threads do; 0 for none.
+    /// One in this many delays of a client is still longer, as if its thread gets no processor and
+    /// the machine's own threads do. 0 is for none.
     pub stall_one_in: u64,
     /// The longest of such delays.
     pub stall_ns: u64,

@@ -1,6 +1,6 @@
 //! A machine that joins while clients are active, and then has its own client.
 //!
-//! It sends its join request through the cluster's join endpoint until it is admitted; while the
+//! It sends its join request through the cluster's join endpoint until it is admitted. While the
 //! configuration is being changed it is refused, and tries again. Once it is a member it is driven
 //! as all other machines are.
 

@@ -10,8 +10,8 @@
 //! second index value and key -> row (a B-tree), or key -> row (a hash table), or there is none
 //! counter      [rows, sum, writer]          several a table: together they tell of all rows
 //! ```
-//! A transaction that uses a table takes the table's definition from the cache of its machine,
-//! where the guard beside it has the version of that definition. Otherwise it reads the catalog.
+//! A transaction that uses a table takes the table's definition from the cache of its machine, if
+//! the table's guard there has the version of that definition. Otherwise it reads the catalog.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,17 +37,17 @@ const HEAD_WORDS: usize = 7;
 /// The catalog's version, as the history knows it.
 pub const CATALOG: Object = Object("catalog", 0);
 
-/// A table's definition, by the table's name.
+/// Returns the definition of a table as an object of the history.
 pub const fn table(name: u64) -> Object {
     Object("table", name)
 }
 
-/// A row of a table.
+/// Returns a row of a table as an object of the history.
 pub const fn table_row(name: u64, key: u64) -> Object {
     Object("row", name << 32 | key)
 }
 
-/// A counter of a table.
+/// Returns a counter of a table as an object of the history.
 pub const fn counter(name: u64, at: usize) -> Object {
     Object("counter", name * COUNTERS as u64 + at as u64)
 }
@@ -103,7 +103,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The words of the catalog's row.
+    /// Returns the words of the catalog's row.
     pub fn to_words(&self) -> Vec<u64> {
         let [kind, root] = self.second.to_words();
         let guards = self.guards.len() as u64;
@@ -140,7 +140,7 @@ impl Definition {
         })
     }
 
-    /// The words of a guard at this version.
+    /// Returns the words of a guard at this version.
     pub fn guard_words(&self) -> [u64; 2] {
         [GUARD | self.name, self.version]
     }
@@ -161,10 +161,7 @@ impl Definition {
         self.hold_at(tx, guard).await
     }
 
-    /// As [`Self::hold`], of one of the guards.
-    ///
-    /// # Errors
-    /// As [`Transaction::view`].
+    /// Does the same as [`Self::hold`] with the given guard.
     pub async fn hold_at(&self, tx: &mut Transaction, guard: Addr) -> Result<bool, Stop> {
         let words = |view: &fencepost_txn::View<'_>| [view.word(0), view.word(1)];
         let (words, seen) = match tx.view(guard, None, words).await {
@@ -210,7 +207,7 @@ impl Schema {
         })
     }
 
-    /// The definition of table `name` that a machine has cached.
+    /// Returns the definition of table `name` that a machine has cached.
     pub fn cached(&self, machine: u32, name: u64) -> Option<Rc<Definition>> {
         self.cache.borrow().get(&(machine, name)).cloned()
     }

@@ -3,7 +3,7 @@
 //!
 //! Every DDL transaction queues for the lock of the catalog's heart and writes it. A change of a
 //! table writes the table's definition in the catalog and all its guards, so that no transaction
-//! commits that used the definition before.
+//! with the old definition commits.
 
 use fencepost_btree::{BTree, Bulk, Insert};
 use fencepost_hashtable::{HashTable, Insert as HashInsert};
@@ -228,7 +228,7 @@ impl Step<'_> {
         self.wrote(table(name), false, Some(true))
     }
 
-    /// TRUNCATE: frees the rows, and replaces the indexes by new, empty ones.
+    /// Runs TRUNCATE: frees the rows, and replaces the indexes by new, empty ones.
     async fn truncate(&mut self, definition: &mut Definition) -> Result<(), Halt> {
         self.free_rows(definition).await?;
         definition.first.drop_tree(self.tx).await?;

@@ -234,7 +234,7 @@ impl Step<'_> {
         self.wrote(object, true, Some(true))
     }
 
-    /// DELETE without a condition: deletes every row, one after the other.
+    /// Runs DELETE without a condition: deletes every row, one after the other.
     async fn empty_table(&mut self, definition: &Definition) -> Result<(), Halt> {
         for (key, place) in self.entries(definition.name, definition.first).await? {
             let row = self.read_row_of(definition, key, place).await?;

@@ -53,8 +53,8 @@ fn whoever_crashes_is_out_of_the_next_configuration() {
     }
 }
 
-/// A query for all regions is answered, also if the question or the answer belonged to the previous
-/// configuration.
+/// Checks that a query for all regions is answered, also if the question or the answer belonged to
+/// the previous configuration.
 #[test]
 fn whoever_asks_for_the_regions_meanwhile_is_answered() {
     for seed in 0..30 {

@@ -76,9 +76,9 @@ async fn follow(world: &World, at: usize, pointer: Addr) -> Option<Vec<u64>> {
     }
 }
 
-/// The machine of a pointer fails while a commit sets the pointer to a new object, after `looks`
-/// polls of the commit. The commit is not polled again before the pointer is read on another
-/// machine. Returns whether that read had to wait.
+/// Makes the machine of a pointer fail while a commit sets the pointer to a new object, after
+/// `looks` polls of the commit. The commit is not polled again before the pointer is read on
+/// another machine. Returns whether that read had to wait.
 async fn fails_after(world: World, looks: u64) -> bool {
     let pointer = pointer_at(&world, FAILS).await;
     let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
@@ -141,8 +141,8 @@ fn whoever_follows_a_pointer_of_a_commit_in_doubt_finds_what_it_leads_to() {
     }
 }
 
-/// The machine of an object fails after `looks` polls of the commit that changes it. The client
-/// polls a few times more, and drops the commit.
+/// Makes the machine of an object fail after `looks` polls of the commit that changes it. The
+/// client polls a few times more, and drops the commit.
 async fn leaves_after(world: World, looks: u64) {
     let object = pointer_at(&world, FAILS).await;
     let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);

@@ -1,5 +1,5 @@
-//! Isolation levels: the checker finds each anomaly at the levels that forbid it, and permits it at
-//! the others; and concurrent transactions of all levels show no anomaly that their levels forbid.
+//! Isolation levels. The checker finds each anomaly at the levels that forbid it, and permits it at
+//! the others. Concurrent transactions of all levels show no anomaly that their levels forbid.
 //!
 //! More seeds: `SEEDS=from..to`, or
 //! `cargo run --release -p fencepost-simulator -- --kind levels --seeds 5000`.

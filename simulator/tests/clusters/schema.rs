@@ -1,5 +1,5 @@
-//! Clients create, change and drop tables while others use them: every scan of a table agrees with
-//! its counters and its second index, no transaction uses an outdated definition, and no object of
+//! Clients create, change and drop tables while others use them. Every scan of a table agrees with
+//! its counters and its second index. No transaction uses an outdated definition, and no object of
 //! a dropped table remains.
 //!
 //! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind schema

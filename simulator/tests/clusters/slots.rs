@@ -48,8 +48,8 @@ async fn new_object(world: &World) -> Addr {
     }
 }
 
-/// A transaction takes a slot on a machine and does not use it; it commits once that machine has
-/// been replaced. Returns whether its own machine has become the slot's primary.
+/// Runs a transaction that takes a slot on a machine and does not use it; it commits once that
+/// machine has been replaced. Returns whether its own machine has become the slot's primary.
 async fn commits_after(world: World) -> bool {
     let machine = &world.machines[WRITES];
     let own = new_object(&world).await;

@@ -93,7 +93,7 @@ fn sessions_of_one_thread_do_not_wait_for_each_other_for_ever() {
     }
 }
 
-/// A conflict is a valid outcome, too.
+/// Accepts every outcome: a conflict is valid, too.
 fn committed_or_not(outcome: Result<Outcome, fencepost_txn::Stop>) {
     outcome.expect("nothing fails");
 }

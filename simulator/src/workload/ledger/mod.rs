@@ -212,7 +212,7 @@ impl Step<'_> {
         })
     }
 
-    /// SELECT FOR UPDATE, or FOR SHARE.
+    /// Runs SELECT FOR UPDATE, or FOR SHARE.
     async fn select_locked(
         &mut self,
         keys: std::ops::Range<u64>,
@@ -231,14 +231,14 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// UPDATE of the rows in a range of keys.
+    /// Runs UPDATE for the rows in a range of keys.
     async fn update(&mut self, keys: std::ops::Range<u64>) -> Result<(), Halt> {
         let rows = self.find(keys).await?;
         self.update_found(rows).await
     }
 
-    /// UPDATE in which a function writes another row, after rows were found: the snapshot may move
-    /// in between.
+    /// Runs an UPDATE in which a function writes another row, after rows were found: the snapshot
+    /// may move in between.
     async fn update_with_call(&mut self, keys: std::ops::Range<u64>) -> Result<(), Halt> {
         let end = keys.end;
         let rows = self.find(keys).await?;
@@ -278,7 +278,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// INSERT ON CONFLICT DO UPDATE.
+    /// Runs INSERT ON CONFLICT DO UPDATE.
     async fn upsert(&mut self, key: u64) -> Result<(), Halt> {
         self.upsert_row(key).await
     }

@@ -223,8 +223,8 @@ impl Step<'_> {
         Err(Halt::Stop(Stop::Retry(AbortReason::WriteConflict)))
     }
 
-    /// Makes the commit validate that no other transaction has written a locked row, because a
-    /// failure of the machine that holds the lock loses the lock.
+    /// Makes the commit validate that no other transaction has written a locked row. A failure of
+    /// the machine that holds the lock loses the lock.
     pub async fn guard_row(&mut self, row: &Row) -> Result<(), Halt> {
         if self.tx.isolation() == Isolation::Serializable {
             return Ok(());
