@@ -29,7 +29,7 @@ pub struct Leases {
     held_until: u64,
     /// The time at which leases of earlier configurations have expired.
     old_until: u64,
-    /// The same time, as a machine can bound it that has applied this configuration.
+    /// An upper bound of the same time: a whole lease after this machine applied its configuration.
     before_until: u64,
     awaiting: bool,
     /// No machine is suspected before this time.

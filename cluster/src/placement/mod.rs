@@ -8,8 +8,7 @@
 //!    domains, co-location and requested primaries allow. Numbers of primaries differ as little as
 //!    that allows.
 //! 4. PLACE-4: a requested primary becomes the primary, or the region is not placed. A backup of
-//!    such a region holds fewer additional replicas than a region has, compared with the least
-//!    loaded eligible machine.
+//!    such a region exceeds the least loaded eligible machine by fewer replicas than a region has.
 //!
 //! PLACE-3 is kept as follows. The choice takes the least loaded machine of each domain, in the
 //! order of load. Among equally loaded domains it takes first the one with the most machines at

@@ -150,8 +150,8 @@ pub struct NewConfig {
     pub lost: Vec<RegionId>,
     /// A number above those of all regions that exist or can be made in this configuration.
     pub next_region: RegionId,
-    /// The CM's clock, filled in by the sending thread when it sends the message. The member
-    /// applies the message after its answer to the probe.
+    /// The CM's clock, filled in when the message is sent. The member applies the message after its
+    /// answer to the probe.
     pub clock: Option<NewClock>,
 }
 
