@@ -219,7 +219,7 @@ impl Cluster {
             let place = Rc::new(OnceCell::from(machine));
             ground.drive((&sim, &mut executor), (id, place), wrong);
         }
-        // The drive functions that ran before had no complete list of machines.
+        // From here on the drive functions know all machines.
         let _ = all.set(machines.clone());
         Ok(Cluster {
             sim,
