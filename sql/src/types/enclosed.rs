@@ -7,19 +7,19 @@
 use crate::functions::VALUE_BYTES_MAX;
 use crate::value::Value;
 
-/// The nesting depth of rows above which the text exceeds the limit: each row has twice the quotes
-/// of the next inner one.
-const ROWS_MAX: usize = 30;
+/// The nesting depth of rows and arrays above which no text is made. Each level has twice the
+/// quotes of the next inner one, so that this many levels have some 30 MB of quotes.
+const LEVELS_MAX: usize = 24;
 
-/// Returns whether rows in `values` are nested too deeply for any text.
+/// Returns whether rows and arrays in `values` are nested too deeply for a text.
 pub(super) fn nests_too_deep<'a>(values: impl Iterator<Item = &'a Value>) -> bool {
-    any_deeper(values, ROWS_MAX)
+    any_deeper(values, LEVELS_MAX)
 }
 
-fn any_deeper<'a>(mut values: impl Iterator<Item = &'a Value>, rows: usize) -> bool {
+fn any_deeper<'a>(mut values: impl Iterator<Item = &'a Value>, levels: usize) -> bool {
     values.any(|value| match value {
-        Value::Record(row) => rows == 0 || any_deeper(row.values.iter(), rows - 1),
-        Value::Array(array) => any_deeper(array.values.iter(), rows),
+        Value::Record(row) => levels == 0 || any_deeper(row.values.iter(), levels - 1),
+        Value::Array(array) => levels == 0 || any_deeper(array.values.iter(), levels - 1),
         _ => false,
     })
 }
