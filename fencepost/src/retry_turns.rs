@@ -24,11 +24,12 @@ use crate::alarm::Alarm;
 /// The longest wait of a block for its turn.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The largest conflict count of a session; each block that commits subtracts one.
-const CONFLICTS_MAX: u32 = 6;
+/// The number of commits with a turn that a conflict asks of its session. With fewer, most conflicts
+/// are those of blocks that run beside a turn.
+const COMMITS_PER_CONFLICT: u32 = 5;
 
-/// The conflict count from which the blocks of a session take turns.
-const CONFLICTS_MIN: u32 = 4;
+/// The largest number of commits with a turn that a session has ahead of it.
+const COMMITS_MAX: u32 = 30;
 
 /// The turn of a machine's sessions.
 pub(crate) struct RetryTurns {
@@ -88,10 +89,10 @@ impl RetryTurns {
     }
 }
 
-/// The conflict count of a session, and its turn while it has one.
+/// The number of commits with a turn that a session has ahead of it, and its turn while it has one.
 #[derive(Default)]
 pub(crate) struct Contention {
-    conflicts: u32,
+    commits: u32,
     turn: Option<(Arc<RetryTurns>, Instant)>,
 }
 
@@ -99,7 +100,7 @@ impl Contention {
     /// Returns whether the next block takes a turn.
     #[inline]
     pub fn is_high(&self) -> bool {
-        self.conflicts >= CONFLICTS_MIN
+        self.commits > 0
     }
 
     /// Waits until the next block may begin, or until `deadline`.
@@ -111,13 +112,13 @@ impl Contention {
 
     /// Counts a block that has ended with a conflict.
     pub fn note_conflict(&mut self) {
-        self.conflicts = (self.conflicts + 1).min(CONFLICTS_MAX);
+        self.commits = (self.commits + COMMITS_PER_CONFLICT).min(COMMITS_MAX);
     }
 
     /// Counts a block that has committed.
     #[inline]
     pub fn note_commit(&mut self) {
-        self.conflicts = self.conflicts.saturating_sub(1);
+        self.commits = self.commits.saturating_sub(1);
     }
 
     /// Ends the turn, if there is one.
@@ -148,20 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_contended_after_some_conflicts_and_not_after_as_many_commits() {
+    fn sessions_are_contended_after_a_conflict_until_some_commits() {
         let mut contention = Contention::default();
-        for _ in 1..CONFLICTS_MIN {
-            contention.note_conflict();
+        assert!(!contention.is_high());
+        for (conflicts, commits) in [(1, COMMITS_PER_CONFLICT), (100, COMMITS_MAX)] {
+            for _ in 0..conflicts {
+                contention.note_conflict();
+            }
+            for _ in 0..commits {
+                assert!(contention.is_high());
+                contention.note_commit();
+            }
             assert!(!contention.is_high());
         }
-        for _ in 0..100 {
-            contention.note_conflict();
-            assert!(contention.is_high());
-        }
-        for _ in 0..CONFLICTS_MAX {
-            contention.note_commit();
-        }
-        assert!(!contention.is_high());
     }
 
     #[test]
