@@ -1,0 +1,28 @@
+# Short names for the commands of CONTRIBUTING.md; `just` alone lists them.
+
+_list:
+    @just --list
+
+# Serves PostgreSQL clients on 127.0.0.1:5433, in memory; OPTIONS are those of `fencepost start`
+start *OPTIONS:
+    cargo run --release -- start {{OPTIONS}}
+
+# Runs all tests
+test:
+    cargo test --workspace
+
+# Checks the rules of STYLE.md that a program can check
+tidy:
+    cargo xtask tidy
+
+# Runs a benchmark and checks its data, such as `just bench tatp --threads 2`
+bench NAME *OPTIONS:
+    cargo run --release -- bench {{NAME}} {{OPTIONS}}
+
+# Runs the simulated cluster of one seed, such as `just sim 17 --kind crash`
+sim SEED *OPTIONS:
+    cargo run --release -p fencepost-simulator -- --seed {{SEED}} {{OPTIONS}}
+
+# Makes the documentation of all crates
+docs:
+    cargo doc --workspace --no-deps
