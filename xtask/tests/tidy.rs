@@ -135,6 +135,52 @@ fn tracked_file_with_finding_fails() -> TestResult {
 }
 
 #[test]
+fn tracked_file_that_is_gone_passes() -> TestResult {
+    if !has_git() {
+        return Ok(());
+    }
+    let repository = Repository::new("")?;
+    repository.track("gone.rs", LONG)?;
+    std::fs::remove_file(repository.path().join("gone.rs"))?;
+    assert_eq!(tidy(repository.path(), &[])?.status.code(), Some(0));
+    Ok(())
+}
+
+#[test]
+fn merge_commit_passes() -> TestResult {
+    if !has_git() {
+        return Ok(());
+    }
+    let repository = Repository::new("")?;
+    let base = repository.commit("docs: add a page")?;
+    repository.write_base(&base)?;
+    git(repository.path(), &["checkout", "--quiet", "-b", "side"])?;
+    let side = repository.commit("docs: add a figure")?;
+    git(
+        repository.path(),
+        &["checkout", "--quiet", "--detach", &base],
+    )?;
+    git(
+        repository.path(),
+        &["merge", "--quiet", "--no-ff", "-m", "Merged it", &side],
+    )?;
+    assert_eq!(
+        git(repository.path(), &["log", "-1", "--format=%s"])?,
+        "Merged it"
+    );
+    let output = tidy(repository.path(), &[])?;
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    assert!(!stderr(&output).contains("not in the history"));
+    Ok(())
+}
+
+#[test]
 fn tighten_rewrites_the_ratchet() -> TestResult {
     if !has_git() {
         return Ok(());

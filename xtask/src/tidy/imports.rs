@@ -231,11 +231,18 @@ mod tests {
 
     #[test]
     fn inline_test_module_is_a_scope_of_tests() {
-        let file = syn::parse_file("#[cfg(test)]\nmod tests {\n    use super::A;\n}\n").unwrap();
-        let imports = imports(&file);
+        let text = "#[cfg(test)]\nmod tests {\n    use super::A;\n}\nuse crate::B;\n";
+        let imports = imports(&syn::parse_file(text).unwrap());
+        let scopes: Vec<_> = imports
+            .iter()
+            .map(|import| (import.reach, import.scope.join("::")))
+            .collect();
         assert_eq!(
-            (imports[0].reach, &imports[0].scope[..]),
-            (Reach::Tests, &["tests".into()][..])
+            scopes,
+            [
+                (Reach::Tests, "tests".to_owned()),
+                (Reach::Always, String::new())
+            ]
         );
     }
 

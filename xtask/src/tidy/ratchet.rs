@@ -2,7 +2,8 @@
 //!
 //! A file without an entry may have no findings. An entry above today's number is a finding, too,
 //! so that the ratchet shrinks with the tree. Tightening lowers and removes entries; it never
-//! raises or adds one. For a new rule, write generous entries by hand and tighten them.
+//! raises or adds one. For a new rule, write generous entries by hand and tighten them. Entries of
+//! a renamed file are renamed by hand.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -223,6 +224,21 @@ mod tests {
     fn entry_of_removed_file_or_unknown_rule_is_found() {
         assert_eq!(judge(COLUMNS, &[]).len(), 1);
         assert_eq!(judge("[none]\n\"a.rs\" = 1\n", &[]).len(), 1);
+    }
+
+    #[test]
+    fn judged_findings_are_sorted() {
+        let findings = [
+            found("openers", "b.rs", &[1]),
+            found("openers", "a.rs", &[1]),
+        ]
+        .concat();
+        let ratchet = "[columns]\n\"aa.rs\" = 1\n";
+        let paths: Vec<String> = judge(ratchet, &findings)
+            .iter()
+            .map(|line| line[..4].to_owned())
+            .collect();
+        assert_eq!(paths, ["a.rs", "aa.r", "b.rs"]);
     }
 
     #[test]

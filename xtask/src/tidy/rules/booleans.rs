@@ -58,7 +58,6 @@ fn is_boolean(pattern: &syn::Pat) -> bool {
         syn::Pat::Lit(literal) => matches!(literal.lit, syn::Lit::Bool(_)),
         syn::Pat::Or(or) => or.cases.iter().any(is_boolean),
         syn::Pat::Guard(guarded) => is_boolean(&guarded.pat),
-        syn::Pat::Paren(inner) => is_boolean(&inner.pat),
         _ => false,
     }
 }
@@ -76,6 +75,14 @@ mod tests {
         let text =
             "fn f(a: bool) {\n    match a {\n        true => g(),\n        _ => h(),\n    }\n}\n";
         assert_eq!(findings(NAME, "a.rs", text), [format!("a.rs:2: {MESSAGE}")]);
+    }
+
+    #[test]
+    fn nested_match_and_alternatives_are_found() {
+        let text = "fn f() {\n    match a {\n        true => match b { true | false => 1 },\n\
+                    \x20       _ => 2,\n    }\n}\n";
+        let expected = [format!("a.rs:2: {MESSAGE}"), format!("a.rs:3: {MESSAGE}")];
+        assert_eq!(findings(NAME, "a.rs", text), expected);
     }
 
     #[test]

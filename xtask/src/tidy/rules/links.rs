@@ -92,7 +92,12 @@ mod tests {
 
     fn check(text: &str) -> Vec<String> {
         let other = ("docs/guide/other.md", "# Some heading\n");
-        let files = [("docs/a.md", text), other, ("src/lib.rs", "")];
+        let files = [
+            ("docs/a.md", text),
+            other,
+            ("src/lib.rs", ""),
+            ("docs/two words.svg", ""),
+        ];
         tree_findings(NAME, &files, History::BaseMissing)
     }
 
@@ -128,6 +133,7 @@ mod tests {
     fn link_to_file_folder_heading_and_url_passes() {
         for link in [
             "guide/other.md#some-heading",
+            "two%20words.svg",
             "guide",
             "guide/",
             "../src/lib.rs#L1",

@@ -65,6 +65,14 @@ mod tests {
     }
 
     #[test]
+    fn quoted_text_at_the_beginning_passes() {
+        assert_eq!(
+            findings(NAME, "a.md", "\"What is it\" is the prompt.\n"),
+            [""; 0]
+        );
+    }
+
+    #[test]
     fn generated_file_passes() {
         assert_eq!(
             findings(NAME, "generated.md", "What is left stays.\n"),

@@ -71,7 +71,6 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
                 self.check(&item.vis, &function.sig);
             }
         }
-        visit::visit_item_trait(self, item);
     }
 }
 

@@ -75,10 +75,13 @@ mod tests {
             findings(NAME, "a.md", "Those that wait are next.\n"),
             expected
         );
-        assert_eq!(
-            findings(NAME, "a.md", "It wakes those that wait.\n"),
-            [""; 0]
-        );
+        for text in [
+            "It wakes those that wait.\n",
+            "Those.\n",
+            "Those which wait.\n",
+        ] {
+            assert_eq!(findings(NAME, "a.md", text), [""; 0], "{text}");
+        }
     }
 
     #[test]

@@ -285,6 +285,21 @@ mod tests {
     }
 
     #[test]
+    fn emphasis_and_links_do_not_split_a_sentence() {
+        let text = "*One* [two](a.md) **three**\n![four](b.svg) five.\n";
+        assert_eq!(split(text), [pair(1, "One two three\nfour five.")]);
+    }
+
+    #[test]
+    fn only_the_heading_is_a_heading() {
+        let kinds = sentences("a\n\n# b\n\nc\n", 1, &[])
+            .into_iter()
+            .map(|item| item.kind);
+        let (heading, text) = (SentenceKind::Heading, SentenceKind::Text);
+        assert_eq!(kinds.collect::<Vec<_>>(), [text, heading, text]);
+    }
+
+    #[test]
     fn code_span_is_one_word_and_keeps_lines() {
         let sentences = sentences("The `a b\nc` ends here.", 10, &[]);
         let words = sentences[0].words();
