@@ -1,7 +1,7 @@
 //! Rule `columns`: a line of Rust or Markdown has at most 100 characters.
 //!
 //! Text that cannot be broken passes if it holds the first character beyond the limit: a raw string
-//! literal, a literal without a space, a URL, a table and a link.
+//! literal, a literal without a space, a URL, a table, a link and a `console` block.
 
 use crate::tidy::finding::Finding;
 use crate::tidy::rule::{Check, Measure, Rule};
@@ -42,7 +42,8 @@ fn is_unbreakable(source: &Source<'_>, number: usize, line: &str, beyond: usize)
     match &source.content {
         Content::Rust(rust) => is_table_row(line) || is_in_literal(source, rust, number, offset),
         Content::Markdown(document) => {
-            let mut ranges = document.table_ranges.iter().chain(&document.link_ranges);
+            let ranges = document.table_ranges.iter().chain(&document.link_ranges);
+            let mut ranges = ranges.chain(&document.console_ranges);
             ranges.any(|range| range.contains(&offset))
         }
         Content::Opaque => true,
@@ -109,6 +110,14 @@ mod tests {
             "a.rs:1: columns: the line has 119 columns; {ADVICE}"
         )];
         assert_eq!(findings(NAME, "a.rs", &text), expected);
+    }
+
+    #[test]
+    fn output_in_a_console_block_passes() {
+        let line = "word ".repeat(21);
+        let block = |language: &str| format!("```{language}\n{line}\n```\n");
+        assert_eq!(findings(NAME, "a.md", &block("console")), [""; 0]);
+        assert_eq!(findings(NAME, "a.md", &block("text")).len(), 1);
     }
 
     #[test]

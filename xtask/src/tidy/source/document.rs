@@ -1,4 +1,4 @@
-//! The structure of a Markdown document: links, anchors and tables.
+//! The structure of a Markdown document: links, anchors, tables and console blocks.
 //!
 //! Anchors are those of GitHub: the heading in lower case, without punctuation, with hyphens in
 //! place of spaces, and a number after the second heading of one name; also `id` and `name` of
@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use pulldown_cmark::{Event, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use super::lines::LineIndex;
 use super::prose::options;
@@ -30,6 +30,8 @@ pub struct Document {
     pub link_ranges: Vec<Range<usize>>,
     /// Byte ranges of tables.
     pub table_ranges: Vec<Range<usize>>,
+    /// Byte ranges of `console` blocks: commands with the output that they gave.
+    pub console_ranges: Vec<Range<usize>>,
     /// Anchors to which a link may lead.
     pub anchors: BTreeSet<String>,
 }
@@ -51,6 +53,11 @@ impl Document {
                     document.link_ranges.push(range);
                 }
                 Event::Start(Tag::Table(_)) => document.table_ranges.push(range),
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language)))
+                    if *language == *"console" =>
+                {
+                    document.console_ranges.push(range);
+                }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => {
                     let name = slug(&heading.take().unwrap_or_default());
