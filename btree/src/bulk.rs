@@ -14,7 +14,7 @@
 //! finished a node becomes the root.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::planted::{self, Planted};
+use fencepost_txn::fault::{self, Fault};
 use fencepost_txn::{Stop, Strength, Transaction};
 
 use crate::entries::ScanBatch;
@@ -164,7 +164,7 @@ impl Bulk {
     /// Allocates a new node of a level.
     async fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
         let near = grow::place(near, self.flags);
-        let has_past = !planted::is(Planted::FillWithoutPast);
+        let has_past = !fault::injected(Fault::FillWithoutPast);
         if self.public && level == 0 && has_past {
             tx.alloc_split_of(self.words, near, self.root).await
         } else {
@@ -249,7 +249,7 @@ impl Bulk {
         } else {
             tx.write_new(done.node, &image)?;
         }
-        if self.public && level == 0 && !planted::is(Planted::FillWithoutStamp) {
+        if self.public && level == 0 && !fault::injected(Fault::FillWithoutStamp) {
             tx.stamp_with(at, &LEAF)?;
         }
         Ok(())

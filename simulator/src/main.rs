@@ -44,7 +44,7 @@ struct Options {
     /// the list of kinds.
     #[arg(long, default_value = "nothing", value_parser = kind)]
     kind: Kind,
-    /// The fault to inject (`fencepost_txn::planted`), if one seed is run.
+    /// The fault to inject (`fencepost_txn::fault`), if one seed is run.
     #[cfg(feature = "planted")]
     #[arg(long, requires = "seed")]
     planted: Option<String>,
@@ -56,7 +56,7 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     #[cfg(feature = "planted")]
-    let _planted = options.planted.as_deref().map(plant);
+    let _fault = options.planted.as_deref().map(inject);
     match options.seed {
         Some(seed) => one(options.kind, seed),
         None => many(&options),
@@ -64,11 +64,11 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "planted")]
-fn plant(name: &str) -> fencepost_txn::planted::Plant {
-    use fencepost_txn::planted::{Planted, plant};
-    let mut all = Planted::all().iter();
-    let found = all.find(|planted| format!("{planted:?}") == name);
-    plant(*found.expect("a mistake of that name"))
+fn inject(name: &str) -> fencepost_txn::fault::InjectedFault {
+    use fencepost_txn::fault::{Fault, inject};
+    let mut all = Fault::all().iter();
+    let found = all.find(|fault| format!("{fault:?}") == name);
+    inject(*found.expect("a mistake of that name"))
 }
 
 fn kind(name: &str) -> Result<Kind, String> {

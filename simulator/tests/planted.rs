@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use fencepost_simulator::plan::Kind;
 use fencepost_simulator::run::record_plan;
-use fencepost_txn::planted::{self, Planted};
+use fencepost_txn::fault::{self, Fault};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 
@@ -61,8 +61,8 @@ fn checker(said: &str) -> &'static str {
 }
 
 /// Returns the message of a run that finds a fault, with or without an injected fault.
-fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
-    let _planted = planted.map(planted::plant);
+fn found(fault: Option<Fault>, kind: Kind, seed: u64) -> Option<String> {
+    let _fault = fault.map(fault::inject);
     let plan = Rc::new(kind.draw(seed));
     match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
         Ok(Ok(_)) => None,
@@ -73,7 +73,7 @@ fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
 
 /// A row of the README's table.
 struct Line {
-    planted: Planted,
+    fault: Fault,
     kind: Kind,
     seed: u64,
     checker: &'static str,
@@ -82,27 +82,27 @@ struct Line {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line {
-            planted,
+            fault,
             kind,
             seed,
             checker,
         } = self;
-        let (what, place, kind) = (planted.what(), planted.place(), kind.name);
+        let (what, place, kind) = (fault.what(), fault.place(), kind.name);
         write!(
             f,
-            "| {planted:?} | {what} | `{place}` | {kind}, {seed} | {checker} |"
+            "| {fault:?} | {what} | `{place}` | {kind}, {seed} | {checker} |"
         )
     }
 }
 
 impl Line {
-    fn begin(planted: Planted) -> String {
-        format!("| {planted:?} |")
+    fn begin(fault: Fault) -> String {
+        format!("| {fault:?} |")
     }
 
     /// Returns the README's row of an injected fault, if there is one.
-    fn read(planted: Planted) -> Option<Line> {
-        let begin = Line::begin(planted);
+    fn read(fault: Fault) -> Option<Line> {
+        let begin = Line::begin(fault);
         let readme = readme();
         let line = readme.lines().find(|line| line.starts_with(&begin))?;
         let mut cells = line.split('|').map(str::trim).skip(4);
@@ -112,7 +112,7 @@ impl Line {
         let checker = cells.next().expect("a checker");
         let checker = CHECKERS.iter().find(|(_, known)| *known == checker);
         let read = Line {
-            planted,
+            fault,
             kind,
             seed: seed.parse().expect("a seed"),
             checker: checker.map_or(OTHERS, |(_, checker)| *checker),
@@ -125,9 +125,9 @@ impl Line {
 #[test]
 fn each_is_found_by_its_seed_and_nothing_is_without_it() {
     let mut wrong = Vec::new();
-    for planted in Planted::all() {
-        let Some(line) = Line::read(*planted) else {
-            wrong.push(format!("{planted:?} is found by no seed"));
+    for fault in Fault::all() {
+        let Some(line) = Line::read(*fault) else {
+            wrong.push(format!("{fault:?} is found by no seed"));
             continue;
         };
         let Line {
@@ -136,9 +136,9 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
             checker: named,
             ..
         } = line;
-        let said = found(Some(*planted), kind, seed);
+        let said = found(Some(*fault), kind, seed);
         if said.as_deref().map(checker) != Some(named) {
-            wrong.push(format!("{planted:?}: {said:?}"));
+            wrong.push(format!("{fault:?}: {said:?}"));
         }
         if let Some(said) = found(None, kind, seed) {
             wrong.push(format!("{}, {seed}: {said}", kind.name));
@@ -149,14 +149,14 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
 
 /// Runs a seed that finds an injected fault, and finds nothing without it. Returns the row with the
 /// checker, and its message.
-fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
-    let said = found(Some(planted), kind, seed)?;
-    let of_levels = (Planted::KeepOldSnapshot..=Planted::SkipKeyNotes).contains(&planted);
+fn finds(fault: Fault, kind: Kind, seed: u64) -> Option<(Line, String)> {
+    let said = found(Some(fault), kind, seed)?;
+    let of_levels = (Fault::KeepOldSnapshot..=Fault::SkipKeyNotes).contains(&fault);
     if of_levels && checker(&said) != LEVELS {
         return None;
     }
     let line = Line {
-        planted,
+        fault,
         kind,
         seed,
         checker: checker(&said),
@@ -169,11 +169,11 @@ fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
 #[test]
 fn mistakes_of_all_levels_are_found_by_their_checker() {
     let kind = Kind::named("levels").expect("a kind");
-    for (planted, seed) in [(Planted::SkipValidation, 15), (Planted::LockAnyVersion, 1)] {
-        let said = found(Some(planted), kind, seed);
+    for (fault, seed) in [(Fault::SkipValidation, 15), (Fault::LockAnyVersion, 1)] {
+        let said = found(Some(fault), kind, seed);
         let by = said.as_deref().map(checker);
-        assert_eq!(by, Some(LEVELS), "{planted:?}: {said:?}");
-        assert_eq!(found(None, kind, seed), None, "{planted:?}");
+        assert_eq!(by, Some(LEVELS), "{fault:?}: {said:?}");
+        assert_eq!(found(None, kind, seed), None, "{fault:?}");
     }
 }
 
@@ -188,18 +188,17 @@ fn seeds_are_looked_for() {
         var(name).is_none_or(|wanted| wanted.split(' ').any(|wanted| wanted == of))
     };
     let seeds = var("SEEDS").map_or(400, |seeds| seeds.parse().expect("a number"));
-    for planted in Planted::all().iter().copied() {
-        if !wanted("PLANTED", &format!("{planted:?}")) {
+    for fault in Fault::all().iter().copied() {
+        if !wanted("PLANTED", &format!("{fault:?}")) {
             continue;
         }
-        let before = Line::read(planted).and_then(|line| finds(planted, line.kind, line.seed));
+        let before = Line::read(fault).and_then(|line| finds(fault, line.kind, line.seed));
         let mut kinds = Kind::ALL
             .into_iter()
             .filter(|kind| wanted("KIND", kind.name));
-        let first =
-            || kinds.find_map(|kind| (0..seeds).find_map(|seed| finds(planted, kind, seed)));
+        let first = || kinds.find_map(|kind| (0..seeds).find_map(|seed| finds(fault, kind, seed)));
         let Some((line, said)) = before.or_else(first) else {
-            println!("{planted:?} is not found");
+            println!("{fault:?} is not found");
             continue;
         };
         let said: String = said.chars().take(200).collect();
@@ -210,7 +209,7 @@ fn seeds_are_looked_for() {
 
 /// Writes a row into the README, in place of the existing one.
 fn write(line: &Line) {
-    let begin = Line::begin(line.planted);
+    let begin = Line::begin(line.fault);
     let mut lines: Vec<String> = readme().lines().map(String::from).collect();
     lines.retain(|line| !line.starts_with(&begin));
     let head = lines
@@ -221,8 +220,8 @@ fn write(line: &Line) {
         let name = other
             .strip_prefix("| ")
             .and_then(|rest| rest.split(' ').next());
-        let mut all = Planted::all().iter();
-        all.any(|known| *known < line.planted && name == Some(&format!("{known:?}")))
+        let mut all = Fault::all().iter();
+        all.any(|known| *known < line.fault && name == Some(&format!("{known:?}")))
     };
     let at = at + lines[at..].iter().take_while(|line| before(line)).count();
     lines.insert(at, line.to_string());
@@ -233,11 +232,11 @@ fn write(line: &Line) {
 #[test]
 #[ignore = "counts"]
 fn seeds_that_find_each_are_counted() {
-    for planted in Planted::all().iter().copied() {
+    for fault in Fault::all().iter().copied() {
         let counts = Kind::ALL.map(|kind| {
-            let seeds = (0..100).filter(|seed| found(Some(planted), kind, *seed).is_some());
+            let seeds = (0..100).filter(|seed| found(Some(fault), kind, *seed).is_some());
             format!("{}: {}", kind.name, seeds.count())
         });
-        println!("{planted:?}: {}", counts.join(", "));
+        println!("{fault:?}: {}", counts.join(", "));
     }
 }

@@ -13,9 +13,9 @@
 
 use fencepost_storage::Timestamp;
 
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::moment::moment;
-use crate::planted::{self, Planted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
 use crate::work::Work;
@@ -92,7 +92,7 @@ impl Transaction {
         Box::pin(async move {
             // The published read timestamp ([`crate::readers`]) is below both values of R.
             let r = self.context().r;
-            if planted::is(Planted::SkipWaitForForce) && self.machine().clock().is_known() {
+            if fault::injected(Fault::SkipWaitForForce) && self.machine().clock().is_known() {
                 self.context_mut().in_force = true;
                 return Ok(());
             }

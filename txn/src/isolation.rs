@@ -26,7 +26,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::transaction::{Context, Transaction};
 
 /// The isolation level of a transaction.
@@ -97,7 +97,7 @@ impl Context {
         self.scans
             && match self.isolation {
                 Isolation::ReadCommitted => true,
-                Isolation::RepeatableRead => planted::is(Planted::MoveSnapshotUnchecked),
+                Isolation::RepeatableRead => fault::injected(Fault::MoveSnapshotUnchecked),
                 Isolation::Serializable => false,
             }
     }

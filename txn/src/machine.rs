@@ -26,10 +26,10 @@ use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::{CheckpointCounters, Checkpointer};
 use crate::clock::Clock;
 use crate::counters::Counters;
+use crate::fault::{self, Fault};
 use crate::intent::{Intents, Place};
 use crate::network::{self, Before, Lack, Network};
 use crate::options::{MachineOptions, OpenError, Started};
-use crate::planted::{self, Planted};
 use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
 use crate::stop::Stop;
@@ -449,7 +449,7 @@ impl Machine {
 
     /// Returns a timestamp below which no transaction on any machine reads, now or later.
     pub fn oldest(&self) -> Timestamp {
-        if planted::is(Planted::ReuseTooEarly) {
+        if fault::injected(Fault::ReuseTooEarly) {
             return self.order.clock.low();
         }
         let mine = self.order.readers.oldest(&self.order.clock);

@@ -18,11 +18,11 @@ use fencepost_storage::old_versions::Found;
 use fencepost_storage::{Addr, View};
 
 use crate::counters::Event;
+use crate::fault::{self, Fault};
 use crate::hindsight::Before;
 use crate::isolation::Isolation;
 use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
-use crate::planted::{self, Planted};
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
@@ -366,7 +366,7 @@ impl Context {
             // Only the previous primary may have known the versions before `first` (WHERE-2).
             Found::Later(first)
                 if first <= self.machine.floor(addr.region())
-                    && !planted::is(Planted::ForgetFloor) =>
+                    && !fault::injected(Fault::ForgetFloor) =>
             {
                 Err(Stop::Retry(AbortReason::SnapshotTooOld))
             }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::counters::Event;
+use crate::fault::{self, Fault};
 use crate::lockfree::LockFree;
 use crate::moment::moment;
 use crate::network::{Network, Reach};
 use crate::node::NodeKind;
-use crate::planted::{self, Planted};
 use crate::read::{Look, Sight};
 use crate::read_set::Seen;
 use crate::stop::Stop;
@@ -42,7 +42,7 @@ impl Transaction {
             }
         };
         let (mut header, view) = (copy.header(), copy.view());
-        if planted::is(Planted::ReadUnderLock) {
+        if fault::injected(Fault::ReadUnderLock) {
             header = header.unlocked();
         }
         if header.is_locked() {

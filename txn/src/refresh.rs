@@ -10,12 +10,12 @@ use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::counters::Event;
+use crate::fault::{self, Fault};
 use crate::lock::PATIENCE;
 use crate::machine::Machine;
 use crate::moment::{SPINS, moment};
 use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
-use crate::planted::{self, Planted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::validate::together;
@@ -62,7 +62,7 @@ impl Transaction {
     /// # Errors
     /// As [`Self::refresh`].
     pub async fn renew(&mut self) -> Result<(), Stop> {
-        if planted::is(Planted::KeepOldSnapshot) {
+        if fault::injected(Fault::KeepOldSnapshot) {
             return Ok(());
         }
         self.refresh().await?;

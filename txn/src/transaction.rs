@@ -23,13 +23,13 @@ use fencepost_storage::header::OldPlace;
 use fencepost_storage::log::Room;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::fault::{self, Fault};
 use crate::fetched::Fetched;
 use crate::intent::Strength;
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::network::Spread;
-use crate::planted::{self, Planted};
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -412,7 +412,7 @@ impl Transaction {
     #[inline]
     pub fn statement_timestamp(&self) -> Timestamp {
         let context = self.context();
-        if planted::is(Planted::ForgetOldestSnapshot) {
+        if fault::injected(Fault::ForgetOldestSnapshot) {
             return context.r;
         }
         context.oldest_r.min(context.r)
@@ -423,7 +423,7 @@ impl Transaction {
     /// since (LEVEL-4).
     #[inline]
     pub fn decide_by(&mut self, addr: Addr, latest: Timestamp) {
-        if !planted::is(Planted::TrustRowLock) {
+        if !fault::injected(Fault::TrustRowLock) {
             self.context_mut().decided = (addr, latest);
         }
     }
@@ -493,7 +493,7 @@ impl Transaction {
         note: &[u64],
     ) {
         let context = self.context_mut();
-        if planted::is(Planted::SkipKeyNotes) && context.isolation == Isolation::Serializable {
+        if fault::injected(Fault::SkipKeyNotes) && context.isolation == Isolation::Serializable {
             return;
         }
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {

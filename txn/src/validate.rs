@@ -11,11 +11,11 @@ use std::ops::Range;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
+use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::network::{Expected, Headers, Network};
 use crate::node::Revalidate;
-use crate::planted::{self, Planted};
 use crate::read_set::Read;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
@@ -37,7 +37,7 @@ pub(crate) fn together(of: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 impl Context {
     /// Validates the whole read set with the commit's locks held.
     pub(crate) async fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
-        if planted::is(Planted::SkipValidation) {
+        if fault::injected(Fault::SkipValidation) {
             return Ok(());
         }
         match self.first_moved(true) {

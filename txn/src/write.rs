@@ -5,9 +5,9 @@ use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
 
 use crate::changes::LEAST_WORDS;
+use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::node::{NodeKind, Refusal};
-use crate::planted::{self, Planted};
 use crate::read_set::Seen;
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
@@ -130,7 +130,7 @@ impl Transaction {
         f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<(T, Seen)>, Stop> {
         match self.isolation() {
-            Isolation::RepeatableRead if planted::is(Planted::OverwriteNewer) => {
+            Isolation::RepeatableRead if fault::injected(Fault::OverwriteNewer) => {
                 self.newest().view(addr, None, f).await
             }
             Isolation::ReadCommitted => self.seen_at(None).view(addr, None, f).await,
@@ -161,8 +161,8 @@ impl Transaction {
         let context = self.context_mut();
         let object = context.machine.regions().object(addr);
         let newest = object.map_or(base.timestamp(), |object| object.header().timestamp());
-        let overwrites_newer =
-            planted::is(Planted::OverwriteNewer) && context.isolation == Isolation::RepeatableRead;
+        let overwrites_newer = fault::injected(Fault::OverwriteNewer)
+            && context.isolation == Isolation::RepeatableRead;
         let (decided, latest) = context.decided;
         let is_passed = decided == addr && base.timestamp() > latest;
         // A change of an outdated version cannot commit (TXN-2).

@@ -7,7 +7,7 @@
 
 use fencepost_btree::{BTree, Bulk, Insert};
 use fencepost_hashtable::{HashTable, Insert as HashInsert};
-use fencepost_txn::planted::{self, Planted};
+use fencepost_txn::fault::{self, Fault};
 use fencepost_txn::{AbortReason, FatPtr, MachineId, Near, Stop, Strength};
 
 use super::step::{Halt, Step};
@@ -100,7 +100,7 @@ impl Step<'_> {
         }
         self.put(&definition, place).await?;
         let truncates = (1..6).contains(&change);
-        if !(truncates && planted::is(Planted::TruncateWithoutGuards)) {
+        if !(truncates && fault::injected(Fault::TruncateWithoutGuards)) {
             for guard in &definition.guards {
                 self.tx.write(*guard, &definition.guard_words()).await?;
             }
@@ -319,7 +319,7 @@ impl Step<'_> {
         let entries = self.entries(definition.name, definition.first).await?;
         self.pause().await;
         for (key, place) in entries {
-            if planted::is(Planted::MissLockedRows) {
+            if fault::injected(Fault::MissLockedRows) {
                 let machine = self.tx.machine();
                 let is_locked = machine.glimpse(place.addr, |_| ()).is_none();
                 if is_locked && !machine.is_far(place.addr) {

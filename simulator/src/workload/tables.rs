@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_hashtable::HashBatch;
-use fencepost_txn::planted::{self, Planted};
+use fencepost_txn::fault::{self, Fault};
 use fencepost_txn::{FatPtr, Near};
 
 use super::catalog::VALUES;
@@ -58,7 +58,7 @@ impl Step<'_> {
     async fn table_of(&mut self, name: u64) -> Result<Option<Rc<Definition>>, Halt> {
         let (schema, machine) = (self.schema()?, self.tx.machine().number());
         if let Some(cached) = schema.cached(machine, name)
-            && (planted::is(Planted::SkipTableGuard) || cached.hold(self.tx).await?)
+            && (fault::injected(Fault::SkipTableGuard) || cached.hold(self.tx).await?)
         {
             self.saw(table(name), Saw::By(cached.writer))?;
             return Ok(Some(cached));

@@ -54,7 +54,7 @@ fn a_seed_is_a_history_bit_for_bit() {
 
 /// Makes histories in which a transaction misses a version that it should have seen: one read at a
 /// time is changed to the previous version.
-fn without_validation(history: &[Seen], mut plant: impl FnMut(&Seen, Object, Vec<Seen>)) {
+fn without_validation(history: &[Seen], mut inject: impl FnMut(&Seen, Object, Vec<Seen>)) {
     let mut versions: BTreeMap<Object, Vec<&Seen>> = BTreeMap::new();
     for t in history {
         for write in &t.writes {
@@ -80,9 +80,9 @@ fn without_validation(history: &[Seen], mut plant: impl FnMut(&Seen, Object, Vec
                 None if cell => Saw::By(0),
                 _ => Saw::Absent,
             };
-            let mut planted = history.to_vec();
-            planted[at].reads[read].1 = missed;
-            plant(order[met], *object, planted);
+            let mut injected = history.to_vec();
+            injected[at].reads[read].1 = missed;
+            inject(order[met], *object, injected);
         }
     }
 }
@@ -92,15 +92,15 @@ fn what_validation_prevents_is_found_in_histories_that_did_happen() {
     let (mut found, mut kinds) = (0, BTreeMap::new());
     for seed in 0..6 {
         let history = record(seed).expect("holds").history;
-        without_validation(&history, |missed, object, planted| {
-            assert!(check_snapshots(&planted).is_err(), "seed {seed}, {object}");
-            let changed = planted.iter().zip(&history);
+        without_validation(&history, |missed, object, injected| {
+            assert!(check_snapshots(&injected).is_err(), "seed {seed}, {object}");
+            let changed = injected.iter().zip(&history);
             let (reader, _) = changed.into_iter().find(|(a, b)| a != b).expect("one");
             let overwrites = reader.writes.iter().any(|write| write.object == object);
             // A reader that overwrites the missed version, or began after its writer, cannot be
             // ordered before the writer.
             if overwrites || missed.ended != NEVER && missed.ended < reader.began {
-                assert!(check(&planted).is_err(), "seed {seed}, {object}");
+                assert!(check(&injected).is_err(), "seed {seed}, {object}");
                 *kinds.entry(object.0).or_insert(0) += 1;
                 found += 1;
             }

@@ -35,7 +35,7 @@ use super::evidence::{self, Found};
 use super::message::{self, Kind, Reader, Write};
 use super::restart::copied::Copied;
 use crate::changes;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 
@@ -526,7 +526,7 @@ fn apply_stamped(
     let mut lives = changed.lives.lock();
     let awaited = Awaited::by(write, &change, w);
     if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &lives))
-        && !planted::is(Planted::ApplyRangesAtOnce)
+        && !fault::injected(Fault::ApplyRangesAtOnce)
     {
         return Ok(Some(awaited));
     }
@@ -548,7 +548,7 @@ fn apply_stamped(
     // The lock is still held (BACKUP-3).
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
-    if header.timestamp() >= w && !planted::is(Planted::ApplyOlderVersion) {
+    if header.timestamp() >= w && !fault::injected(Fault::ApplyOlderVersion) {
         return Ok(None);
     }
     match change {
@@ -559,7 +559,7 @@ fn apply_stamped(
             object.put(0, payload);
         }
         Change::Ranges(base, ranges) => {
-            if header.timestamp() != base && !planted::is(Planted::ApplyRangesAtOnce) {
+            if header.timestamp() != base && !fault::injected(Fault::ApplyRangesAtOnce) {
                 return Err(BadRecord("a change of a version that never was"));
             }
             changes::check(ranges, object.len())?;

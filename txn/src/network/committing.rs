@@ -42,7 +42,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use super::Network;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::TxnId;
 use crate::recovery::{Decision, Evidence};
 use crate::transaction::Transaction;
@@ -372,7 +372,7 @@ impl Drop for Ending<'_> {
         let participants = std::mem::take(&mut self.participants);
         let lost = take_acks(&mut acks) || self.lost || !self.network.reaches(&participants);
         let lost = lost && self.network.decides_later();
-        if planted::is(Planted::TruncateTooEarly) {
+        if fault::injected(Fault::TruncateTooEarly) {
             acks.clear();
         }
         let all = acks.is_empty() && !lost;

@@ -36,8 +36,8 @@ use super::truncated::Truncated;
 use super::turns::{self, Lines};
 use super::versions;
 use crate::counters::Event;
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
-use crate::planted::{self, Planted};
 use crate::record::{self, BadRecord, TxnId};
 use crate::recovery::RecoveryMessage;
 
@@ -209,7 +209,7 @@ impl End {
     /// Processes all records of a machine that is no member any more, and ignores later ones.
     pub fn read_out(&mut self, machine: &Machine, network: &Network) {
         while self.poll(machine, network) {}
-        self.distrusted |= !planted::is(Planted::AcceptLostMachines);
+        self.distrusted |= !fault::injected(Fault::AcceptLostMachines);
     }
 
     pub fn is_of(&self, machine: u32) -> bool {

@@ -26,7 +26,7 @@ use super::call::CALLS;
 use super::disk;
 use super::traffic::{Counting, Posted};
 use super::truncated::Numbers;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
@@ -213,7 +213,7 @@ impl Link {
     pub fn is_whole(&self) -> bool {
         let losses = self.losses.load(Ordering::Acquire);
         losses == self.losses_before.load(Ordering::Acquire)
-            || planted::is(Planted::TrustAcksBehindHoles)
+            || fault::injected(Fault::TrustAcksBehindHoles)
     }
 
     /// Returns whether the peer was reachable at the last write.

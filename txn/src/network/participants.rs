@@ -11,8 +11,8 @@ use foldhash::fast::FixedState;
 use super::Network;
 use super::link::{Link, TRUNCATE_WORDS};
 use super::message::{self, Kind, Slot};
+use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
-use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
@@ -423,7 +423,7 @@ impl Context {
         let told = network.configured.during(id.configuration, || {
             let goes_on = network.decides_later()
                 && network.committing.has(id)
-                && !planted::is(Planted::AbortWhatMayBeSeen);
+                && !fault::injected(Fault::AbortWhatMayBeSeen);
             if !goes_on {
                 self.tell_abort(&network, id);
                 network.committing.withdraw(id);

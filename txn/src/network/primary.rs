@@ -28,9 +28,9 @@ use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use super::turns::holder_at_peer;
 use crate::changes;
+use crate::fault::{self, Fault};
 use crate::intent::Strength;
 use crate::machine::Machine;
-use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 use crate::stop::AbortReason;
@@ -505,7 +505,7 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
             Ok(()) => return Ok(expected.unlocked()),
             Err(there) if there.is_locked() => return Err(AbortReason::LockBusy),
             Err(there)
-                if (patched || planted::is(Planted::LockAnyVersion)) && there.is_allocated() =>
+                if (patched || fault::injected(Fault::LockAnyVersion)) && there.is_allocated() =>
             {
                 expected = there;
             }

@@ -51,7 +51,7 @@ use parking_lot::Mutex;
 use super::Network;
 use super::message::{Reader, Slot};
 use crate::clock::TICK_NS;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::{self, BadRecord};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
@@ -211,7 +211,7 @@ impl Stocks {
     fn is_stale(&self, addr: Addr, since: u64) -> bool {
         let changed = self.changed.get(&addr.region());
         let stale = changed.is_some_and(|changed| *changed >= since);
-        stale && !planted::is(Planted::KeepStaleSlots)
+        stale && !fault::injected(Fault::KeepStaleSlots)
     }
 
     /// Puts slots of `machine` into its stock.

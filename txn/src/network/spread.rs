@@ -36,10 +36,10 @@ use super::link::Link;
 use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
 use crate::counters::Event;
+use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::moment::let_others_run;
-use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
@@ -84,7 +84,7 @@ impl Transaction {
             };
             match done {
                 Ok(done) => Ok(done),
-                Err(Halt::InDoubt) if planted::is(Planted::AbortInDoubt) => Err(RECONFIGURED),
+                Err(Halt::InDoubt) if fault::injected(Fault::AbortInDoubt) => Err(RECONFIGURED),
                 Err(Halt::InDoubt) => self.settle(network).await,
                 Err(Halt::Failed(failure)) => {
                     self.context_mut().unlock();
@@ -126,7 +126,7 @@ impl Transaction {
         let w = w.map_err(LockFailure::Abort)?;
         context.validate(w).await?;
         context.stamp(w);
-        if planted::is(Planted::UnlockTooEarly) {
+        if fault::injected(Fault::UnlockTooEarly) {
             context.release_locks();
         }
         for at in 0..self.context().spread.participants.len() {
@@ -138,7 +138,7 @@ impl Transaction {
         let id = context.txn_id();
         // The records at other machines are valid only in the configuration in which they were
         // written.
-        let current = match planted::is(Planted::CommitInLaterConfiguration) {
+        let current = match fault::injected(Fault::CommitInLaterConfiguration) {
             true => network.configured.id(),
             false => current,
         };
@@ -150,7 +150,7 @@ impl Transaction {
             context.keep_on_disk(network, w)
         });
         backed.ok_or(RECONFIGURED)??;
-        if planted::is(Planted::SkipBackupAck) {
+        if fault::injected(Fault::SkipBackupAck) {
             drop(context.spread.acks.pop());
         }
         match self.backed(network).await {
@@ -427,7 +427,7 @@ impl Transaction {
     ) -> Option<(Vec<MachineId>, Vec<Completion<()>>)> {
         let context = self.context_mut();
         let id = context.txn_id();
-        let current = match planted::is(Planted::CommitInLaterConfiguration) {
+        let current = match fault::injected(Fault::CommitInLaterConfiguration) {
             true => network.configured.id(),
             false => id.configuration,
         };

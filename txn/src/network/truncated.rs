@@ -26,7 +26,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use super::Network;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::{BadRecord, TxnId};
 
 /// The numbers of a machine's truncations.
@@ -93,7 +93,7 @@ impl Truncated {
     /// Returns whether a transaction is truncated here, and not known to be truncated at all
     /// participants.
     pub fn has(&self, id: TxnId) -> bool {
-        self.all.contains(&id) && !planted::is(Planted::ForgetTruncated)
+        self.all.contains(&id) && !fault::injected(Fault::ForgetTruncated)
     }
 }
 

@@ -26,7 +26,7 @@ use super::message::Body;
 use super::post::Post;
 use super::vote::{RegionVote, Vote};
 use super::{Action, Surroundings, Whereabouts};
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::TxnId;
 
 /// Nanoseconds after which missing votes are requested, and requested again.
@@ -143,7 +143,7 @@ impl Coordinator {
     /// Decides (step 7) if all regions have voted, and sends the decision to all replicas.
     fn decide(&mut self, id: TxnId, post: &mut Post) {
         let complete = |voting: &&Voting| {
-            voting.missing().next().is_none() || planted::is(Planted::DecideOnFirstVote)
+            voting.missing().next().is_none() || fault::injected(Fault::DecideOnFirstVote)
         };
         let Some(voting) = self.voting.get(&id).filter(complete) else {
             return;
@@ -186,7 +186,7 @@ impl Coordinator {
         telling.missing.remove(&from);
         if telling.missing.is_empty() {
             let told = telling.replicas.iter();
-            for replica in told.filter(|_| !planted::is(Planted::SkipTruncateRecovery)) {
+            for replica in told.filter(|_| !fault::injected(Fault::SkipTruncateRecovery)) {
                 post.send(*replica, Body::TruncateRecovery { id });
             }
             self.telling.remove(&id);

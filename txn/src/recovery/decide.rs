@@ -1,7 +1,7 @@
 //! The decision about a transaction, by the votes of the regions that it wrote to.
 
 use super::vote::Vote;
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 
 /// The outcome of a recovering transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub fn decide(votes: impl IntoIterator<Item = Option<Vote>>) -> Option<Decision>
             Some(Vote::CommitPrimary) => return Some(Decision::Commit),
             Some(Vote::CommitBackup) => to_commit = true,
             Some(Vote::Lock | Vote::Truncated) => {}
-            Some(Vote::Unknown) if planted::is(Planted::UnknownIsNoObjection) => {}
+            Some(Vote::Unknown) if fault::injected(Fault::UnknownIsNoObjection) => {}
             Some(Vote::Abort | Vote::Unknown) => against = true,
             None => missing = true,
         }

@@ -27,7 +27,7 @@ use super::post::Post;
 use super::seen::{Held, Seen};
 use super::vote::{Evidence, RegionVote, Vote};
 use super::{Action, Surroundings};
-use crate::planted::{self, Planted};
+use crate::fault::{self, Fault};
 use crate::record::TxnId;
 
 /// A region whose primary is this machine.
@@ -103,7 +103,7 @@ impl Primary {
             return;
         }
         let counts =
-            |seen: &Seen| seen.evidence.has_records() && !planted::is(Planted::OverlookBackups);
+            |seen: &Seen| seen.evidence.has_records() && !fault::injected(Fault::OverlookBackups);
         for seen in seen.into_iter().filter(counts) {
             let evidence = seen.evidence;
             let backups = &mut self.found(seen).backups;
@@ -236,7 +236,7 @@ impl Primary {
             let has = found.backups.get(backup).copied();
             let has = has.unwrap_or(Evidence::NONE);
             if to_tell.evidence.without(has) == Evidence::NONE
-                || planted::is(Planted::SkipReplication)
+                || fault::injected(Fault::SkipReplication)
             {
                 continue;
             }

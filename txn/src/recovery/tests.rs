@@ -2,12 +2,12 @@
 
 mod check;
 mod commits;
+mod fault;
 mod messages;
-mod planted;
 mod rules;
 mod world;
 
-use planted::Planted;
+use fault::Fault;
 use world::{Counts, World};
 
 const SEEDS: u64 = 10_000;
@@ -42,18 +42,18 @@ fn no_loss_undoes_what_was_committed_or_leaves_anything_behind() {
 
 #[test]
 fn what_is_done_wrongly_is_found() {
-    for planted in [
-        Planted::ForgetNeedRecovery,
-        Planted::UnknownForTruncated,
-        Planted::ForgetAbortRecovery,
-        Planted::DecideWithoutAllVotes,
-        Planted::VoteBeforeTold,
-        Planted::TellOfLockAlone,
-        Planted::WholeTooEarly,
-        Planted::TruncatedForOtherRegions,
+    for fault in [
+        Fault::ForgetNeedRecovery,
+        Fault::UnknownForTruncated,
+        Fault::ForgetAbortRecovery,
+        Fault::DecideWithoutAllVotes,
+        Fault::VoteBeforeTold,
+        Fault::TellOfLockAlone,
+        Fault::WholeTooEarly,
+        Fault::TruncatedForOtherRegions,
     ] {
-        let wrong = |seed: u64| World::new(seed, Some(planted)).run().is_err();
+        let wrong = |seed: u64| World::new(seed, Some(fault)).run().is_err();
         let found = (0..SEEDS).any(wrong);
-        assert!(found, "{planted:?}");
+        assert!(found, "{fault:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::panic::catch_unwind;
 
-use fencepost_txn::planted::{Planted, plant};
+use fencepost_txn::fault::{Fault, inject};
 
 use crate::leased;
 
@@ -11,25 +11,25 @@ use crate::leased;
 const SEEDS: u64 = 10;
 
 /// Returns whether a fault is found.
-fn is_found(planted: Planted) -> bool {
+fn is_found(fault: Fault) -> bool {
     let found = |test: fn()| {
-        let _planted = plant(planted);
+        let _fault = inject(fault);
         catch_unwind(test).is_err()
     };
-    match planted {
-        Planted::BeginAlone => found(leased::a_machine_that_was_out_is_stale),
-        Planted::GiveUpRegions => found(leased::no_region_is_given_up_that_a_disk_has),
-        Planted::WholeBeforeCheckpoint => {
+    match fault {
+        Fault::BeginAlone => found(leased::a_machine_that_was_out_is_stale),
+        Fault::GiveUpRegions => found(leased::no_region_is_given_up_that_a_disk_has),
+        Fault::WholeBeforeCheckpoint => {
             found(leased::a_machine_that_was_out_is_taken_back_with_nothing)
         }
-        Planted::TakeOldVersions => {
+        Fault::TakeOldVersions => {
             found(leased::comes_back::a_machine_that_comes_back_gets_what_has_changed)
         }
         _ => (0..SEEDS).any(|seed| {
-            let _planted = plant(planted);
+            let _fault = inject(fault);
             let found = catch_unwind(|| leased::one_fails_and_then_all(seed)).is_err();
             if found {
-                println!("{planted:?}: seed {seed}");
+                println!("{fault:?}: seed {seed}");
             }
             found
         }),
@@ -38,7 +38,7 @@ fn is_found(planted: Planted) -> bool {
 
 #[test]
 fn each_is_found() {
-    let all = Planted::of_disks().iter();
-    let missed: Vec<&Planted> = all.filter(|planted| !is_found(**planted)).collect();
+    let all = Fault::of_disks().iter();
+    let missed: Vec<&Fault> = all.filter(|fault| !is_found(**fault)).collect();
     assert!(missed.is_empty(), "{missed:?}");
 }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, Range};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
-use fencepost_txn::planted::{self, Planted};
+use fencepost_txn::fault::{self, Fault};
 use fencepost_txn::{AbortReason, FatPtr, Isolation, Near, Stop, Strength, Timestamp, Transaction};
 
 use super::Reading;
@@ -165,7 +165,7 @@ impl Step<'_> {
         Ok(match seen {
             None => Standing::Gone,
             Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
-            Some(_) if planted::is(Planted::OverwriteNewer) && repeatable => Standing::Same,
+            Some(_) if fault::injected(Fault::OverwriteNewer) && repeatable => Standing::Same,
             Some(((), seen)) => {
                 // A failure of the machine that holds the lock would lose the lock.
                 self.tx.guard(seen);
@@ -191,7 +191,7 @@ impl Step<'_> {
             _ if self.tx.isolation() == Isolation::RepeatableRead => {
                 Err(Halt::Stop(Stop::Retry(AbortReason::WriteConflict)))
             }
-            Standing::Changed if planted::is(Planted::WriteRowAsFound) => {
+            Standing::Changed if fault::injected(Fault::WriteRowAsFound) => {
                 Ok(RowLock::Changed(found.clone()))
             }
             standing => self.read_anew(found, standing, strength).await,

@@ -19,9 +19,9 @@
 use fencepost_cluster::Replicas;
 use fencepost_storage::{Piece, RegionId, Timestamp};
 
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::backing::segment;
-use crate::planted::{self, Planted};
 
 impl Machine {
     /// Changes the replicas of a region to those of a new configuration. If the primary changes, no
@@ -61,7 +61,7 @@ impl Machine {
     pub fn take_up(&self, region: RegionId, blocks: usize) -> bool {
         let with = (self.lanes(), self.account());
         let done = self.regions().take_up(region, with, self.oldest(), blocks);
-        if done && planted::is(Planted::ForgetAllocatedBits) {
+        if done && fault::injected(Fault::ForgetAllocatedBits) {
             for object in self.inventory().objects {
                 if object.addr.region() == region {
                     self.give_back(0, object.addr);

@@ -10,8 +10,8 @@ use fencepost_storage::{RegionId, Timestamp};
 use super::super::Network;
 use super::super::disk::Held;
 use super::{Allotment, State};
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
-use crate::planted::{self, Planted};
 use crate::recovery::Whereabouts;
 
 type Outgoing = Vec<(MachineId, RegionMessage)>;
@@ -131,7 +131,7 @@ impl Network {
                 }
             };
             let moves = |mapping: &&Mapping| {
-                let overlooks = planted::is(Planted::OverlookMissedMoves);
+                let overlooks = fault::injected(Fault::OverlookMissedMoves);
                 mapping.last_primary_change == id || !overlooks && missed(mapping)
             };
             let moved = new.moved.iter().map(|moved| &moved.mapping);

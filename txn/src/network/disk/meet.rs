@@ -25,8 +25,8 @@ use fencepost_fabric::{
 
 use super::agree::{Agreed, States, agree, newest, seal};
 use super::state::State;
+use crate::fault::{self, Fault};
 use crate::network::peers::members;
-use crate::planted::{self, Planted};
 use crate::words::{NOTHING, mix};
 
 /// The segment in which a machine publishes its state.
@@ -234,7 +234,7 @@ impl Meeting {
         let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
         let heard = self.states.keys().copied();
         let heard: Option<FewSet<MachineId>> =
-            planted::is(Planted::BeginAlone).then(|| heard.collect());
+            fault::injected(Fault::BeginAlone).then(|| heard.collect());
         let members =
             move |machine: &MachineId| newest.as_ref().is_none_or(|all| all.has(*machine));
         let others = self.others().filter(members);

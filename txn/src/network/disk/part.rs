@@ -5,11 +5,11 @@ use fencepost_fabric::Completion;
 use fencepost_storage::Timestamp;
 
 use super::Disk;
+use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::network::Network;
 use crate::network::message;
 use crate::network::participants::kind_of;
-use crate::planted::{self, Planted};
 use crate::record::{COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART};
 use crate::transaction::Context;
 
@@ -32,7 +32,7 @@ impl Context {
             }
         }
         durable.extend(self.keep_own_part(network, disk, w)?);
-        if planted::is(Planted::CommitBeforeDurable) {
+        if fault::injected(Fault::CommitBeforeDurable) {
             durable.clear();
         }
         // They are awaited after the acks, which reveal lost peers.

@@ -11,12 +11,12 @@ use fencepost_storage::Addr;
 
 use super::drain::Drain;
 use super::{Applied, Governor, Input, State, Step, parts};
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::disk::Holdings;
 use crate::network::ends::End;
 use crate::network::peers::members;
-use crate::planted::{self, Planted};
 
 impl Network {
     /// Carries out all queued actions, and those that follow from their answers.
@@ -92,7 +92,7 @@ impl Network {
     }
 
     fn order(&self, governor: &Governor, order: LeaseOrder) {
-        if planted::is(Planted::SkipOldLeases) && order == LeaseOrder::AwaitOld {
+        if fault::injected(Fault::SkipOldLeases) && order == LeaseOrder::AwaitOld {
             let id = self.configured.current().id();
             let over = LeaseEvent::OldRunOut(id);
             return self.inbox.push(Input::Lease(governor.clock.now_ns(), over));
@@ -176,7 +176,7 @@ impl Network {
         state.whole_in = None;
         let members = members(configuration);
         // This machine is a member: it applies only configurations that contain it.
-        if !planted::is(Planted::AcceptLostMachines) {
+        if !fault::injected(Fault::AcceptLostMachines) {
             let _ = self.fabric.set_members(&members);
         }
         // Regions of an earlier configuration that are not active yet remain inactive.
@@ -198,7 +198,7 @@ impl Network {
         state.moved.extend(inactive);
         self.send_regions(machine, outgoing);
         state.drain = None;
-        if planted::is(Planted::RecoverBeforeDrained) {
+        if fault::injected(Fault::RecoverBeforeDrained) {
             self.begin_to_drain(state, id);
         }
         let now = governor.clock.now_ns();

@@ -10,9 +10,9 @@
 use fencepost_cluster::ConfigurationId;
 
 use super::{Governor, State, Step};
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
-use crate::planted::{self, Planted};
 
 /// The configuration whose mark is awaited in all logs.
 pub(super) struct Drain(ConfigurationId);
@@ -43,7 +43,7 @@ impl Network {
             }
         });
         drop(ends);
-        if drained || planted::is(Planted::RecoverBeforeDrained) {
+        if drained || fault::injected(Fault::RecoverBeforeDrained) {
             state.drain = None;
             state.last_drained = id;
             let now = governor.clock.now_ns();

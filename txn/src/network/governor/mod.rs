@@ -53,8 +53,8 @@ use fencepost_storage::log::Lsn;
 use parking_lot::Mutex;
 
 use super::{Network, NetworkOptions, Peer};
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
-use crate::planted::{self, Planted};
 use crate::recovery::RecoveryMessage;
 use crate::stop::Stop;
 
@@ -176,7 +176,7 @@ impl Governor {
         } = options;
         let fitting = Options {
             // A region with a copy on a disk is not lost (DISK-11).
-            loses_regions: options.disk.is_none() || planted::is(Planted::GiveUpRegions),
+            loses_regions: options.disk.is_none() || fault::injected(Fault::GiveUpRegions),
             ..Options::fitting(terms, *replication)
         };
         let (me, first) = (fabric.me(), configuration.clone());
@@ -308,7 +308,7 @@ impl Network {
             leasing.is_none_or(|leasing| leasing.holds())
         };
         let may = || !self.configured.is_blocked() && holds();
-        !self.replaces_machines() || planted::is(Planted::AnswerWithoutLease) || may()
+        !self.replaces_machines() || fault::injected(Fault::AnswerWithoutLease) || may()
     }
 
     /// Waits until this machine may answer clients.

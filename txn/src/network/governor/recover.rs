@@ -28,10 +28,10 @@ use fencepost_storage::log::Lsn;
 use fencepost_storage::{RegionId, Timestamp};
 
 use super::{AGAIN_NS, Governor, State, Step, parts};
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backup;
-use crate::planted::{self, Planted};
 use crate::record::TxnId;
 use crate::recovery::{Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, Seen};
 use crate::recovery::{Surroundings, Whereabouts};
@@ -237,7 +237,7 @@ impl Network {
             let actions = recovering.protocol.tick(now, &around);
             self.carry_out_recovery(machine, state, actions);
         }
-        if !(planted::is(Planted::ServeBeforeApplied) && state.recovering.running) {
+        if !(fault::injected(Fault::ServeBeforeApplied) && state.recovering.running) {
             self.apply_what_waited(machine, state);
         }
         self.finish_recovery(machine, governor, state);
@@ -462,7 +462,7 @@ impl Network {
     /// machine has become.
     fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let recovering = &mut state.recovering;
-        let done = recovering.protocol.is_done() || planted::is(Planted::ServeBeforeSettled);
+        let done = recovering.protocol.is_done() || fault::injected(Fault::ServeBeforeSettled);
         if !recovering.running || !done || recovering.waits_for_disk() {
             return;
         }
@@ -484,7 +484,7 @@ impl Network {
         };
         // A region whose backup this machine has only now become waits for data recovery instead.
         let promotes = |region| moved.clone().any(|moved| moved.mapping.region == region);
-        let applied = planted::is(Planted::ServeBeforeApplied)
+        let applied = fault::injected(Fault::ServeBeforeApplied)
             || !moved.clone().any(|moved| waits(moved.mapping.region))
                 && !self.awaits_versions(machine, &promotes);
         if !applied {

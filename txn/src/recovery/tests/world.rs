@@ -8,7 +8,7 @@ use fencepost_cluster::{ConfigurationId, MachineId, Replicas};
 use fencepost_fabric::Random;
 
 use super::commits::Txn;
-use super::planted::Planted;
+use super::fault::Fault;
 use crate::record::TxnId;
 use crate::recovery::{
     Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, Seen, Surroundings, Vote,
@@ -100,7 +100,7 @@ pub struct World {
     queues: BTreeMap<(MachineId, MachineId), VecDeque<Vec<u64>>>,
     pub txns: Vec<Txn>,
     pub decided: BTreeMap<TxnId, Decision>,
-    pub planted: Option<Planted>,
+    pub fault: Option<Fault>,
     pub counts: Counts,
     pub wrong: Option<String>,
     losses: u64,
@@ -109,7 +109,7 @@ pub struct World {
 struct Around<'a> {
     node: &'a Node,
     mappings: &'a BTreeMap<u32, Replicas>,
-    planted: Option<Planted>,
+    fault: Option<Fault>,
 }
 
 impl Surroundings for Around<'_> {
@@ -121,8 +121,8 @@ impl Surroundings for Around<'_> {
     }
 
     fn was_truncated(&self, id: TxnId, region: u32) -> bool {
-        match self.planted {
-            Some(Planted::TruncatedForOtherRegions) => {
+        match self.fault {
+            Some(Fault::TruncatedForOtherRegions) => {
                 let mut all = self.node.truncated.iter();
                 all.any(|(truncated, _)| *truncated == id)
             }
@@ -138,7 +138,7 @@ impl Surroundings for Around<'_> {
 }
 
 impl World {
-    pub fn new(seed: u64, planted: Option<Planted>) -> World {
+    pub fn new(seed: u64, fault: Option<Fault>) -> World {
         let mut random = Random::new(seed);
         let machines: Vec<MachineId> = (1..=3 + random.below(4) as u32).map(MachineId).collect();
         let mut mappings = BTreeMap::new();
@@ -165,7 +165,7 @@ impl World {
             queues: BTreeMap::new(),
             txns: Vec::new(),
             decided: BTreeMap::new(),
-            planted,
+            fault,
             counts: Counts::default(),
             wrong: None,
             losses: 1 + random.below(4),
@@ -227,7 +227,7 @@ impl World {
     /// Begins the next configuration, without some of the machines and possibly with a new one.
     fn lose_some(&mut self) {
         self.losses -= 1;
-        if self.planted == Some(Planted::WholeTooEarly) {
+        if self.fault == Some(Fault::WholeTooEarly) {
             self.new = self.new.difference(&self.filled).copied().collect();
         }
         self.configuration = self.configuration.next();
@@ -305,7 +305,7 @@ impl World {
         node.active.clear();
         node.all_active = false;
         node.regions = regions.iter().map(|(region, _)| *region).collect();
-        if self.planted == Some(Planted::ForgetAbortRecovery) {
+        if self.fault == Some(Fault::ForgetAbortRecovery) {
             for record in node.records.values_mut() {
                 record.seen.evidence = record.seen.evidence.without(Evidence::ABORT_RECOVERY);
             }
@@ -342,7 +342,7 @@ impl World {
         let around = Around {
             node: &self.nodes[&id],
             mappings: &self.mappings,
-            planted: self.planted,
+            fault: self.fault,
         };
         let recovery = self.recoveries.get_mut(&id).unwrap();
         let actions = f(recovery, self.time, &around);

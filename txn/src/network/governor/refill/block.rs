@@ -25,10 +25,10 @@ use fencepost_storage::header::Header;
 use fencepost_storage::region::{self, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, Timestamp};
 
+use crate::fault::{self, Fault};
 use crate::network::backup::{self, Changed};
 use crate::network::before::{Before, Part};
 use crate::network::versions::{digest, pieces, slots_of_piece};
-use crate::planted::{self, Planted};
 use crate::record::BadRecord;
 
 /// The destination of copies.
@@ -204,7 +204,7 @@ impl BlockCopy {
             let is_same = |part: &&Part| {
                 let of = ((self.block, class), (first, count));
                 let ours = digest(of.0, of.1, |addr| part.object(addr));
-                theirs == Some(&ours) || planted::is(Planted::TakeOldVersions)
+                theirs == Some(&ours) || fault::injected(Fault::TakeOldVersions)
             };
             let Some(part) = parts.iter().copied().find(is_same) else {
                 self.again.push_back(match count {

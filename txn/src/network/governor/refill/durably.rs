@@ -15,9 +15,9 @@ use fencepost_storage::RegionId;
 use fencepost_storage::log::Lsn;
 
 use crate::checkpoint_wait::WaitCheckpoint;
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::disk::Disk;
-use crate::planted::{self, Planted};
 
 /// Copied regions that wait for the disk.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Durably {
         copied: Option<RegionId>,
     ) -> Vec<RegionId> {
         self.copied.extend(copied);
-        if planted::is(Planted::WholeBeforeCheckpoint) {
+        if fault::injected(Fault::WholeBeforeCheckpoint) {
             let filled = |region| (disk.is_filled(region), region);
             self.written.extend(self.copied.drain(..).map(filled));
         }

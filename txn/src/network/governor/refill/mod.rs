@@ -46,11 +46,11 @@ use fencepost_storage::{Piece, RegionId};
 
 use super::{Governor, State, Step};
 use crate::clock::Clock;
+use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backing::segment;
 use crate::network::traffic::Posted;
-use crate::planted::{self, Planted};
 use crate::readers::{ReaderSlot, Readers};
 use crate::record::BadRecord;
 use block::{BlockCopy, Here, Wanted};
@@ -282,7 +282,7 @@ impl Refill {
             self.drop_block(around.readers);
             return None;
         };
-        if planted::is(Planted::SkipBlock) && filling.blocks.len() > 1 {
+        if fault::injected(Fault::SkipBlock) && filling.blocks.len() > 1 {
             filling.blocks.pop_front();
         }
         if let Some(block) = filling.blocks.pop_front() {

@@ -7,14 +7,14 @@
 //! ```
 //! `tests/restart/planted.rs` finds the faults of disks in the same way.
 //!
-//! Each fault is a protocol step that is left out or done too early. The code calls [`is`] at the
-//! place of that step.
+//! Each fault is a protocol step that is left out or done too early. The code calls [`injected`] at
+//! the place of that step.
 //!
 //! *Concurrency.* The active fault is local to a thread: the simulator runs a whole cluster in one
 //! thread.
 //!
-//! Without the feature `planted`, [`is`] is a constant and no code of the faults is left. Only
-//! tests enable the feature.
+//! Without the feature `planted`, [`injected`] is a constant and no code of the faults is left.
+//! Only tests enable the feature.
 
 #[cfg(feature = "planted")]
 use std::cell::Cell;
@@ -23,18 +23,18 @@ macro_rules! mistakes {
     ($($(#[doc = $what:literal])+ $name:ident in $place:literal,)+) => {
         /// An injected fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Planted {
+        pub enum Fault {
             $($(#[doc = $what])+ $name,)+
         }
 
-        impl Planted {
+        impl Fault {
             /// All faults.
-            pub const EVERY: &[Planted] = &[$(Planted::$name),+];
+            pub const EVERY: &[Fault] = &[$(Fault::$name),+];
 
             /// Returns a description of the fault.
             pub const fn what(self) -> &'static str {
                 match self {
-                    $(Planted::$name => concat!($($what),+).trim_ascii(),)+
+                    $(Fault::$name => concat!($($what),+).trim_ascii(),)+
                 }
             }
 
@@ -42,7 +42,7 @@ macro_rules! mistakes {
             /// root of all crates.
             pub const fn place(self) -> &'static str {
                 match self {
-                    $(Planted::$name => $place,)+
+                    $(Fault::$name => $place,)+
                 }
             }
         }
@@ -155,59 +155,59 @@ mistakes! {
     TakeOldVersions in "network/governor/refill/block.rs",
 }
 
-impl Planted {
+impl Fault {
     /// The first of the faults of disks.
-    const DISKS: Planted = Planted::CommitBeforeDurable;
+    const DISKS: Fault = Fault::CommitBeforeDurable;
 
     /// Returns the faults that runs of the simulator find, and the faults of disks, which
     /// `tests/restart` finds.
-    fn split() -> (&'static [Planted], &'static [Planted]) {
-        let of_disks = |planted: &Planted| *planted < Planted::DISKS;
-        Planted::EVERY.split_at(Planted::EVERY.partition_point(of_disks))
+    fn split() -> (&'static [Fault], &'static [Fault]) {
+        let of_disks = |fault: &Fault| *fault < Fault::DISKS;
+        Fault::EVERY.split_at(Fault::EVERY.partition_point(of_disks))
     }
 
     /// Returns the faults that runs of the simulator find.
-    pub fn all() -> &'static [Planted] {
-        Planted::split().0
+    pub fn all() -> &'static [Fault] {
+        Fault::split().0
     }
 
     /// Returns the faults of disks, which `tests/restart` finds.
-    pub fn of_disks() -> &'static [Planted] {
-        Planted::split().1
+    pub fn of_disks() -> &'static [Fault] {
+        Fault::split().1
     }
 }
 
 /// Returns `false`: without the feature no fault is active.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
-pub const fn is(_: Planted) -> bool {
+pub const fn injected(_: Fault) -> bool {
     false
 }
 
 #[cfg(feature = "planted")]
 thread_local! {
-    static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+    static NOW: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
 /// Returns whether a fault is active in this thread.
 #[cfg(feature = "planted")]
-pub fn is(planted: Planted) -> bool {
-    NOW.get() == Some(planted)
+pub fn injected(fault: Fault) -> bool {
+    NOW.get() == Some(fault)
 }
 
 /// Activates a fault in this thread until the returned guard is dropped.
 #[cfg(feature = "planted")]
 #[must_use]
-pub fn plant(planted: Planted) -> Plant {
-    Plant(NOW.replace(Some(planted)))
+pub fn inject(fault: Fault) -> InjectedFault {
+    InjectedFault(NOW.replace(Some(fault)))
 }
 
-/// A guard that keeps a fault active; [`plant`] returns it.
+/// A guard that keeps a fault active; [`inject`] returns it.
 #[cfg(feature = "planted")]
-pub struct Plant(Option<Planted>);
+pub struct InjectedFault(Option<Fault>);
 
 #[cfg(feature = "planted")]
-impl Drop for Plant {
+impl Drop for InjectedFault {
     fn drop(&mut self) {
         NOW.set(self.0);
     }

@@ -7,7 +7,7 @@ use crate::recovery::{Body, Evidence, RecoveryMessage, Vote};
 
 /// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub enum Fault {
     /// A primary ignores the evidence of one of its backups.
     ForgetNeedRecovery,
     /// A replica that has truncated a transaction reports that the transaction never existed.
@@ -31,19 +31,19 @@ pub enum Planted {
 impl World {
     /// Applies the injected fault to a message.
     pub fn spoil(&mut self, from: MachineId, to: MachineId, message: &mut RecoveryMessage) {
-        let planted = self.planted;
+        let fault = self.fault;
         match &mut message.body {
             Body::NeedRecovery { region, seen, .. } => {
                 let backups = self.mappings[region].backups();
-                if planted == Some(Planted::ForgetNeedRecovery) && backups.last() == Some(&from) {
+                if fault == Some(Fault::ForgetNeedRecovery) && backups.last() == Some(&from) {
                     seen.clear();
                 }
             }
             Body::RecoveryVote(vote) => {
-                if planted == Some(Planted::UnknownForTruncated) && vote.vote == Vote::Truncated {
+                if fault == Some(Fault::UnknownForTruncated) && vote.vote == Vote::Truncated {
                     vote.vote = Vote::Unknown;
                 }
-                if planted == Some(Planted::DecideWithoutAllVotes) {
+                if fault == Some(Fault::DecideWithoutAllVotes) {
                     let forged: Vec<_> = vote
                         .written
                         .iter()
@@ -68,10 +68,10 @@ impl World {
                 }
             }
             Body::ReplicateTxState { seen, .. } => {
-                if planted == Some(Planted::TellOfLockAlone) {
+                if fault == Some(Fault::TellOfLockAlone) {
                     seen.evidence = Evidence::LOCK;
                 }
-                if planted == Some(Planted::VoteBeforeTold) {
+                if fault == Some(Fault::VoteBeforeTold) {
                     let (region, id) = (seen.region, seen.id);
                     let ack = RecoveryMessage {
                         configuration: message.configuration,
