@@ -604,7 +604,7 @@ async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
 pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
         count(Event::Reroute);
-        let mut tx = tx.present();
+        let mut tx = tx.current_scope();
         let taken = tx.take_patches(addr);
         for words in taken.ops() {
             let op = op::decode(words).ok_or(Stop::Damaged)?;

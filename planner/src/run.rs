@@ -110,7 +110,11 @@ impl Execution {
             // before it runs.
             Plan::Select(select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
-                let progress = match select.queries.as_deref().filter(|q| q.looks_back) {
+                let progress = match select
+                    .queries
+                    .as_deref()
+                    .filter(|q| q.needs_statement_snapshot)
+                {
                     Some(queries) => self.run_in_parts((plan, queries), cx, sink, max_rows).await,
                     None => {
                         if let Some(queries) = self.changing(select.queries.as_deref()) {
@@ -124,7 +128,11 @@ impl Execution {
             }
             Plan::CopyOut(copy, select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
-                if let Some(queries) = select.queries.as_deref().filter(|q| q.looks_back) {
+                if let Some(queries) = select
+                    .queries
+                    .as_deref()
+                    .filter(|q| q.needs_statement_snapshot)
+                {
                     return self.run_in_parts((plan, queries), cx, sink, max_rows).await;
                 }
                 if let Some(queries) = self.changing(select.queries.as_deref()) {
@@ -138,7 +146,7 @@ impl Execution {
             | Plan::Delete(ChangePlan { queries, .. })
             | Plan::Merge(ChangePlan { queries, .. }) => {
                 self.lend_queries(queries.as_ref(), cx);
-                if let Some(queries) = queries.as_deref().filter(|q| q.looks_back) {
+                if let Some(queries) = queries.as_deref().filter(|q| q.needs_statement_snapshot) {
                     return self.run_in_parts((plan, queries), cx, sink, max_rows).await;
                 }
                 if let Some(queries) = self.changing(queries.as_deref()) {

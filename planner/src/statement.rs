@@ -16,9 +16,9 @@ use fencepost_txn::{Machine, Stop};
 use crate::analytics::pays;
 use crate::build::plan_whole_select;
 use crate::decorrelate::decorrelate;
-use crate::hindsight::{looks_back, order_of_changes, unread_changes};
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
+use crate::statement_snapshot::{needs_statement_snapshot, order_of_changes, unread_changes};
 use crate::subplans::{Change, Subplans};
 use crate::tag::Tag;
 use crate::write::{
@@ -53,7 +53,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
     decorrelate(&mut statement);
     let mut queries = Subplans::of(&statement);
-    let looks_back = looks_back(&statement);
+    let needs_statement_snapshot = needs_statement_snapshot(&statement);
     if let Statement::With(changes) = statement {
         let unread = unread_changes(&changes);
         let order = order_of_changes(&changes);
@@ -71,7 +71,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
         }
         let all = queries.get_or_insert_with(Subplans::default);
         all.changes = first;
-        all.looks_back = looks_back;
+        all.needs_statement_snapshot = needs_statement_snapshot;
         statement = changes.main;
     }
     let queries = queries.map(Arc::new);

@@ -9,9 +9,9 @@ use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, 
 use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
-use crate::hindsight::looks_back;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
+use crate::statement_snapshot::needs_statement_snapshot;
 
 /// The data that a statement needs to run the subqueries in its expressions.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Subplans {
     pub changes: Vec<Change>,
     /// Whether the parts run with a statement snapshot: they see the tables as they were before the
     /// statement.
-    pub looks_back: bool,
+    pub needs_statement_snapshot: bool,
     /// The user-defined functions that the statement or its triggers may call.
     pub routines: Vec<Arc<RoutineDef>>,
 }
@@ -98,7 +98,7 @@ impl Subplans {
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,
             changes: Vec::new(),
-            looks_back: looks_back(statement),
+            needs_statement_snapshot: needs_statement_snapshot(statement),
             routines,
         })
     }

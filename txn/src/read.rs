@@ -19,11 +19,11 @@ use fencepost_storage::{Addr, View};
 
 use crate::counters::Event;
 use crate::fault::{self, Fault};
-use crate::hindsight::Before;
 use crate::isolation::Isolation;
 use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
 use crate::read_set::Seen;
+use crate::statement_snapshot::EntryAtMark;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::work::Work;
@@ -197,9 +197,9 @@ impl Transaction {
     ) -> Option<Result<Option<Seen>, Stop>> {
         let context = self.context();
         let (write, was) = match context.entry_seen(at) {
-            Ok(Before::Same) => (context.writes.writes[at], None),
-            Ok(Before::Absent) => return None,
-            Ok(Before::Was(write, words)) => (write, Some(words)),
+            Ok(EntryAtMark::Same) => (context.writes.writes[at], None),
+            Ok(EntryAtMark::Absent) => return None,
+            Ok(EntryAtMark::Was(write, words)) => (write, Some(words)),
             Err(stop) => return Some(Err(stop)),
         };
         let seen = Seen {

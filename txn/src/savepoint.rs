@@ -5,9 +5,9 @@
 //! change that is rolled back had a condition (its key was absent, the version was this). The
 //! condition joins the read set, because the client may know that the change succeeded.
 
-use crate::hindsight::{MarkPlace, Marked};
 use crate::isolation::Isolation;
 use crate::read_set::Seen;
+use crate::statement_snapshot::{MarkPlace, OpenMark};
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{Payload, What, Write};
 
@@ -53,8 +53,8 @@ pub(crate) struct Undos {
     log: Vec<Undo>,
     bytes: usize,
     /// The open marks, and the mark at which the transaction reads.
-    pub marks: Vec<Marked>,
-    pub look_at: Option<MarkPlace>,
+    pub marks: Vec<OpenMark>,
+    pub reads_at: Option<MarkPlace>,
 }
 
 impl Undos {
@@ -63,7 +63,7 @@ impl Undos {
         self.bytes = 0;
         self.log.clear();
         self.marks.clear();
-        self.look_at = None;
+        self.reads_at = None;
     }
 
     pub fn len(&self) -> usize {

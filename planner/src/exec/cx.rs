@@ -16,7 +16,7 @@ use fencepost_sql::functions::{eval, eval_predicate};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::hindsight::Past;
+use fencepost_txn::statement_snapshot::SnapshotScope;
 use fencepost_txn::{MarkPlace, Stop, Strength, Transaction, let_others_run};
 use parking_lot::Mutex;
 
@@ -197,7 +197,7 @@ pub struct Cx<'a> {
 impl Cx<'_> {
     /// Returns the transaction as scans must see it.
     #[inline]
-    pub fn seen(&mut self) -> Past<'_> {
+    pub fn seen(&mut self) -> SnapshotScope<'_> {
         self.tx.seen_at(self.before)
     }
 

@@ -12,7 +12,7 @@
 //!
 //! *Failure.* A refresh since the mark re-applies patches to nodes that have moved, but it does not
 //! change the undos. A read that would use such an undo is a conflict. Dropping the future of a
-//! read ends the view at the mark ([`Past`]).
+//! read ends the view at the mark ([`SnapshotScope`]).
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -37,7 +37,7 @@ pub struct Mark {
 pub struct MarkPlace(usize);
 
 /// The state of an open mark.
-pub(crate) struct Marked {
+pub(crate) struct OpenMark {
     depth: usize,
     /// Number of write-set entries at the mark.
     entries: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Marked {
 }
 
 /// The state of a write-set entry at the mark.
-pub(crate) enum Before<'a> {
+pub(crate) enum EntryAtMark<'a> {
     /// The same as now.
     Same,
     /// The entry did not exist.
@@ -58,9 +58,9 @@ pub(crate) enum Before<'a> {
 
 /// A transaction as its scans see it, while this value lives: at a mark, and by its isolation
 /// level.
-pub struct Past<'a>(&'a mut Transaction);
+pub struct SnapshotScope<'a>(&'a mut Transaction);
 
-impl Deref for Past<'_> {
+impl Deref for SnapshotScope<'_> {
     type Target = Transaction;
 
     fn deref(&self) -> &Transaction {
@@ -68,16 +68,16 @@ impl Deref for Past<'_> {
     }
 }
 
-impl DerefMut for Past<'_> {
+impl DerefMut for SnapshotScope<'_> {
     fn deref_mut(&mut self) -> &mut Transaction {
         self.0
     }
 }
 
-impl Drop for Past<'_> {
+impl Drop for SnapshotScope<'_> {
     fn drop(&mut self) {
         let context = self.0.context_mut();
-        context.undos.look_at = None;
+        context.undos.reads_at = None;
         context.scans = false;
     }
 }
@@ -85,13 +85,13 @@ impl Drop for Past<'_> {
 /// A transaction as its writes see it, while this value lives. It reads the current state, whatever
 /// mark a running scan reads at. At every isolation level, its reads are those that the commit
 /// validates.
-pub struct Present<'a> {
+pub struct CurrentScope<'a> {
     tx: &'a mut Transaction,
-    look_at: Option<MarkPlace>,
+    reads_at: Option<MarkPlace>,
     scans: bool,
 }
 
-impl Deref for Present<'_> {
+impl Deref for CurrentScope<'_> {
     type Target = Transaction;
 
     fn deref(&self) -> &Transaction {
@@ -99,16 +99,16 @@ impl Deref for Present<'_> {
     }
 }
 
-impl DerefMut for Present<'_> {
+impl DerefMut for CurrentScope<'_> {
     fn deref_mut(&mut self) -> &mut Transaction {
         self.tx
     }
 }
 
-impl Drop for Present<'_> {
+impl Drop for CurrentScope<'_> {
     fn drop(&mut self) {
         let context = self.tx.context_mut();
-        context.undos.look_at = self.look_at;
+        context.undos.reads_at = self.reads_at;
         context.scans = self.scans;
     }
 }
@@ -125,7 +125,7 @@ impl Transaction {
     pub fn mark(&mut self) -> Mark {
         let savepoint = self.savepoint();
         let context = self.context_mut();
-        let marked = Marked {
+        let marked = OpenMark {
             depth: savepoint.depth(),
             entries: context.writes.writes.len(),
             refreshes: context.refreshes,
@@ -146,19 +146,19 @@ impl Transaction {
     /// Returns the transaction for a scan. The scan reads the state at a mark, or the current state
     /// without a mark.
     #[inline]
-    pub fn seen_at(&mut self, mark: Option<MarkPlace>) -> Past<'_> {
+    pub fn seen_at(&mut self, mark: Option<MarkPlace>) -> SnapshotScope<'_> {
         let context = self.context_mut();
-        context.undos.look_at = mark;
+        context.undos.reads_at = mark;
         context.scans = true;
-        Past(self)
+        SnapshotScope(self)
     }
 
     /// Returns the transaction for writes that a scan must make, such as patches that are re-routed
     /// to other nodes.
-    pub fn present(&mut self) -> Present<'_> {
+    pub fn current_scope(&mut self) -> CurrentScope<'_> {
         let context = self.context_mut();
-        Present {
-            look_at: context.undos.look_at.take(),
+        CurrentScope {
+            reads_at: context.undos.reads_at.take(),
             scans: std::mem::take(&mut context.scans),
             tx: self,
         }
@@ -210,16 +210,16 @@ impl Undos {
 
 impl Context {
     /// Returns the state of an entry at the mark at which the transaction reads.
-    pub(crate) fn entry_seen(&self, at: usize) -> Result<Before<'_>, Stop> {
+    pub(crate) fn entry_seen(&self, at: usize) -> Result<EntryAtMark<'_>, Stop> {
         let marks = &self.undos.marks;
-        let looked = self.undos.look_at.and_then(|mark| marks.get(mark.0));
+        let looked = self.undos.reads_at.and_then(|mark| marks.get(mark.0));
         let Some(marked) = looked else {
-            return Ok(Before::Same);
+            return Ok(EntryAtMark::Same);
         };
         let before = match marked.first.get(&at).and_then(|at| self.undos.get(*at)) {
-            _ if at >= marked.entries => Before::Absent,
-            Some(Undo::Changed(_, write, words)) => Before::Was(*write, words),
-            _ => return Ok(Before::Same),
+            _ if at >= marked.entries => EntryAtMark::Absent,
+            Some(Undo::Changed(_, write, words)) => EntryAtMark::Was(*write, words),
+            _ => return Ok(EntryAtMark::Same),
         };
         match marked.entries > 0 && marked.refreshes != self.refreshes {
             true => Err(Stop::Retry(AbortReason::RefreshFailed)),

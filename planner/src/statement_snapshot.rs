@@ -11,7 +11,7 @@ use fencepost_sql::bound::{Changes, InsertSource, LeafSource, Select, Statement,
 use foldhash::fast::FixedState;
 
 /// Returns whether a part of the statement may read rows that another part has already changed.
-pub fn looks_back(statement: &Statement) -> bool {
+pub fn needs_statement_snapshot(statement: &Statement) -> bool {
     if let Statement::With(changes) = statement {
         let parts = || {
             changes
