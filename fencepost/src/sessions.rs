@@ -36,7 +36,7 @@ use crate::services;
 
 mod wire;
 
-use wire::{InLine, Lines, Request};
+use wire::{QueuePlace, Request, RowQueues};
 
 /// The delay between two checks whether a session has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -215,7 +215,9 @@ impl Register {
         let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
             None => {}
             Some(Request::All) => answer.send(&wire::encode_states(&register.here())),
-            Some(Request::Lines) => answer.send(&wire::encode_lines(&register.lines_here())),
+            Some(Request::RowQueues) => {
+                answer.send(&wire::encode_row_queues(&register.row_queues_here()))
+            }
             Some(Request::IsThere(session)) => {
                 answer.send(&[u8::from(register.find(session).is_some())]);
             }
@@ -242,7 +244,7 @@ impl Register {
     }
 
     /// Returns the row-lock queues of this machine's rows.
-    fn lines_here(&self) -> Lines {
+    fn row_queues_here(&self) -> RowQueues {
         let Some(machine) = self.machine.upgrade() else {
             return Vec::new();
         };
@@ -251,14 +253,14 @@ impl Register {
             0 => (machine.number(), holder as u32),
             other => (other, holder as u32),
         };
-        let in_line = |place: Place| InLine {
+        let queue_place = |place: Place| QueuePlace {
             of: of(place.holder),
             strength: place.strength,
             granted: place.granted,
         };
-        let lines = machine.row_lines().into_iter();
-        lines
-            .map(|(row, line)| (row.raw(), line.into_iter().map(in_line).collect()))
+        let queues = machine.row_lock_queues().into_iter();
+        queues
+            .map(|(row, queue)| (row.raw(), queue.into_iter().map(queue_place).collect()))
             .collect()
     }
 
@@ -450,11 +452,11 @@ impl Sessions for Handle {
 
     fn row_turns(&self) -> Asked<'_, Vec<RowTurn>> {
         Box::pin(async move {
-            let mut lines = self.0.lines_here();
-            for answer in self.0.ask(&Request::Lines).await {
-                lines.extend(wire::decode_lines(&answer).unwrap_or_default());
+            let mut queues = self.0.row_queues_here();
+            for answer in self.0.ask(&Request::RowQueues).await {
+                queues.extend(wire::decode_row_queues(&answer).unwrap_or_default());
             }
-            if lines.is_empty() {
+            if queues.is_empty() {
                 return Ok(Vec::new());
             }
             let sessions = self.all().await?.into_iter();
@@ -464,14 +466,14 @@ impl Sessions for Handle {
                     (of, state.session)
                 })
                 .collect();
-            let turns = lines.into_iter().flat_map(|(row, line)| {
-                let turn = |place: InLine| RowTurn {
+            let turns = queues.into_iter().flat_map(|(row, queue)| {
+                let turn = |place: QueuePlace| RowTurn {
                     row,
                     session: known.get(&place.of).copied(),
                     strength: place.strength,
                     granted: place.granted,
                 };
-                line.into_iter().map(turn).collect::<Vec<RowTurn>>()
+                queue.into_iter().map(turn).collect::<Vec<RowTurn>>()
             });
             Ok(turns.collect())
         })

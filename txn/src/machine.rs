@@ -524,8 +524,8 @@ impl Machine {
 
     /// Returns the rows of this machine that have an intent on them, with their queues. The holder
     /// of the intent comes first, then the waiting transactions in order.
-    pub fn row_lines(&self) -> Vec<(Addr, Vec<Place>)> {
-        self.intents.lines()
+    pub fn row_lock_queues(&self) -> Vec<(Addr, Vec<Place>)> {
+        self.intents.queues()
     }
 
     pub(crate) fn intents(&self) -> &Intents {

@@ -6,7 +6,7 @@
 //!        │                               own.rs      the locks of one session
 //!        ├─► home.rs  the lock manager: the only machine, or the configuration manager
 //!        │     └─► table.rs  holders, queues, deadlocks       wire.rs  the message format
-//!        └─► circles.rs  deadlocks that contain waits for rows, over all machines
+//!        └─► deadlocks.rs  deadlocks that contain waits for rows, over all machines
 //! ```
 //! One machine is the lock manager ("home" in the code). A session asks the lock manager only for
 //! locks that it does not hold yet. It notifies the lock manager only of locks that it no longer
@@ -23,7 +23,7 @@
 //! If the lock manager is lost, waiting sessions ask the next one. The locks of a session end with
 //! the session or with its machine.
 
-mod circles;
+mod deadlocks;
 mod home;
 mod marks;
 mod own;

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use fencepost_sql::advisory::{LockKey, LockMode, LockState};
 use foldhash::HashMap;
 
-use super::circles::circle;
+use super::deadlocks::cycle;
 
 /// A session of any machine, by its number.
 pub(super) type Owner = i32;
@@ -124,7 +124,7 @@ impl Table {
         }
         lock.line.push_back(Waiting { owner, mode, reply });
         self.waits.insert(owner, key);
-        if let Some(other) = self.circle(owner)
+        if let Some(other) = self.cycle(owner)
             && let Some(lock) = self.locks.get_mut(&key)
             && let Some(last) = lock.line.pop_back()
         {
@@ -226,9 +226,9 @@ impl Table {
 
     /// Returns the owner that `owner` waits for, if that owner waits for `owner`, directly or
     /// through others.
-    fn circle(&self, owner: Owner) -> Option<Owner> {
-        let circle = circle(owner, |owner| self.waited_for(owner))?;
-        circle.get(1).copied()
+    fn cycle(&self, owner: Owner) -> Option<Owner> {
+        let cycle = cycle(owner, |owner| self.waited_for(owner))?;
+        cycle.get(1).copied()
     }
 
     fn forget_if_idle(&mut self, key: LockKey) {

@@ -4,7 +4,7 @@
 //! request   kind (1) | session (4) | asked by a superuser (1) | role
 //! sessions  for each: session (4) | four times | activity (1) | texts, each with its length
 //!           | coordinator (4) | tables, with their number: oid (4), changed (1)
-//! lines     for each row: row (8) | number of places
+//! queues    for each row: row (8) | number of places
 //!           | for each place: machine (4), coordinator (4), place (1)
 //! place     1 if it is its turn, 2 more if it shares the row
 //! ```
@@ -19,7 +19,7 @@ use fencepost_txn::Strength;
 pub(super) enum Request {
     All,
     /// Asks for the row-lock queues of the machine's rows.
-    Lines,
+    RowQueues,
     IsThere(i32),
     /// Signals a session for a role of this name; the flag says whether the role is a superuser.
     Signal(i32, Signal, String, bool),
@@ -29,7 +29,7 @@ const ALL: u8 = 1;
 const IS_THERE: u8 = 2;
 const CANCEL: u8 = 3;
 const TERMINATE: u8 = 4;
-const LINES: u8 = 5;
+const ROW_QUEUES: u8 = 5;
 const CAME: [Signalled; 4] = [
     Signalled::Told,
     Signalled::Nobody,
@@ -43,7 +43,7 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Request::All => vec![ALL],
-            Request::Lines => vec![LINES],
+            Request::RowQueues => vec![ROW_QUEUES],
             Request::IsThere(session) => [&[IS_THERE][..], &session.to_le_bytes()].concat(),
             Request::Signal(session, signal, user, superuser) => {
                 let what = match signal {
@@ -64,8 +64,8 @@ impl Request {
         if *what == ALL && rest.is_empty() {
             return Some(Request::All);
         }
-        if *what == LINES && rest.is_empty() {
-            return Some(Request::Lines);
+        if *what == ROW_QUEUES && rest.is_empty() {
+            return Some(Request::RowQueues);
         }
         let (session, rest) = rest.split_first_chunk()?;
         let session = i32::from_le_bytes(*session);
@@ -129,7 +129,7 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
 
 /// A place in the lock queue of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InLine {
+pub(super) struct QueuePlace {
     /// The machine and the coordinator number of the transaction.
     pub of: (u32, u32),
     pub strength: Strength,
@@ -137,17 +137,17 @@ pub(super) struct InLine {
 }
 
 /// Rows with their lock queues.
-pub(super) type Lines = Vec<(u64, Vec<InLine>)>;
+pub(super) type RowQueues = Vec<(u64, Vec<QueuePlace>)>;
 
 /// The bit of a place that holds the lock. The bits above it contain the lock strength.
 const GRANTED: u8 = 1;
 
-pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
+pub(super) fn encode_row_queues(queues: &RowQueues) -> Vec<u8> {
     let mut out = Vec::new();
-    for (row, line) in lines {
+    for (row, queue) in queues {
         out.extend_from_slice(&row.to_le_bytes());
-        out.extend_from_slice(&(line.len() as u32).to_le_bytes());
-        for place in line {
+        out.extend_from_slice(&(queue.len() as u32).to_le_bytes());
+        for place in queue {
             let (machine, coordinator) = place.of;
             out.extend_from_slice(&machine.to_le_bytes());
             out.extend_from_slice(&coordinator.to_le_bytes());
@@ -158,25 +158,25 @@ pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode_lines(mut bytes: &[u8]) -> Option<Lines> {
-    let mut lines = Vec::new();
+pub(super) fn decode_row_queues(mut bytes: &[u8]) -> Option<RowQueues> {
+    let mut queues = Vec::new();
     while !bytes.is_empty() {
         let row = u64::from_le_bytes(*chunk(&mut bytes)?);
         let count = u32::from_le_bytes(*chunk(&mut bytes)?);
-        let mut line = Vec::new();
+        let mut queue = Vec::new();
         for _ in 0..count {
             let machine = u32::from_le_bytes(*chunk(&mut bytes)?);
             let coordinator = u32::from_le_bytes(*chunk(&mut bytes)?);
             let [place] = *chunk(&mut bytes)?;
-            line.push(InLine {
+            queue.push(QueuePlace {
                 of: (machine, coordinator),
                 strength: Strength::of_code(u64::from(place >> 1))?,
                 granted: place & GRANTED != 0,
             });
         }
-        lines.push((row, line));
+        queues.push((row, queue));
     }
-    Some(lines)
+    Some(queues)
 }
 
 pub(super) fn decode_states(mut bytes: &[u8]) -> Option<Vec<SessionState>> {
@@ -243,7 +243,7 @@ mod tests {
     fn what_is_said_comes_back_and_other_bytes_are_nothing() {
         let requests = [
             Request::All,
-            Request::Lines,
+            Request::RowQueues,
             Request::IsThere(-5),
             Request::Signal(1 << 20, Signal::Cancel, "ada".into(), false),
             Request::Signal(7, Signal::Terminate, "postgres".into(), true),
@@ -278,7 +278,7 @@ mod tests {
         let bytes = encode_states(&states);
         assert_eq!(decode_states(&bytes), Some(states));
         assert_eq!(decode_states(&bytes[..bytes.len() - 1]), None);
-        let place = |of, strength, granted| InLine {
+        let place = |of, strength, granted| QueuePlace {
             of,
             strength,
             granted,
@@ -286,9 +286,9 @@ mod tests {
         let shared = place((1, 2), Strength::Share, true);
         let waits = place((3, 4), Strength::Update, false);
         let has = place((0, 9), Strength::Update, true);
-        let lines = vec![(7, vec![shared, waits]), (1 << 40, vec![has])];
-        let bytes = encode_lines(&lines);
-        assert_eq!(decode_lines(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(decode_lines(&bytes), Some(lines));
+        let queues = vec![(7, vec![shared, waits]), (1 << 40, vec![has])];
+        let bytes = encode_row_queues(&queues);
+        assert_eq!(decode_row_queues(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(decode_row_queues(&bytes), Some(queues));
     }
 }

@@ -4,8 +4,8 @@
 //! # Picture
 //! ```text
 //! strength.rs   which intents are compatible
-//! line.rs       the queue of a row: holders and waiters
-//! circle.rs     deadlocks: cycles of waits, on one machine
+//! queue.rs      the queue of a row: holders and waiters
+//! deadlock.rs   deadlocks: cycles of waits, on one machine
 //! taking.rs     the intents of transactions
 //!
 //! shard of rows:  row → its queue; number of rows with one
@@ -23,14 +23,14 @@
 //! So one of the two sees the other's intent or lock.
 //!
 //! In a cluster a row's queue is at its primary, and a holder's number includes its machine. No
-//! single machine sees a cycle over queues of several machines. `network/circles.rs` searches for
+//! single machine sees a cycle over queues of several machines. `network/distributed_deadlock.rs` searches for
 //! such cycles when a wait has lasted for some time.
 //!
 //! # Failure
 //! Intents are in memory and end with their transaction, however it ends.
 
-mod circle;
-mod line;
+mod deadlock;
+mod queue;
 mod strength;
 mod taking;
 #[cfg(test)]
@@ -46,9 +46,9 @@ use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use circle::Circle;
-use line::Line;
-pub use line::Place;
+use deadlock::Cycle;
+pub use queue::Place;
+use queue::RowQueue;
 pub use strength::Strength;
 
 const SHARDS: usize = 64;
@@ -64,7 +64,7 @@ pub(crate) fn machine_of(holder: Holder) -> u64 {
     holder >> 32
 }
 
-type Rows = HashMap<Addr, Line, FixedState>;
+type Rows = HashMap<Addr, RowQueue, FixedState>;
 
 /// On a cache line of its own, because every writer of a row reads `held`.
 #[derive(Debug, Default)]
@@ -163,7 +163,7 @@ impl Intents {
                 .rows
                 .lock()
                 .get(&row)
-                .is_some_and(|line| line.in_the_way(me, strength).next().is_some())
+                .is_some_and(|queue| queue.in_the_way(me, strength).next().is_some())
     }
 
     /// Returns whether no intent is held and none is waited for.
@@ -194,27 +194,27 @@ impl Intents {
 
     /// Returns all rows with intents and their queues: first the holders, then the waiters in
     /// order.
-    pub(crate) fn lines(&self) -> Vec<(Addr, Vec<Place>)> {
-        let mut lines = Vec::new();
+    pub(crate) fn queues(&self) -> Vec<(Addr, Vec<Place>)> {
+        let mut queues = Vec::new();
         for shard in &self.shards {
             let rows = shard.rows.lock();
-            lines.extend(rows.iter().map(|(row, line)| (*row, line.places())));
+            queues.extend(rows.iter().map(|(row, queue)| (*row, queue.places())));
         }
-        lines
+        queues
     }
 
     /// Releases an intent and wakes the waiters that get the row.
     pub fn release(&self, row: Addr, me: Holder) {
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
-        let Some(line) = rows.get_mut(&row) else {
+        let Some(queue) = rows.get_mut(&row) else {
             return;
         };
-        if !line.has(me) {
+        if !queue.has(me) {
             return;
         }
-        let next = line.release(me);
-        if line.is_empty() {
+        let next = queue.release(me);
+        if queue.is_empty() {
             rows.remove(&row);
             shard.count(&rows);
         }
@@ -225,7 +225,7 @@ impl Intents {
     /// Weakens the lock of `me` on the row to `strength`, and wakes the waiters that get the row.
     pub fn weaken(&self, row: Addr, me: Holder, strength: Strength) {
         let mut rows = self.shard(row).rows.lock();
-        let next = rows.get_mut(&row).map(|line| line.weaken(me, strength));
+        let next = rows.get_mut(&row).map(|queue| queue.weaken(me, strength));
         drop(rows);
         next.into_iter().flatten().for_each(Waker::wake);
     }
@@ -233,8 +233,8 @@ impl Intents {
     /// Returns the holders that `me` has to wait for.
     fn in_the_way(&self, row: Addr, me: Holder, strength: Strength) -> Vec<Holder> {
         let rows = self.shard(row).rows.lock();
-        let line = rows.get(&row);
-        line.map_or_else(Vec::new, |line| line.in_the_way(me, strength).collect())
+        let queue = rows.get(&row);
+        queue.map_or_else(Vec::new, |queue| queue.in_the_way(me, strength).collect())
     }
 
     /// Tells a waiter to leave its queue.
@@ -244,8 +244,8 @@ impl Intents {
         };
         wait.doomed = true;
         let mut rows = self.shard(wait.row).rows.lock();
-        let line = rows.get_mut(&wait.row);
-        let waker = line.and_then(|line| line.waker(victim).cloned());
+        let queue = rows.get_mut(&wait.row);
+        let waker = queue.and_then(|queue| queue.waker(victim).cloned());
         drop(rows);
         if let Some(waker) = waker {
             waker.wake();
@@ -257,13 +257,13 @@ impl Intents {
         let waits = self.waits.lock();
         let wait = waits.get(&waiter).filter(|wait| !wait.doomed)?;
         let mut rows = self.shard(wait.row).rows.lock();
-        let line = rows.get_mut(&wait.row)?;
+        let queue = rows.get_mut(&wait.row)?;
         // It may have been granted the row without having noticed.
-        line.waker(waiter)?;
+        queue.waker(waiter)?;
         Some(Step {
             row: wait.row,
             yields: wait.yields,
-            holders: line.in_the_way(waiter, wait.strength).collect(),
+            holders: queue.in_the_way(waiter, wait.strength).collect(),
         })
     }
 
@@ -307,19 +307,19 @@ impl Intents {
             return Ok(true);
         }
         // A victim is no longer part of any cycle, so the loop ends.
-        while let Some(circle) = self.circle(&waits, row, me, wish.strength) {
-            match circle {
-                Circle::EndsAt(victim) if !wish.yields => self.send_away(&mut waits, victim),
-                Circle::EndsAt(_) | Circle::NobodyYields => return Err(WouldDeadlock),
+        while let Some(cycle) = self.cycle(&waits, row, me, wish.strength) {
+            match cycle {
+                Cycle::EndsAt(victim) if !wish.yields => self.send_away(&mut waits, victim),
+                Cycle::EndsAt(_) | Cycle::NoneYields => return Err(WouldDeadlock),
             }
         }
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
-        let line = rows.entry(row).or_default();
+        let queue = rows.entry(row).or_default();
         // The row may have been released since the first try.
-        let taken = line.try_take(me, wish.strength);
+        let taken = queue.try_take(me, wish.strength);
         if !taken {
-            line.wait(me, wish.strength, waker.clone());
+            queue.wait(me, wish.strength, waker.clone());
             let wait = Wait {
                 row,
                 strength: wish.strength,
@@ -344,9 +344,9 @@ impl Intents {
     ) -> Option<Result<Turn, WouldDeadlock>> {
         let mut waits = self.waits.lock();
         let mut rows = self.shard(row).rows.lock();
-        let line = rows.get_mut(&row)?;
-        let has_it = line.has(me);
-        let outcome = match line.waker(me) {
+        let queue = rows.get_mut(&row)?;
+        let has_it = queue.has(me);
+        let outcome = match queue.waker(me) {
             None if has_it => Ok(Turn::Taken),
             None => return None,
             Some(_) if waits.get(&me).is_some_and(|wait| wait.doomed) => Err(WouldDeadlock),
@@ -355,7 +355,7 @@ impl Intents {
                 return None;
             }
         };
-        line.stop_waiting(me);
+        queue.stop_waiting(me);
         waits.remove(&me);
         Some(outcome)
     }
@@ -373,7 +373,7 @@ impl Intents {
     }
 
     fn leave_where(&self, leaves: impl Fn(Addr, Holder) -> bool) {
-        for (row, places) in self.lines() {
+        for (row, places) in self.queues() {
             for place in places {
                 if leaves(row, place.holder) {
                     self.leave(row, place.holder);
@@ -394,8 +394,8 @@ impl Intents {
         self.waits.lock().remove(&me);
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
-        if let Some(line) = rows.get_mut(&row) {
-            line.stop_waiting(me);
+        if let Some(queue) = rows.get_mut(&row) {
+            queue.stop_waiting(me);
         }
     }
 }

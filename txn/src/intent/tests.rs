@@ -37,8 +37,11 @@ fn first_come_first_served() {
     let mut second = intents.write(row(1), 11, false);
     let mut third = intents.write(row(1), 12, false);
     assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
-    let lines = intents.lines();
-    let places = lines[0].1.iter().map(|place| (place.holder, place.granted));
+    let queues = intents.queues();
+    let places = queues[0]
+        .1
+        .iter()
+        .map(|place| (place.holder, place.granted));
     assert_eq!(
         places.collect::<Vec<_>>(),
         [(10, true), (11, false), (12, false)]

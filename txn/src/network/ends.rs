@@ -21,19 +21,19 @@ use super::Network;
 use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
-use super::circles;
 use super::disk::{self, Announcing, DURABLE, FULL};
+use super::distributed_deadlock;
 use super::evidence::Found;
 use super::governor::{self, Assembling, Input};
 use super::headers;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
+use super::remote_lock_wait::{self, RemoteWaiters};
 use super::reserve;
 use super::restart::copied::{Copied, Copies};
 use super::time;
 use super::truncated::Truncated;
-use super::turns::{self, Lines};
 use super::versions;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
@@ -63,7 +63,7 @@ pub(super) struct End {
     copied: HashMap<TxnId, Vec<Copied>, FixedState>,
     /// Pending reports to the peer about its records on this machine's disk.
     announcing: Announcing,
-    lines: Lines,
+    remote_waiters: RemoteWaiters,
     /// The peer has sent a malformed record, or is lost: nothing it writes is read any more.
     distrusted: bool,
     /// The configuration whose mark was read last in its log; 0 before any.
@@ -92,7 +92,7 @@ impl End {
             copies: Copies::of(fabric, peer),
             copied: HashMap::default(),
             announcing: Announcing::default(),
-            lines: Lines::new(fabric.bell()),
+            remote_waiters: RemoteWaiters::new(fabric.bell()),
             distrusted: false,
             begun: 0,
             assembling: Assembling::default(),
@@ -104,7 +104,7 @@ impl End {
     pub fn is_at_rest(&self) -> bool {
         self.primary.left() == (0, 0)
             && self.backup.left() == 0
-            && self.lines.is_empty()
+            && self.remote_waiters.is_empty()
             && self.announcing.is_at_rest()
             && self.calls.is_at_rest()
             && self.primary.lent.is_at_rest()
@@ -188,7 +188,7 @@ impl End {
     /// Takes back the slot leases and intents of a lost peer whose transactions are settled.
     pub fn take_back(&mut self, machine: &Machine) {
         self.primary.lent.take_back(machine, LANE);
-        self.lines.leave(machine.intents(), self.peer);
+        self.remote_waiters.leave(machine.intents(), self.peer);
     }
 
     /// Returns whether a truncated transaction waits for a version.
@@ -198,7 +198,7 @@ impl End {
 
     /// Drops the waits for rows in regions that other machines have from now on.
     pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
-        self.lines.part_with(are_gone);
+        self.remote_waiters.part_with(are_gone);
     }
 
     /// Returns whether all records of configurations before `id` have been processed.
@@ -249,7 +249,7 @@ impl End {
         if self.distrusted
             && let Some(peer) = network.peer(self.peer)
         {
-            peer.line.break_off();
+            peer.channel.break_off();
         }
         done.unwrap_or(false)
     }
@@ -292,7 +292,7 @@ impl End {
         }
         any |= self.calls.poll(network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
-            any |= self.lines.tell(machine.intents(), link);
+            any |= self.remote_waiters.tell(machine.intents(), link);
             let lent = &mut self.primary.lent;
             any |= lent.lend_later((machine, network), LANE, link, log_read);
         }
@@ -327,25 +327,31 @@ impl End {
                     found.extend_from_slice(words.0);
                 }
             }
-            turns::INTEND => {
+            remote_lock_wait::INTEND => {
                 if let Some(link) = network.link(self.peer) {
                     let is_here = |row| !network.is_elsewhere(row);
-                    self.lines
-                        .intend(machine.intents(), self.peer, link, is_here, words)?;
+                    self.remote_waiters.intend(
+                        machine.intents(),
+                        self.peer,
+                        link,
+                        is_here,
+                        words,
+                    )?;
                 }
             }
-            turns::GIVE_BACK => {
-                self.lines.give_back(machine.intents(), self.peer, words)?;
+            remote_lock_wait::GIVE_BACK => {
+                self.remote_waiters
+                    .give_back(machine.intents(), self.peer, words)?;
             }
-            turns::TURN => {
-                let (ticket, ended) = turns::decode_turn(words)?;
-                let waiting = network.turns.lock().remove(&ticket);
+            remote_lock_wait::TURN => {
+                let (ticket, ended) = remote_lock_wait::decode_turn(words)?;
+                let waiting = network.remote_lock_waits.lock().remove(&ticket);
                 if let Some(waiting) = waiting {
                     waiting.completer.complete(Ok(ended));
                 }
             }
-            circles::CHASE => network.chased(machine, words)?,
-            circles::DOOM => network.doomed(machine, words)?,
+            distributed_deadlock::CHASE => network.chased(machine, words)?,
+            distributed_deadlock::DOOM => network.doomed(machine, words)?,
             headers::VALIDATE => {
                 if let Some(link) = network.link(self.peer) {
                     headers::answer(machine, link, words)?;

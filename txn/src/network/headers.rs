@@ -202,7 +202,7 @@ impl Network {
 
     /// Ends the requests to lost peers.
     pub(super) fn forget_lost_questions(&self) {
-        let lost = |id: &MachineId| self.peer(*id).is_some_and(|peer| peer.line.is_broken());
+        let lost = |id: &MachineId| self.peer(*id).is_some_and(|peer| peer.channel.is_broken());
         let mut askers = self.askers.lock();
         let ended: Vec<_> = askers.extract_if(|_, (peer, _)| lost(peer)).collect();
         // A woken task may take the lock.

@@ -10,8 +10,8 @@
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! headers.rs  headers of the read set ─────────► the same, VALIDATE
 //! versions.rs  object versions at a primary, for a new backup that kept an older replica
-//! turns.rs    intents on rows of other machines, at both ends
-//! circles.rs  distributed deadlock detection
+//! remote_lock_wait.rs  intents on rows of other machines, at both ends
+//! distributed_deadlock.rs  distributed deadlock detection
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slot leases of peers
 //! call/       requests between machines
 //! time.rs     the CM's time, for machines of other hosts
@@ -41,11 +41,11 @@ mod backup;
 mod before;
 mod boards;
 pub mod call;
-mod circles;
 mod committing;
 mod configured;
 mod copies;
 pub mod disk;
+mod distributed_deadlock;
 mod ends;
 mod evidence;
 mod far;
@@ -65,6 +65,7 @@ mod participants;
 mod peers;
 mod poller;
 mod primary;
+mod remote_lock_wait;
 mod reserve;
 mod rest;
 pub mod restart;
@@ -73,7 +74,6 @@ mod steps;
 mod time;
 mod traffic;
 mod truncated;
-mod turns;
 mod versions;
 
 use std::collections::HashMap;
@@ -119,12 +119,12 @@ pub(crate) use participants::Spread;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
+pub(crate) use remote_lock_wait::Back;
 pub(crate) use reserve::{Reserved, Wanted};
 pub use steps::steps;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
 use truncated::{Numbers, Truncated};
-pub(crate) use turns::Back;
 
 use crate::record::TxnId;
 use message::LockReply;
@@ -156,7 +156,7 @@ pub(crate) struct Network {
     home: Mutex<Backup>,
     changed: Changed,
     /// Pending intents at other machines, by ticket.
-    turns: Mutex<HashMap<u64, turns::Waits, FixedState>>,
+    remote_lock_waits: Mutex<HashMap<u64, remote_lock_wait::RemoteLockWait, FixedState>>,
     tickets: AtomicU64,
     /// Pending requests for headers of peers' objects, by ticket.
     askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,
@@ -249,7 +249,7 @@ impl Network {
             ends: Mutex::new(ends),
             home: Mutex::default(),
             changed: Changed::default(),
-            turns: Mutex::default(),
+            remote_lock_waits: Mutex::default(),
             tickets: AtomicU64::new(1),
             askers: Mutex::default(),
             reserves: reserve::Reserves::default(),

@@ -21,7 +21,7 @@ use fencepost_storage::old_versions::OldVersions;
 use super::Network;
 use super::backing::OfPeer;
 use super::boards;
-use super::call::Line;
+use super::call::CallChannel;
 use super::ends::End;
 use super::link::Link;
 use super::traffic::Counting;
@@ -30,7 +30,7 @@ use super::truncated::Numbers;
 pub(super) struct Peer {
     pub id: MachineId,
     pub link: Link,
-    pub line: Arc<Line>,
+    pub channel: Arc<CallChannel>,
     pub old_versions: OldVersions,
     /// Its status page, or a copy of it where its memory is not mapped.
     pub board: OnceLock<Arc<Memory>>,
@@ -71,7 +71,7 @@ impl Meeting<'_> {
         let link = Link::new(fabric, counting, id, log_words, numbers)?;
         let peer = Peer {
             id,
-            line: Arc::new(Line::new(fabric, counting, id, link.ready())?),
+            channel: Arc::new(CallChannel::new(fabric, counting, id, link.ready())?),
             link,
             old_versions: OldVersions::with(0, Arc::new(backing)),
             board,

@@ -114,7 +114,7 @@ impl Network {
         }
         let now = machine.clock().low();
         self.trim_stocks(now, false);
-        self.look_for_circles(machine, now);
+        self.detect_distributed_deadlocks(machine, now);
         self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
         self.gather_boards(machine.clock(), mine);

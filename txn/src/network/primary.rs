@@ -26,7 +26,7 @@ use foldhash::fast::FixedState;
 use super::evidence::{self, Found, put_content};
 use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
-use super::turns::holder_at_peer;
+use super::remote_lock_wait::holder_at_peer;
 use crate::changes;
 use crate::fault::{self, Fault};
 use crate::intent::Strength;

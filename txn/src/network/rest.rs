@@ -34,7 +34,7 @@ impl Network {
             ("its own records", &|| self.home.lock().left() == 0),
             ("answers to LOCK", &|| self.replies.lock().is_empty()),
             ("commits", &|| self.committing.is_empty()),
-            ("intents", &|| self.turns.lock().is_empty()),
+            ("intents", &|| self.remote_lock_waits.lock().is_empty()),
             ("headers", &|| self.askers.lock().is_empty()),
             ("slots", &|| self.reserves.is_at_rest()),
             ("regions", &|| self.allotment.is_at_rest()),
@@ -42,7 +42,7 @@ impl Network {
             ("its disk", &|| {
                 self.disk.as_ref().is_none_or(Disk::is_at_rest)
             }),
-            ("calls", &|| peers().all(|peer| peer.line.is_at_rest())),
+            ("calls", &|| peers().all(|peer| peer.channel.is_at_rest())),
         ];
         let left = all.into_iter().filter(|(_, rests)| !rests());
         left.map(|(what, _)| what).take(most).collect()

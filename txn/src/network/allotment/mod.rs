@@ -365,7 +365,7 @@ impl Network {
 
     /// Sends queued messages to peers that are ready, and drops those to peers that are lost.
     pub(super) fn look_after_regions(&self, machine: &Machine) {
-        let broken = self.peers.iter().filter(|peer| peer.line.is_broken());
+        let broken = self.peers.iter().filter(|peer| peer.channel.is_broken());
         let broken: Vec<MachineId> = broken.map(|peer| peer.id).collect();
         let dropped = self.with_allotment(|state, told| {
             let mut dropped = None;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! caller                                      the peer
-//! call(peer, service, request) ─► line ═════► poller ─► handler of the service (serve)
-//! future ◄─ poller ◄═════════════════ line ◄─ Answer::send, from any thread, when it is known
+//! call(peer, service, request) ─► channel ══► poller ─► handler of the service (serve)
+//! future ◄─ poller ◄══════════════ channel ◄─ Answer::send, from any thread, when it is known
 //! ```
 //! Requests and answers are bytes of at most [`MESSAGE_BYTES_MAX`]. They go over rings of their
 //! own, in parts (`message.rs`), so that a long message delays no commit. If the future is dropped,
@@ -15,7 +15,7 @@
 //! end with [`CallError::Lost`], or with [`CallError::Unreachable`] if no part of the request was
 //! written. The death of a process on the same host is not noticed this way.
 
-mod line;
+mod channel;
 mod message;
 
 use std::future::Future;
@@ -32,8 +32,8 @@ use parking_lot::RwLock;
 use super::{Network, Peer};
 use crate::machine::Machine;
 use crate::record::BadRecord;
-use line::{CALL_WORDS, Queued};
-pub(super) use line::{CALLS, Line};
+use channel::{CALL_WORDS, Queued};
+pub(super) use channel::{CALLS, CallChannel};
 pub use message::MESSAGE_BYTES_MAX;
 use message::{Gathering, How, Incoming, Kind};
 
@@ -76,7 +76,7 @@ pub(super) type Services = RwLock<HashMap<u8, Handler>>;
 /// The handle for answering a request. Dropping it without an answer ends the call with
 /// [`CallError::NotAnswered`].
 pub struct Answer {
-    line: Weak<Line>,
+    channel: Weak<CallChannel>,
     ticket: u64,
     sent: bool,
 }
@@ -92,8 +92,8 @@ impl Answer {
 
     fn end(&mut self, how: How, answer: &[u8]) {
         self.sent = true;
-        if let Some(line) = self.line.upgrade() {
-            line.answer(self.ticket, how, answer);
+        if let Some(channel) = self.channel.upgrade() {
+            channel.answer(self.ticket, how, answer);
         }
     }
 }
@@ -112,9 +112,9 @@ pub struct Call(Stage);
 
 enum Stage {
     /// The channel has no space for the request yet.
-    Waiting(Arc<Line>, u8, Vec<u8>),
+    Waiting(Arc<CallChannel>, u8, Vec<u8>),
     /// The request is sent under this ticket.
-    Sent(Arc<Line>, u64, Completion<Ended>),
+    Sent(Arc<CallChannel>, u64, Completion<Ended>),
     /// The call is over; contains an error that was not returned yet.
     Over(Option<CallError>),
 }
@@ -129,9 +129,11 @@ impl Future for Call {
                     Some(error) => return Poll::Ready(Err(error)),
                     None => return Poll::Pending,
                 },
-                Stage::Waiting(line, service, request) => {
-                    match line.request(*service, request, Some(cx.waker())) {
-                        Queued::Yes(ticket, ended) => Stage::Sent(Arc::clone(line), ticket, ended),
+                Stage::Waiting(channel, service, request) => {
+                    match channel.request(*service, request, Some(cx.waker())) {
+                        Queued::Yes(ticket, ended) => {
+                            Stage::Sent(Arc::clone(channel), ticket, ended)
+                        }
                         Queued::Later => return Poll::Pending,
                         Queued::Never => Stage::Over(Some(CallError::Unreachable)),
                     }
@@ -151,8 +153,8 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Stage::Sent(line, ticket, _) = &self.0 {
-            line.forget(*ticket);
+        if let Stage::Sent(channel, ticket, _) = &self.0 {
+            channel.forget(*ticket);
         }
     }
 }
@@ -165,13 +167,13 @@ impl Machine {
             return Call(Stage::Over(Some(CallError::TooLong)));
         }
         let peer = self.network().and_then(|network| network.peer(peer));
-        let Some(Peer { line, .. }) = peer else {
+        let Some(Peer { channel, .. }) = peer else {
             return Call(Stage::Over(Some(CallError::Unreachable)));
         };
-        let line = Arc::clone(line);
-        Call(match line.request(service, request, None) {
-            Queued::Yes(ticket, ended) => Stage::Sent(line, ticket, ended),
-            Queued::Later => Stage::Waiting(line, service, request.to_vec()),
+        let channel = Arc::clone(channel);
+        Call(match channel.request(service, request, None) {
+            Queued::Yes(ticket, ended) => Stage::Sent(channel, ticket, ended),
+            Queued::Later => Stage::Waiting(channel, service, request.to_vec()),
             Queued::Never => Stage::Over(Some(CallError::Unreachable)),
         })
     }
@@ -230,7 +232,7 @@ impl Arriving {
                 network.arrived(peer, whole)?;
             }
         }
-        peer.line.pump();
+        peer.channel.pump();
         Ok(any)
     }
 }
@@ -251,19 +253,19 @@ impl Network {
                     How::Dropped => Err(CallError::NotAnswered),
                     How::TooLong => Err(CallError::AnswerTooLong),
                 };
-                peer.line.answered(ticket, ended);
+                peer.channel.answered(ticket, ended);
                 return Ok(());
             }
         };
-        if !peer.line.asked() {
+        if !peer.channel.asked() {
             return Err(BadRecord("more calls than a machine may make"));
         }
         let handler = self.services.read().get(&service).map(Arc::clone);
         match handler {
-            None => peer.line.answer(ticket, How::NoService, &[]),
+            None => peer.channel.answer(ticket, How::NoService, &[]),
             Some(handler) => {
                 let answer = Answer {
-                    line: Arc::downgrade(&peer.line),
+                    channel: Arc::downgrade(&peer.channel),
                     ticket,
                     sent: false,
                 };
@@ -281,16 +283,16 @@ impl Network {
                 // While the machines start, connections come and go.
                 && peer.link.was_up()
             {
-                peer.line.break_off();
+                peer.channel.break_off();
                 self.severed(peer);
             }
         }
         for peer in &self.peers {
-            peer.line.pump();
-            if peer.link.was_up() && !peer.line.is_broken() && self.has_given_up(peer) {
-                peer.line.break_off();
+            peer.channel.pump();
+            if peer.link.was_up() && !peer.channel.is_broken() && self.has_given_up(peer) {
+                peer.channel.break_off();
             }
-            if peer.line.is_broken() {
+            if peer.channel.is_broken() {
                 self.say_given_up(peer.id);
             }
         }
@@ -300,10 +302,10 @@ impl Network {
     pub(super) fn hang_up(&self) {
         let deadline = Instant::now() + LAST_WORDS;
         for peer in &self.peers {
-            while peer.line.pump() && Instant::now() < deadline {
+            while peer.channel.pump() && Instant::now() < deadline {
                 std::thread::sleep(NAP);
             }
-            peer.line.break_off();
+            peer.channel.break_off();
             self.say_given_up(peer.id);
         }
         self.services.write().clear();

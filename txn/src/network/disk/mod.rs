@@ -470,7 +470,7 @@ impl Network {
         let failed = self.disk.as_ref().is_some_and(Disk::has_failed);
         // A lost machine receives no further records either.
         (failed || peers().any(|peer| peer.link.cannot_keep()))
-            && !peers().any(|peer| peer.line.is_broken())
+            && !peers().any(|peer| peer.channel.is_broken())
     }
 
     /// Treats this machine as failed once it cannot write to its disk, where failed machines are
@@ -490,7 +490,7 @@ impl Network {
     /// Tells waiters for a lost machine's disk that their records do not become durable.
     pub fn forget_durable(&self) {
         if self.disk.is_some() {
-            let lost = self.peers.iter().filter(|peer| peer.line.is_broken());
+            let lost = self.peers.iter().filter(|peer| peer.channel.is_broken());
             lost.for_each(|peer| peer.link.is_durable(NEVER));
         }
     }

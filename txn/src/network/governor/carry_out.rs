@@ -166,10 +166,10 @@ impl Network {
         let gone = self.peers.iter();
         let gone = gone.filter(|peer| !configuration.has(peer.id));
         for peer in gone {
-            peer.line.break_off();
+            peer.channel.break_off();
             self.reserves.forget_machine(peer.id);
         }
-        self.turns.lock().clear();
+        self.remote_lock_waits.lock().clear();
         if !parted.is_empty() {
             self.leave_lines(machine, |row| parted.contains(&row.region()));
         }
@@ -279,14 +279,14 @@ impl Network {
         for peer in &self.peers {
             peer.link.give_up();
             peer.gone.store(true, Ordering::Relaxed);
-            peer.line.break_off();
+            peer.channel.break_off();
             self.reserves.forget_machine(peer.id);
         }
         // Dropped after the mutexes are unlocked.
         let replies = std::mem::take(&mut *self.replies.lock());
-        let turns = std::mem::take(&mut *self.turns.lock());
+        let remote_lock_waits = std::mem::take(&mut *self.remote_lock_waits.lock());
         let askers = std::mem::take(&mut *self.askers.lock());
-        drop((replies, turns, askers));
+        drop((replies, remote_lock_waits, askers));
         self.leave_lines(machine, |_| true);
         self.committing.leave_undecided();
         self.configured.give_up();

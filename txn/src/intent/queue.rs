@@ -34,13 +34,13 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct RowQueue {
     /// Mostly one.
     holders: SmallVec<[(Holder, Strength); 1]>,
     waiting: VecDeque<Waiting>,
 }
 
-impl Line {
+impl RowQueue {
     /// Takes the row, or a stronger lock on it, if no other holder conflicts. Returns whether it
     /// was taken.
     pub fn try_take(&mut self, me: Holder, strength: Strength) -> bool {
@@ -146,76 +146,79 @@ mod tests {
     use super::*;
     use Strength::{Share, Update};
 
-    fn wait(line: &mut Line, holder: Holder, strength: Strength) {
-        line.wait(holder, strength, Waker::noop().clone());
+    fn wait(queue: &mut RowQueue, holder: Holder, strength: Strength) {
+        queue.wait(holder, strength, Waker::noop().clone());
     }
 
-    fn had(line: &Line) -> Vec<Holder> {
-        let places = line.places().into_iter();
+    fn had(queue: &RowQueue) -> Vec<Holder> {
+        let places = queue.places().into_iter();
         let granted = places.filter(|place| place.granted);
         granted.map(|place| place.holder).collect()
     }
 
     #[test]
     fn some_share_a_row_and_one_writes_it() {
-        let mut line = Line::default();
-        assert!(line.try_take(1, Share) && line.try_take(2, Share));
-        assert!(!line.try_take(3, Update) && !line.try_take(1, Update));
-        wait(&mut line, 3, Update);
-        assert!(line.try_take(4, Share), "who shares it joins them");
-        assert_eq!(line.in_the_way(3, Update).collect::<Vec<_>>(), [1, 2, 4]);
-        assert_eq!(line.in_the_way(5, Share).next(), None);
-        assert!(line.release(1).is_empty() && line.release(2).is_empty());
-        assert_eq!(line.release(4).len(), 1);
-        assert_eq!(had(&line), [3]);
-        assert!(!line.try_take(4, Share) && line.try_take(3, Share));
-        assert_eq!(line.places()[0].strength, Update, "it has not less then");
-        line.release(3);
-        assert!(line.is_empty());
+        let mut queue = RowQueue::default();
+        assert!(queue.try_take(1, Share) && queue.try_take(2, Share));
+        assert!(!queue.try_take(3, Update) && !queue.try_take(1, Update));
+        wait(&mut queue, 3, Update);
+        assert!(queue.try_take(4, Share), "who shares it joins them");
+        assert_eq!(queue.in_the_way(3, Update).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(queue.in_the_way(5, Share).next(), None);
+        assert!(queue.release(1).is_empty() && queue.release(2).is_empty());
+        assert_eq!(queue.release(4).len(), 1);
+        assert_eq!(had(&queue), [3]);
+        assert!(!queue.try_take(4, Share) && queue.try_take(3, Share));
+        assert_eq!(queue.places()[0].strength, Update, "it has not less then");
+        queue.release(3);
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn who_has_a_row_gets_more_of_it_before_those_who_have_nothing() {
-        let mut line = Line::default();
-        assert!(line.try_take(1, Share) && line.try_take(2, Share));
-        wait(&mut line, 3, Update);
-        wait(&mut line, 2, Update);
-        assert!(line.waker(2).is_some() && line.has(2));
-        assert_eq!(line.release(1).len(), 1);
-        assert!(line.waker(2).is_none() && line.waker(3).is_some());
-        assert_eq!(line.places()[0].strength, Update);
-        line.release(2);
-        assert_eq!(had(&line), [3]);
+        let mut queue = RowQueue::default();
+        assert!(queue.try_take(1, Share) && queue.try_take(2, Share));
+        wait(&mut queue, 3, Update);
+        wait(&mut queue, 2, Update);
+        assert!(queue.waker(2).is_some() && queue.has(2));
+        assert_eq!(queue.release(1).len(), 1);
+        assert!(queue.waker(2).is_none() && queue.waker(3).is_some());
+        assert_eq!(queue.places()[0].strength, Update);
+        queue.release(2);
+        assert_eq!(had(&queue), [3]);
         // Without other holders it need not wait.
-        assert!(line.release(3).is_empty());
-        assert!(line.try_take(4, Share) && line.try_take(4, Update));
+        assert!(queue.release(3).is_empty());
+        assert!(queue.try_take(4, Share) && queue.try_take(4, Update));
     }
 
     #[test]
     fn weakened_lock_lets_waiters_in_that_it_does_not_conflict_with() {
-        let mut line = Line::default();
-        assert!(line.try_take(1, Share) && line.try_take(1, Update));
-        wait(&mut line, 2, Share);
-        wait(&mut line, 3, Update);
-        assert_eq!(line.weaken(1, Share).len(), 1);
-        assert_eq!(had(&line), [1, 2]);
-        assert!(line.weaken(1, Update).is_empty(), "it is not made stronger");
-        assert_eq!(line.places()[0].strength, Share);
+        let mut queue = RowQueue::default();
+        assert!(queue.try_take(1, Share) && queue.try_take(1, Update));
+        wait(&mut queue, 2, Share);
+        wait(&mut queue, 3, Update);
+        assert_eq!(queue.weaken(1, Share).len(), 1);
+        assert_eq!(had(&queue), [1, 2]);
+        assert!(
+            queue.weaken(1, Update).is_empty(),
+            "it is not made stronger"
+        );
+        assert_eq!(queue.places()[0].strength, Share);
     }
 
     #[test]
     fn all_that_can_have_it_do_and_who_waited_longest_is_first() {
-        let mut line = Line::default();
-        assert!(line.try_take(1, Update));
-        wait(&mut line, 2, Share);
-        wait(&mut line, 3, Update);
-        wait(&mut line, 4, Share);
-        wait(&mut line, 5, Update);
-        line.stop_waiting(5);
-        assert_eq!(line.release(1).len(), 2);
-        assert_eq!(had(&line), [2, 4]);
-        line.release(2);
-        line.release(4);
-        assert_eq!(had(&line), [3]);
+        let mut queue = RowQueue::default();
+        assert!(queue.try_take(1, Update));
+        wait(&mut queue, 2, Share);
+        wait(&mut queue, 3, Update);
+        wait(&mut queue, 4, Share);
+        wait(&mut queue, 5, Update);
+        queue.stop_waiting(5);
+        assert_eq!(queue.release(1).len(), 2);
+        assert_eq!(had(&queue), [2, 4]);
+        queue.release(2);
+        queue.release(4);
+        assert_eq!(had(&queue), [3]);
     }
 }

@@ -26,7 +26,7 @@ use crate::sessions::Handle;
 
 /// Returns a cycle of the wait-for graph that contains `owner`: `owner`, then each session that the
 /// previous one waits for, up to a session that waits for `owner`.
-pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Vec<Owner>> {
+pub(super) fn cycle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Vec<Owner>> {
     let mut all = vec![owner];
     // The session from which the search reached each session.
     let mut found_by: HashMap<Owner, Owner> = HashMap::default();
@@ -67,14 +67,14 @@ impl Advisory {
             return None;
         }
         let locks = self.states().await.ok()?;
-        let circle = circle(owner, |session| {
+        let cycle = cycle(owner, |session| {
             let mut next = advisory::waited_for(&locks, session);
             next.extend(sessions::waited_for(&turns, session));
             next
         })?;
         let waits = |session: &&Owner| !advisory::waited_for(&locks, **session).is_empty();
-        let ends = circle.iter().filter(waits).max() == Some(&owner);
-        circle.get(1).copied().filter(|_| ends)
+        let ends = cycle.iter().filter(waits).max() == Some(&owner);
+        cycle.get(1).copied().filter(|_| ends)
     }
 }
 
@@ -89,10 +89,10 @@ mod tests {
             let of = waits.iter().filter(|(waiter, _)| *waiter == owner);
             of.map(|(_, next)| *next).collect()
         };
-        assert_eq!(circle(1, next), Some(vec![1, 2, 5]));
-        assert_eq!(circle(5, next), Some(vec![5, 1, 2]));
-        assert_eq!(circle(3, next), Some(vec![3, 4]));
-        assert_eq!(circle(6, next), None, "it leads into one, and is in none");
-        assert_eq!(circle(7, |_| vec![7]), Some(vec![7]));
+        assert_eq!(cycle(1, next), Some(vec![1, 2, 5]));
+        assert_eq!(cycle(5, next), Some(vec![5, 1, 2]));
+        assert_eq!(cycle(3, next), Some(vec![3, 4]));
+        assert_eq!(cycle(6, next), None, "it leads into one, and is in none");
+        assert_eq!(cycle(7, |_| vec![7]), Some(vec![7]));
     }
 }

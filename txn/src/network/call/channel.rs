@@ -32,7 +32,7 @@ pub(super) const OPEN_MAX: usize = 1024;
 const QUEUED_BYTES_MAX: usize = 32 << 20;
 
 /// The channel to one peer.
-pub(in crate::network) struct Line {
+pub(in crate::network) struct CallChannel {
     counting: Arc<Counting>,
     state: Mutex<State>,
     /// Whether the peer is known to have its receiving end: nothing is written before.
@@ -83,14 +83,14 @@ pub(super) enum Queued {
     Never,
 }
 
-impl Line {
+impl CallChannel {
     pub fn new(
         fabric: &Arc<dyn Fabric>,
         counting: &Arc<Counting>,
         peer: MachineId,
         ready: Arc<AtomicBool>,
-    ) -> Result<Line, FabricError> {
-        Ok(Line {
+    ) -> Result<CallChannel, FabricError> {
+        Ok(CallChannel {
             counting: Arc::clone(counting),
             ready,
             state: Mutex::new(State {

@@ -55,26 +55,26 @@ pub(crate) enum Back {
 }
 
 /// The result of a wait at another machine.
-pub(super) type Ended = Result<Turn, WouldDeadlock>;
+pub(super) type WaitOutcome = Result<Turn, WouldDeadlock>;
 
 /// The wait of a local transaction in a row-lock queue of a peer.
-pub(super) struct Waits {
+pub(super) struct RemoteLockWait {
     /// The number of the transaction.
     number: u64,
     addr: Addr,
-    pub completer: Completer<Ended>,
+    pub completer: Completer<WaitOutcome>,
 }
 
 /// The place of a peer's transaction in a row-lock queue of this machine.
-struct Standing {
+struct RemotePlace {
     ticket: u64,
     holder: Holder,
     addr: Addr,
 }
 
 /// The places of one peer's transactions in row-lock queues.
-pub(super) struct Lines {
-    standing: Vec<Standing>,
+pub(super) struct RemoteWaiters {
+    standing: Vec<RemotePlace>,
     changed: Arc<Changed>,
 }
 
@@ -91,9 +91,9 @@ impl Wake for Changed {
     }
 }
 
-impl Lines {
-    pub fn new(bell: &Bell) -> Lines {
-        Lines {
+impl RemoteWaiters {
+    pub fn new(bell: &Bell) -> RemoteWaiters {
+        RemoteWaiters {
             standing: Vec::new(),
             changed: Arc::new(Changed {
                 any: AtomicBool::new(false),
@@ -146,7 +146,7 @@ impl Lines {
         match intents.enqueue(addr, holder, wish, &waker) {
             Ok(true) => answer(link, ticket, Ok(Turn::Taken)),
             Err(deadlock) => answer(link, ticket, Err(deadlock)),
-            Ok(false) => self.standing.push(Standing {
+            Ok(false) => self.standing.push(RemotePlace {
                 ticket,
                 holder,
                 addr,
@@ -213,7 +213,7 @@ pub(super) fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
     (u64::from(peer.0) << 32) | number & u64::from(u32::MAX)
 }
 
-fn answer(link: &Link, ticket: u64, ended: Ended) {
+fn answer(link: &Link, ticket: u64, ended: WaitOutcome) {
     let how = match ended {
         Ok(Turn::Taken) => TAKEN,
         Ok(Turn::Without) => WITHOUT,
@@ -224,7 +224,7 @@ fn answer(link: &Link, ticket: u64, ended: Ended) {
 }
 
 /// Decodes a TURN.
-pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
+pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, WaitOutcome), BadRecord> {
     let mut reader = Reader(words);
     let (ticket, how) = (reader.word()?, reader.word()?);
     let ended = match how {
@@ -238,7 +238,7 @@ pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
 }
 
 /// A wait at another machine; dropping it leaves the queue there.
-struct Asked<'a> {
+struct PendingLockWait<'a> {
     network: &'a Network,
     addr: Addr,
     number: u64,
@@ -248,10 +248,10 @@ struct Asked<'a> {
     ended: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingLockWait<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.network.turns.lock().remove(&self.ticket);
+            self.network.remote_lock_waits.lock().remove(&self.ticket);
             self.network.give_back(self.addr, self.number, self.back);
         }
     }
@@ -264,20 +264,20 @@ impl Network {
         addr: Addr,
         number: u64,
         (how, strength): (u64, Strength),
-    ) -> Option<(u64, Completion<Ended>)> {
+    ) -> Option<(u64, Completion<WaitOutcome>)> {
         let link = self.link(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, turn) = Completion::pending();
-        let waits = Waits {
+        let waits = RemoteLockWait {
             number,
             addr,
             completer,
         };
-        self.turns.lock().insert(ticket, waits);
+        self.remote_lock_waits.lock().insert(ticket, waits);
         let strength = u64::from(strength.code());
         let asked = link.send(INTEND, &[ticket, number, addr.raw(), how, strength]);
         if asked.is_err() {
-            self.turns.lock().remove(&ticket);
+            self.remote_lock_waits.lock().remove(&ticket);
             return None;
         }
         Some((ticket, turn))
@@ -285,8 +285,8 @@ impl Network {
 
     /// Returns the remote row that a local transaction waits for, if any.
     pub fn waits_elsewhere(&self, number: u64) -> Option<Addr> {
-        let turns = self.turns.lock();
-        let mut waits = turns.values();
+        let remote_lock_waits = self.remote_lock_waits.lock();
+        let mut waits = remote_lock_waits.values();
         let waits = waits.find(|waits| waits.number == number)?;
         Some(waits.addr)
     }
@@ -362,7 +362,7 @@ impl Transaction {
             false => Back::All,
         };
         self.context_mut().far.messages += 1;
-        let mut asked = Asked {
+        let mut asked = PendingLockWait {
             network: &network,
             addr,
             number,

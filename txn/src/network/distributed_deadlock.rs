@@ -32,7 +32,7 @@ use foldhash::fast::FixedState;
 
 use super::Network;
 use super::message::Reader;
-use super::turns::holder_at_peer;
+use super::remote_lock_wait::holder_at_peer;
 use crate::clock::TICK_NS;
 use crate::intent::{Holder, machine_of};
 use crate::machine::Machine;
@@ -126,7 +126,7 @@ fn machine(word: u64) -> Result<MachineId, BadRecord> {
 
 impl Network {
     /// Begins a walk from each transaction that has waited for some time.
-    pub fn look_for_circles(&self, machine: &Machine, now: Timestamp) {
+    pub fn detect_distributed_deadlocks(&self, machine: &Machine, now: Timestamp) {
         for waiter in machine.intents().stalled(now, PATIENCE) {
             let began = self.for_all(waiter);
             let walk = Walk {
@@ -178,7 +178,7 @@ impl Network {
             for holder in step.holders {
                 walk.who = self.for_all(holder);
                 if walk.who == walk.began {
-                    return self.end_circle(machine, walk);
+                    return self.break_cycle(machine, walk);
                 }
                 ahead.push(walk);
             }
@@ -218,7 +218,7 @@ impl Network {
         }
     }
 
-    fn end_circle(&self, machine: &Machine, walk: Walk) {
+    fn break_cycle(&self, machine: &Machine, walk: Walk) {
         let Some(victim) = walk.victim else {
             return;
         };

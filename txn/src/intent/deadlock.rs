@@ -8,31 +8,31 @@ use foldhash::fast::FixedState;
 use super::{Holder, Intents, Strength, Waits};
 
 /// A cycle of waits that one more wait would close.
-pub(super) enum Circle {
+pub(super) enum Cycle {
     /// This waiter in the cycle yields.
     EndsAt(Holder),
     /// No waiter in the cycle yields: only the new waiter can end it.
-    NobodyYields,
+    NoneYields,
 }
 
 impl Intents {
     /// Returns the cycle that `me` would close if it began to wait for `row`. The walk goes from
     /// the row to its holders, to the rows that they wait for, and so on. A waiter that has been
     /// told to leave its queue is in no cycle.
-    pub(super) fn circle(
+    pub(super) fn cycle(
         &self,
         waits: &Waits,
         row: Addr,
         me: Holder,
         strength: Strength,
-    ) -> Option<Circle> {
+    ) -> Option<Cycle> {
         let mut seen = HashSet::with_hasher(FixedState::default());
         // Each holder, with the last waiter that yields on the way to it.
         let first = self.in_the_way(row, me, strength).into_iter();
         let mut ahead: Vec<(Holder, Option<Holder>)> = first.map(|holder| (holder, None)).collect();
         while let Some((holder, yielding)) = ahead.pop() {
             if holder == me {
-                return Some(yielding.map_or(Circle::NobodyYields, Circle::EndsAt));
+                return Some(yielding.map_or(Cycle::NoneYields, Cycle::EndsAt));
             }
             let wait = waits.get(&holder).filter(|wait| !wait.doomed);
             let Some(wait) = wait.filter(|_| seen.insert(holder)) else {
