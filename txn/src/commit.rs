@@ -75,9 +75,9 @@ impl Transaction {
         let mut busy = 0;
         let done = loop {
             let tried = match self.prepare().await {
-                Ok(()) => match self.context().spreads() {
+                Ok(()) => match self.context().network_if_distributed() {
                     None => self.context_mut().commit_write().await,
-                    Some(network) => self.commit_spread(&network).await,
+                    Some(network) => self.commit_distributed(&network).await,
                 },
                 Err(failure) => Err(failure),
             };
@@ -302,7 +302,9 @@ impl Context {
         };
         match self.machine.network().map(Arc::clone) {
             None => put(self),
-            Some(network) => network.in_configuration(|| self.spreads().is_none() && put(self)),
+            Some(network) => {
+                network.in_configuration(|| self.network_if_distributed().is_none() && put(self))
+            }
         }
     }
 

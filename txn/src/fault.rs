@@ -60,15 +60,15 @@ mistakes! {
     /// A primary locks an object whatever version it has.
     LockAnyVersion in "network/primary.rs",
     /// A coordinator's own objects are unlocked before their new versions are there.
-    UnlockTooEarly in "network/spread.rs",
+    UnlockTooEarly in "network/distributed_commit.rs",
     /// COMMIT-PRIMARY does not wait for one of the backups.
-    SkipBackupAck in "network/spread.rs",
+    SkipBackupAck in "network/distributed_commit.rs",
     /// A backup puts ranges into a version that they do not change.
     ApplyRangesAtOnce in "network/backup.rs",
     /// A backup replaces a version by an older one.
     ApplyOlderVersion in "network/backup.rs",
     /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
-    TruncateTooEarly in "network/committing.rs",
+    TruncateTooEarly in "network/in_flight.rs",
     /// What is acknowledged behind something that was lost with its connection counts.
     TrustAcksBehindHoles in "network/link.rs",
     /// A commit that others may have seen is given up when nobody waits for it any more.
@@ -83,9 +83,9 @@ mistakes! {
     /// What machines write that are no members is taken.
     AcceptLostMachines in "network/ends.rs",
     /// A commit goes on in a later configuration.
-    CommitInLaterConfiguration in "network/spread.rs",
+    CommitInLaterConfiguration in "network/distributed_commit.rs",
     /// A commit that may have been seen is given up at the next configuration.
-    AbortInDoubt in "network/spread.rs",
+    AbortInDoubt in "network/distributed_commit.rs",
     /// Slots that were reserved at the primary before become objects.
     KeepStaleSlots in "network/reserve.rs",
     /// Who has no old version of a promoted region's object takes it for new.

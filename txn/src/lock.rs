@@ -97,15 +97,15 @@ impl Context {
 
     /// Forgets the locks of this commit; the objects stay locked.
     pub(crate) fn keep_locks(&mut self) {
-        self.spread.forget();
-        self.spread.new_locked = false;
+        self.remote.forget();
+        self.remote.new_locked = false;
         self.locked = 0;
         self.slot.end_commit();
     }
 
     /// Locks the new objects of this machine, which no object points to yet (COMMITTING-4).
     pub(crate) fn lock_new(&mut self) {
-        self.spread.new_locked = true;
+        self.remote.new_locked = true;
         for object in self.new_objects() {
             object.lock_own();
         }
@@ -121,7 +121,7 @@ impl Context {
 
     /// Releases the locks that this commit holds on this machine.
     pub(crate) fn release_locks(&mut self) {
-        if std::mem::take(&mut self.spread.new_locked) {
+        if std::mem::take(&mut self.remote.new_locked) {
             for object in self.new_objects() {
                 object.unlock(object.header());
             }

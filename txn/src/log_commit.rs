@@ -105,7 +105,7 @@ impl Context {
     /// Returns the identity of the running transaction in log records.
     pub(crate) fn txn_id(&self) -> TxnId {
         let configuration = match self.machine.network() {
-            Some(_) => self.spread.configuration,
+            Some(_) => self.remote.configuration,
             None => self.machine.incarnation(),
         };
         TxnId {

@@ -29,7 +29,7 @@ use crate::intent::Strength;
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
-use crate::network::Spread;
+use crate::network::RemoteParticipants;
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -121,7 +121,7 @@ pub(crate) struct Context {
     /// Number of entries in `order` that are locked now.
     pub locked: usize,
     /// State of the commit on other machines.
-    pub spread: Spread,
+    pub remote: RemoteParticipants,
     /// Indexes of the entries to log.
     pub logged: Vec<u32>,
     /// Places of the old versions of those entries.
@@ -200,7 +200,7 @@ impl Context {
             scratch: Vec::new(),
             order: Vec::new(),
             locked: 0,
-            spread: Spread::default(),
+            remote: RemoteParticipants::default(),
             logged: Vec::new(),
             places: Vec::new(),
             prewritten: false,

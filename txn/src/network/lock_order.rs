@@ -57,7 +57,7 @@ fn who_asks_what_is_left_stands_in_nobodys_way() {
             }
             asks
         };
-        let asks = network.committing.hold_up(PATIENCE, truncates);
+        let asks = network.in_flight.hold_up(PATIENCE, truncates);
         let asks = asks.expect("nobody has the commits");
         assert!(asks.join().expect("no panic"));
     });
@@ -74,18 +74,18 @@ fn who_truncates_does_not_wait_for_a_configuration_with_the_commits_in_its_hands
         thread: 0,
         local: 1,
     };
-    network.committing.leave_acknowledged(id, ME);
+    network.in_flight.leave_acknowledged(id, ME);
     std::thread::scope(|scope| {
         // During `apply` no thread is in a configuration; a thread that was in the previous one may
         // lock the commits.
         network.configured.apply(&current, || {
             scope.spawn(|| network.finish(machine.regions()));
             for _ in 0..LOOKS {
-                let commits = network.committing.hold_up(PATIENCE, || ());
+                let commits = network.in_flight.hold_up(PATIENCE, || ());
                 assert!(commits.is_some(), "who is in it waits for who truncates");
                 sleep(Duration::from_millis(1));
             }
         });
     });
-    assert!(network.committing.is_empty());
+    assert!(network.in_flight.is_empty());
 }

@@ -40,11 +40,11 @@ impl Context {
         network: &Network,
     ) -> Vec<(usize, Completion<LockReply>)> {
         let id = self.txn_id();
-        let mut record = std::mem::take(&mut self.spread.record);
-        let mut stamped = std::mem::take(&mut self.spread.stamped);
+        let mut record = std::mem::take(&mut self.remote.record);
+        let mut stamped = std::mem::take(&mut self.remote.stamped);
         let mut replies = Vec::new();
-        for at in 0..self.spread.participants.len() {
-            let participant = &self.spread.participants[at];
+        for at in 0..self.remote.participants.len() {
+            let participant = &self.remote.participants[at];
             let Some(link) = network.link(participant.machine) else {
                 continue;
             };
@@ -52,7 +52,7 @@ impl Context {
                 continue;
             }
             record.clear();
-            message::begin_lock(&mut record, id, &self.spread.regions);
+            message::begin_lock(&mut record, id, &self.remote.regions);
             for entry in &participant.primary {
                 let write = &self.writes.writes[*entry as usize];
                 let from = record.len();
@@ -68,12 +68,12 @@ impl Context {
                 false => record::LOCK,
             };
             drop(link.append(tag, &record, &[participant.promised[LOCK]]));
-            let participant = &mut self.spread.participants[at];
+            let participant = &mut self.remote.participants[at];
             participant.locked = true;
             participant.promised[LOCK] = 0;
         }
-        self.spread.record = record;
-        self.spread.stamped = stamped;
+        self.remote.record = record;
+        self.remote.stamped = stamped;
         replies
     }
 
@@ -128,10 +128,10 @@ impl Context {
             LockReply::Failed(reason, addr) => return Err(self.failed_elsewhere(reason, addr)),
         };
         let mut found = found.into_iter();
-        for i in 0..self.spread.participants[at].primary.len() {
-            let entry = self.spread.participants[at].primary[i];
+        for i in 0..self.remote.participants[at].primary.len() {
+            let entry = self.remote.participants[at].primary[i];
             let slot = Slot::from_word(found.next().unwrap_or(0));
-            self.spread.slots.insert(entry, slot);
+            self.remote.slots.insert(entry, slot);
             let write = self.writes.writes[entry as usize];
             if let What::Patched(_) = write.what {
                 let header = Header(found.next().unwrap_or(0));
@@ -139,7 +139,7 @@ impl Context {
                 if moved {
                     self.lock_moved(entry as usize, header).await?;
                 }
-                let participant = &mut self.spread.participants[at];
+                let participant = &mut self.remote.participants[at];
                 if moved || participant.values_follow {
                     participant.moved.push(entry);
                 }
@@ -163,9 +163,9 @@ impl Context {
     /// Writes LOCK-MOVED to the primaries that need values, and collects the acks.
     pub(super) fn lock_moved_elsewhere(&mut self, network: &Network) {
         let id = self.txn_id();
-        let mut record = std::mem::take(&mut self.spread.record);
-        for at in 0..self.spread.participants.len() {
-            let participant = &self.spread.participants[at];
+        let mut record = std::mem::take(&mut self.remote.record);
+        for at in 0..self.remote.participants.len() {
+            let participant = &self.remote.participants[at];
             let link = network.link(participant.machine);
             let Some(link) = link.filter(|_| !participant.moved.is_empty()) else {
                 continue;
@@ -181,9 +181,9 @@ impl Context {
             }
             let promised = participant.promised[LOCK_MOVED];
             let ack = link.append(record::LOCK_MOVED, &record, &[promised]);
-            self.spread.acks.push(ack);
-            self.spread.participants[at].promised[LOCK_MOVED] = 0;
+            self.remote.acks.push(ack);
+            self.remote.participants[at].promised[LOCK_MOVED] = 0;
         }
-        self.spread.record = record;
+        self.remote.record = record;
     }
 }

@@ -3,7 +3,7 @@
 //! # Picture
 //! ```text
 //! coordinator's machine                         participant's machine
-//! spread.rs   the phases of a commit            ends.rs     receives every peer's log and messages
+//! distributed_commit.rs  phases of a commit     ends.rs     receives every peer's log and messages
 //! participants.rs  the records of each machine
 //! locking.rs  LOCK, and handling of its replies
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
@@ -21,7 +21,7 @@
 //! boards.rs   status pages of machines             members.rs  the members, for callers outside
 //! far.rs      peers' memory that is not mapped, and copies.rs of it
 //! governor/   the reconfiguration driver
-//! configured.rs  the configuration, and commits within it   committing.rs  in-flight commits
+//! configured.rs  the configuration, and commits within it   in_flight.rs  in-flight commits
 //! evidence.rs  evidence of transactions, for recovery       lack.rs  startup prerequisites
 //! truncated.rs  truncated transactions, at both ends   traffic.rs  counters of posted messages
 //! disk/       the disk of this machine, and the restart of all machines from their disks
@@ -41,16 +41,17 @@ mod backup;
 mod before;
 mod boards;
 pub mod call;
-mod committing;
 mod configured;
 mod copies;
 pub mod disk;
+mod distributed_commit;
 mod distributed_deadlock;
 mod ends;
 mod evidence;
 mod far;
 mod governor;
 mod headers;
+mod in_flight;
 mod lack;
 mod leasing;
 mod lent;
@@ -69,7 +70,6 @@ mod remote_lock_wait;
 mod reserve;
 mod rest;
 pub mod restart;
-mod spread;
 mod steps;
 mod time;
 mod traffic;
@@ -100,7 +100,6 @@ use backup::{Backup, Changed};
 pub(crate) use before::Before;
 use boards::BOARD;
 use call::Services;
-use committing::Committing;
 use configured::Configured;
 use disk::Disk;
 use ends::End;
@@ -108,6 +107,7 @@ pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
 pub use governor::{RefillCounts, Step, Timeline};
 pub(crate) use headers::{Expected, Headers};
+use in_flight::InFlightCommits;
 pub use lack::Lack;
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
@@ -115,7 +115,7 @@ pub(crate) use link::Link;
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub use options::NetworkOptions;
-pub(crate) use participants::Spread;
+pub(crate) use participants::RemoteParticipants;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
@@ -166,7 +166,7 @@ pub(crate) struct Network {
     /// Additional work of the thread that attends the machine.
     work: OnceLock<Work>,
     /// In-flight commits, which other machines may have seen.
-    committing: Committing,
+    in_flight: InFlightCommits,
     /// Truncation numbers of this machine's own transactions, and the truncated ones that are still
     /// remembered.
     numbers: Arc<Numbers>,
@@ -255,7 +255,7 @@ impl Network {
             reserves: reserve::Reserves::default(),
             services: Services::default(),
             work: OnceLock::new(),
-            committing: Committing::default(),
+            in_flight: InFlightCommits::default(),
             numbers,
             truncated: Mutex::default(),
             log_words: options.log_words,
@@ -366,7 +366,7 @@ impl Network {
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
         self.configured.give_up();
-        self.committing.end();
+        self.in_flight.end();
         self.allotment.give_up();
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();

@@ -20,7 +20,7 @@ use crate::write_set::{Payload, What, Write};
 
 /// The distributed part of a commit: the coordinator's state about its participants.
 #[derive(Default)]
-pub(crate) struct Spread {
+pub(crate) struct RemoteParticipants {
     /// The configuration in which the commit began.
     pub(crate) configuration: u64,
     pub(super) participants: Vec<Participant>,
@@ -69,7 +69,7 @@ pub(super) const COMMIT_BACKUP: usize = 2;
 pub(super) const COMMIT_PRIMARY: usize = 3;
 pub(super) const TRUNCATE: usize = 4;
 
-impl Spread {
+impl RemoteParticipants {
     /// Does the same as [`Network::reaches`] for all participants.
     pub(super) fn reach_all(&self, network: &Network) -> bool {
         let links = self.participants.iter();
@@ -128,7 +128,7 @@ fn is_reserved(write: &Write) -> bool {
 impl Context {
     /// Returns the network if the commit is distributed: other machines take part as primaries or
     /// backups, or this machine has a disk.
-    pub(crate) fn spreads(&self) -> Option<Arc<Network>> {
+    pub(crate) fn network_if_distributed(&self) -> Option<Arc<Network>> {
         let network = self.machine.network()?;
         let alone = |write: &Write| {
             // Writes that go to a disk must be durable before they become visible.
@@ -148,17 +148,17 @@ impl Context {
     }
 
     fn plan_in(&mut self, network: &Network, configuration: u64) -> Result<(), LockFailure> {
-        self.spread.configuration = configuration;
-        self.spread.participants.clear();
-        self.spread.acks.clear();
-        self.spread.from_disks = 0;
-        self.spread.slots.clear();
-        self.spread.regions.clear();
+        self.remote.configuration = configuration;
+        self.remote.participants.clear();
+        self.remote.acks.clear();
+        self.remote.from_disks = 0;
+        self.remote.slots.clear();
+        self.remote.regions.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {
             if kind_of(write).is_none() {
                 continue;
             }
-            self.spread.regions.push(write.addr.region().0);
+            self.remote.regions.push(write.addr.region().0);
             // The region map had the region when the object was read or its slot reserved. A region
             // handover may have begun since.
             let replicas = network.replicas(write.addr.region());
@@ -169,15 +169,15 @@ impl Context {
                 return Err(LockFailure::Abort(AbortReason::WriteConflict));
             }
             if replicas.primary != network.me() {
-                let primary = self.spread.participant(replicas.primary);
+                let primary = self.remote.participant(replicas.primary);
                 primary.primary.push(at as u32);
             }
             for backup in replicas.backups() {
-                self.spread.participant(backup).backup.push(at as u32);
+                self.remote.participant(backup).backup.push(at as u32);
             }
         }
-        self.spread.regions.sort_unstable();
-        self.spread.regions.dedup();
+        self.remote.regions.sort_unstable();
+        self.remote.regions.dedup();
         Ok(())
     }
 
@@ -199,9 +199,9 @@ impl Context {
     /// Returns the maximum words of each record for a participant. LOCK excludes the values of
     /// patched nodes if they follow in LOCK-MOVED.
     pub(super) fn record_sizes(&self, at: usize) -> Sizes {
-        let participant = &self.spread.participants[at];
+        let participant = &self.remote.participants[at];
         let write = |at: &u32| &self.writes.writes[*at as usize];
-        let regions = self.spread.regions.len();
+        let regions = self.remote.regions.len();
         let mut sizes = [0; 5];
         sizes[TRUNCATE] = TRUNCATE_WORDS;
         if !participant.primary.is_empty() {
@@ -235,7 +235,7 @@ impl Context {
 
     /// Returns the words of the end of a COMMIT-BACKUP in parts.
     pub(super) fn end_of_parts(&self) -> usize {
-        message::BACKUP_WORDS + self.spread.regions.len()
+        message::BACKUP_WORDS + self.remote.regions.len()
     }
 
     /// Writes COMMIT-BACKUP (step 3), or the end of one in parts, to every backup, and collects the
@@ -246,12 +246,12 @@ impl Context {
         w: Timestamp,
     ) -> Result<(), LockFailure> {
         let id = self.txn_id();
-        let mut record = std::mem::take(&mut self.spread.record);
+        let mut record = std::mem::take(&mut self.remote.record);
         // The participant whose record the buffer contains.
         let mut made: Option<usize> = None;
-        for at in 0..self.spread.participants.len() {
-            let entries = |of: usize| &self.spread.participants[of].backup;
-            let participant = &self.spread.participants[at];
+        for at in 0..self.remote.participants.len() {
+            let entries = |of: usize| &self.remote.participants[of].backup;
+            let participant = &self.remote.participants[at];
             if participant.backup.is_empty() {
                 continue;
             }
@@ -260,18 +260,18 @@ impl Context {
             {
                 // The earlier parts contain all writes.
                 record.clear();
-                message::begin_backup(&mut record, id, w, &self.spread.regions);
+                message::begin_backup(&mut record, id, w, &self.remote.regions);
                 made = None;
-                let promised = &mut self.spread.participants[at].promised[COMMIT_BACKUP];
+                let promised = &mut self.remote.participants[at].promised[COMMIT_BACKUP];
                 let promised = std::mem::take(promised);
                 let ack = link.append(record::COMMIT_BACKUP_LAST, &record, &[promised]);
-                self.spread.acks.push(ack);
+                self.remote.acks.push(ack);
                 continue;
             }
             // Most backups get the same record.
             if made.is_none_or(|made| entries(made) != entries(at)) {
                 record.clear();
-                message::begin_backup(&mut record, id, w, &self.spread.regions);
+                message::begin_backup(&mut record, id, w, &self.remote.regions);
                 for entry in &participant.backup {
                     self.put_backup(&mut record, *entry);
                 }
@@ -281,7 +281,7 @@ impl Context {
                 Some(link) => {
                     let promised = participant.promised[COMMIT_BACKUP];
                     let ack = link.append(record::COMMIT_BACKUP, &record, &[promised]);
-                    self.spread.acks.push(ack);
+                    self.remote.acks.push(ack);
                 }
                 None => {
                     let held =
@@ -292,11 +292,11 @@ impl Context {
                     held.map_err(|_| LockFailure::Stop(Stop::Damaged))?;
                 }
             }
-            let participant = &mut self.spread.participants[at];
+            let participant = &mut self.remote.participants[at];
             participant.backed = true;
             participant.promised[COMMIT_BACKUP] = 0;
         }
-        self.spread.record = record;
+        self.remote.record = record;
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl Context {
         next: usize,
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
-        let entries = &self.spread.participants[at].backup;
+        let entries = &self.remote.participants[at].backup;
         // Half of the longest record fits beside the reserved log space.
         self.backup_of(entries, network.longest_record() / 2, next, w)
     }
@@ -323,7 +323,7 @@ impl Context {
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
         let mut record = Vec::new();
-        message::begin_backup(&mut record, self.txn_id(), w, &self.spread.regions);
+        message::begin_backup(&mut record, self.txn_id(), w, &self.remote.regions);
         let first = next;
         while let Some(entry) = entries.get(next) {
             let write = &self.writes.writes[*entry as usize];
@@ -342,7 +342,7 @@ impl Context {
 
     fn put_backup(&self, record: &mut Vec<u64>, entry: u32) {
         let write = &self.writes.writes[entry as usize];
-        let slot = match (write.what, self.spread.slots.get(&entry)) {
+        let slot = match (write.what, self.remote.slots.get(&entry)) {
             (What::New { slot, .. }, _) => Some(slot),
             (_, Some(slot)) => Some(*slot),
             (_, None) => Slot::of(self.machine.regions(), write.addr),
@@ -385,10 +385,10 @@ impl Context {
         w: Timestamp,
     ) -> Vec<Completion<()>> {
         let id = self.txn_id();
-        let mut record = std::mem::take(&mut self.spread.record);
+        let mut record = std::mem::take(&mut self.remote.record);
         let mut acks = Vec::new();
-        for at in 0..self.spread.participants.len() {
-            let participant = &self.spread.participants[at];
+        for at in 0..self.remote.participants.len() {
+            let participant = &self.remote.participants[at];
             let Some(link) = network.link(participant.machine) else {
                 continue;
             };
@@ -400,11 +400,11 @@ impl Context {
             // Space reserved for LOCK-MOVED was not used if no node had moved.
             let promised = [LOCK_MOVED, COMMIT_PRIMARY].map(|at| participant.promised[at]);
             acks.push(link.append(record::COMMIT_PRIMARY, &record, &promised));
-            let participant = &mut self.spread.participants[at];
+            let participant = &mut self.remote.participants[at];
             participant.promised[LOCK_MOVED] = 0;
             participant.promised[COMMIT_PRIMARY] = 0;
         }
-        self.spread.record = record;
+        self.remote.record = record;
         acks
     }
 
@@ -417,23 +417,23 @@ impl Context {
         };
         let id = self.txn_id();
         let on_disk = || network.disk.as_ref().is_some_and(|disk| disk.has_own(id));
-        if self.spread.participants.is_empty() && !on_disk() {
+        if self.remote.participants.is_empty() && !on_disk() {
             return true;
         }
         let told = network.configured.during(id.configuration, || {
             let goes_on = network.decides_later()
-                && network.committing.has(id)
+                && network.in_flight.has(id)
                 && !fault::injected(Fault::AbortWhatMayBeSeen);
             if !goes_on {
                 self.tell_abort(&network, id);
-                network.committing.withdraw(id);
+                network.in_flight.withdraw(id);
             }
             !goes_on
         });
-        if !told.unwrap_or_else(|| !network.committing.has(id)) {
+        if !told.unwrap_or_else(|| !network.in_flight.has(id)) {
             return false;
         }
-        self.spread.forget();
+        self.remote.forget();
         // A new transaction number keeps late replies apart from those of the next attempt.
         self.local += 1;
         true
@@ -443,7 +443,7 @@ impl Context {
         if let Some(disk) = &network.disk {
             disk.abort_own(id);
         }
-        for participant in self.spread.participants.drain(..) {
+        for participant in self.remote.participants.drain(..) {
             let Some(link) = network.link(participant.machine) else {
                 network.home.lock().abort(id);
                 continue;

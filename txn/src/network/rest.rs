@@ -33,7 +33,7 @@ impl Network {
             ("records of peers", &|| ends.iter().all(End::is_at_rest)),
             ("its own records", &|| self.home.lock().left() == 0),
             ("answers to LOCK", &|| self.replies.lock().is_empty()),
-            ("commits", &|| self.committing.is_empty()),
+            ("commits", &|| self.in_flight.is_empty()),
             ("intents", &|| self.remote_lock_waits.lock().is_empty()),
             ("headers", &|| self.askers.lock().is_empty()),
             ("slots", &|| self.reserves.is_at_rest()),

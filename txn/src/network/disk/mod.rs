@@ -108,7 +108,7 @@ use record::Told;
 pub(super) use record::{Held, Holdings};
 pub(super) use space::FULL;
 
-use super::{Network, Spread};
+use super::{Network, RemoteParticipants};
 use crate::record::{ABORT, TRUNCATE, TxnId};
 use crate::recovery::Seen;
 
@@ -465,8 +465,8 @@ impl Network {
 
     /// Returns whether the disk of a participant of a commit has failed although all participants
     /// are reachable.
-    pub fn cannot_keep(&self, spread: &Spread) -> bool {
-        let peers = || spread.machines().filter_map(|machine| self.peer(machine));
+    pub fn cannot_keep(&self, remote: &RemoteParticipants) -> bool {
+        let peers = || remote.machines().filter_map(|machine| self.peer(machine));
         let failed = self.disk.as_ref().is_some_and(Disk::has_failed);
         // A lost machine receives no further records either.
         (failed || peers().any(|peer| peer.link.cannot_keep()))

@@ -26,7 +26,7 @@ impl Context {
             return Ok(());
         };
         let mut durable = Vec::new();
-        for participant in &self.spread.participants {
+        for participant in &self.remote.participants {
             if let Some(link) = network.link(participant.machine) {
                 durable.push(link.durable());
             }
@@ -36,8 +36,8 @@ impl Context {
             durable.clear();
         }
         // They are awaited after the acks, which reveal lost peers.
-        self.spread.from_disks = durable.len();
-        self.spread.acks.splice(..0, durable);
+        self.remote.from_disks = durable.len();
+        self.remote.acks.splice(..0, durable);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Context {
             kind_of(write).is_some() && replicas.as_ref().is_some_and(has)
         });
         let mine: Vec<u32> = mine.map(|(at, _)| at as u32).collect();
-        let mut others = self.spread.participants.iter();
+        let mut others = self.remote.participants.iter();
         // Otherwise some machine must know W, and that validation succeeded.
         if mine.is_empty() && others.any(|other| !other.backup.is_empty()) {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Context {
             [(kind, _)] => *kind = COMMIT_BACKUP,
             _ => {
                 let mut end = Vec::new();
-                message::begin_backup(&mut end, self.txn_id(), w, &self.spread.regions);
+                message::begin_backup(&mut end, self.txn_id(), w, &self.remote.regions);
                 parts.push((COMMIT_BACKUP_LAST, end));
             }
         }

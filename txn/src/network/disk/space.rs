@@ -7,7 +7,7 @@
 //! machine checks for space until there is some, and reports that, too.
 
 use super::Disk;
-use crate::network::{Network, Spread};
+use crate::network::{Network, RemoteParticipants};
 
 /// Tag of the message: whether the disk of its sender is full.
 pub const FULL: u8 = 41;
@@ -39,9 +39,9 @@ impl Network {
     }
 
     /// Returns whether the disk of this machine or of a participant is full.
-    pub fn has_no_space(&self, spread: &Spread) -> bool {
+    pub fn has_no_space(&self, remote: &RemoteParticipants) -> bool {
         self.disk.as_ref().is_some_and(|disk| {
-            let mut links = spread.machines().filter_map(|machine| self.link(machine));
+            let mut links = remote.machines().filter_map(|machine| self.link(machine));
             disk.log.is_full() || links.any(|link| link.is_full())
         })
     }

@@ -288,7 +288,7 @@ impl Network {
         let askers = std::mem::take(&mut *self.askers.lock());
         drop((replies, remote_lock_waits, askers));
         self.leave_lines(machine, |_| true);
-        self.committing.leave_undecided();
+        self.in_flight.leave_undecided();
         self.configured.give_up();
     }
 }

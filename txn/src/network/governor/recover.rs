@@ -278,7 +278,7 @@ impl Network {
             .filter(|region| machine.regions().has_own(RegionId(*region)))
             .collect();
         let mut awaited = Vec::new();
-        for commit in self.committing.in_doubt(configuration.0) {
+        for commit in self.in_flight.in_doubt(configuration.0) {
             for region in commit.written.iter().filter(|region| own.contains(region)) {
                 add(Seen {
                     id: commit.id,
@@ -324,7 +324,7 @@ impl Network {
                 Action::Decided { id, decision } if id.machine == self.me.0 => {
                     // Recovery may ask again about a decided commit if no machine knows that it has
                     // finished.
-                    if let Some(w) = self.committing.undecided(id) {
+                    if let Some(w) = self.in_flight.undecided(id) {
                         let w = (decision == Decision::Commit).then_some(w);
                         disk.keep_own_decided(id, w);
                     }
@@ -362,7 +362,7 @@ impl Network {
             recovering.settled = None;
             return;
         };
-        let waits = !recovering.waiting.is_empty() || self.committing.has_before(configuration.0);
+        let waits = !recovering.waiting.is_empty() || self.in_flight.has_before(configuration.0);
         if !waits && recovering.outbox.is_empty() {
             recovering.settled = None;
             disk.is_settled(configuration, self.is_late());
@@ -392,7 +392,7 @@ impl Network {
                 state.recovering.truncated.insert(id);
                 self.truncate_recovered(id);
             }
-            Action::Decided { id, decision } => self.committing.decide(id, decision),
+            Action::Decided { id, decision } => self.in_flight.decide(id, decision),
         }
     }
 
@@ -449,7 +449,7 @@ impl Network {
     fn truncate_recovered(&self, id: TxnId) {
         if id.machine == self.me.0 {
             self.home.lock().abort(id);
-            self.committing.settle(id);
+            self.in_flight.settle(id);
             return;
         }
         let mut ends = self.ends.lock();
@@ -511,7 +511,7 @@ impl Network {
         }
         drop(ends);
         // A transaction that writes no region of this machine is not truncated here otherwise.
-        self.committing.settle_before(state.last_drained.0);
+        self.in_flight.settle_before(state.last_drained.0);
         let mut home = self.home.lock();
         for id in home.before(state.last_drained.0) {
             home.abort(id);

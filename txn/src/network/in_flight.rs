@@ -49,7 +49,7 @@ use crate::transaction::Transaction;
 
 /// All in-flight commits of this machine.
 #[derive(Default)]
-pub(super) struct Committing(Mutex<Commits>);
+pub(super) struct InFlightCommits(Mutex<Commits>);
 
 #[derive(Default)]
 struct Commits {
@@ -100,7 +100,7 @@ pub(super) struct InDoubt {
     pub evidence: Evidence,
 }
 
-impl Committing {
+impl InFlightCommits {
     /// Locks the in-flight commits and calls `meanwhile`; `None` if the lock is not free within
     /// `patience`.
     #[cfg(test)]
@@ -162,7 +162,7 @@ impl Committing {
             (commit.participants, commit.acks, commit.lost) = (participants, acks, lost);
         }
         if !asks {
-            self.is_done(id);
+            self.mark_done(id);
         }
     }
 
@@ -177,7 +177,7 @@ impl Committing {
     }
 
     /// Completes when recovery has decided about a commit in doubt: the write timestamp if it takes
-    /// effect. The caller calls [`Self::is_done`] once it has carried out the decision.
+    /// effect. The caller calls [`Self::mark_done`] once it has carried out the decision.
     pub fn decision(&self, id: TxnId) -> Completion<Option<Timestamp>> {
         let (completer, decision) = Completion::pending();
         if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
@@ -190,7 +190,7 @@ impl Committing {
     }
 
     /// Marks the decision about a commit as carried out on this machine.
-    pub fn is_done(&self, id: TxnId) {
+    pub fn mark_done(&self, id: TxnId) {
         let mut commits = self.0.lock();
         if let Some(commit) = commits.by_id.get_mut(&id) {
             commit.done = true;
@@ -229,7 +229,7 @@ impl Committing {
                 let outcome = commit.outcome(decision);
                 drop(commits);
                 transaction.do_what_is_decided(outcome);
-                self.is_done(id);
+                self.mark_done(id);
             }
         }
     }
@@ -251,7 +251,7 @@ impl Committing {
         }
         if let Some(orphan) = orphan {
             orphan.do_what_is_decided(outcome);
-            self.is_done(id);
+            self.mark_done(id);
         }
     }
 
@@ -377,10 +377,10 @@ impl Drop for Ending<'_> {
         }
         let all = acks.is_empty() && !lost;
         match all && self.network.may_truncate(self.regions, id, &participants) {
-            true => self.network.committing.forget(id),
+            true => self.network.in_flight.forget(id),
             false => self
                 .network
-                .committing
+                .in_flight
                 .leave(id, participants, (acks, lost), self.asks),
         }
     }
@@ -395,7 +395,7 @@ pub(super) struct Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.network.committing.is_done(self.id);
+        self.network.in_flight.mark_done(self.id);
     }
 }
 
@@ -403,7 +403,7 @@ impl Network {
     /// Takes over a commit that other machines may have seen and that no session waits for.
     pub fn adopt(&self, transaction: Transaction) {
         let id = transaction.context().txn_id();
-        self.committing.adopt(id, transaction);
+        self.in_flight.adopt(id, transaction);
     }
 
     /// Truncates a commit that all primaries have acknowledged. Returns `false` where recovery is
@@ -442,7 +442,7 @@ impl Network {
             .within(|current| self.finish_in(current, regions));
         for (id, w, orphan) in going_on {
             if let Err(orphan) = orphan.go_on(self, w) {
-                self.committing.adopt(id, orphan);
+                self.in_flight.adopt(id, orphan);
             }
         }
         let _ = self.home.lock().look_again(regions, &self.changed);
@@ -452,7 +452,7 @@ impl Network {
     /// (COMMITTING-5).
     fn finish_in(&self, current: u64, regions: &Regions) -> Vec<(TxnId, Timestamp, Transaction)> {
         let mut going_on = Vec::new();
-        let mut commits = self.committing.0.lock();
+        let mut commits = self.in_flight.0.lock();
         commits.by_id.retain(|id, commit| {
             if id.configuration != current {
                 return true;
@@ -493,7 +493,7 @@ mod tests {
             (Decision::Commit, Decision::Abort),
             (Decision::Abort, Decision::Commit),
         ] {
-            let commits = Committing::default();
+            let commits = InFlightCommits::default();
             commits.begin(id, &[], w);
             assert!(commits.in_doubt(2).iter().all(|doubt| !doubt.decided));
             commits.decide(id, first);
@@ -503,7 +503,7 @@ mod tests {
             assert_eq!(told, (first == Decision::Commit).then_some(w));
             commits.settle(id);
             assert!(commits.has(id));
-            commits.is_done(id);
+            commits.mark_done(id);
             assert!(commits.is_empty());
         }
     }

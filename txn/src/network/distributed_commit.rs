@@ -31,7 +31,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::committing::{Asking, Ending};
+use super::in_flight::{Asking, Ending};
 use super::link::Link;
 use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
@@ -71,7 +71,7 @@ const RECONFIGURED: LockFailure = LockFailure::Abort(AbortReason::Unreachable);
 impl Transaction {
     /// Runs LOCK to TRUNCATE of a commit with remote participants. On failure nothing of the commit
     /// is left.
-    pub(crate) fn commit_spread<'a>(
+    pub(crate) fn commit_distributed<'a>(
         &'a mut self,
         network: &'a Network,
     ) -> Work<'a, Result<Done, LockFailure>> {
@@ -101,12 +101,12 @@ impl Transaction {
     async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, Halt> {
         self.find_regions(network).await?;
         self.context_mut().plan(network)?;
-        if network.has_no_space(&self.context().spread) {
+        if network.has_no_space(&self.context().remote) {
             return Err(LockFailure::Stop(Stop::DiskFull).into());
         }
         self.reserve_logs(network).await?;
         let context = self.context_mut();
-        let current = context.spread.configuration;
+        let current = context.remote.configuration;
         let during = &network.configured;
         let replies = during.during(current, || context.lock_elsewhere(network));
         let replies = replies.ok_or(RECONFIGURED)?;
@@ -129,8 +129,8 @@ impl Transaction {
         if fault::injected(Fault::UnlockTooEarly) {
             context.release_locks();
         }
-        for at in 0..self.context().spread.participants.len() {
-            if self.context().spread.participants[at].in_parts {
+        for at in 0..self.context().remote.participants.len() {
+            if self.context().remote.participants[at].in_parts {
                 self.commit_backup_in_parts(network, at, w).await?;
             }
         }
@@ -144,14 +144,14 @@ impl Transaction {
         };
         let backed = during.during(current, || {
             context.lock_new();
-            network.committing.begin(id, &context.spread.regions, w);
+            network.in_flight.begin(id, &context.remote.regions, w);
             context.lock_moved_elsewhere(network);
             context.commit_backup(network, w)?;
             context.keep_on_disk(network, w)
         });
         backed.ok_or(RECONFIGURED)??;
         if fault::injected(Fault::SkipBackupAck) {
-            drop(context.spread.acks.pop());
+            drop(context.remote.acks.pop());
         }
         match self.backed(network).await {
             true => Ok(w),
@@ -166,8 +166,8 @@ impl Transaction {
         // The acks stay with the transaction: it may be dropped while it waits, and then continues
         // as an orphan.
         loop {
-            let of_disk = context.spread.acks.len() <= context.spread.from_disks;
-            let Some(ack) = context.spread.acks.last_mut() else {
+            let of_disk = context.remote.acks.len() <= context.remote.from_disks;
+            let Some(ack) = context.remote.acks.last_mut() else {
                 break;
             };
             let answer = match of_disk {
@@ -178,22 +178,22 @@ impl Transaction {
                 *ack = Completion::done(Err(FabricError::Lost));
                 return false;
             }
-            context.spread.acks.pop();
+            context.remote.acks.pop();
         }
-        context.spread.reach_all(network)
+        context.remote.reach_all(network)
     }
 
     /// Returns whether every backup has acknowledged its COMMIT-BACKUP by now. Does not wait.
     pub(super) fn is_backed(&mut self, network: &Network) -> bool {
-        let spread = &mut self.context_mut().spread;
-        spread.acks.retain_mut(|ack| match ack.take() {
+        let remote = &mut self.context_mut().remote;
+        remote.acks.retain_mut(|ack| match ack.take() {
             Some(Err(lost)) => {
                 *ack = Completion::done(Err(lost));
                 true
             }
             answer => answer.is_none(),
         });
-        spread.acks.is_empty() && spread.reach_all(network)
+        remote.acks.is_empty() && remote.reach_all(network)
     }
 
     /// Waits until the region map has every written region, as during a region handover.
@@ -221,9 +221,9 @@ impl Transaction {
             network.configured.later_than(id.configuration).await;
             return Halt::InDoubt;
         }
-        let failure = if network.cannot_keep(&self.context().spread) {
+        let failure = if network.cannot_keep(&self.context().remote) {
             // All participants are told to abort, but the state of their disks is not known.
-            network.committing.withdraw(id);
+            network.in_flight.withdraw(id);
             LockFailure::Stop(Stop::Failed)
         } else if network.decides_later() {
             LockFailure::Stop(Stop::InDoubt)
@@ -236,7 +236,7 @@ impl Transaction {
     /// Waits for the decision of recovery about a commit, and carries it out here.
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
-        let decision = network.committing.decision(id);
+        let decision = network.in_flight.decision(id);
         let in_place = self.context().writes.is_empty();
         let _asking = in_place.then_some(Asking { network, id });
         // An evicted machine never receives the recovery decision: report `InDoubt` now.
@@ -255,12 +255,12 @@ impl Transaction {
                 Ok(Done { w, durable_at })
             }
             None => {
-                context.spread.participants.clear();
+                context.remote.participants.clear();
                 context.unlock();
                 Err(RECONFIGURED)
             }
         };
-        network.committing.is_done(id);
+        network.in_flight.mark_done(id);
         done
     }
 
@@ -272,14 +272,14 @@ impl Transaction {
         at: usize,
         w: Timestamp,
     ) -> Result<(), LockFailure> {
-        let current = self.context().spread.configuration;
-        let machine = self.context().spread.participants[at].machine;
+        let current = self.context().remote.configuration;
+        let machine = self.context().remote.participants[at].machine;
         let Some(link) = network.link(machine) else {
             return Ok(());
         };
-        self.context_mut().spread.participants[at].backed = true;
+        self.context_mut().remote.participants[at].backed = true;
         let mut next = 0;
-        while next < self.context().spread.participants[at].backup.len() {
+        while next < self.context().remote.participants[at].backup.len() {
             let (record, upto) = self.context().backup_part(network, at, next, w)?;
             next = upto;
             let mut round = 0;
@@ -296,7 +296,7 @@ impl Transaction {
                 }
                 round += 1;
             };
-            self.context_mut().spread.acks.push(ack);
+            self.context_mut().remote.acks.push(ack);
         }
         Ok(())
     }
@@ -304,8 +304,8 @@ impl Transaction {
     /// Reserves log space for all records of the commit at every participant, before the first
     /// record is written.
     async fn reserve_logs(&mut self, network: &Network) -> Result<(), LockFailure> {
-        for at in 0..self.context().spread.participants.len() {
-            let machine = self.context().spread.participants[at].machine;
+        for at in 0..self.context().remote.participants.len() {
+            let machine = self.context().remote.participants[at].machine;
             let Some(link) = network.link(machine) else {
                 continue;
             };
@@ -318,12 +318,12 @@ impl Transaction {
             let longest = network.longest_record();
             let mut sizes = self.context().record_sizes(at);
             if sizes[LOCK] > longest || !network.takes(&sizes) {
-                self.context_mut().spread.participants[at].values_follow = true;
+                self.context_mut().remote.participants[at].values_follow = true;
                 sizes = self.context().record_sizes(at);
             }
             if sizes[COMMIT_BACKUP] > longest || !network.takes(&sizes) {
                 sizes[COMMIT_BACKUP] = self.context().end_of_parts();
-                self.context_mut().spread.participants[at].in_parts = true;
+                self.context_mut().remote.participants[at].in_parts = true;
             }
             if sizes.iter().any(|words| *words > longest) || !network.takes(&sizes) {
                 return Err(LockFailure::Stop(Stop::TooLarge(
@@ -331,7 +331,7 @@ impl Transaction {
                 )));
             }
             let mut round = 0;
-            let current = self.context().spread.configuration;
+            let current = self.context().remote.configuration;
             loop {
                 let reserve = || link.reserve(&sizes);
                 match network.configured.during(current, reserve) {
@@ -345,7 +345,7 @@ impl Transaction {
                 }
                 self.pause(network).await;
             }
-            self.context_mut().spread.participants[at].promised = sizes;
+            self.context_mut().remote.participants[at].promised = sizes;
         }
         Ok(())
     }
@@ -435,11 +435,11 @@ impl Transaction {
             // The local new objects are installed before a pointer elsewhere leads to them.
             context.put_in_place(w);
             let acks = context.commit_primary_elsewhere(network, w);
-            network.committing.show(id);
+            network.in_flight.show(id);
             acks
         });
         let acks = shown?;
-        let participants = context.spread.participants.drain(..);
+        let participants = context.remote.participants.drain(..);
         let participants = participants.map(|participant| participant.machine);
         let participants = participants.collect();
         context.is_in_place(w);
@@ -476,7 +476,7 @@ impl Transaction {
                 self.finish();
             }
             None => {
-                context.spread.participants.clear();
+                context.remote.participants.clear();
                 self.give_up(AbortReason::Unreachable);
             }
         }
@@ -488,7 +488,7 @@ impl Context {
     fn put_in_place(&mut self, w: Timestamp) {
         // From here on each lock is released by the version that replaces the locked one.
         self.locked = 0;
-        self.spread.new_locked = false;
+        self.remote.new_locked = false;
         self.commit_primary(w);
     }
 
@@ -503,7 +503,7 @@ impl Context {
 
     /// Carries out locally the decision of recovery that a commit takes effect.
     pub(crate) fn take_effect(&mut self, w: Timestamp) {
-        self.spread.participants.clear();
+        self.remote.participants.clear();
         // A commit that was shown before is already installed.
         if !self.writes.is_empty() {
             self.leave_out_what_came_back();
