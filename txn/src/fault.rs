@@ -70,7 +70,7 @@ mistakes! {
     /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
     TruncateTooEarly in "network/in_flight.rs",
     /// What is acknowledged behind something that was lost with its connection counts.
-    TrustAcksBehindHoles in "network/link.rs",
+    TrustAcksBehindHoles in "network/peer_sender.rs",
     /// A commit that others may have seen is given up when nobody waits for it any more.
     AbortWhatMayBeSeen in "network/participants.rs",
     /// Slots and old versions serve others while somebody may still read what was there.
@@ -81,7 +81,7 @@ mistakes! {
     /// A configuration is in force before old leases have run out.
     SkipOldLeases in "network/governor/carry_out.rs",
     /// What machines write that are no members is taken.
-    AcceptLostMachines in "network/ends.rs",
+    AcceptLostMachines in "network/peer_receiver.rs",
     /// A commit goes on in a later configuration.
     CommitInLaterConfiguration in "network/distributed_commit.rs",
     /// A commit that may have been seen is given up at the next configuration.

@@ -32,8 +32,8 @@ use fencepost_storage::Timestamp;
 
 use super::Network;
 use super::in_flight::{Asking, Ending};
-use super::link::Link;
 use super::participants::{COMMIT_BACKUP, LOCK};
+use super::peer_sender::PeerSender;
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
@@ -274,7 +274,7 @@ impl Transaction {
     ) -> Result<(), LockFailure> {
         let current = self.context().remote.configuration;
         let machine = self.context().remote.participants[at].machine;
-        let Some(link) = network.link(machine) else {
+        let Some(sender) = network.sender(machine) else {
             return Ok(());
         };
         self.context_mut().remote.participants[at].backed = true;
@@ -284,7 +284,7 @@ impl Transaction {
             next = upto;
             let mut round = 0;
             let ack = loop {
-                let append = || link.append_unpromised(record::COMMIT_BACKUP_PART, &record);
+                let append = || sender.append_unpromised(record::COMMIT_BACKUP_PART, &record);
                 match network.configured.during(current, append) {
                     None => return Err(RECONFIGURED),
                     Some(Ok(ack)) => break ack,
@@ -306,13 +306,13 @@ impl Transaction {
     async fn reserve_logs(&mut self, network: &Network) -> Result<(), LockFailure> {
         for at in 0..self.context().remote.participants.len() {
             let machine = self.context().remote.participants[at].machine;
-            let Some(link) = network.link(machine) else {
+            let Some(sender) = network.sender(machine) else {
                 continue;
             };
             // A reader never sees records behind a hole. Where machines are replaced, one of the
             // two machines is about to be.
-            let reaches = || link.is_whole() || network.replaces_machines();
-            if !link.is_up().await || !reaches() {
+            let reaches = || sender.is_whole() || network.replaces_machines();
+            if !sender.is_up().await || !reaches() {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
             let longest = network.longest_record();
@@ -333,7 +333,7 @@ impl Transaction {
             let mut round = 0;
             let current = self.context().remote.configuration;
             loop {
-                let reserve = || link.reserve(&sizes);
+                let reserve = || sender.reserve(&sizes);
                 match network.configured.during(current, reserve) {
                     None => return Err(RECONFIGURED),
                     Some(Ok(())) => break,
@@ -537,8 +537,8 @@ impl Network {
     /// Returns whether no connection to these machines lost a write. Only then do they see the
     /// records that they acknowledge.
     pub(super) fn reaches(&self, machines: &[MachineId]) -> bool {
-        let mut links = machines.iter().filter_map(|machine| self.link(*machine));
-        links.all(Link::is_whole)
+        let mut senders = machines.iter().filter_map(|machine| self.sender(*machine));
+        senders.all(PeerSender::is_whole)
     }
 
     /// Returns how often a waiter polls for a reply before it relies on the poller to wake it.

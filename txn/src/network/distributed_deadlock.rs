@@ -212,9 +212,9 @@ impl Network {
                 }
             }
         };
-        if let Some(link) = self.link(to) {
+        if let Some(sender) = self.sender(to) {
             // If there is no space, the walk is repeated later.
-            let _ = link.send(CHASE, &walk.encode());
+            let _ = sender.send(CHASE, &walk.encode());
         }
     }
 
@@ -225,8 +225,8 @@ impl Network {
         if victim.at == self.me {
             let holder = self.for_here(victim.holder);
             machine.intents().doom(holder, victim.row);
-        } else if let Some(link) = self.link(victim.at) {
-            let _ = link.send(DOOM, &[victim.holder, victim.row.raw()]);
+        } else if let Some(sender) = self.sender(victim.at) {
+            let _ = sender.send(DOOM, &[victim.holder, victim.row.raw()]);
         }
     }
 

@@ -101,9 +101,11 @@ impl Machine {
             return Vec::new();
         };
         let mut found = Found::default();
-        let ends = network.ends.lock();
-        ends.iter().for_each(|end| end.find(&mut found));
-        drop(ends);
+        let receivers = network.receivers.lock();
+        receivers
+            .iter()
+            .for_each(|receiver| receiver.find(&mut found));
+        drop(receivers);
         network.home.lock().find(&mut found);
         let seen = found.0.into_values();
         seen.filter(|seen| seen.id.configuration < configuration.0)
@@ -117,9 +119,11 @@ impl Machine {
         let content = match id.machine == network.me().0 {
             true => network.home.lock().content(id, region),
             false => {
-                let ends = network.ends.lock();
-                let mut of_peer = ends.iter().filter(|end| end.is_of(id.machine));
-                of_peer.find_map(|end| end.content(id, region))
+                let receivers = network.receivers.lock();
+                let mut of_peer = receivers
+                    .iter()
+                    .filter(|receiver| receiver.is_of(id.machine));
+                of_peer.find_map(|receiver| receiver.content(id, region))
             }
         };
         content.map(Arc::from)
@@ -132,8 +136,8 @@ impl Machine {
             if id.machine == network.me().0 {
                 return network.truncated.lock().has(id);
             }
-            let ends = network.ends.lock();
-            ends.iter().any(|end| end.was_truncated(id))
+            let receivers = network.receivers.lock();
+            receivers.iter().any(|receiver| receiver.was_truncated(id))
         })
     }
 }

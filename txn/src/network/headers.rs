@@ -25,7 +25,7 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 
 use super::message::Reader;
-use super::{Link, Network, Peer};
+use super::{Network, Peer, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 use crate::stop::{AbortReason, Stop};
@@ -174,7 +174,7 @@ impl Network {
             answer,
             others: None,
         };
-        let sent = peer.link.send(VALIDATE, &words);
+        let sent = peer.sender.send(VALIDATE, &words);
         sent.ok().map(|()| question)
     }
 
@@ -212,7 +212,11 @@ impl Network {
 }
 
 /// Handles VALIDATE: tells a peer which headers differ from those it has seen.
-pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<(), BadRecord> {
+pub(super) fn answer(
+    machine: &Machine,
+    sender: &PeerSender,
+    words: &[u64],
+) -> Result<(), BadRecord> {
     let mut reader = Reader(words);
     let mut answer = vec![reader.word()?];
     for place in 0.. {
@@ -227,6 +231,6 @@ pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<()
             None => answer.extend([place | NOWHERE, 0]),
         }
     }
-    link.send_surely(VALIDATED, &answer);
+    sender.send_surely(VALIDATED, &answer);
     Ok(())
 }

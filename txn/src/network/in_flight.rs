@@ -418,9 +418,9 @@ impl Network {
     /// meanwhile.
     fn truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) {
         self.numbers.next(|number| {
-            let links = participants.iter();
-            for link in links.filter_map(|machine| self.link(*machine)) {
-                link.truncate(number, id);
+            let senders = participants.iter();
+            for sender in senders.filter_map(|machine| self.sender(*machine)) {
+                sender.truncate(number, id);
             }
             // This machine issues its own numbers in order.
             let _ = self.truncated.lock().remember(number, id);

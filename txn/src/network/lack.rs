@@ -38,7 +38,7 @@ impl Network {
     pub async fn lacks(&self, machine: &Machine) -> Option<Lack> {
         let clock = machine.clock();
         for peer in self.fellows() {
-            if !peer.link.is_up().await {
+            if !peer.sender.is_up().await {
                 return Some(Lack::Peer(peer.id));
             }
         }

@@ -22,7 +22,7 @@ use foldhash::fast::FixedState;
 use super::allotment::ROUNDS;
 use super::message::{Reader, Slot};
 use super::reserve::{self, RESERVED, Reserved, Wanted};
-use super::{Link, Network};
+use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 
@@ -56,7 +56,7 @@ impl Lent {
         &mut self,
         here: (&Machine, &Network),
         lane: usize,
-        link: &Link,
+        sender: &PeerSender,
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let (ticket, wanted) = Wanted::decode(words)?;
@@ -66,7 +66,7 @@ impl Lent {
             log_read: false,
             rounds: 0,
         };
-        self.lend(here, lane, link, ask);
+        self.lend(here, lane, sender, ask);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Lent {
         &mut self,
         (machine, network): (&Machine, &Network),
         lane: usize,
-        link: &Link,
+        sender: &PeerSender,
         ask: Ask,
     ) {
         let regions = machine.regions();
@@ -100,7 +100,7 @@ impl Lent {
         }
         self.slots.extend(slots.iter().map(|slot| slot.addr));
         reserve::answer(ask.ticket, &slots, |words| {
-            link.send_surely(RESERVED, words)
+            sender.send_surely(RESERVED, words)
         });
     }
 
@@ -110,7 +110,7 @@ impl Lent {
         &mut self,
         here: (&Machine, &Network),
         lane: usize,
-        link: &Link,
+        sender: &PeerSender,
         read: bool,
     ) -> bool {
         let mut any = false;
@@ -126,14 +126,14 @@ impl Lent {
             };
             any = true;
             let (ask, _) = self.later.remove(at);
-            let send = |words: &[u64]| link.send_surely(RESERVED, words);
+            let send = |words: &[u64]| sender.send_surely(RESERVED, words);
             match grown {
                 Ok(true) => {
                     let ask = Ask {
                         log_read: true,
                         ..ask
                     };
-                    self.lend(here, lane, link, ask);
+                    self.lend(here, lane, sender, ask);
                 }
                 // Without a region there is no memory.
                 Ok(false) => reserve::answer(ask.ticket, &[], send),

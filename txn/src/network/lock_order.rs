@@ -46,7 +46,7 @@ fn who_asks_what_is_left_stands_in_nobodys_way() {
         // Like the truncating thread, which next locks the records.
         let truncates = || {
             let asks = scope.spawn(|| network.is_at_rest());
-            while network.ends.try_lock().is_some() {
+            while network.receivers.try_lock().is_some() {
                 yield_now();
             }
             for _ in 0..LOOKS {

@@ -45,7 +45,7 @@ impl Context {
         let mut replies = Vec::new();
         for at in 0..self.remote.participants.len() {
             let participant = &self.remote.participants[at];
-            let Some(link) = network.link(participant.machine) else {
+            let Some(sender) = network.sender(participant.machine) else {
                 continue;
             };
             if participant.primary.is_empty() {
@@ -67,7 +67,7 @@ impl Context {
                 true => record::LOCK_OF_PARTS,
                 false => record::LOCK,
             };
-            drop(link.append(tag, &record, &[participant.promised[LOCK]]));
+            drop(sender.append(tag, &record, &[participant.promised[LOCK]]));
             let participant = &mut self.remote.participants[at];
             participant.locked = true;
             participant.promised[LOCK] = 0;
@@ -166,8 +166,8 @@ impl Context {
         let mut record = std::mem::take(&mut self.remote.record);
         for at in 0..self.remote.participants.len() {
             let participant = &self.remote.participants[at];
-            let link = network.link(participant.machine);
-            let Some(link) = link.filter(|_| !participant.moved.is_empty()) else {
+            let sender = network.sender(participant.machine);
+            let Some(sender) = sender.filter(|_| !participant.moved.is_empty()) else {
                 continue;
             };
             record.clear();
@@ -180,7 +180,7 @@ impl Context {
                 message::put_moved(&mut record, write.addr, image, put);
             }
             let promised = participant.promised[LOCK_MOVED];
-            let ack = link.append(record::LOCK_MOVED, &record, &[promised]);
+            let ack = sender.append(record::LOCK_MOVED, &record, &[promised]);
             self.remote.acks.push(ack);
             self.remote.participants[at].promised[LOCK_MOVED] = 0;
         }

@@ -103,7 +103,7 @@ impl Network {
                 id: id.0,
                 domain: machine.domain.to_string(),
                 leaving: machine.leaving,
-                reachable: self.link(id).is_none_or(|link| link.was_up()),
+                reachable: self.sender(id).is_none_or(|sender| sender.was_up()),
                 clock_uncertainty_ns: match self.peer(id) {
                     Some(peer) => self.uncertainty_of(peer),
                     None => clock.uncertainty_ns,

@@ -3,10 +3,10 @@
 //! # Picture
 //! ```text
 //! coordinator's machine                         participant's machine
-//! distributed_commit.rs  phases of a commit     ends.rs     receives every peer's log and messages
+//! distributed_commit.rs  phases of a commit     peer_receiver.rs  receives every peer's log and messages
 //! participants.rs  the records of each machine
 //! locking.rs  LOCK, and handling of its replies
-//! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
+//! peer_sender.rs  log and messages to a peer ─► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! headers.rs  headers of the read set ─────────► the same, VALIDATE
 //! versions.rs  object versions at a primary, for a new backup that kept an older replica
@@ -46,7 +46,6 @@ mod copies;
 pub mod disk;
 mod distributed_commit;
 mod distributed_deadlock;
-mod ends;
 mod evidence;
 mod far;
 mod governor;
@@ -55,7 +54,6 @@ mod in_flight;
 mod lack;
 mod leasing;
 mod lent;
-mod link;
 #[cfg(test)]
 mod lock_order;
 mod locking;
@@ -63,6 +61,8 @@ mod members;
 mod message;
 mod options;
 mod participants;
+mod peer_receiver;
+mod peer_sender;
 mod peers;
 mod poller;
 mod primary;
@@ -102,7 +102,6 @@ use boards::BOARD;
 use call::Services;
 use configured::Configured;
 use disk::Disk;
-use ends::End;
 pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
 pub use governor::{RefillCounts, Step, Timeline};
@@ -111,11 +110,12 @@ use in_flight::InFlightCommits;
 pub use lack::Lack;
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
-pub(crate) use link::Link;
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub use options::NetworkOptions;
 pub(crate) use participants::RemoteParticipants;
+use peer_receiver::PeerReceiver;
+pub(crate) use peer_sender::PeerSender;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
@@ -151,7 +151,7 @@ pub(crate) struct Network {
     /// The status page of this machine.
     board: Arc<Memory>,
     replies: Mutex<Waiting>,
-    ends: Mutex<Vec<End>>,
+    receivers: Mutex<Vec<PeerReceiver>>,
     /// Writes of this machine's own transactions to regions of which it is a backup.
     home: Mutex<Backup>,
     changed: Changed,
@@ -226,8 +226,8 @@ impl Network {
             log_words: options.log_words,
         };
         let met = others().map(|peer| meeting.meet(peer));
-        let met: Vec<(Peer, End)> = met.collect::<Result<_, FabricError>>()?;
-        let (peers, ends): (Vec<_>, Vec<_>) = met.into_iter().unzip();
+        let met: Vec<(Peer, PeerReceiver)> = met.collect::<Result<_, FabricError>>()?;
+        let (peers, receivers): (Vec<_>, Vec<_>) = met.into_iter().unzip();
         let (suspicions, inbox) = (Arc::default(), Arc::<Inbox>::default());
         let governor = options.leases.zip(options.store.as_ref());
         let governor = governor.map(|(terms, store)| Governor::new(options, terms, store, &inbox));
@@ -246,7 +246,7 @@ impl Network {
             whereabouts,
             allotment: Allotment::new(options, resumed)?,
             replies: Mutex::default(),
-            ends: Mutex::new(ends),
+            receivers: Mutex::new(receivers),
             home: Mutex::default(),
             changed: Changed::default(),
             remote_lock_waits: Mutex::default(),
@@ -330,8 +330,8 @@ impl Network {
         self.peers.iter().find(|peer| peer.id == id)
     }
 
-    fn link(&self, id: MachineId) -> Option<&Link> {
-        self.peer(id).map(|peer| &peer.link)
+    fn sender(&self, id: MachineId) -> Option<&PeerSender> {
+        self.peer(id).map(|peer| &peer.sender)
     }
 
     /// Returns the old versions of the objects in a peer's memory.
@@ -355,8 +355,8 @@ impl Network {
     /// Returns the peers' slots that this machine has in stock, and this machine's slots that are
     /// leased to peers.
     pub fn reserved(&self) -> (Vec<Addr>, Vec<Addr>) {
-        let ends = self.ends.lock();
-        let lent = ends.iter().flat_map(End::lent);
+        let receivers = self.receivers.lock();
+        let lent = receivers.iter().flat_map(PeerReceiver::lent);
         // A slot lease is void once another machine is the primary of the region.
         let lent = lent.filter(|addr| self.primary(*addr) == Some(self.me));
         (self.reserves.all(), lent.collect())

@@ -9,8 +9,8 @@ use fencepost_storage::Timestamp;
 use foldhash::fast::FixedState;
 
 use super::Network;
-use super::link::{Link, TRUNCATE_WORDS};
 use super::message::{self, Kind, Slot};
+use super::peer_sender::{PeerSender, TRUNCATE_WORDS};
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::record::{self, TxnId};
@@ -72,9 +72,9 @@ pub(super) const TRUNCATE: usize = 4;
 impl RemoteParticipants {
     /// Does the same as [`Network::reaches`] for all participants.
     pub(super) fn reach_all(&self, network: &Network) -> bool {
-        let links = self.participants.iter();
-        let mut links = links.filter_map(|participant| network.link(participant.machine));
-        links.all(Link::is_whole)
+        let senders = self.participants.iter();
+        let mut senders = senders.filter_map(|participant| network.sender(participant.machine));
+        senders.all(PeerSender::is_whole)
     }
 
     /// Drops all participants and acks, so that no machine is told anything more.
@@ -256,7 +256,7 @@ impl Context {
                 continue;
             }
             if participant.in_parts
-                && let Some(link) = network.link(participant.machine)
+                && let Some(sender) = network.sender(participant.machine)
             {
                 // The earlier parts contain all writes.
                 record.clear();
@@ -264,7 +264,7 @@ impl Context {
                 made = None;
                 let promised = &mut self.remote.participants[at].promised[COMMIT_BACKUP];
                 let promised = std::mem::take(promised);
-                let ack = link.append(record::COMMIT_BACKUP_LAST, &record, &[promised]);
+                let ack = sender.append(record::COMMIT_BACKUP_LAST, &record, &[promised]);
                 self.remote.acks.push(ack);
                 continue;
             }
@@ -277,10 +277,10 @@ impl Context {
                 }
                 made = Some(at);
             }
-            match network.link(participant.machine) {
-                Some(link) => {
+            match network.sender(participant.machine) {
+                Some(sender) => {
                     let promised = participant.promised[COMMIT_BACKUP];
-                    let ack = link.append(record::COMMIT_BACKUP, &record, &[promised]);
+                    let ack = sender.append(record::COMMIT_BACKUP, &record, &[promised]);
                     self.remote.acks.push(ack);
                 }
                 None => {
@@ -389,7 +389,7 @@ impl Context {
         let mut acks = Vec::new();
         for at in 0..self.remote.participants.len() {
             let participant = &self.remote.participants[at];
-            let Some(link) = network.link(participant.machine) else {
+            let Some(sender) = network.sender(participant.machine) else {
                 continue;
             };
             if participant.primary.is_empty() {
@@ -399,7 +399,7 @@ impl Context {
             message::put_commit(&mut record, id, w);
             // Space reserved for LOCK-MOVED was not used if no node had moved.
             let promised = [LOCK_MOVED, COMMIT_PRIMARY].map(|at| participant.promised[at]);
-            acks.push(link.append(record::COMMIT_PRIMARY, &record, &promised));
+            acks.push(sender.append(record::COMMIT_PRIMARY, &record, &promised));
             let participant = &mut self.remote.participants[at];
             participant.promised[LOCK_MOVED] = 0;
             participant.promised[COMMIT_PRIMARY] = 0;
@@ -444,7 +444,7 @@ impl Context {
             disk.abort_own(id);
         }
         for participant in self.remote.participants.drain(..) {
-            let Some(link) = network.link(participant.machine) else {
+            let Some(sender) = network.sender(participant.machine) else {
                 network.home.lock().abort(id);
                 continue;
             };
@@ -457,11 +457,11 @@ impl Context {
             };
             for (at, words) in participant.promised.into_iter().enumerate() {
                 if words > 0 && !(told && at == spared) {
-                    link.give_back(words);
+                    sender.give_back(words);
                 }
             }
             if told {
-                drop(link.append(record::ABORT, &id.words(), &[participant.promised[spared]]));
+                drop(sender.append(record::ABORT, &id.words(), &[participant.promised[spared]]));
             }
         }
     }

@@ -22,14 +22,14 @@ use super::Network;
 use super::backing::OfPeer;
 use super::boards;
 use super::call::CallChannel;
-use super::ends::End;
-use super::link::Link;
+use super::peer_receiver::PeerReceiver;
+use super::peer_sender::PeerSender;
 use super::traffic::Counting;
 use super::truncated::Numbers;
 
 pub(super) struct Peer {
     pub id: MachineId,
-    pub link: Link,
+    pub sender: PeerSender,
     pub channel: Arc<CallChannel>,
     pub old_versions: OldVersions,
     /// Its status page, or a copy of it where its memory is not mapped.
@@ -51,14 +51,14 @@ impl Meeting<'_> {
     ///
     /// # Errors
     /// If there is no memory; nothing remains allocated then.
-    pub fn meet(&self, id: MachineId) -> Result<(Peer, End), FabricError> {
+    pub fn meet(&self, id: MachineId) -> Result<(Peer, PeerReceiver), FabricError> {
         let Meeting {
             fabric,
             counting,
             numbers,
             log_words,
         } = *self;
-        let end = End::new(fabric, id, log_words)?;
+        let receiver = PeerReceiver::new(fabric, id, log_words)?;
         let backing = OfPeer {
             fabric: Arc::clone(fabric),
             peer: id,
@@ -68,16 +68,16 @@ impl Meeting<'_> {
             // The copy of the status page.
             let _ = board.set(Arc::new(Memory::anonymous(boards::WORDS)?));
         }
-        let link = Link::new(fabric, counting, id, log_words, numbers)?;
+        let sender = PeerSender::new(fabric, counting, id, log_words, numbers)?;
         let peer = Peer {
             id,
-            channel: Arc::new(CallChannel::new(fabric, counting, id, link.ready())?),
-            link,
+            channel: Arc::new(CallChannel::new(fabric, counting, id, sender.ready())?),
+            sender,
             old_versions: OldVersions::with(0, Arc::new(backing)),
             board,
             gone: AtomicBool::new(false),
         };
-        Ok((peer, end))
+        Ok((peer, receiver))
     }
 }
 
@@ -177,12 +177,12 @@ impl Network {
         };
         let mut members = members(&self.configured.current());
         for machine in unknown {
-            let (peer, end) = meeting.meet(machine.id)?;
+            let (peer, receiver) = meeting.meet(machine.id)?;
             self.expect_calls(machine.id);
             // The peer is added before its receiver, so that a thread that finds the receiver finds
             // the peer.
             self.peers.add(peer);
-            self.ends.lock().push(end);
+            self.receivers.lock().push(receiver);
             members.push(member(machine));
         }
         self.fabric.set_members(&members)

@@ -59,12 +59,12 @@ impl Network {
 
     /// Does the same; `None` if another thread is polling.
     fn try_poll(&self, machine: &Machine) -> Option<bool> {
-        let mut ends = self.ends.try_lock()?;
+        let mut receivers = self.receivers.try_lock()?;
         let mut any = false;
-        for end in ends.iter_mut() {
-            any |= end.poll(machine, self);
+        for receiver in receivers.iter_mut() {
+            any |= receiver.poll(machine, self);
         }
-        drop(ends);
+        drop(receivers);
         if let Some(disk) = &self.disk {
             any |= disk.look();
         }
@@ -93,8 +93,8 @@ impl Network {
         self.finish(machine.regions());
         // A renewed lease causes no event.
         self.configured.tell_waiting();
-        for peer in self.fellows().filter(|peer| peer.link.is_awaited()) {
-            let _ = peer.link.probe();
+        for peer in self.fellows().filter(|peer| peer.sender.is_awaited()) {
+            let _ = peer.sender.probe();
         }
         self.look_at_door();
         self.look_after_lines();
@@ -105,12 +105,12 @@ impl Network {
         self.look_for_space();
         self.give_up_without_disk();
         self.peers.iter().for_each(|peer| {
-            peer.link.flush_truncated();
-            peer.link.pay();
+            peer.sender.flush_truncated();
+            peer.sender.pay();
         });
         self.find_low_bound();
         if self.disk.is_some() {
-            self.peers.iter().for_each(|peer| peer.link.tell_low());
+            self.peers.iter().for_each(|peer| peer.sender.tell_low());
         }
         let now = machine.clock().low();
         self.trim_stocks(now, false);
@@ -235,7 +235,7 @@ fn run(weak: &Weak<Machine>, looks: u32) {
             fabric.bell().disarm();
             continue;
         }
-        let waits = |peer: &Peer| peer.link.has_truncated() || peer.link.is_awaited();
+        let waits = |peer: &Peer| peer.sender.has_truncated() || peer.sender.is_awaited();
         let busy = network.fellows().any(waits);
         let sleep = network.until_due(if busy { BUSY } else { IDLE });
         // A sleeping poller must not keep the machine alive.

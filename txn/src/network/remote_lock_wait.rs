@@ -21,7 +21,7 @@ use fencepost_fabric::{Bell, Completer, Completion, MachineId};
 use fencepost_storage::Addr;
 
 use super::message::Reader;
-use super::{Link, Network};
+use super::{Network, PeerSender};
 use crate::counters::Event;
 use crate::intent::{Holder, Intents, Strength, Turn, Wish, WouldDeadlock};
 use crate::record::BadRecord;
@@ -114,7 +114,7 @@ impl RemoteWaiters {
         &mut self,
         intents: &Intents,
         peer: MachineId,
-        link: &Link,
+        sender: &PeerSender,
         is_here: impl Fn(Addr) -> bool,
         words: &[u64],
     ) -> Result<(), BadRecord> {
@@ -124,7 +124,7 @@ impl RemoteWaiters {
         let strength = Strength::of_code(reader.word()?);
         let strength = strength.ok_or(BadRecord("no intent is that strong"))?;
         if !is_here(addr) {
-            answer(link, ticket, Ok(Turn::Without));
+            answer(sender, ticket, Ok(Turn::Without));
             return Ok(());
         }
         let holder = holder_at_peer(peer, number);
@@ -133,7 +133,7 @@ impl RemoteWaiters {
                 true => Turn::Taken,
                 false => Turn::Others,
             };
-            answer(link, ticket, Ok(turn));
+            answer(sender, ticket, Ok(turn));
             return Ok(());
         }
         let wish = Wish {
@@ -144,8 +144,8 @@ impl RemoteWaiters {
         };
         let waker = Waker::from(Arc::clone(&self.changed));
         match intents.enqueue(addr, holder, wish, &waker) {
-            Ok(true) => answer(link, ticket, Ok(Turn::Taken)),
-            Err(deadlock) => answer(link, ticket, Err(deadlock)),
+            Ok(true) => answer(sender, ticket, Ok(Turn::Taken)),
+            Err(deadlock) => answer(sender, ticket, Err(deadlock)),
             Ok(false) => self.standing.push(RemotePlace {
                 ticket,
                 holder,
@@ -192,7 +192,7 @@ impl RemoteWaiters {
     }
 
     /// Answers the transactions whose wait has ended. Returns whether any wait may have ended.
-    pub fn tell(&mut self, intents: &Intents, link: &Link) -> bool {
+    pub fn tell(&mut self, intents: &Intents, sender: &PeerSender) -> bool {
         if !self.changed.any.swap(false, Ordering::AcqRel) {
             return false;
         }
@@ -200,7 +200,7 @@ impl RemoteWaiters {
         self.standing.retain(|standing| {
             let outcome = intents.outcome(standing.addr, standing.holder, &waker);
             if let Some(outcome) = outcome {
-                answer(link, standing.ticket, outcome);
+                answer(sender, standing.ticket, outcome);
             }
             outcome.is_none()
         });
@@ -213,14 +213,14 @@ pub(super) fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
     (u64::from(peer.0) << 32) | number & u64::from(u32::MAX)
 }
 
-fn answer(link: &Link, ticket: u64, ended: WaitOutcome) {
+fn answer(sender: &PeerSender, ticket: u64, ended: WaitOutcome) {
     let how = match ended {
         Ok(Turn::Taken) => TAKEN,
         Ok(Turn::Without) => WITHOUT,
         Ok(Turn::Others) => OTHERS,
         Err(WouldDeadlock) => DEADLOCK,
     };
-    link.send_surely(TURN, &[ticket, how]);
+    sender.send_surely(TURN, &[ticket, how]);
 }
 
 /// Decodes a TURN.
@@ -265,7 +265,7 @@ impl Network {
         number: u64,
         (how, strength): (u64, Strength),
     ) -> Option<(u64, Completion<WaitOutcome>)> {
-        let link = self.link(self.primary(addr)?)?;
+        let sender = self.sender(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, turn) = Completion::pending();
         let waits = RemoteLockWait {
@@ -275,7 +275,7 @@ impl Network {
         };
         self.remote_lock_waits.lock().insert(ticket, waits);
         let strength = u64::from(strength.code());
-        let asked = link.send(INTEND, &[ticket, number, addr.raw(), how, strength]);
+        let asked = sender.send(INTEND, &[ticket, number, addr.raw(), how, strength]);
         if asked.is_err() {
             self.remote_lock_waits.lock().remove(&ticket);
             return None;
@@ -293,8 +293,8 @@ impl Network {
 
     /// Gives back an intent at another machine, or a place in a queue there.
     pub fn give_back(&self, addr: Addr, number: u64, what: Back) {
-        if let Some(link) = self.primary(addr).and_then(|primary| self.link(primary)) {
-            link.send_surely(GIVE_BACK, &[number, addr.raw(), what as u64]);
+        if let Some(sender) = self.primary(addr).and_then(|primary| self.sender(primary)) {
+            sender.send_surely(GIVE_BACK, &[number, addr.raw(), what as u64]);
         }
     }
 

@@ -473,8 +473,8 @@ impl Network {
                 let many = (stock.slots.len() - kept).min(BACK_AT_ONCE);
                 let back = stock.slots[..many].iter().map(|slot| slot.addr.raw());
                 let back: Vec<u64> = back.collect();
-                let link = self.link(*machine);
-                let sent = link.map(|link| link.append_unpromised(record::UNRESERVE, &back));
+                let sender = self.sender(*machine);
+                let sent = sender.map(|sender| sender.append_unpromised(record::UNRESERVE, &back));
                 let Some(Ok(sent)) = sent else { break };
                 // If the record does not arrive, the peer is lost, or this machine is lost to the
                 // peer.
@@ -497,8 +497,8 @@ impl Transaction {
             let here = self.machine();
             let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
             network.expect_root()?;
-            let link = network.link(machine).ok_or(UNREACHABLE)?;
-            if !link.is_up().await {
+            let sender = network.sender(machine).ok_or(UNREACHABLE)?;
+            if !sender.is_up().await {
                 return Err(UNREACHABLE);
             }
             let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
@@ -517,7 +517,7 @@ impl Transaction {
                 ticket,
                 now: here.now(),
             };
-            link.send_surely(RESERVE, &wanted.words(ticket));
+            sender.send_surely(RESERVE, &wanted.words(ticket));
             let whole = network.answered(self.machine(), answered).await;
             let known = network.find_all(machine, &asked.places()).await;
             let mut slots = asked.came();

@@ -5,7 +5,7 @@
 //! receivers. The latter is taken before any of them everywhere. A truncating thread holds the
 //! commits and locks the records of this machine; other threads take them in another order.
 
-use super::{Disk, End, Network};
+use super::{Disk, Network, PeerReceiver};
 
 impl Network {
     /// Returns whether finished transactions have left nothing: no lock, no record or log
@@ -24,13 +24,15 @@ impl Network {
     fn left(&self, most: usize) -> Vec<&'static str> {
         // The reconfiguration driver may wait for the receivers.
         let settled = self.is_settled();
-        let ends = self.ends.lock();
+        let receivers = self.receivers.lock();
         let peers = || self.fellows();
         // Called one after the other: in one expression all locks would be held to its end
         // (REST-1).
         let all: [(&str, &dyn Fn() -> bool); 12] = [
             ("a reconfiguration or recovery", &|| settled),
-            ("records of peers", &|| ends.iter().all(End::is_at_rest)),
+            ("records of peers", &|| {
+                receivers.iter().all(PeerReceiver::is_at_rest)
+            }),
             ("its own records", &|| self.home.lock().left() == 0),
             ("answers to LOCK", &|| self.replies.lock().is_empty()),
             ("commits", &|| self.in_flight.is_empty()),
@@ -38,7 +40,7 @@ impl Network {
             ("headers", &|| self.askers.lock().is_empty()),
             ("slots", &|| self.reserves.is_at_rest()),
             ("regions", &|| self.allotment.is_at_rest()),
-            ("logs", &|| peers().all(|peer| peer.link.is_at_rest())),
+            ("logs", &|| peers().all(|peer| peer.sender.is_at_rest())),
             ("its disk", &|| {
                 self.disk.as_ref().is_none_or(Disk::is_at_rest)
             }),

@@ -7,8 +7,8 @@ use fencepost_fabric::{SegmentId, ring};
 
 use super::governor::{RECONFIGURE, RECOVER, bytes_of};
 use super::headers::{VALIDATE, VALIDATED};
-use super::link::{LOG, MESSAGES};
 use super::message::LOCK_REPLY;
+use super::peer_sender::{LOG, MESSAGES};
 use crate::record;
 use crate::recovery::RecoveryMessage;
 

@@ -21,7 +21,7 @@ use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
 use super::message::Reader;
-use super::{Link, Network, NetworkOptions};
+use super::{Network, NetworkOptions, PeerSender};
 use crate::clock::{Clock, ClockState, TICK_NS, Told};
 use crate::machine::Machine;
 use crate::moment::let_others_run;
@@ -83,8 +83,8 @@ impl Asking {
 impl Network {
     /// Requests the time, unless an answer is on its way.
     pub fn ask_time(&self, clock: &Clock) {
-        let link = self.link(self.configured.cm());
-        let Some(link) = link.filter(|link| link.was_up()) else {
+        let sender = self.sender(self.configured.cm());
+        let Some(sender) = sender.filter(|sender| sender.was_up()) else {
             return;
         };
         let Asking {
@@ -98,7 +98,7 @@ impl Network {
         let mine = asked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
         if mine.is_ok() {
             // A full queue is not read soon: repeat the request later.
-            let _ = link.send(TIME, &[now]);
+            let _ = sender.send(TIME, &[now]);
         }
     }
 
@@ -169,14 +169,14 @@ impl Network {
     pub(super) fn tell_time(
         &self,
         clock: &Clock,
-        link: &Link,
+        sender: &PeerSender,
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let asked = Reader(words).word()?;
         self.configured.within(|_| {
-            if self.configured.cm() == self.me && link.was_up() {
+            if self.configured.cm() == self.me && sender.was_up() {
                 let Told { ns, ahead } = clock.tell();
-                let _ = link.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
+                let _ = sender.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
             }
         });
         Ok(())

@@ -105,12 +105,12 @@ impl Network {
             return;
         }
         // An evicted machine truncates nothing more.
-        let links = || self.fellows().map(|peer| &peer.link);
+        let senders = || self.fellows().map(|peer| &peer.sender);
         let low = self.numbers.find_low(|| {
             let disk = self.disk.as_ref();
             let own = disk.and_then(|disk| disk.oldest_truncated());
-            links()
-                .filter_map(|link| link.oldest_truncated(disk.is_some()))
+            senders()
+                .filter_map(|sender| sender.oldest_truncated(disk.is_some()))
                 .chain(own)
                 .min()
         });

@@ -18,7 +18,7 @@ use fencepost_storage::region::{BLOCK_BYTES, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectRef, RegionId};
 
 use super::message::Reader;
-use super::{Link, Network};
+use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 use crate::words::{NOTHING, mix};
@@ -70,12 +70,12 @@ impl Network {
         primary: MachineId,
         block: BlockId,
     ) -> Option<Completion<Box<[u64]>>> {
-        let link = self.link(primary)?;
+        let sender = self.sender(primary)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, answer) = Completion::pending();
         self.askers.lock().insert(ticket, (primary, completer));
         let words = [ticket, u64::from(block.region.0), u64::from(block.block)];
-        if link.send(VERSIONS, &words).is_err() {
+        if sender.send(VERSIONS, &words).is_err() {
             self.askers.lock().remove(&ticket);
             return None;
         }
@@ -92,7 +92,11 @@ impl Network {
 }
 
 /// Handles VERSIONS: tells a peer the versions of a block.
-pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<(), BadRecord> {
+pub(super) fn answer(
+    machine: &Machine,
+    sender: &PeerSender,
+    words: &[u64],
+) -> Result<(), BadRecord> {
     let mut reader = Reader(words);
     let mut answer = vec![reader.word()?];
     let [region, block] = [reader.word()?, reader.word()?].map(u32::try_from);
@@ -102,7 +106,7 @@ pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<()
         block: block.map_err(wrong)?,
     };
     answer.extend(versions(machine.regions(), block).unwrap_or_default());
-    link.send_surely(VERSIONS_ARE, &answer);
+    sender.send_surely(VERSIONS_ARE, &answer);
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 //!                                            new configuration ── hands.rs ────► whereabouts.rs
 //! ```
 //! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
-//! the message queues of [`super::link`], in order; a message to the machine itself is handled at
+//! the message queues of [`super::peer_sender`], in order; a message to the machine itself is handled at
 //! once.
 //!
 //! # Invariants
@@ -393,9 +393,9 @@ impl Network {
         if state.outbox.is_empty() {
             return;
         }
-        state.outbox.retain(|(to, message)| match self.link(*to) {
-            Some(link) if link.probe() => {
-                link.send_surely(REGIONS, &encode(message));
+        state.outbox.retain(|(to, message)| match self.sender(*to) {
+            Some(sender) if sender.probe() => {
+                sender.send_surely(REGIONS, &encode(message));
                 false
             }
             Some(_) => true,

@@ -281,7 +281,7 @@ impl Network {
             if let Event::Lost(peer) = event
                 && let Some(peer) = self.peer(peer)
                 // While the machines start, connections come and go.
-                && peer.link.was_up()
+                && peer.sender.was_up()
             {
                 peer.channel.break_off();
                 self.severed(peer);
@@ -289,7 +289,7 @@ impl Network {
         }
         for peer in &self.peers {
             peer.channel.pump();
-            if peer.link.was_up() && !peer.channel.is_broken() && self.has_given_up(peer) {
+            if peer.sender.was_up() && !peer.channel.is_broken() && self.has_given_up(peer) {
                 peer.channel.break_off();
             }
             if peer.channel.is_broken() {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use fencepost_storage::log::Lsn;
 
 use super::Disk;
-use crate::network::link::Link;
+use crate::network::peer_sender::PeerSender;
 
 /// Tag of the message: a position in the receiver's log.
 pub const DURABLE: u8 = 40;
@@ -32,13 +32,13 @@ impl Announcing {
     }
 
     /// Reports the records that have become durable.
-    pub fn tell(&mut self, disk: &Disk, link: Option<&Link>) {
+    pub fn tell(&mut self, disk: &Disk, sender: Option<&PeerSender>) {
         if self.is_at_rest() {
             return;
         }
         if disk.has_failed() {
-            if let Some(link) = link.filter(|_| !std::mem::replace(&mut self.ended, true)) {
-                link.send_surely(DURABLE, &[NEVER]);
+            if let Some(sender) = sender.filter(|_| !std::mem::replace(&mut self.ended, true)) {
+                sender.send_surely(DURABLE, &[NEVER]);
             }
             return;
         }
@@ -49,8 +49,8 @@ impl Announcing {
         {
             position = Some(durable);
         }
-        if let (Some(link), Some(position)) = (link, position) {
-            link.send_surely(DURABLE, &[position]);
+        if let (Some(sender), Some(position)) = (sender, position) {
+            sender.send_surely(DURABLE, &[position]);
         }
         if let Some((_, next)) = self.positions.front() {
             disk.arm(*next);

@@ -469,7 +469,7 @@ impl Network {
         let peers = || remote.machines().filter_map(|machine| self.peer(machine));
         let failed = self.disk.as_ref().is_some_and(Disk::has_failed);
         // A lost machine receives no further records either.
-        (failed || peers().any(|peer| peer.link.cannot_keep()))
+        (failed || peers().any(|peer| peer.sender.cannot_keep()))
             && !peers().any(|peer| peer.channel.is_broken())
     }
 
@@ -491,7 +491,7 @@ impl Network {
     pub fn forget_durable(&self) {
         if self.disk.is_some() {
             let lost = self.peers.iter().filter(|peer| peer.channel.is_broken());
-            lost.for_each(|peer| peer.link.is_durable(NEVER));
+            lost.for_each(|peer| peer.sender.is_durable(NEVER));
         }
     }
 
@@ -506,6 +506,11 @@ impl Network {
 
     /// Returns whether a truncated write waits to be applied.
     pub fn is_late(&self) -> bool {
-        self.home.lock().is_late() || self.ends.lock().iter().any(|end| end.is_late())
+        self.home.lock().is_late()
+            || self
+                .receivers
+                .lock()
+                .iter()
+                .any(|receiver| receiver.is_late())
     }
 }

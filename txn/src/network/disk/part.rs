@@ -27,8 +27,8 @@ impl Context {
         };
         let mut durable = Vec::new();
         for participant in &self.remote.participants {
-            if let Some(link) = network.link(participant.machine) {
-                durable.push(link.durable());
+            if let Some(sender) = network.sender(participant.machine) {
+                durable.push(sender.durable());
             }
         }
         durable.extend(self.keep_own_part(network, disk, w)?);

@@ -33,7 +33,7 @@ impl Network {
         let mut told = disk.told_full.lock();
         if let Some(full) = disk.changed(&mut told) {
             for peer in &self.peers {
-                peer.link.send_surely(FULL, &[u64::from(full)]);
+                peer.sender.send_surely(FULL, &[u64::from(full)]);
             }
         }
     }
@@ -41,8 +41,8 @@ impl Network {
     /// Returns whether the disk of this machine or of a participant is full.
     pub fn has_no_space(&self, remote: &RemoteParticipants) -> bool {
         self.disk.as_ref().is_some_and(|disk| {
-            let mut links = remote.machines().filter_map(|machine| self.link(machine));
-            disk.log.is_full() || links.any(|link| link.is_full())
+            let mut senders = remote.machines().filter_map(|machine| self.sender(machine));
+            disk.log.is_full() || senders.any(|sender| sender.is_full())
         })
     }
 }

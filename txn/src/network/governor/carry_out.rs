@@ -15,7 +15,7 @@ use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::disk::Holdings;
-use crate::network::ends::End;
+use crate::network::peer_receiver::PeerReceiver;
 use crate::network::peers::members;
 
 impl Network {
@@ -27,13 +27,13 @@ impl Network {
                     if let ReconfigurationMessage::NewConfig(new) = &mut message {
                         new.clock = Some(self.new_clock(machine.clock(), &state.handover));
                     }
-                    if self.link(to).is_none() {
+                    if self.sender(to).is_none() {
                         // The receiver is a new machine unknown here. Without memory for its rings
                         // its messages are not received.
                         let _ = self.meet(state.reconfiguration.newest());
                     }
-                    if let Some(link) = self.link(to) {
-                        parts::send_bytes(link, parts::RECONFIGURE, &message.encode());
+                    if let Some(sender) = self.sender(to) {
+                        parts::send_bytes(sender, parts::RECONFIGURE, &message.encode());
                     }
                 }
                 Action::Leases(order) => self.order(governor, order),
@@ -151,9 +151,9 @@ impl Network {
                     .store(configuration.is_leaving(self.me), Ordering::Release);
                 for peer in &self.peers {
                     match configuration.has(peer.id) {
-                        true => peer.link.begin_configuration(id),
+                        true => peer.sender.begin_configuration(id),
                         false => {
-                            peer.link.give_up();
+                            peer.sender.give_up();
                             peer.gone.store(true, Ordering::Relaxed);
                         }
                     }
@@ -240,8 +240,8 @@ impl Network {
     /// Abandons the row-lock queues of rows for which `are_gone` is true: they are at other
     /// machines from now on. Waiters of other machines in them give nothing back any more.
     fn leave_lines(&self, machine: &Machine, are_gone: impl Fn(Addr) -> bool) {
-        for end in self.ends.lock().iter_mut() {
-            end.part_with(&are_gone);
+        for receiver in self.receivers.lock().iter_mut() {
+            receiver.part_with(&are_gone);
         }
         machine.intents().leave_to_own(are_gone);
     }
@@ -253,10 +253,12 @@ impl Network {
     /// Drops the receivers of evicted machines. All their records are settled on every machine.
     fn part_from_the_gone(&self) {
         let configuration = self.configured.current();
-        let mut ends = self.ends.lock();
-        let is_over = |end: &mut End| end.is_read_out() && !configuration.has(end.peer());
-        let over: Vec<End> = ends.extract_if(.., is_over).collect();
-        drop(ends);
+        let mut receivers = self.receivers.lock();
+        let is_over = |receiver: &mut PeerReceiver| {
+            receiver.is_read_out() && !configuration.has(receiver.peer())
+        };
+        let over: Vec<PeerReceiver> = receivers.extract_if(.., is_over).collect();
+        drop(receivers);
         drop(over);
     }
 
@@ -277,7 +279,7 @@ impl Network {
         self.whereabouts.suspend_all();
         self.allotment.give_up();
         for peer in &self.peers {
-            peer.link.give_up();
+            peer.sender.give_up();
             peer.gone.store(true, Ordering::Relaxed);
             peer.channel.break_off();
             self.reserves.forget_machine(peer.id);

@@ -33,16 +33,16 @@ impl Network {
             return;
         }
         let configuration = self.configured.current();
-        let mut ends = self.ends.lock();
-        let drained = ends.iter_mut().all(|end| {
-            if configuration.has(end.peer()) {
-                end.has_begun(id)
+        let mut receivers = self.receivers.lock();
+        let drained = receivers.iter_mut().all(|receiver| {
+            if configuration.has(receiver.peer()) {
+                receiver.has_begun(id)
             } else {
-                end.read_out(machine, self);
+                receiver.read_out(machine, self);
                 true
             }
         });
-        drop(ends);
+        drop(receivers);
         if drained || fault::injected(Fault::RecoverBeforeDrained) {
             state.drain = None;
             state.last_drained = id;

@@ -6,7 +6,7 @@
 //! ```
 //! The parts of a message arrive in order; other messages may come between them.
 
-use super::super::Link;
+use super::super::PeerSender;
 use super::super::message::Reader;
 use crate::bytes;
 use crate::record::BadRecord;
@@ -27,19 +27,19 @@ const NONSENSE: BadRecord = BadRecord("a message that nobody writes in parts");
 pub(in crate::network) struct Assembling(Vec<u64>);
 
 /// Sends a message.
-pub(super) fn send(link: &Link, tag: u8, message: &[u64]) {
+pub(super) fn send(sender: &PeerSender, tag: u8, message: &[u64]) {
     for (at, part) in message.chunks(PART).enumerate() {
         let mut record = vec![message.len() as u64, (at * PART) as u64];
         record.extend_from_slice(part);
-        link.send_surely(tag, &record);
+        sender.send_surely(tag, &record);
     }
 }
 
 /// Does the same as [`send`] for bytes; the first word is their number.
-pub(super) fn send_bytes(link: &Link, tag: u8, message: &[u8]) {
+pub(super) fn send_bytes(sender: &PeerSender, tag: u8, message: &[u8]) {
     let mut words = vec![message.len() as u64];
     bytes::put(&mut words, message);
-    send(link, tag, &words);
+    send(sender, tag, &words);
 }
 
 /// Returns the bytes of a message sent by [`send_bytes`].

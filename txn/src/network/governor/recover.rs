@@ -372,8 +372,8 @@ impl Network {
     fn do_of_recovery(&self, machine: &Machine, state: &mut State, action: Action) {
         match action {
             Action::Send(to, message) => {
-                if let Some(link) = self.link(to) {
-                    parts::send(link, parts::RECOVER, &message.words());
+                if let Some(sender) = self.sender(to) {
+                    parts::send(sender, parts::RECOVER, &message.words());
                 }
             }
             Action::Keep { seen, content } => state.recovering.keep(seen, content),
@@ -402,11 +402,14 @@ impl Network {
         if machine.regions().has_own(RegionId(region)) {
             // For this machine's own transaction the coordinator does it, or its log records do.
             if id.machine != self.me.0 {
-                let mut ends = self.ends.lock();
-                if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
+                let mut receivers = self.receivers.lock();
+                if let Some(receiver) = receivers
+                    .iter_mut()
+                    .find(|receiver| receiver.is_of(id.machine))
+                {
                     let kept = state.recovering.kept.range((id, 0)..=(id, u32::MAX));
                     let found = kept.filter_map(|(_, held)| held.content.as_deref());
-                    end.settle(machine, id, w, found);
+                    receiver.settle(machine, id, w, found);
                 }
             }
             return;
@@ -424,11 +427,11 @@ impl Network {
 
     /// Applies committed writes to backups as soon as the versions that they change have arrived.
     fn apply_what_waited(&self, machine: &Machine, state: &mut State) {
-        let mut ends = self.ends.lock();
-        for end in ends.iter_mut() {
-            end.look_again(machine, self);
+        let mut receivers = self.receivers.lock();
+        for receiver in receivers.iter_mut() {
+            receiver.look_again(machine, self);
         }
-        drop(ends);
+        drop(receivers);
         loop {
             let waiting = &mut state.recovering.waiting;
             let before = waiting.len();
@@ -452,9 +455,12 @@ impl Network {
             self.in_flight.settle(id);
             return;
         }
-        let mut ends = self.ends.lock();
-        if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
-            end.truncate_recovered(id);
+        let mut receivers = self.receivers.lock();
+        if let Some(receiver) = receivers
+            .iter_mut()
+            .find(|receiver| receiver.is_of(id.machine))
+        {
+            receiver.truncate_recovered(id);
         }
     }
 
@@ -502,14 +508,17 @@ impl Network {
         state.recovering.taking_up.extend(promoted);
         state.recovering.running = false;
         state.recovering.done_at = None;
-        let mut ends = self.ends.lock();
-        for end in ends.iter_mut() {
-            end.sweep(machine, state.last_drained.0);
+        let mut receivers = self.receivers.lock();
+        for receiver in receivers.iter_mut() {
+            receiver.sweep(machine, state.last_drained.0);
         }
-        for end in ends.iter_mut().filter(|end| end.is_read_out()) {
-            end.take_back(machine);
+        for receiver in receivers
+            .iter_mut()
+            .filter(|receiver| receiver.is_read_out())
+        {
+            receiver.take_back(machine);
         }
-        drop(ends);
+        drop(receivers);
         // A transaction that writes no region of this machine is not truncated here otherwise.
         self.in_flight.settle_before(state.last_drained.0);
         let mut home = self.home.lock();
@@ -528,9 +537,9 @@ impl Network {
     /// Returns whether a truncated transaction at a backup of one of these regions waits for a
     /// version that another transaction writes.
     fn awaits_versions(&self, machine: &Machine, among: &dyn Fn(RegionId) -> bool) -> bool {
-        let ends = self.ends.lock();
-        let mut ends = ends.iter();
-        ends.any(|end| end.awaits_versions(machine, self, among)) || {
+        let receivers = self.receivers.lock();
+        let mut receivers = receivers.iter();
+        receivers.any(|receiver| receiver.awaits_versions(machine, self, among)) || {
             let home = self.home.lock();
             home.awaits_versions(machine.regions(), &self.changed, among)
         }

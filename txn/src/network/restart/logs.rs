@@ -10,8 +10,8 @@ use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId, ring};
 use fencepost_storage::Timestamp;
 
-use super::super::link::LOG;
 use super::super::message::{Reader, Value};
+use super::super::peer_sender::LOG;
 use super::{RestartError, copied};
 use crate::record::{self, BadRecord, TxnId};
 

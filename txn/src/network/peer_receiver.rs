@@ -26,8 +26,8 @@ use super::distributed_deadlock;
 use super::evidence::Found;
 use super::governor::{self, Assembling, Input};
 use super::headers;
-use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
+use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::primary::Primary;
 use super::remote_lock_wait::{self, RemoteWaiters};
 use super::reserve;
@@ -49,7 +49,7 @@ const LANE: usize = 0;
 const UNKNOWN_MESSAGE: BadRecord = BadRecord("unknown kind of message");
 
 /// The receiver of one peer's rings.
-pub(super) struct End {
+pub(super) struct PeerReceiver {
     peer: MachineId,
     log: RingReader,
     messages: RingReader,
@@ -75,13 +75,13 @@ pub(super) struct End {
     record: Vec<u64>,
 }
 
-impl End {
+impl PeerReceiver {
     pub fn new(
         fabric: &Arc<dyn Fabric>,
         peer: MachineId,
         log_words: usize,
-    ) -> Result<End, FabricError> {
-        Ok(End {
+    ) -> Result<PeerReceiver, FabricError> {
+        Ok(PeerReceiver {
             peer,
             log: ring::receive(fabric, peer, LOG, log_words)?,
             messages: ring::receive(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
@@ -288,13 +288,13 @@ impl End {
             any = true;
         }
         if let Some(disk) = &network.disk {
-            self.announcing.tell(disk, network.link(self.peer));
+            self.announcing.tell(disk, network.sender(self.peer));
         }
         any |= self.calls.poll(network, record, AT_ONCE)?;
-        if let Some(link) = network.link(self.peer) {
-            any |= self.remote_waiters.tell(machine.intents(), link);
+        if let Some(sender) = network.sender(self.peer) {
+            any |= self.remote_waiters.tell(machine.intents(), sender);
             let lent = &mut self.primary.lent;
-            any |= lent.lend_later((machine, network), LANE, link, log_read);
+            any |= lent.lend_later((machine, network), LANE, sender, log_read);
         }
         Ok(any)
     }
@@ -328,12 +328,12 @@ impl End {
                 }
             }
             remote_lock_wait::INTEND => {
-                if let Some(link) = network.link(self.peer) {
+                if let Some(sender) = network.sender(self.peer) {
                     let is_here = |row| !network.is_elsewhere(row);
                     self.remote_waiters.intend(
                         machine.intents(),
                         self.peer,
-                        link,
+                        sender,
                         is_here,
                         words,
                     )?;
@@ -353,28 +353,28 @@ impl End {
             distributed_deadlock::CHASE => network.chased(machine, words)?,
             distributed_deadlock::DOOM => network.doomed(machine, words)?,
             headers::VALIDATE => {
-                if let Some(link) = network.link(self.peer) {
-                    headers::answer(machine, link, words)?;
+                if let Some(sender) = network.sender(self.peer) {
+                    headers::answer(machine, sender, words)?;
                 }
             }
             headers::VALIDATED => network.take_headers(self.peer, words)?,
             versions::VERSIONS => {
-                if let Some(link) = network.link(self.peer) {
-                    versions::answer(machine, link, words)?;
+                if let Some(sender) = network.sender(self.peer) {
+                    versions::answer(machine, sender, words)?;
                 }
             }
             versions::VERSIONS_ARE => network.take_versions(self.peer, words)?,
             reserve::RESERVE => {
-                if let Some(link) = network.link(self.peer) {
+                if let Some(sender) = network.sender(self.peer) {
                     let lent = &mut self.primary.lent;
-                    lent.reserve((machine, network), LANE, link, words)?;
+                    lent.reserve((machine, network), LANE, sender, words)?;
                 }
             }
             reserve::RESERVED => network.take_answer(self.peer, words, machine.now())?,
             allotment::REGIONS => network.take_regions(machine, self.peer, words)?,
             time::TIME => {
-                if let Some(link) = network.link(self.peer) {
-                    network.tell_time(machine.clock(), link, words)?;
+                if let Some(sender) = network.sender(self.peer) {
+                    network.tell_time(machine.clock(), sender, words)?;
                 }
             }
             governor::RECONFIGURE => {
@@ -393,14 +393,14 @@ impl End {
             }
             DURABLE => {
                 let position = Reader(words).word()?;
-                if let Some(link) = network.link(self.peer) {
-                    link.is_durable(position);
+                if let Some(sender) = network.sender(self.peer) {
+                    sender.is_durable(position);
                 }
             }
             FULL => {
                 let full = Reader(words).word()? != 0;
-                if let Some(link) = network.link(self.peer) {
-                    link.set_full(full);
+                if let Some(sender) = network.sender(self.peer) {
+                    sender.set_full(full);
                 }
             }
             time::TIME_IS => network.take_time(machine.clock(), self.peer, words)?,
@@ -430,8 +430,8 @@ impl End {
                 if let Some(kept) = released {
                     self.log.release(kept);
                 }
-                if let Some(link) = network.link(self.peer) {
-                    reply.send(id, |tag, words| link.send_surely(tag, words));
+                if let Some(sender) = network.sender(self.peer) {
+                    reply.send(id, |tag, words| sender.send_surely(tag, words));
                 }
             }
             record::LOCK_MOVED => {

@@ -8,7 +8,7 @@
 //!   Its id goes out with the next record, in the same one-sided write, or on its own when nothing
 //!   follows.
 //! * LINK-3: a write that is lost with a connection leaves a hole. The reader never sees records
-//!   behind a hole, though the memory acknowledges them. So no ack counts on a link that is not
+//!   behind a hole, though the memory acknowledges them. So no ack counts on a sender that is not
 //!   whole.
 
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub(super) const MESSAGE_WORDS: usize = 1 << 14;
 const TRUNCATED_AT_ONCE: usize = 64;
 
 /// The sender to one peer.
-pub(crate) struct Link {
+pub(crate) struct PeerSender {
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
     peer: MachineId,
@@ -93,19 +93,19 @@ struct LogEnd {
     /// The number behind the last truncation that the peer remembers, if it was not yet told to
     /// forget.
     remembered: Option<u64>,
-    /// How often a TRUNCATE that only carries the low bound was postponed ([`Link::tell_low`]).
+    /// How often a TRUNCATE that only carries the low bound was postponed ([`PeerSender::tell_low`]).
     spared: u32,
 }
 
-impl Link {
+impl PeerSender {
     pub(super) fn new(
         fabric: &Arc<dyn Fabric>,
         counting: &Arc<Counting>,
         peer: MachineId,
         log_words: usize,
         numbers: &Arc<Numbers>,
-    ) -> Result<Link, FabricError> {
-        Ok(Link {
+    ) -> Result<PeerSender, FabricError> {
+        Ok(PeerSender {
             fabric: Arc::clone(fabric),
             counting: Arc::clone(counting),
             peer,
@@ -515,7 +515,7 @@ impl LogEnd {
             // Together they need no more space than was reserved for each.
             (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
             if self.ring.reserve(words.len()).is_err() {
-                // Happens only if the peer has withdrawn space that it had granted. The link cannot
+                // Happens only if the peer has withdrawn space that it had granted. The sender cannot
                 // recover from that.
                 return;
             }
@@ -575,18 +575,19 @@ mod tests {
         let run = || while net.step().is_some() {};
         run();
         let (counting, numbers) = (Arc::default(), Arc::default());
-        let link = Link::new(&a, &counting, B, WORDS, &numbers).expect("memory");
-        while !link.probe() {
+        let sender = PeerSender::new(&a, &counting, B, WORDS, &numbers).expect("memory");
+        while !sender.probe() {
             net.step().expect("its answer comes");
         }
         let append = |number| {
-            link.append_unpromised(record::ABORT, &[number])
+            sender
+                .append_unpromised(record::ABORT, &[number])
                 .expect("room")
         };
         let mut before = append(1);
         run();
         assert_eq!((before.take(), seen(&mut log)), (Some(Ok(())), vec![1]));
-        assert!(link.is_whole());
+        assert!(sender.is_whole());
         let breaks = Arc::new(AtomicBool::new(true));
         net.tap(Box::new(move |_, _, _| {
             match breaks.swap(false, Ordering::Relaxed) {
@@ -601,6 +602,6 @@ mod tests {
         run();
         assert_eq!(after.take(), Some(Ok(())), "the memory has it");
         assert_eq!(seen(&mut log), [0; 0], "and nobody sees it");
-        assert!(!link.is_whole(), "LINK-3");
+        assert!(!sender.is_whole(), "LINK-3");
     }
 }
