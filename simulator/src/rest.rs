@@ -242,7 +242,7 @@ pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), H
         there.extend(inventory.objects.into_iter().map(|object| object.addr));
         let reserved = machine.reserved();
         stock.extend(reserved.stock);
-        lent.extend(reserved.lent);
+        lent.extend(reserved.leased);
     }
     stock.sort_unstable();
     lent.sort_unstable();

@@ -87,7 +87,7 @@ mistakes! {
     /// A commit that may have been seen is given up at the next configuration.
     AbortInDoubt in "network/distributed_commit.rs",
     /// Slots that were reserved at the primary before become objects.
-    KeepStaleSlots in "network/reserve.rs",
+    KeepStaleSlots in "network/slot_reservations.rs",
     /// Who has no old version of a promoted region's object takes it for new.
     ForgetFloor in "read.rs",
     /// A region that moved in a configuration that a machine never applied counts as one that stays.

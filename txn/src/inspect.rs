@@ -26,7 +26,7 @@ pub struct Reserved {
     /// Slots of peers that this machine has reserved.
     pub stock: Vec<Addr>,
     /// Slots of this machine that peers have reserved, in stock or in transactions.
-    pub lent: Vec<Addr>,
+    pub leased: Vec<Addr>,
 }
 
 /// An inconsistency in an index.
@@ -102,8 +102,8 @@ impl Machine {
     /// and the peers' at this machine. Over all machines at rest, both sets are equal.
     pub fn reserved(&self) -> Reserved {
         let network = self.network();
-        let (stock, lent) = network.map_or_else(Default::default, |network| network.reserved());
-        Reserved { stock, lent }
+        let (stock, leased) = network.map_or_else(Default::default, |network| network.reserved());
+        Reserved { stock, leased }
     }
 
     /// Returns the differences between this machine's regions and their backups on `machines`.

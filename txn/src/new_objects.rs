@@ -12,7 +12,7 @@ use fencepost_storage::lanes::{Lane, Supply};
 use fencepost_storage::layout::{LINE_WORDS, payload_words};
 use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
-use crate::network::{Reserved, Slot, Wanted};
+use crate::network::{ReservedSlot, Slot, Wanted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
@@ -391,7 +391,7 @@ impl Context {
         if let What::New { slot, .. } | What::Unborn(slot) = write.what
             && let Payload::Image(_) = write.payload()
         {
-            self.hand_back(Reserved {
+            self.hand_back(ReservedSlot {
                 addr: write.addr,
                 base: write.base,
                 slot,
@@ -400,7 +400,7 @@ impl Context {
         }
     }
 
-    fn hand_back(&self, slot: Reserved) {
+    fn hand_back(&self, slot: ReservedSlot) {
         if let Some(network) = self.machine.network()
             && let Some(primary) = network.primary(slot.addr)
         {
@@ -473,7 +473,7 @@ impl Context {
         network.is_some_and(|network| network.is_leaving(machine))
     }
 
-    fn take_reserved(&self, machine: MachineId, class: Class) -> Option<Reserved> {
+    fn take_reserved(&self, machine: MachineId, class: Class) -> Option<ReservedSlot> {
         let network = self.machine.network()?;
         network.take_slot(machine, class, self.machine.now())
     }
@@ -502,7 +502,7 @@ impl Context {
             });
         };
         let slot = Slot { class, incarnation };
-        let reserved = Reserved {
+        let reserved = ReservedSlot {
             addr,
             base,
             slot,
@@ -514,7 +514,7 @@ impl Context {
     /// Adds a slot of another machine as [`Self::adopt_new`] does.
     fn adopt_reserved(
         &mut self,
-        reserved: Reserved,
+        reserved: ReservedSlot,
         words: usize,
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
@@ -550,9 +550,9 @@ impl Context {
 
     fn push_new(
         &mut self,
-        Reserved {
+        ReservedSlot {
             addr, base, slot, ..
-        }: Reserved,
+        }: ReservedSlot,
         words: usize,
         split_of: Addr,
         image: (usize, usize),

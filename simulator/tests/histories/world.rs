@@ -189,15 +189,15 @@ impl World {
 
     /// Returns whether the slots that are leased for new objects are those in stock.
     fn lends_what_is_in_stock(&self) -> bool {
-        let (mut stock, mut lent) = (Vec::new(), Vec::new());
+        let (mut stock, mut leased) = (Vec::new(), Vec::new());
         for machine in &self.machines {
             let reserved = machine.reserved();
             stock.extend(reserved.stock);
-            lent.extend(reserved.lent);
+            leased.extend(reserved.leased);
         }
         stock.sort_unstable();
-        lent.sort_unstable();
-        stock == lent
+        leased.sort_unstable();
+        stock == leased
     }
 
     /// Runs one random transaction; returns its record if it committed.

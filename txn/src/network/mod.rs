@@ -12,7 +12,7 @@
 //! versions.rs  object versions at a primary, for a new backup that kept an older replica
 //! remote_lock_wait.rs  intents on rows of other machines, at both ends
 //! distributed_deadlock.rs  distributed deadlock detection
-//! reserve.rs  slots of peers for new objects ──► lent.rs    slot leases of peers
+//! slot_reservations.rs  slots of peers for new objects ──► slot_leases.rs  slot leases of peers
 //! call/       requests between machines
 //! time.rs     the CM's time, for machines of other hosts
 //! leasing/    leases: which peers are suspected, and whether this machine may still answer
@@ -53,7 +53,6 @@ mod headers;
 mod in_flight;
 mod lack;
 mod leasing;
-mod lent;
 #[cfg(test)]
 mod lock_order;
 mod locking;
@@ -67,9 +66,10 @@ mod peers;
 mod poller;
 mod primary;
 mod remote_lock_wait;
-mod reserve;
 mod rest;
 pub mod restart;
+mod slot_leases;
+mod slot_reservations;
 mod steps;
 mod time;
 mod traffic;
@@ -120,7 +120,7 @@ pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
 pub(crate) use remote_lock_wait::Back;
-pub(crate) use reserve::{Reserved, Wanted};
+pub(crate) use slot_reservations::{ReservedSlot, Wanted};
 pub use steps::steps;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
@@ -160,7 +160,7 @@ pub(crate) struct Network {
     tickets: AtomicU64,
     /// Pending requests for headers of peers' objects, by ticket.
     askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,
-    reserves: reserve::Reserves,
+    slot_reservations: slot_reservations::SlotReservations,
     /// The services that peers may call.
     services: Services,
     /// Additional work of the thread that attends the machine.
@@ -252,7 +252,7 @@ impl Network {
             remote_lock_waits: Mutex::default(),
             tickets: AtomicU64::new(1),
             askers: Mutex::default(),
-            reserves: reserve::Reserves::default(),
+            slot_reservations: slot_reservations::SlotReservations::default(),
             services: Services::default(),
             work: OnceLock::new(),
             in_flight: InFlightCommits::default(),
@@ -356,10 +356,10 @@ impl Network {
     /// leased to peers.
     pub fn reserved(&self) -> (Vec<Addr>, Vec<Addr>) {
         let receivers = self.receivers.lock();
-        let lent = receivers.iter().flat_map(PeerReceiver::lent);
+        let leased = receivers.iter().flat_map(PeerReceiver::leased_slots);
         // A slot lease is void once another machine is the primary of the region.
-        let lent = lent.filter(|addr| self.primary(*addr) == Some(self.me));
-        (self.reserves.all(), lent.collect())
+        let leased = leased.filter(|addr| self.primary(*addr) == Some(self.me));
+        (self.slot_reservations.all(), leased.collect())
     }
 
     /// Gives back the reserved slots of peers and ends the poller's thread.

@@ -30,8 +30,8 @@ use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::primary::Primary;
 use super::remote_lock_wait::{self, RemoteWaiters};
-use super::reserve;
 use super::restart::copied::{Copied, Copies};
+use super::slot_reservations;
 use super::time;
 use super::truncated::Truncated;
 use super::versions;
@@ -107,7 +107,7 @@ impl PeerReceiver {
             && self.remote_waiters.is_empty()
             && self.announcing.is_at_rest()
             && self.calls.is_at_rest()
-            && self.primary.lent.is_at_rest()
+            && self.primary.slot_leases.is_at_rest()
             && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
     }
 
@@ -187,7 +187,7 @@ impl PeerReceiver {
 
     /// Takes back the slot leases and intents of a lost peer whose transactions are settled.
     pub fn take_back(&mut self, machine: &Machine) {
-        self.primary.lent.take_back(machine, LANE);
+        self.primary.slot_leases.take_back(machine, LANE);
         self.remote_waiters.leave(machine.intents(), self.peer);
     }
 
@@ -233,8 +233,8 @@ impl PeerReceiver {
     }
 
     /// Returns the slots leased to the peer for new objects.
-    pub fn lent(&self) -> impl Iterator<Item = Addr> {
-        self.primary.lent.all()
+    pub fn leased_slots(&self) -> impl Iterator<Item = Addr> {
+        self.primary.slot_leases.all()
     }
 
     /// Processes the records and messages that have arrived. Returns whether there were any.
@@ -293,8 +293,8 @@ impl PeerReceiver {
         any |= self.calls.poll(network, record, AT_ONCE)?;
         if let Some(sender) = network.sender(self.peer) {
             any |= self.remote_waiters.tell(machine.intents(), sender);
-            let lent = &mut self.primary.lent;
-            any |= lent.lend_later((machine, network), LANE, sender, log_read);
+            let slot_leases = &mut self.primary.slot_leases;
+            any |= slot_leases.lend_later((machine, network), LANE, sender, log_read);
         }
         Ok(any)
     }
@@ -364,13 +364,13 @@ impl PeerReceiver {
                 }
             }
             versions::VERSIONS_ARE => network.take_versions(self.peer, words)?,
-            reserve::RESERVE => {
+            slot_reservations::RESERVE => {
                 if let Some(sender) = network.sender(self.peer) {
-                    let lent = &mut self.primary.lent;
-                    lent.reserve((machine, network), LANE, sender, words)?;
+                    let slot_leases = &mut self.primary.slot_leases;
+                    slot_leases.reserve((machine, network), LANE, sender, words)?;
                 }
             }
-            reserve::RESERVED => network.take_answer(self.peer, words, machine.now())?,
+            slot_reservations::RESERVED => network.take_answer(self.peer, words, machine.now())?,
             allotment::REGIONS => network.take_regions(machine, self.peer, words)?,
             time::TIME => {
                 if let Some(sender) = network.sender(self.peer) {
@@ -504,7 +504,7 @@ impl PeerReceiver {
                 self.log.release(kept);
             }
             record::UNRESERVE => {
-                self.primary.lent.give_back(machine, LANE, words)?;
+                self.primary.slot_leases.give_back(machine, LANE, words)?;
                 self.log.release(kept);
             }
             _ => return Err(BadRecord("unknown kind of record")),

@@ -240,7 +240,7 @@ impl PeerSender {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Reserves space for records of these sizes, all or none. Size 0 needs none.
+    /// SlotReservations space for records of these sizes, all or none. Size 0 needs none.
     pub fn reserve(&self, sizes: &[usize]) -> Result<(), RingFull> {
         if !self.is_ready() {
             return Err(RingFull);
@@ -476,7 +476,7 @@ pub(super) const TRUNCATE_WORDS: usize = 1 + TRUNCATED_WORDS;
 /// Words of the mark of a configuration.
 const MARK_WORDS: usize = 1;
 
-/// Reserves space in a new log for the mark of the next configuration.
+/// SlotReservations space in a new log for the mark of the next configuration.
 fn marked(mut ring: RingWriter) -> RingWriter {
     // An empty ring has the space.
     let _ = ring.reserve(MARK_WORDS);
@@ -491,7 +491,7 @@ impl LogEnd {
         }
     }
 
-    /// Reserves space for the mark of the next configuration.
+    /// SlotReservations space for the mark of the next configuration.
     fn mark(&mut self) {
         let _ = self.ring.reserve(MARK_WORDS);
     }

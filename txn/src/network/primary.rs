@@ -24,9 +24,9 @@ use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
 use super::evidence::{self, Found, put_content};
-use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use super::remote_lock_wait::holder_at_peer;
+use super::slot_leases::SlotLeases;
 use crate::changes;
 use crate::fault::{self, Fault};
 use crate::intent::Strength;
@@ -107,7 +107,7 @@ pub(super) struct Primary {
     /// Log reservations of records that stay until truncation.
     kept: HashMap<TxnId, Vec<Kept>, FixedState>,
     /// Slots leased to the peer for new objects.
-    pub lent: Lent,
+    pub slot_leases: SlotLeases,
 }
 
 impl Primary {
@@ -175,7 +175,7 @@ impl Primary {
     /// Takes the lock of an object to be written. A new object needs a slot that is leased to the
     /// peer.
     fn take_lock(&self, machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
-        match write.kind == Kind::New && !self.lent.has(write.addr) {
+        match write.kind == Kind::New && !self.slot_leases.has(write.addr) {
             true => Err(AbortReason::WriteConflict),
             false => take_lock(machine, write),
         }
@@ -314,7 +314,7 @@ impl Primary {
             let value = locked.value(held)?;
             let place = match held.kind == Kind::New {
                 true => {
-                    self.lent.used(held.addr);
+                    self.slot_leases.used(held.addr);
                     before.place(machine, held.split_of)
                 }
                 false => *place,

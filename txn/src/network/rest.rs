@@ -9,7 +9,7 @@ use super::{Disk, Network, PeerReceiver};
 
 impl Network {
     /// Returns whether finished transactions have left nothing: no lock, no record or log
-    /// reservation, no pending reply, and no open call. Reserved slots for new objects may stay in
+    /// reservation, no pending reply, and no open call. ReservedSlot slots for new objects may stay in
     /// stock.
     pub fn is_at_rest(&self) -> bool {
         self.left(1).is_empty()
@@ -38,7 +38,7 @@ impl Network {
             ("commits", &|| self.in_flight.is_empty()),
             ("intents", &|| self.remote_lock_waits.lock().is_empty()),
             ("headers", &|| self.askers.lock().is_empty()),
-            ("slots", &|| self.reserves.is_at_rest()),
+            ("slots", &|| self.slot_reservations.is_at_rest()),
             ("regions", &|| self.allotment.is_at_rest()),
             ("logs", &|| peers().all(|peer| peer.sender.is_at_rest())),
             ("its disk", &|| {

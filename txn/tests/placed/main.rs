@@ -272,11 +272,11 @@ fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
         world.object(0, 1, 3, 1);
         world.object(2, 1, 3, 1);
         world.settle();
-        let lent = world.machines[1].reserved().lent.len();
+        let leased = world.machines[1].reserved().leased.len();
         // If the host was slow, the slots were idle and have gone back.
         assert!(
-            lent == 2 * 15 || began.elapsed() > Duration::from_millis(500),
-            "{lent}"
+            leased == 2 * 15 || began.elapsed() > Duration::from_millis(500),
+            "{leased}"
         );
         world.wait("idle stocks to go back", || world.reserved().1.is_empty());
         world.settle();

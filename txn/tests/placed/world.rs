@@ -146,25 +146,25 @@ impl World {
     /// Returns the slots that machines have reserved at peers, and those that peers have reserved
     /// at machines.
     pub fn reserved(&self) -> (BTreeSet<Addr>, BTreeSet<Addr>) {
-        let (mut stock, mut lent) = (BTreeSet::new(), BTreeSet::new());
+        let (mut stock, mut leased) = (BTreeSet::new(), BTreeSet::new());
         for machine in &self.machines {
             let reserved = machine.reserved();
             for slot in reserved.stock {
                 assert!(stock.insert(slot), "{slot} is in two stocks");
             }
-            for slot in reserved.lent {
-                assert!(machine.regions().is_own(slot) && lent.insert(slot));
+            for slot in reserved.leased {
+                assert!(machine.regions().is_own(slot) && leased.insert(slot));
             }
         }
-        (stock, lent)
+        (stock, leased)
     }
 
     /// Waits until all machines are at rest; then checks that no lock and no difference between
     /// replicas is left.
     pub fn settle(&self) {
         self.wait("rest", || {
-            let (stock, lent) = self.reserved();
-            Machine::are_at_rest(&self.machines) && stock == lent
+            let (stock, leased) = self.reserved();
+            Machine::are_at_rest(&self.machines) && stock == leased
         });
         for machine in &self.machines {
             let inventory = machine.inventory();

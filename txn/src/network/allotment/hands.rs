@@ -47,7 +47,9 @@ impl Machine {
             self.regions().forget(region);
             network.fabric.forget(segment(Piece::Region(region.0)));
             network.blocks.forget();
-            network.reserves.forget(region, Some(replicas.primary()));
+            network
+                .slot_reservations
+                .forget(region, Some(replicas.primary()));
         }
         if !replicas.has(me) {
             self.release_region(region);
@@ -79,7 +81,7 @@ impl Machine {
         if let Some(network) = self.network() {
             network.whereabouts.forget(region);
             self.regions().forget(region);
-            network.reserves.forget(region, None);
+            network.slot_reservations.forget(region, None);
         }
         self.release_region(region);
     }

@@ -167,7 +167,7 @@ impl Network {
         let gone = gone.filter(|peer| !configuration.has(peer.id));
         for peer in gone {
             peer.channel.break_off();
-            self.reserves.forget_machine(peer.id);
+            self.slot_reservations.forget_machine(peer.id);
         }
         self.remote_lock_waits.lock().clear();
         if !parted.is_empty() {
@@ -282,7 +282,7 @@ impl Network {
             peer.sender.give_up();
             peer.gone.store(true, Ordering::Relaxed);
             peer.channel.break_off();
-            self.reserves.forget_machine(peer.id);
+            self.slot_reservations.forget_machine(peer.id);
         }
         // Dropped after the mutexes are unlocked.
         let replies = std::mem::take(&mut *self.replies.lock());

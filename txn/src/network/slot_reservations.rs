@@ -15,7 +15,7 @@
 //! there is no memory, or that this cannot be known yet ([`Follows::AskAgain`]).
 //!
 //! # Invariants
-//! * RESERVE-1: a slot that a primary has leased ([`super::lent`]) is in one peer's stock,
+//! * RESERVE-1: a slot that a primary has leased ([`super::slot_leases`]) is in one peer's stock,
 //!   transactions or in-flight commits. At rest the stocks contain all leased slots. They may stay
 //!   leased, since no reader sees them, and [`crate::Machine::reserved`] counts them.
 //! * RESERVE-2: a pointer leads only to a new object that is locked or installed. The slot is
@@ -79,13 +79,13 @@ const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
 /// A slot of a peer that contains no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedSlot {
     pub addr: Addr,
     /// Its header, unlocked and not allocated.
     pub base: Header,
     /// The slot, with the incarnation of the next object.
     pub slot: Slot,
-    /// When it left the stock, as [`Reserves::since`] counts.
+    /// When it left the stock, as [`SlotReservations::since`] counts.
     pub since: u64,
 }
 
@@ -164,7 +164,7 @@ pub(super) fn answer_later(ticket: u64, mut send: impl FnMut(&[u64])) {
 }
 
 /// Passes the answer to a RESERVE to `send`.
-pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64])) {
+pub(super) fn answer(ticket: u64, slots: &[ReservedSlot], mut send: impl FnMut(&[u64])) {
     let mut left = slots.chunks(SLOTS_AT_ONCE).peekable();
     loop {
         let part = left.next().unwrap_or_default();
@@ -173,7 +173,7 @@ pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64
             None => Follows::Nothing,
         };
         let mut words = vec![ticket, follows as u64];
-        let slot = |slot: &Reserved| [slot.addr.raw(), slot.base.0, slot.slot.word()];
+        let slot = |slot: &ReservedSlot| [slot.addr.raw(), slot.base.0, slot.slot.word()];
         words.extend(part.iter().flat_map(slot));
         send(&words);
         if follows == Follows::Nothing {
@@ -184,7 +184,7 @@ pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64
 
 /// The slots that this machine has reserved at its peers.
 #[derive(Default)]
-pub(super) struct Reserves {
+pub(super) struct SlotReservations {
     stocks: Mutex<Stocks>,
     /// Number of region handovers so far.
     changes: AtomicU64,
@@ -215,7 +215,7 @@ impl Stocks {
     }
 
     /// Puts slots of `machine` into its stock.
-    fn put(&mut self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
+    fn put(&mut self, machine: MachineId, slots: &[ReservedSlot], now: Timestamp) {
         for slot in slots {
             let stock = (machine, slot.slot.class.0);
             let stock = self.slots.entry(stock).or_default();
@@ -228,13 +228,13 @@ impl Stocks {
 /// Slots of one size class at one peer.
 #[derive(Default)]
 struct Stock {
-    slots: Vec<Reserved>,
+    slots: Vec<ReservedSlot>,
     used_at: Timestamp,
 }
 
 struct Answer {
     machine: MachineId,
-    came: Vec<Reserved>,
+    came: Vec<ReservedSlot>,
     /// Completed once the whole answer has arrived.
     whole: Option<Completer<()>>,
     /// A region of a sent slot was handed over, or slots could not be allocated yet: the missing
@@ -244,7 +244,7 @@ struct Answer {
     abandoned: bool,
 }
 
-impl Reserves {
+impl SlotReservations {
     /// Returns whether no request is open and no slot is on its way back.
     pub fn is_at_rest(&self) -> bool {
         let mut stocks = self.stocks.lock();
@@ -314,7 +314,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Returns the addresses of the slots that have arrived.
     fn places(&self) -> Vec<Addr> {
-        let stocks = self.network.reserves.stocks.lock();
+        let stocks = self.network.slot_reservations.stocks.lock();
         let came = stocks.asked.get(&self.ticket).map(|answer| &answer.came);
         let addrs = came.into_iter().flatten().map(|slot| slot.addr);
         addrs.collect()
@@ -322,19 +322,19 @@ impl Asked<'_> {
 
     /// Takes the slots that have arrived. The caller must put unused slots back before it awaits
     /// anything.
-    fn came(&self) -> Vec<Reserved> {
-        let reserves = &self.network.reserves;
-        let mut stocks = reserves.stocks.lock();
+    fn came(&self) -> Vec<ReservedSlot> {
+        let slot_reservations = &self.network.slot_reservations;
+        let mut stocks = slot_reservations.stocks.lock();
         let answer = stocks.asked.get_mut(&self.ticket);
         let mut came = answer.map_or_else(Vec::new, |answer| std::mem::take(&mut answer.came));
         came.iter_mut()
-            .for_each(|slot| slot.since = reserves.since());
+            .for_each(|slot| slot.since = slot_reservations.since());
         came
     }
 
     /// Returns whether a repeated request may get more slots.
     fn again(&self) -> bool {
-        let stocks = self.network.reserves.stocks.lock();
+        let stocks = self.network.slot_reservations.stocks.lock();
         let answer = stocks.asked.get(&self.ticket);
         answer.is_none_or(|answer| answer.again)
     }
@@ -342,7 +342,7 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let mut stocks = self.network.reserves.stocks.lock();
+        let mut stocks = self.network.slot_reservations.stocks.lock();
         let Some(answer) = stocks.asked.get_mut(&self.ticket) else {
             return;
         };
@@ -358,35 +358,40 @@ impl Drop for Asked<'_> {
 }
 
 impl Network {
-    /// Does the same as [`Reserves::since`].
+    /// Does the same as [`SlotReservations::since`].
     #[inline]
     pub fn slots_since(&self) -> u64 {
-        self.reserves.since()
+        self.slot_reservations.since()
     }
 
-    /// Does the same as [`Reserves::is_stale`].
+    /// Does the same as [`SlotReservations::is_stale`].
     #[inline]
     pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
-        self.reserves.is_stale(addr, since)
+        self.slot_reservations.is_stale(addr, since)
     }
 
     /// Takes a slot of `machine` from the stock, if one is in a region that the region map has.
-    pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
-        let mut stocks = self.reserves.stocks.lock();
+    pub fn take_slot(
+        &self,
+        machine: MachineId,
+        class: Class,
+        now: Timestamp,
+    ) -> Option<ReservedSlot> {
+        let mut stocks = self.slot_reservations.stocks.lock();
         let stock = stocks.slots.get_mut(&(machine, class.0))?;
         stock.used_at = now;
-        let known = |slot: &Reserved| self.knows(slot.addr.region());
+        let known = |slot: &ReservedSlot| self.knows(slot.addr.region());
         let at = stock.slots.iter().rposition(known)?;
-        let since = self.reserves.since();
-        Some(Reserved {
+        let since = self.slot_reservations.since();
+        Some(ReservedSlot {
             since,
             ..stock.slots.swap_remove(at)
         })
     }
 
     /// Puts slots of `machine` that received no object back into the stock.
-    pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
-        let mut stocks = self.reserves.stocks.lock();
+    pub fn put_back(&self, machine: MachineId, slots: &[ReservedSlot], now: Timestamp) {
+        let mut stocks = self.slot_reservations.stocks.lock();
         for slot in slots {
             if !stocks.is_stale(slot.addr, slot.since) {
                 stocks.put(machine, std::slice::from_ref(slot), now);
@@ -422,15 +427,15 @@ impl Network {
         let mut again = follows == Follows::AskAgain;
         let mut slots = Vec::with_capacity(reader.0.len() / SLOT_WORDS);
         while !reader.0.is_empty() {
-            let slot = Reserved {
+            let slot = ReservedSlot {
                 addr: Addr::from_raw(reader.word()?),
                 base: Header(reader.word()?),
                 slot: Slot::from_word(reader.word()?),
-                since: self.reserves.since(),
+                since: self.slot_reservations.since(),
             };
             slots.push(slot);
         }
-        let mut stocks = self.reserves.stocks.lock();
+        let mut stocks = self.slot_reservations.stocks.lock();
         let many = slots.len();
         // A region that is not in the region map is looked up when its slot is taken. Its handover
         // may be complete already; a handover from here on removes the slot.
@@ -462,7 +467,7 @@ impl Network {
 
     /// Gives back slots beyond the bound of a stock or unused for long; all slots if `closing`.
     pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
-        let mut stocks = self.reserves.stocks.lock();
+        let mut stocks = self.slot_reservations.stocks.lock();
         stocks.is_back();
         let Stocks { slots, going, .. } = &mut *stocks;
         for ((machine, _), stock) in &mut *slots {
@@ -492,7 +497,7 @@ impl Transaction {
         &self,
         machine: MachineId,
         wanted: Wanted,
-    ) -> Work<'_, Result<Vec<Reserved>, Stop>> {
+    ) -> Work<'_, Result<Vec<ReservedSlot>, Stop>> {
         Box::pin(async move {
             let here = self.machine();
             let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
@@ -510,7 +515,12 @@ impl Transaction {
                 again: false,
                 abandoned: false,
             };
-            network.reserves.stocks.lock().asked.insert(ticket, answer);
+            network
+                .slot_reservations
+                .stocks
+                .lock()
+                .asked
+                .insert(ticket, answer);
             let asked = Asked {
                 network: &network,
                 machine,
@@ -542,8 +552,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn slots(count: usize) -> Vec<Reserved> {
-        let slot = |at: usize| Reserved {
+    fn slots(count: usize) -> Vec<ReservedSlot> {
+        let slot = |at: usize| ReservedSlot {
             addr: Addr::from_raw(64 * at as u64),
             base: Header(at as u64),
             slot: Slot::from_word(at as u64),
@@ -591,18 +601,19 @@ mod tests {
 
     #[test]
     fn what_the_next_primary_has_lent_stays_where_a_region_changes_hands() {
-        let (reserves, region) = (Reserves::default(), Addr::from_raw(64).region());
+        let (slot_reservations, region) =
+            (SlotReservations::default(), Addr::from_raw(64).region());
         let (before, heir) = (MachineId(2), MachineId(3));
         let now = Timestamp::from_raw(9);
         let lent = |at: usize| vec![slots(4)[at]];
-        let mut stocks = reserves.stocks.lock();
+        let mut stocks = slot_reservations.stocks.lock();
         stocks.put(before, &lent(1), now);
         stocks.put(heir, &lent(2), now);
         drop(stocks);
-        reserves.forget(region, Some(heir));
-        assert_eq!(reserves.all(), [lent(2)[0].addr]);
-        reserves.forget(region, None);
-        assert_eq!(reserves.all(), []);
+        slot_reservations.forget(region, Some(heir));
+        assert_eq!(slot_reservations.all(), [lent(2)[0].addr]);
+        slot_reservations.forget(region, None);
+        assert_eq!(slot_reservations.all(), []);
     }
 
     proptest! {

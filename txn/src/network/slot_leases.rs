@@ -1,5 +1,5 @@
 //! Slot leases: slots of this machine that a peer has reserved for new objects
-//! ([`super::reserve`]), at their primary.
+//! ([`super::slot_reservations`]), at their primary.
 //!
 //! # Invariants
 //! * LENT-1: a leased slot is not allocated, its payload is zeroed, and only the peer's commits
@@ -21,14 +21,14 @@ use foldhash::fast::FixedState;
 
 use super::allotment::ROUNDS;
 use super::message::{Reader, Slot};
-use super::reserve::{self, RESERVED, Reserved, Wanted};
+use super::slot_reservations::{self, RESERVED, ReservedSlot, Wanted};
 use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 
 /// The slot leases of one peer.
 #[derive(Default)]
-pub(super) struct Lent {
+pub(super) struct SlotLeases {
     slots: HashSet<Addr, FixedState>,
     /// Requests of the peer that wait, and what each waits for.
     later: Vec<(Ask, Awaited)>,
@@ -50,7 +50,7 @@ enum Awaited {
     Region(Completion<bool>),
 }
 
-impl Lent {
+impl SlotLeases {
     /// Handles RESERVE: leases as many slots as there is memory for.
     pub fn reserve(
         &mut self,
@@ -99,7 +99,7 @@ impl Lent {
             return;
         }
         self.slots.extend(slots.iter().map(|slot| slot.addr));
-        reserve::answer(ask.ticket, &slots, |words| {
+        slot_reservations::answer(ask.ticket, &slots, |words| {
             sender.send_surely(RESERVED, words)
         });
     }
@@ -136,8 +136,8 @@ impl Lent {
                     self.lend(here, lane, sender, ask);
                 }
                 // Without a region there is no memory.
-                Ok(false) => reserve::answer(ask.ticket, &[], send),
-                Err(_) => reserve::answer_later(ask.ticket, send),
+                Ok(false) => slot_reservations::answer(ask.ticket, &[], send),
+                Err(_) => slot_reservations::answer_later(ask.ticket, send),
             }
         }
         any
@@ -192,7 +192,7 @@ impl Lent {
     }
 }
 
-fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<Reserved> {
+fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<ReservedSlot> {
     let Wanted {
         class, count, near, ..
     } = wanted;
@@ -220,11 +220,11 @@ fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<Reserved> {
     slots
 }
 
-fn prepare(machine: &Machine, class: Class, addr: Addr) -> Option<Reserved> {
+fn prepare(machine: &Machine, class: Class, addr: Addr) -> Option<ReservedSlot> {
     let (base, incarnation) = machine.empty_slot(addr)?;
     let slot = Slot { class, incarnation };
     let since = 0;
-    Some(Reserved {
+    Some(ReservedSlot {
         addr,
         base,
         slot,
