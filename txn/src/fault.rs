@@ -77,9 +77,9 @@ mistakes! {
     ReuseTooEarly in "machine.rs",
     // Reconfiguration.
     /// A machine tells clients how transactions end although it is suspected or has no lease.
-    AnswerWithoutLease in "network/governor/mod.rs",
+    AnswerWithoutLease in "network/driver/mod.rs",
     /// A configuration is in force before old leases have run out.
-    SkipOldLeases in "network/governor/carry_out.rs",
+    SkipOldLeases in "network/driver/apply_actions.rs",
     /// What machines write that are no members is taken.
     AcceptLostMachines in "network/peer_receiver.rs",
     /// A commit goes on in a later configuration.
@@ -94,11 +94,11 @@ mistakes! {
     OverlookMissedMoves in "network/allotment/reconfigure.rs",
     // Recovery of transactions.
     /// Recovery begins before the logs are drained.
-    RecoverBeforeDrained in "network/governor/drain.rs",
+    RecoverBeforeDrained in "network/driver/drain.rs",
     /// Promoted regions serve before their transactions are settled.
-    ServeBeforeSettled in "network/governor/recover.rs",
+    ServeBeforeSettled in "network/driver/recover.rs",
     /// Promoted regions serve before what is committed is applied to them.
-    ServeBeforeApplied in "network/governor/recover.rs",
+    ServeBeforeApplied in "network/driver/recover.rs",
     /// A primary does not hear of what its backups have seen.
     OverlookBackups in "recovery/region.rs",
     /// Backups are not told what other replicas have seen.
@@ -113,7 +113,7 @@ mistakes! {
     SkipTruncateRecovery in "recovery/coordinator.rs",
     // Recovery of data and of the allocator.
     /// A new backup leaves out a block.
-    SkipBlock in "network/governor/refill/mod.rs",
+    SkipBlock in "network/driver/refill/mod.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/allotment/hands.rs",
     // Tables and their indexes, which only some runs have.
@@ -148,11 +148,11 @@ mistakes! {
     /// A machine begins without those that may know more.
     BeginAlone in "network/disk/meet.rs",
     /// A new backup is whole before a checkpoint has its data.
-    WholeBeforeCheckpoint in "network/governor/refill/durably.rs",
+    WholeBeforeCheckpoint in "network/driver/refill/durably.rs",
     /// Regions are given up that only the disk of a machine has which is out.
-    GiveUpRegions in "network/governor/mod.rs",
+    GiveUpRegions in "network/driver/mod.rs",
     /// What a machine had before it was out is taken whatever version its primary has.
-    TakeOldVersions in "network/governor/refill/block.rs",
+    TakeOldVersions in "network/driver/refill/block.rs",
 }
 
 impl Fault {

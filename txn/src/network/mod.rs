@@ -20,7 +20,7 @@
 //! peers.rs    the peers to write to and to read
 //! boards.rs   status pages of machines             members.rs  the members, for callers outside
 //! far.rs      peers' memory that is not mapped, and copies.rs of it
-//! governor/   the reconfiguration driver
+//! driver/   the reconfiguration driver
 //! configured.rs  the configuration, and commits within it   in_flight.rs  in-flight commits
 //! evidence.rs  evidence of transactions, for recovery       lack.rs  startup prerequisites
 //! truncated.rs  truncated transactions, at both ends   traffic.rs  counters of posted messages
@@ -46,9 +46,9 @@ mod copies;
 pub mod disk;
 mod distributed_commit;
 mod distributed_deadlock;
+mod driver;
 mod evidence;
 mod far;
-mod governor;
 mod headers;
 mod in_flight;
 mod lack;
@@ -102,9 +102,9 @@ use boards::BOARD;
 use call::Services;
 use configured::Configured;
 use disk::Disk;
+use driver::{Inbox, Input, ReconfigurationDriver};
+pub use driver::{RefillCounts, Step, Timeline};
 pub(crate) use far::Reach;
-use governor::{Governor, Inbox, Input};
-pub use governor::{RefillCounts, Step, Timeline};
 pub(crate) use headers::{Expected, Headers};
 use in_flight::InFlightCommits;
 pub use lack::Lack;
@@ -140,7 +140,7 @@ pub(crate) struct Network {
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
     configured: Configured,
-    governor: Option<Governor>,
+    driver: Option<ReconfigurationDriver>,
     inbox: Arc<Inbox>,
     replication: Replication,
     /// The region map, and the protocols by which this machine obtains regions and learns their
@@ -229,13 +229,14 @@ impl Network {
         let met: Vec<(Peer, PeerReceiver)> = met.collect::<Result<_, FabricError>>()?;
         let (peers, receivers): (Vec<_>, Vec<_>) = met.into_iter().unzip();
         let (suspicions, inbox) = (Arc::default(), Arc::<Inbox>::default());
-        let governor = options.leases.zip(options.store.as_ref());
-        let governor = governor.map(|(terms, store)| Governor::new(options, terms, store, &inbox));
+        let driver = options.leases.zip(options.store.as_ref());
+        let driver =
+            driver.map(|(terms, store)| ReconfigurationDriver::new(options, terms, store, &inbox));
         Ok(Network {
             leasing: leases(options, &suspicions, &inbox)?.map(Arc::new),
             suspicions,
             inbox,
-            governor,
+            driver,
             peers: Peers::of(peers),
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             me,

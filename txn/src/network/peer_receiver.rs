@@ -23,8 +23,8 @@ use super::backup::Backup;
 use super::call::Arriving;
 use super::disk::{self, Announcing, DURABLE, FULL};
 use super::distributed_deadlock;
+use super::driver::{self, Assembling, Input};
 use super::evidence::Found;
-use super::governor::{self, Assembling, Input};
 use super::headers;
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
@@ -377,15 +377,15 @@ impl PeerReceiver {
                     network.tell_time(machine.clock(), sender, words)?;
                 }
             }
-            governor::RECONFIGURE => {
+            driver::RECONFIGURE => {
                 if let Some(message) = self.assembling.take(words)? {
-                    let message = governor::bytes_of(&message)?;
+                    let message = driver::bytes_of(&message)?;
                     let message = ReconfigurationMessage::decode(message);
                     let message = message.map_err(|_| UNKNOWN_MESSAGE)?;
                     network.inbox.push(Input::Message(self.peer, message));
                 }
             }
-            governor::RECOVER => {
+            driver::RECOVER => {
                 if let Some(message) = self.recovery.take(words)? {
                     let message = RecoveryMessage::decode(&message)?;
                     network.inbox.push(Input::Recovery(self.peer, message));

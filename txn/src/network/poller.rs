@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! poller's thread ─┐               ┌─► receivers of all peers
-//! fabric's thread ─┼─► attend_once ┼─► reconfiguration driver ([`super::governor`])
+//! fabric's thread ─┼─► attend_once ┼─► reconfiguration driver ([`super::driver`])
 //!                  │               └─► additional work of the machine ([`Machine::attend_to`])
 //! a waiting task ──┴─► poll: the receivers alone
 //!                      tick: truncations, status pages, stocks, join endpoint, time

@@ -5,7 +5,7 @@ use fencepost_cluster::Wire;
 use fencepost_cluster::reconfiguration::ReconfigurationMessage;
 use fencepost_fabric::{SegmentId, ring};
 
-use super::governor::{RECONFIGURE, RECOVER, bytes_of};
+use super::driver::{RECONFIGURE, RECOVER, bytes_of};
 use super::headers::{VALIDATE, VALIDATED};
 use super::message::LOCK_REPLY;
 use super::peer_sender::{LOG, MESSAGES};

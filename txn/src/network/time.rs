@@ -9,7 +9,7 @@
 //! few milliseconds while transactions wait for the time, and rarely otherwise.
 //!
 //! # Failure
-//! A new CM has a new time: see [`crate::clock`] and [`super::governor`].
+//! A new CM has a new time: see [`crate::clock`] and [`super::driver`].
 //!
 //! Requests and answers that find no space, or no connection, are dropped; a machine without an
 //! answer asks again. Until it has one, its bounds widen, and transactions wait longer.

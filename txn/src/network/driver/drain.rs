@@ -9,7 +9,7 @@
 
 use fencepost_cluster::ConfigurationId;
 
-use super::{Governor, State, Step};
+use super::{ReconfigurationDriver, State, Step};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
@@ -25,7 +25,12 @@ impl Drain {
 
 impl Network {
     /// Begins recovery once all logs are drained.
-    pub(super) fn drain(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+    pub(super) fn drain(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+    ) {
         let Some(Drain(id)) = state.drain else {
             return;
         };
@@ -46,9 +51,9 @@ impl Network {
         if drained || fault::injected(Fault::RecoverBeforeDrained) {
             state.drain = None;
             state.last_drained = id;
-            let now = governor.clock.now_ns();
+            let now = driver.clock.now_ns();
             state.timelines.since_applied(Step::Drain, now);
-            self.recover(machine, governor, state);
+            self.recover(machine, driver, state);
         }
     }
 }

@@ -3,9 +3,9 @@
 //! # Picture
 //! ```text
 //! leases ── events ─►┐                        ┌─► leases: orders
-//! peers ── messages ─► inbox ─► governor ─────┼─► messages to peers (parts.rs)
+//! peers ── messages ─► inbox ─► driver ─────┼─► messages to peers (parts.rs)
 //! store ── answers ─►┘  Reconfiguration       ├─► store: compare-and-swap
-//! time  ─────────────►                        └─► this machine (carry_out.rs)
+//! time  ─────────────►                        └─► this machine (apply_actions.rs)
 //!
 //! join endpoint ── join requests ──► admit.rs
 //! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
@@ -23,7 +23,7 @@
 //! requests.
 
 mod admit;
-mod carry_out;
+mod apply_actions;
 mod clock;
 mod drain;
 mod leave;
@@ -106,7 +106,7 @@ impl Inbox {
 }
 
 /// The reconfiguration driver of one machine.
-pub(super) struct Governor {
+pub(super) struct ReconfigurationDriver {
     inbox: Arc<Inbox>,
     store: Arc<dyn ConfigStore>,
     clock: Arc<dyn MonotonicClock>,
@@ -159,14 +159,14 @@ struct Applied {
     durable_at: Option<Lsn>,
 }
 
-impl Governor {
+impl ReconfigurationDriver {
     /// Creates the driver of a machine whose leases have these terms.
     pub fn new(
         options: &NetworkOptions,
         terms: LeaseTerms,
         store: &Arc<dyn ConfigStore>,
         inbox: &Arc<Inbox>,
-    ) -> Governor {
+    ) -> ReconfigurationDriver {
         let NetworkOptions {
             fabric,
             configuration,
@@ -188,7 +188,7 @@ impl Governor {
                 ConfigurationId(0),
             ),
         };
-        Governor {
+        ReconfigurationDriver {
             inbox: Arc::clone(inbox),
             store: Arc::clone(store),
             clock: Arc::clone(clock),
@@ -241,7 +241,7 @@ impl Governor {
 impl Network {
     /// Returns whether failed machines are replaced.
     pub fn replaces_machines(&self) -> bool {
-        self.governor.is_some()
+        self.driver.is_some()
     }
 
     /// Returns whether a commit in doubt is decided later: by recovery, or when machines that have
@@ -252,8 +252,8 @@ impl Network {
 
     /// Returns `longest`, or the shorter time until the driver must run.
     pub(super) fn until_due(&self, longest: Duration) -> Duration {
-        let due = self.governor.as_ref().map(|governor| {
-            let wait = governor.next_wake().saturating_sub(governor.clock.now_ns());
+        let due = self.driver.as_ref().map(|driver| {
+            let wait = driver.next_wake().saturating_sub(driver.clock.now_ns());
             Duration::from_nanos(wait)
         });
         due.map_or(longest, |due| due.min(longest))
@@ -269,14 +269,14 @@ impl Network {
 
     /// Returns the next time at which the driver runs without new input.
     pub fn governs_at(&self) -> Option<u64> {
-        self.governor.as_ref().map(Governor::next_wake)
+        self.driver.as_ref().map(ReconfigurationDriver::next_wake)
     }
 
     /// Returns whether no reconfiguration and no recovery is in progress here, nor due without new
     /// input.
     pub(super) fn is_settled(&self) -> bool {
-        self.governor.as_ref().is_none_or(|governor| {
-            let state = governor.state.lock();
+        self.driver.as_ref().is_none_or(|driver| {
+            let state = driver.state.lock();
             let moves = state.whole_in.is_some() || state.reconfiguration.is_moving();
             let applies = state.drain.is_some() || state.applied.is_some();
             let reconfigures = applies || !state.moved.is_empty() || moves;
@@ -288,15 +288,15 @@ impl Network {
 
     /// Returns whether this machine has learned that it is no member any more.
     pub fn is_evicted(&self) -> bool {
-        let governor = self.governor.as_ref();
-        governor.is_some_and(|governor| governor.evicted.load(Ordering::Acquire))
+        let driver = self.driver.as_ref();
+        driver.is_some_and(|driver| driver.evicted.load(Ordering::Acquire))
     }
 
     /// Returns whether all regions have been active since this machine became a member. Always
     /// `true` on an initial member.
     pub(super) fn has_settled_in(&self) -> bool {
-        let governor = self.governor.as_ref();
-        governor.is_none_or(|governor| governor.settled_in.load(Ordering::Acquire))
+        let driver = self.driver.as_ref();
+        driver.is_none_or(|driver| driver.settled_in.load(Ordering::Acquire))
     }
 
     /// Returns whether a client may be told how its transaction ended: no machine acts in a later
@@ -340,15 +340,15 @@ impl Network {
 
     /// Runs the driver if it is due. Returns whether it ran.
     pub(super) fn govern(&self, machine: &Machine) -> bool {
-        let Some(governor) = self.governor.as_ref().filter(|governor| governor.is_due()) else {
+        let Some(driver) = self.driver.as_ref().filter(|driver| driver.is_due()) else {
             return false;
         };
-        let Some(mut state) = governor.state.try_lock() else {
+        let Some(mut state) = driver.state.try_lock() else {
             return false;
         };
         let state = &mut *state;
-        for input in governor.inbox.take() {
-            let now = governor.clock.now_ns();
+        for input in driver.inbox.take() {
+            let now = driver.clock.now_ns();
             let suspected = match input {
                 Input::Lease(at, LeaseEvent::Expired(of)) => Some((of, at)),
                 Input::Severed(peer) => Some((peer, now)),
@@ -376,37 +376,37 @@ impl Network {
                     state.actions.extend(actions);
                 }
                 Input::Recovery(from, message) => {
-                    self.recovery_message(machine, governor, state, (from, message));
+                    self.recovery_message(machine, driver, state, (from, message));
                 }
                 Input::Stranger(stranger, message) => {
-                    self.admit(governor, state, stranger, message);
+                    self.admit(driver, state, stranger, message);
                 }
             }
-            self.carry_out(machine, governor, state);
+            self.apply_actions(machine, driver, state);
         }
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         state.actions.extend(state.reconfiguration.tick(now));
         let told = state.severed.tell(&mut state.reconfiguration, now);
         state.actions.extend(told);
-        self.carry_out(machine, governor, state);
-        self.take_answers(governor, state);
-        self.carry_out(machine, governor, state);
-        self.acknowledge(governor, state);
-        self.make_up(governor, state);
-        self.carry_out(machine, governor, state);
-        self.drain(machine, governor, state);
-        self.refill(machine, governor, state);
-        self.tell_whole(governor, state);
-        self.look_after_recovery(machine, governor, state);
-        self.carry_out(machine, governor, state);
+        self.apply_actions(machine, driver, state);
+        self.take_answers(driver, state);
+        self.apply_actions(machine, driver, state);
+        self.acknowledge(driver, state);
+        self.make_up(driver, state);
+        self.apply_actions(machine, driver, state);
+        self.drain(machine, driver, state);
+        self.refill(machine, driver, state);
+        self.tell_whole(driver, state);
+        self.look_after_recovery(machine, driver, state);
+        self.apply_actions(machine, driver, state);
         // Waiters for a renewed lease check again.
         self.configured.tell_waiting();
         let asks = !state.swaps.is_empty() || !state.reads.is_empty();
         let waits = asks || state.drain.is_some() || state.applied.is_some();
-        let refill = state.refill.next_wake(governor.clock.now_ns());
+        let refill = state.refill.next_wake(driver.clock.now_ns());
         let recovering = state.recovering.next_wake().min(refill);
         let recovering = recovering.min(state.severed.next_wake());
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         let recovering = recovering.min(state.recovering.settles_at(now));
         let recovering = match state.makes_up {
             true => recovering.min(now + AGAIN_NS),
@@ -415,14 +415,14 @@ impl Network {
         let wake = match !waits {
             true => state.reconfiguration.next_wake().min(recovering),
             // No other event would make the driver run.
-            false => governor.clock.now_ns(),
+            false => driver.clock.now_ns(),
         };
-        governor.next_wake.store(wake, Ordering::Relaxed);
+        driver.next_wake.store(wake, Ordering::Relaxed);
         true
     }
 
     /// Requests new replicas for regions that lost some before all machines restarted.
-    fn make_up(&self, governor: &Governor, state: &mut State) {
+    fn make_up(&self, driver: &ReconfigurationDriver, state: &mut State) {
         let Some(leasing) = self.leasing().filter(|_| state.makes_up) else {
             return;
         };
@@ -437,15 +437,15 @@ impl Network {
         }
         state.makes_up = false;
         if self.allotment.has_too_few(most) {
-            let wished = state.reconfiguration.make_up(governor.clock.now_ns());
+            let wished = state.reconfiguration.make_up(driver.clock.now_ns());
             // Otherwise another configuration is in progress, which restores the replicas.
             state.actions.extend(wished.unwrap_or_default());
         }
     }
 
     /// Takes the answers of the store.
-    fn take_answers(&self, governor: &Governor, state: &mut State) {
-        let now = governor.clock.now_ns();
+    fn take_answers(&self, driver: &ReconfigurationDriver, state: &mut State) {
+        let now = driver.clock.now_ns();
         let mut context = Context::from_waker(Waker::noop());
         let mut actions = Vec::new();
         let reconfiguration = &mut state.reconfiguration;

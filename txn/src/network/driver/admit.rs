@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use fencepost_cluster::Swapped;
 use fencepost_cluster::join::{Admission, Admitted, JoinMessage, Nonce, Stranger};
 
-use super::{Governor, Input, State};
+use super::{Input, ReconfigurationDriver, State};
 use crate::network::Network;
 use crate::network::disk::Disk;
 
@@ -24,23 +24,23 @@ const NEVER: u64 = u64::MAX;
 impl Network {
     /// Checks the join endpoint, if this machine is the CM and a check is due.
     pub(in crate::network) fn look_at_door(&self) {
-        let Some(governor) = self.governor.as_ref() else {
+        let Some(driver) = self.driver.as_ref() else {
             return;
         };
-        let Some(door) = &governor.door else {
+        let Some(door) = &driver.door else {
             return;
         };
         if self.configured.cm() != self.me {
             return;
         }
         let (now, due) = (
-            governor.clock.now_ns(),
-            governor.door_at.load(Ordering::Relaxed),
+            driver.clock.now_ns(),
+            driver.door_at.load(Ordering::Relaxed),
         );
         let relaxed = Ordering::Relaxed;
         // No other thread checks meanwhile, however long it takes: a request is taken once.
         let mine = || {
-            governor
+            driver
                 .door_at
                 .compare_exchange(due, NEVER, Ordering::Acquire, relaxed)
         };
@@ -50,19 +50,19 @@ impl Network {
         for (stranger, message) in door.letters() {
             self.inbox.push(Input::Stranger(stranger, message));
         }
-        let next = governor.clock.now_ns().saturating_add(EVERY_NS);
-        governor.door_at.store(next, Ordering::Release);
+        let next = driver.clock.now_ns().saturating_add(EVERY_NS);
+        driver.door_at.store(next, Ordering::Release);
     }
 
     /// Handles a request of a machine that wants to join.
     pub(super) fn admit(
         &self,
-        governor: &Governor,
+        driver: &ReconfigurationDriver,
         state: &mut State,
         stranger: Stranger,
         message: JoinMessage,
     ) {
-        let (Some(door), Some(admission)) = (&governor.door, &mut state.admission) else {
+        let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
             return;
         };
         let data = self.disk.as_ref().map(Disk::data);
@@ -74,10 +74,10 @@ impl Network {
                 let joiner = new.machines().last();
                 let joiner = joiner.expect("CONFIG-1: a configuration has machines");
                 let (address, domain) = (joiner.address.clone(), joiner.domain.clone());
-                let now = governor.clock.now_ns();
+                let now = driver.clock.now_ns();
                 match state.reconfiguration.add(now, address, domain) {
                     Ok(actions) => state.actions.extend(actions),
-                    Err(_) => self.wished(governor, state, false),
+                    Err(_) => self.wished(driver, state, false),
                 }
             }
             Admitted::Nothing => {}
@@ -85,8 +85,8 @@ impl Network {
     }
 
     /// Answers a joining machine: the configuration with it is in the store, or its request failed.
-    pub(super) fn wished(&self, governor: &Governor, state: &mut State, stored: bool) {
-        let (Some(door), Some(admission)) = (&governor.door, &mut state.admission) else {
+    pub(super) fn wished(&self, driver: &ReconfigurationDriver, state: &mut State, stored: bool) {
+        let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
             return;
         };
         if let Some((stranger, answer)) = admission.stored(stored.then_some(Swapped::Won)) {

@@ -27,7 +27,7 @@ use fencepost_fabric::MachineId;
 use fencepost_storage::log::Lsn;
 use fencepost_storage::{RegionId, Timestamp};
 
-use super::{AGAIN_NS, Governor, State, Step, parts};
+use super::{AGAIN_NS, ReconfigurationDriver, State, Step, parts};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
@@ -169,8 +169,13 @@ impl Surroundings for Around<'_> {
 
 impl Network {
     /// Begins recovery once all logs are drained.
-    pub(super) fn recover(&self, machine: &Machine, governor: &Governor, state: &mut State) {
-        let now = governor.clock.now_ns();
+    pub(super) fn recover(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+    ) {
+        let now = driver.clock.now_ns();
         let configuration = state.last_drained;
         let regions = self.allotment.to_recover();
         let (found, awaited) = self.find_recovering(machine, state, configuration, &regions);
@@ -201,11 +206,11 @@ impl Network {
     pub(super) fn recovery_message(
         &self,
         machine: &Machine,
-        governor: &Governor,
+        driver: &ReconfigurationDriver,
         state: &mut State,
         (from, message): (MachineId, RecoveryMessage),
     ) {
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         let recovering = &mut state.recovering;
         let around = Around {
             machine,
@@ -221,12 +226,12 @@ impl Network {
     pub(super) fn look_after_recovery(
         &self,
         machine: &Machine,
-        governor: &Governor,
+        driver: &ReconfigurationDriver,
         state: &mut State,
     ) {
         self.go_on_with_recovery(machine, state);
         let recovering = &mut state.recovering;
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         if now >= recovering.protocol.next_wake() {
             let around = Around {
                 machine,
@@ -240,7 +245,7 @@ impl Network {
         if !(fault::injected(Fault::ServeBeforeApplied) && state.recovering.running) {
             self.apply_what_waited(machine, state);
         }
-        self.finish_recovery(machine, governor, state);
+        self.finish_recovery(machine, driver, state);
         self.settle_on_disk(state);
         let recovering = &mut state.recovering;
         recovering
@@ -466,7 +471,12 @@ impl Network {
 
     /// Ends recovery once every transaction is settled: promotes the regions whose primary this
     /// machine has become.
-    fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+    fn finish_recovery(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+    ) {
         let recovering = &mut state.recovering;
         let done = recovering.protocol.is_done() || fault::injected(Fault::ServeBeforeSettled);
         if !recovering.running || !done || recovering.waits_for_disk() {
@@ -526,7 +536,7 @@ impl Network {
             home.abort(id);
         }
         drop(home);
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         state.timelines.since_applied(Step::Active, now);
         let actions = state
             .reconfiguration

@@ -10,7 +10,7 @@ use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
 use fencepost_storage::Addr;
 
 use super::drain::Drain;
-use super::{Applied, Governor, Input, State, Step, parts};
+use super::{Applied, Input, ReconfigurationDriver, State, Step, parts};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
@@ -20,7 +20,12 @@ use crate::network::peers::members;
 
 impl Network {
     /// Carries out all queued actions, and those that follow from their answers.
-    pub(super) fn carry_out(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+    pub(super) fn apply_actions(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+    ) {
         while let Some(action) = state.actions.pop_front() {
             match action {
                 Action::Send(to, mut message) => {
@@ -36,20 +41,20 @@ impl Network {
                         parts::send_bytes(sender, parts::RECONFIGURE, &message.encode());
                     }
                 }
-                Action::Leases(order) => self.order(governor, order),
+                Action::Leases(order) => self.order(driver, order),
                 Action::Block => self.configured.block(),
-                Action::Survey(survey) => self.survey(machine, governor, state, survey),
+                Action::Survey(survey) => self.survey(machine, driver, state, survey),
                 Action::CompareAndSwap {
                     attempt,
                     expected,
                     new,
                 } => {
-                    let store = Arc::clone(&governor.store);
+                    let store = Arc::clone(&driver.store);
                     let asked = async move { store.compare_and_swap(Some(expected), &new).await };
                     state.swaps.push((attempt, Box::pin(asked)));
                 }
                 Action::ReadStore { attempt } => {
-                    let store = Arc::clone(&governor.store);
+                    let store = Arc::clone(&driver.store);
                     let asked = async move { store.read().await };
                     state.reads.push((attempt, Box::pin(asked)));
                 }
@@ -59,9 +64,9 @@ impl Network {
                     state.handover.lead(leading.time_ns);
                     self.allotment.lead(*leading, replicas);
                 }
-                Action::Apply(new) => self.apply_new_configuration(machine, governor, state, &new),
+                Action::Apply(new) => self.apply_new_configuration(machine, driver, state, &new),
                 Action::Commit(configuration) => {
-                    let now = governor.clock.now_ns();
+                    let now = driver.clock.now_ns();
                     state.timelines.since_applied(Step::Commit, now);
                     self.begin_to_drain(state, configuration);
                     let outgoing = self.allotment.take_up();
@@ -72,30 +77,30 @@ impl Network {
                 Action::AllRegionsActive(configuration) => {
                     state.whole_in = Some(configuration);
                     self.activate(machine, &std::mem::take(&mut state.moved));
-                    governor.settled_in.store(true, Ordering::Release);
+                    driver.settled_in.store(true, Ordering::Release);
                     self.part_from_the_gone();
                     state.recovering.forget(configuration);
                     self.recovers.store(false, Ordering::Release);
-                    let now = governor.clock.now_ns();
+                    let now = driver.clock.now_ns();
                     state.timelines.since_applied(Step::AllActive, now);
                     self.begin_refill(machine, now, state);
                 }
                 Action::Report(report) => self.allotment.report(report),
-                Action::Wished(stored) => self.wished(governor, state, stored),
+                Action::Wished(stored) => self.wished(driver, state, stored),
                 Action::Part => self.parts.store(true, Ordering::Release),
                 Action::Evicted(_) => {
                     self.pause_refill(machine, state);
-                    self.evict(machine, governor, state);
+                    self.evict(machine, driver, state);
                 }
             }
         }
     }
 
-    fn order(&self, governor: &Governor, order: LeaseOrder) {
+    fn order(&self, driver: &ReconfigurationDriver, order: LeaseOrder) {
         if fault::injected(Fault::SkipOldLeases) && order == LeaseOrder::AwaitOld {
             let id = self.configured.current().id();
             let over = LeaseEvent::OldRunOut(id);
-            return self.inbox.push(Input::Lease(governor.clock.now_ns(), over));
+            return self.inbox.push(Input::Lease(driver.clock.now_ns(), over));
         }
         let applies = matches!(order, LeaseOrder::Apply { .. });
         if let Some(leasing) = &self.leasing {
@@ -108,7 +113,13 @@ impl Network {
         }
     }
 
-    fn survey(&self, machine: &Machine, governor: &Governor, state: &mut State, survey: Survey) {
+    fn survey(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+        survey: Survey,
+    ) {
         let mut holdings = self.allotment.survey(state.last_drained);
         // Read after the survey's promise. Without leases no member has granted any.
         let granted_ns = self
@@ -117,7 +128,7 @@ impl Network {
             .map(|leases| leases.granted_ns(survey.base));
         holdings.granted_ns = granted_ns.unwrap_or(0);
         holdings.time_ns = state.handover.answer(machine.clock(), survey.by);
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         state.timelines.towards_next(Step::Probe, now);
         let answer = state.reconfiguration.surveyed(now, survey, holdings);
         state.actions.extend(answer);
@@ -129,7 +140,7 @@ impl Network {
     fn apply_new_configuration(
         &self,
         machine: &Machine,
-        governor: &Governor,
+        driver: &ReconfigurationDriver,
         state: &mut State,
         new: &NewConfig,
     ) {
@@ -201,7 +212,7 @@ impl Network {
         if fault::injected(Fault::RecoverBeforeDrained) {
             self.begin_to_drain(state, id);
         }
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         state.timelines.applied(id, now);
         tell(configuration);
         let durable_at = self.disk.as_ref().map(|disk| {
@@ -216,12 +227,12 @@ impl Network {
             refused,
             durable_at,
         });
-        self.acknowledge(governor, state);
+        self.acknowledge(driver, state);
     }
 
     /// Acknowledges a configuration that is applied, once it is durable on the disk if there is one
     /// (DISK-7).
-    pub(super) fn acknowledge(&self, governor: &Governor, state: &mut State) {
+    pub(super) fn acknowledge(&self, driver: &ReconfigurationDriver, state: &mut State) {
         let durable = |applied: &mut Applied| match (&self.disk, applied.durable_at) {
             (Some(disk), Some(lsn)) if !disk.is_flushed(lsn) => {
                 disk.arm(lsn);
@@ -230,7 +241,7 @@ impl Network {
             _ => true,
         };
         if let Some(applied) = state.applied.take_if(durable) {
-            let now = governor.clock.now_ns();
+            let now = driver.clock.now_ns();
             let (id, refused) = (applied.configuration, applied.refused);
             let answer = state.reconfiguration.applied(now, id, refused);
             state.actions.extend(answer);
@@ -265,8 +276,8 @@ impl Network {
     /// Handles the eviction of this machine: it sends nothing more, its regions are hidden, and
     /// waiters are told. Locks here stay, because peers that have not heard of the eviction may
     /// still read here.
-    fn evict(&self, machine: &Machine, governor: &Governor, state: &mut State) {
-        governor.evicted.store(true, Ordering::Release);
+    fn evict(&self, machine: &Machine, driver: &ReconfigurationDriver, state: &mut State) {
+        driver.evicted.store(true, Ordering::Release);
         let me = self.me.0;
         tracing::error!(
             machine = me,

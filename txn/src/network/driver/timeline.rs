@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::MachineId;
 
-use super::Governor;
+use super::ReconfigurationDriver;
 use crate::machine::Machine;
 
 /// Reconfigurations that are remembered.
@@ -165,7 +165,7 @@ impl Timelines {
     }
 }
 
-impl Governor {
+impl ReconfigurationDriver {
     /// Returns the timelines of the last reconfigurations.
     fn timelines(&self) -> Vec<Timeline> {
         self.state.lock().timelines.0.iter().cloned().collect()
@@ -176,8 +176,8 @@ impl Machine {
     /// Returns the timelines of the last reconfigurations on this machine, the newest last. Empty
     /// where failed machines are not replaced.
     pub fn timelines(&self) -> Vec<Timeline> {
-        let governor = self.network().and_then(|network| network.governor.as_ref());
-        governor.map_or_else(Vec::new, Governor::timelines)
+        let driver = self.network().and_then(|network| network.driver.as_ref());
+        driver.map_or_else(Vec::new, ReconfigurationDriver::timelines)
     }
 }
 

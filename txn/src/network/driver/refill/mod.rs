@@ -44,7 +44,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, Place, Random};
 use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
 use fencepost_storage::{Piece, RegionId};
 
-use super::{Governor, State, Step};
+use super::{ReconfigurationDriver, State, Step};
 use crate::clock::Clock;
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
@@ -370,7 +370,12 @@ impl Network {
     }
 
     /// Performs a step of data recovery.
-    pub(super) fn refill(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+    pub(super) fn refill(
+        &self,
+        machine: &Machine,
+        driver: &ReconfigurationDriver,
+        state: &mut State,
+    ) {
         let post = |machine, region: RegionId, (word, words)| {
             self.counting.count(Posted::Object);
             let segment = segment(Piece::Region(region.0));
@@ -381,7 +386,7 @@ impl Network {
             };
             self.fabric.read(place, words)
         };
-        let now = governor.clock.now_ns();
+        let now = driver.clock.now_ns();
         let before = self.before.lock().clone();
         if before.is_some() {
             let refill = &mut state.refill;
@@ -406,7 +411,7 @@ impl Network {
             post: &post,
             versions: &versions,
         };
-        let filled = state.refill.step(governor.clock.now_ns(), &around);
+        let filled = state.refill.step(driver.clock.now_ns(), &around);
         let filled = match &self.disk {
             None => filled.into_iter().collect(),
             Some(disk) => state.refill.durably.step((machine, disk), filled),
@@ -417,7 +422,7 @@ impl Network {
                 self.allotment.filled(region);
             }
             if self.allotment.lacking().is_empty() {
-                let now = governor.clock.now_ns();
+                let now = driver.clock.now_ns();
                 state.timelines.since_applied(Step::Whole, now);
             }
         }
@@ -427,9 +432,9 @@ impl Network {
 impl Machine {
     /// Returns the amount of data that data recovery has restored on this machine.
     pub fn refill_counts(&self) -> RefillCounts {
-        let governor = self.network().and_then(|network| network.governor.as_ref());
-        governor.map_or_else(RefillCounts::default, |governor| {
-            governor.state.lock().refill.counts
+        let driver = self.network().and_then(|network| network.driver.as_ref());
+        driver.map_or_else(RefillCounts::default, |driver| {
+            driver.state.lock().refill.counts
         })
     }
 

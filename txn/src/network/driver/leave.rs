@@ -18,18 +18,18 @@ use std::sync::atomic::Ordering;
 
 use fencepost_fabric::MachineId;
 
-use super::{Governor, Input, State};
+use super::{Input, ReconfigurationDriver, State};
 use crate::machine::Machine;
 use crate::network::Network;
 
 impl Network {
     /// Tells the CM once that all replicas here are complete.
-    pub(super) fn tell_whole(&self, governor: &Governor, state: &mut State) {
+    pub(super) fn tell_whole(&self, driver: &ReconfigurationDriver, state: &mut State) {
         if let Some(configuration) = state.whole_in
             && self.allotment.lacking().is_empty()
         {
             state.whole_in = None;
-            let now = governor.clock.now_ns();
+            let now = driver.clock.now_ns();
             let actions = state.reconfiguration.is_whole(now, configuration);
             state.actions.extend(actions);
         }
