@@ -4,7 +4,7 @@
 //! # Picture
 //! ```text
 //! coordinator                        participant
-//! LOCK, COMMIT-BACKUP ─────────────► ends.rs ─► its log ─► flushed ─┐
+//! LOCK, COMMIT-BACKUP ────► peer_receiver.rs ─► its log ─► flushed ─┐
 //! its own part ─► its log            announce.rs                    │
 //!        └─► flushed ─┐ ◄──────────── DURABLE, up to a position ◄───┘
 //! COMMIT-PRIMARY ◄────┴ once all of it is durable

@@ -3,7 +3,7 @@
 //! # Picture
 //! ```text
 //! leases ── events ─►┐                        ┌─► leases: orders
-//! peers ── messages ─► inbox ─► driver ─────┼─► messages to peers (parts.rs)
+//! peers ── messages ─► inbox ─► driver ───────┼─► messages to peers (parts.rs)
 //! store ── answers ─►┘  Reconfiguration       ├─► store: compare-and-swap
 //! time  ─────────────►                        └─► this machine (apply_actions.rs)
 //!
