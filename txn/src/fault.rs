@@ -91,7 +91,7 @@ mistakes! {
     /// Who has no old version of a promoted region's object takes it for new.
     ForgetFloor in "read.rs",
     /// A region that moved in a configuration that a machine never applied counts as one that stays.
-    OverlookMissedMoves in "network/allotment/reconfigure.rs",
+    OverlookMissedMoves in "network/region_allocation/reconfigure.rs",
     // Recovery of transactions.
     /// Recovery begins before the logs are drained.
     RecoverBeforeDrained in "network/driver/drain.rs",
@@ -115,7 +115,7 @@ mistakes! {
     /// A new backup leaves out a block.
     SkipBlock in "network/driver/refill/mod.rs",
     /// Allocated slots of a promoted region count as free.
-    ForgetAllocatedBits in "network/allotment/hands.rs",
+    ForgetAllocatedBits in "network/region_allocation/hands.rs",
     // Tables and their indexes, which only some runs have.
     /// A cached definition of a table is used without a look at its guard.
     SkipTableGuard in "simulator/src/workload/tables.rs",

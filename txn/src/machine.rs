@@ -87,9 +87,9 @@ impl Machine {
             }),
             readers: Readers::default(),
         });
-        let whereabouts: Arc<network::Whereabouts> = Arc::default();
+        let region_map: Arc<network::LocalRegionMap> = Arc::default();
         let backing = match network {
-            Some(network) => Network::backing(network, &whereabouts),
+            Some(network) => Network::backing(network, &region_map),
             None => Arc::new(Private) as _,
         };
         let founder =
@@ -161,7 +161,7 @@ impl Machine {
             old_versions: OldVersions::with(options.old_version_limit, backing),
             network: network
                 .map(|network| {
-                    Network::new(network, whereabouts, resumed.as_deref(), (disk, before))
+                    Network::new(network, region_map, resumed.as_deref(), (disk, before))
                 })
                 .transpose()?
                 .map(Arc::new),

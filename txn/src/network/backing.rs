@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Fabric, MachineId, Memory, SegmentId, Writer};
 use fencepost_storage::{Backing, PeerMemory, Piece, RegionId};
 
-use super::Whereabouts;
+use super::LocalRegionMap;
 
 /// Returns the segment of a piece of memory.
 pub(super) fn segment(piece: Piece) -> SegmentId {
@@ -30,7 +30,7 @@ fn map(fabric: &dyn Fabric, peer: MachineId, piece: Piece) -> Option<PeerMemory>
 /// known.
 pub(super) struct Registered {
     pub fabric: Arc<dyn Fabric>,
-    pub whereabouts: Arc<Whereabouts>,
+    pub region_map: Arc<LocalRegionMap>,
 }
 
 impl Backing for Registered {
@@ -44,7 +44,7 @@ impl Backing for Registered {
         let Piece::Region(id) = piece else {
             return None;
         };
-        let primary = self.whereabouts.primary(RegionId(id))?;
+        let primary = self.region_map.primary(RegionId(id))?;
         match primary == self.fabric.me() {
             true => None,
             false => map(&*self.fabric, primary, piece),

@@ -56,7 +56,7 @@ impl Network {
         }
         if self.joins {
             // All handovers before this point have a floor of at most this time.
-            self.whereabouts.raise_all(clock.interval().1);
+            self.region_map.raise_all(clock.interval().1);
         }
         if let Some(leasing) = self.leasing() {
             leasing.begin();

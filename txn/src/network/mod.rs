@@ -16,7 +16,7 @@
 //! call/       requests between machines
 //! time.rs     the CM's time, for machines of other hosts
 //! leasing/    leases: which peers are suspected, and whether this machine may still answer
-//! allotment/  which machines hold which region     backing.rs  memory that peers can address
+//! region_allocation/  which machines hold which region   backing.rs  memory that peers can address
 //! peers.rs    the peers to write to and to read
 //! boards.rs   status pages of machines             members.rs  the members, for callers outside
 //! far.rs      peers' memory that is not mapped, and copies.rs of it
@@ -35,7 +35,6 @@
 //! the timestamp below which none of its transactions will read any more. The smallest of all
 //! status pages counts.
 
-mod allotment;
 mod backing;
 mod backup;
 mod before;
@@ -65,6 +64,7 @@ mod peer_sender;
 mod peers;
 mod poller;
 mod primary;
+mod region_allocation;
 mod remote_lock_wait;
 mod rest;
 pub mod restart;
@@ -92,9 +92,6 @@ use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use allotment::Allotment;
-use allotment::Known;
-pub(crate) use allotment::Whereabouts;
 use backing::Registered;
 use backup::{Backup, Changed};
 pub(crate) use before::Before;
@@ -119,6 +116,9 @@ pub(crate) use peer_sender::PeerSender;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
+use region_allocation::Known;
+pub(crate) use region_allocation::LocalRegionMap;
+use region_allocation::RegionAllocationClient;
 pub(crate) use remote_lock_wait::Back;
 pub(crate) use slot_reservations::{ReservedSlot, Wanted};
 pub use steps::steps;
@@ -145,8 +145,8 @@ pub(crate) struct Network {
     replication: Replication,
     /// The region map, and the protocols by which this machine obtains regions and learns their
     /// replicas.
-    whereabouts: Arc<Whereabouts>,
-    allotment: Allotment,
+    region_map: Arc<LocalRegionMap>,
+    region_allocation: RegionAllocationClient,
     peers: Peers,
     /// The status page of this machine.
     board: Arc<Memory>,
@@ -201,7 +201,7 @@ impl Network {
     /// rings.
     pub fn new(
         options: &NetworkOptions,
-        whereabouts: Arc<Whereabouts>,
+        region_map: Arc<LocalRegionMap>,
         resumed: Option<&Resumed>,
         (disk, before): (Option<Disk>, Option<Before>),
     ) -> Result<Network, FabricError> {
@@ -244,8 +244,8 @@ impl Network {
             counting,
             configured: Configured::new(configuration),
             replication: options.replication,
-            whereabouts,
-            allotment: Allotment::new(options, resumed)?,
+            region_map,
+            region_allocation: RegionAllocationClient::new(options, resumed)?,
             replies: Mutex::default(),
             receivers: Mutex::new(receivers),
             home: Mutex::default(),
@@ -279,10 +279,10 @@ impl Network {
 
     /// Returns the source of this machine's memory, which registers regions that the region map
     /// knows.
-    pub fn backing(options: &NetworkOptions, whereabouts: &Arc<Whereabouts>) -> Arc<dyn Backing> {
+    pub fn backing(options: &NetworkOptions, region_map: &Arc<LocalRegionMap>) -> Arc<dyn Backing> {
         Arc::new(Registered {
             fabric: Arc::clone(&options.fabric),
-            whereabouts: Arc::clone(whereabouts),
+            region_map: Arc::clone(region_map),
         })
     }
 
@@ -298,18 +298,18 @@ impl Network {
     /// Returns the primary of an object; `None` if the region map does not have its region.
     #[inline]
     pub fn primary(&self, addr: Addr) -> Option<MachineId> {
-        self.whereabouts.primary(addr.region())
+        self.region_map.primary(addr.region())
     }
 
     /// Returns the replicas of a region, if the region map has them.
     pub fn replicas(&self, region: RegionId) -> Option<Known> {
-        self.whereabouts.replicas(region)
+        self.region_map.replicas(region)
     }
 
     /// Returns the time up to which old versions of a region's objects may be missing here. An
     /// older version may have been at the machine that was the primary before.
     pub fn floor(&self, region: RegionId) -> Timestamp {
-        self.whereabouts.floor(region)
+        self.region_map.floor(region)
     }
 
     /// Calls `f` while the machine stays in its current configuration.
@@ -368,7 +368,7 @@ impl Network {
         self.trim_stocks(now, true);
         self.configured.give_up();
         self.in_flight.end();
-        self.allotment.give_up();
+        self.region_allocation.give_up();
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
         let poller = self.poller.lock().take();
@@ -415,7 +415,7 @@ impl Network {
     /// Returns whether this machine is the only replica of `region`, so that no other machine takes
     /// part in its writes.
     pub fn is_alone_with(&self, region: RegionId) -> bool {
-        self.whereabouts.is_alone_with(region, self.me)
+        self.region_map.is_alone_with(region, self.me)
     }
 }
 

@@ -18,7 +18,6 @@ use fencepost_cluster::reconfiguration::ReconfigurationMessage;
 use fencepost_cluster::{ConfigurationId, Wire};
 
 use super::Network;
-use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
 use super::disk::{self, Announcing, DURABLE, FULL};
@@ -29,6 +28,7 @@ use super::headers;
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::primary::Primary;
+use super::region_allocation;
 use super::remote_lock_wait::{self, RemoteWaiters};
 use super::restart::copied::{Copied, Copies};
 use super::slot_reservations;
@@ -371,7 +371,7 @@ impl PeerReceiver {
                 }
             }
             slot_reservations::RESERVED => network.take_answer(self.peer, words, machine.now())?,
-            allotment::REGIONS => network.take_regions(machine, self.peer, words)?,
+            region_allocation::REGIONS => network.take_regions(machine, self.peer, words)?,
             time::TIME => {
                 if let Some(sender) = network.sender(self.peer) {
                     network.tell_time(machine.clock(), sender, words)?;

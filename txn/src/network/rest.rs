@@ -39,7 +39,7 @@ impl Network {
             ("intents", &|| self.remote_lock_waits.lock().is_empty()),
             ("headers", &|| self.askers.lock().is_empty()),
             ("slots", &|| self.slot_reservations.is_at_rest()),
-            ("regions", &|| self.allotment.is_at_rest()),
+            ("regions", &|| self.region_allocation.is_at_rest()),
             ("logs", &|| peers().all(|peer| peer.sender.is_at_rest())),
             ("its disk", &|| {
                 self.disk.as_ref().is_none_or(Disk::is_at_rest)

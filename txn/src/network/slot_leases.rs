@@ -19,8 +19,8 @@ use fencepost_storage::classes::Class;
 use fencepost_storage::lanes::{Lane, Supply};
 use foldhash::fast::FixedState;
 
-use super::allotment::ROUNDS;
 use super::message::{Reader, Slot};
+use super::region_allocation::ROUNDS;
 use super::slot_reservations::{self, RESERVED, ReservedSlot, Wanted};
 use super::{Network, PeerSender};
 use crate::machine::Machine;

@@ -25,7 +25,7 @@ use super::decide::{Decision, decide};
 use super::message::Body;
 use super::post::Post;
 use super::vote::{RegionVote, Vote};
-use super::{Action, Surroundings, Whereabouts};
+use super::{Action, RegionPrimary, Surroundings};
 use crate::fault::{self, Fault};
 use crate::record::TxnId;
 
@@ -128,12 +128,12 @@ impl Coordinator {
             voting.ask_at = now.saturating_add(PATIENCE_NS);
             let missing: Vec<u32> = voting.missing().collect();
             for region in missing {
-                match around.whereabouts(region) {
-                    Whereabouts::Primary(primary) => {
+                match around.region_primary(region) {
+                    RegionPrimary::Primary(primary) => {
                         post.send(primary, Body::RequestVote { region, id });
                     }
-                    Whereabouts::Lost => drop(voting.lost.insert(region)),
-                    Whereabouts::Unknown => {}
+                    RegionPrimary::Lost => drop(voting.lost.insert(region)),
+                    RegionPrimary::Unknown => {}
                 }
             }
             self.decide(id, post);

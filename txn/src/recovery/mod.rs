@@ -126,7 +126,7 @@ pub enum Action {
 /// The information that recovery needs from other parts of the machine.
 pub trait Surroundings {
     /// Returns the primary of a region in this configuration.
-    fn whereabouts(&self, region: u32) -> Whereabouts;
+    fn region_primary(&self, region: u32) -> RegionPrimary;
 
     /// Returns whether this machine has truncated a transaction since it became a replica of the
     /// region.
@@ -139,7 +139,7 @@ pub trait Surroundings {
 
 /// The location of a region's primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum RegionPrimary {
     /// The primary is this machine or another.
     Primary(MachineId),
     /// No replica with the region's data is left.

@@ -62,14 +62,14 @@ impl Network {
                     // After failures there may be fewer machines than replicas wanted.
                     let replicas = Replication::new(self.replication.wanted() - 1, 1);
                     state.handover.lead(leading.time_ns);
-                    self.allotment.lead(*leading, replicas);
+                    self.region_allocation.lead(*leading, replicas);
                 }
                 Action::Apply(new) => self.apply_new_configuration(machine, driver, state, &new),
                 Action::Commit(configuration) => {
                     let now = driver.clock.now_ns();
                     state.timelines.since_applied(Step::Commit, now);
                     self.begin_to_drain(state, configuration);
-                    let outgoing = self.allotment.take_up();
+                    let outgoing = self.region_allocation.take_up();
                     self.send_regions(machine, outgoing);
                     machine.clock().go_on();
                     self.configured.unblock();
@@ -85,7 +85,7 @@ impl Network {
                     state.timelines.since_applied(Step::AllActive, now);
                     self.begin_refill(machine, now, state);
                 }
-                Action::Report(report) => self.allotment.report(report),
+                Action::Report(report) => self.region_allocation.report(report),
                 Action::Wished(stored) => self.wished(driver, state, stored),
                 Action::Part => self.parts.store(true, Ordering::Release),
                 Action::Evicted(_) => {
@@ -120,7 +120,7 @@ impl Network {
         state: &mut State,
         survey: Survey,
     ) {
-        let mut holdings = self.allotment.survey(state.last_drained);
+        let mut holdings = self.region_allocation.survey(state.last_drained);
         // Read after the survey's promise. Without leases no member has granted any.
         let granted_ns = self
             .leasing
@@ -216,7 +216,7 @@ impl Network {
         state.timelines.applied(id, now);
         tell(configuration);
         let durable_at = self.disk.as_ref().map(|disk| {
-            let held = self.allotment.held();
+            let held = self.region_allocation.held();
             disk.is_in(Holdings {
                 configuration: configuration.clone(),
                 held,
@@ -287,8 +287,8 @@ impl Network {
         state.swaps.clear();
         state.reads.clear();
         self.configured.leave();
-        self.whereabouts.suspend_all();
-        self.allotment.give_up();
+        self.region_map.suspend_all();
+        self.region_allocation.give_up();
         for peer in &self.peers {
             peer.sender.give_up();
             peer.gone.store(true, Ordering::Relaxed);

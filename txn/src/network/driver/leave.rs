@@ -26,7 +26,7 @@ impl Network {
     /// Tells the CM once that all replicas here are complete.
     pub(super) fn tell_whole(&self, driver: &ReconfigurationDriver, state: &mut State) {
         if let Some(configuration) = state.whole_in
-            && self.allotment.lacking().is_empty()
+            && self.region_allocation.lacking().is_empty()
         {
             state.whole_in = None;
             let now = driver.clock.now_ns();
@@ -105,7 +105,7 @@ impl Machine {
     pub fn has_left(&self) -> bool {
         let left = |network: &Network| {
             let asked = network.leaves.load(Ordering::Acquire);
-            asked && network.is_evicted() && network.allotment.has_nothing()
+            asked && network.is_evicted() && network.region_allocation.has_nothing()
         };
         self.network().is_some_and(|network| left(network))
     }

@@ -280,7 +280,7 @@ impl Network {
             let moves = state.whole_in.is_some() || state.reconfiguration.is_moving();
             let applies = state.drain.is_some() || state.applied.is_some();
             let reconfigures = applies || !state.moved.is_empty() || moves;
-            let whole = self.allotment.lacking().is_empty();
+            let whole = self.region_allocation.lacking().is_empty();
             let recovered = state.recovering.is_at_rest() && whole;
             !reconfigures && recovered && !self.configured.is_blocked()
         })
@@ -436,7 +436,7 @@ impl Network {
             return;
         }
         state.makes_up = false;
-        if self.allotment.has_too_few(most) {
+        if self.region_allocation.has_too_few(most) {
             let wished = state.reconfiguration.make_up(driver.clock.now_ns());
             // Otherwise another configuration is in progress, which restores the replicas.
             state.actions.extend(wished.unwrap_or_default());

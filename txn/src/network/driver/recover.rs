@@ -34,7 +34,7 @@ use crate::network::Network;
 use crate::network::backup;
 use crate::record::TxnId;
 use crate::recovery::{Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, Seen};
-use crate::recovery::{Surroundings, Whereabouts};
+use crate::recovery::{RegionPrimary, Surroundings};
 
 /// Blocks of promoted regions that are searched for free slots in one call (SOSP'15 §5.5).
 const BLOCKS_AT_ONCE: usize = 4;
@@ -148,7 +148,7 @@ struct Around<'a> {
 }
 
 impl Surroundings for Around<'_> {
-    fn whereabouts(&self, region: u32) -> Whereabouts {
+    fn region_primary(&self, region: u32) -> RegionPrimary {
         self.network.replicas_in_force(RegionId(region))
     }
 
@@ -156,7 +156,7 @@ impl Surroundings for Around<'_> {
         // A truncation before this machine became a replica of the region tells nothing about the
         // region.
         let truncated = || self.truncated.contains(&id) || self.machine.was_truncated(id);
-        self.network.allotment.is_whole(RegionId(region)) && truncated()
+        self.network.region_allocation.is_whole(RegionId(region)) && truncated()
     }
 
     fn content(&self, id: TxnId, region: u32) -> Arc<[u64]> {
@@ -177,7 +177,7 @@ impl Network {
     ) {
         let now = driver.clock.now_ns();
         let configuration = state.last_drained;
-        let regions = self.allotment.to_recover();
+        let regions = self.region_allocation.to_recover();
         let (found, awaited) = self.find_recovering(machine, state, configuration, &regions);
         let members = self.configured.current();
         let members = members.machines().iter().map(|machine| machine.id);

@@ -11,8 +11,8 @@ use crate::record::TxnId;
 use crate::recovery::coordinator::PATIENCE_NS;
 use crate::recovery::post::Post;
 use crate::recovery::{
-    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionVote, Seen,
-    Surroundings, Vote, Whereabouts,
+    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionPrimary, RegionVote,
+    Seen, Surroundings, Vote,
 };
 
 const ME: MachineId = MachineId(1);
@@ -21,11 +21,11 @@ const NOW: ConfigurationId = ConfigurationId(5);
 
 /// The locations of regions; regions that are not listed are unknown.
 #[derive(Default)]
-struct Around(BTreeMap<u32, Whereabouts>);
+struct Around(BTreeMap<u32, RegionPrimary>);
 
 impl Surroundings for Around {
-    fn whereabouts(&self, region: u32) -> Whereabouts {
-        *self.0.get(&region).unwrap_or(&Whereabouts::Unknown)
+    fn region_primary(&self, region: u32) -> RegionPrimary {
+        *self.0.get(&region).unwrap_or(&RegionPrimary::Unknown)
     }
 
     fn was_truncated(&self, id: TxnId, _: u32) -> bool {
@@ -114,7 +114,7 @@ fn a_region_that_is_lost_has_nothing_against_it() {
         assert_eq!(due, 10 + PATIENCE_NS);
         // Until the region is known to be lost, its vote is awaited.
         assert_eq!(recovery.tick(due, &around), []);
-        around.0.insert(8, Whereabouts::Lost);
+        around.0.insert(8, RegionPrimary::Lost);
         assert_eq!(recovery.tick(due, &around), []);
         let actions = recovery.tick(recovery.next_wake(), &around);
         let decided = actions.iter().find_map(|action| match action {
@@ -139,8 +139,8 @@ fn votes_that_are_missing_are_asked_for_again_and_again() {
     let mut recovery = Recovery::new(ME);
     let around = Around(
         [
-            (7, Whereabouts::Primary(OTHER)),
-            (8, Whereabouts::Primary(OTHER)),
+            (7, RegionPrimary::Primary(OTHER)),
+            (8, RegionPrimary::Primary(OTHER)),
         ]
         .into(),
     );
@@ -165,7 +165,7 @@ fn who_waits_is_told_though_nobody_has_a_record() {
     let mut recovery = Recovery::new(ME);
     let around = Around(
         [7, 8]
-            .map(|region| (region, Whereabouts::Primary(ME)))
+            .map(|region| (region, RegionPrimary::Primary(ME)))
             .into(),
     );
     let begin = Begin {

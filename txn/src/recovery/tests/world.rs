@@ -11,8 +11,8 @@ use super::commits::Txn;
 use super::fault::Fault;
 use crate::record::TxnId;
 use crate::recovery::{
-    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, Seen, Surroundings, Vote,
-    Whereabouts,
+    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionPrimary, Seen,
+    Surroundings, Vote,
 };
 
 /// Counts of events.
@@ -113,10 +113,10 @@ struct Around<'a> {
 }
 
 impl Surroundings for Around<'_> {
-    fn whereabouts(&self, region: u32) -> Whereabouts {
+    fn region_primary(&self, region: u32) -> RegionPrimary {
         let replicas = self.mappings.get(&region);
-        replicas.map_or(Whereabouts::Lost, |replicas| {
-            Whereabouts::Primary(replicas.primary())
+        replicas.map_or(RegionPrimary::Lost, |replicas| {
+            RegionPrimary::Primary(replicas.primary())
         })
     }
 

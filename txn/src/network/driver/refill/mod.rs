@@ -357,7 +357,7 @@ impl Around<'_> {
 impl Network {
     /// Begins to copy the data that this machine lacks, once all regions are active.
     pub(super) fn begin_refill(&self, machine: &Machine, now: u64, state: &mut State) {
-        let lacking = self.allotment.lacking();
+        let lacking = self.region_allocation.lacking();
         if !lacking.is_empty() {
             state.timelines.since_applied(Step::Refill, now);
         }
@@ -419,9 +419,9 @@ impl Network {
         if !filled.is_empty() {
             // A region completed too late for the next configuration is copied again after it.
             for region in filled {
-                self.allotment.filled(region);
+                self.region_allocation.filled(region);
             }
-            if self.allotment.lacking().is_empty() {
+            if self.region_allocation.lacking().is_empty() {
                 let now = driver.clock.now_ns();
                 state.timelines.since_applied(Step::Whole, now);
             }
@@ -442,6 +442,6 @@ impl Machine {
     /// completely.
     pub fn lacks_data(&self) -> bool {
         let network = self.network();
-        network.is_some_and(|network| !network.allotment.lacking().is_empty())
+        network.is_some_and(|network| !network.region_allocation.lacking().is_empty())
     }
 }

@@ -20,7 +20,7 @@ impl Network {
     /// Returns whether the replicas of a region are known.
     #[inline]
     pub fn knows(&self, region: RegionId) -> bool {
-        self.whereabouts.primary(region).is_some()
+        self.region_map.primary(region).is_some()
     }
 
     /// Looks up the replicas of a region, if they are unknown. Returns whether the region exists.
@@ -55,13 +55,13 @@ impl Network {
             if let Some(allocator) = &state.allocator {
                 let mapping = allocator.map().get(region);
                 if let Some(mapping) = mapping {
-                    self.whereabouts.find(region, &mapping.replicas);
+                    self.region_map.find(region, &mapping.replicas);
                 }
                 return Completion::done(Ok(mapping.is_some()));
             }
             match state.cache.lookup(region) {
                 Lookup::Known(mapping) => {
-                    self.whereabouts.find(region, &mapping.replicas);
+                    self.region_map.find(region, &mapping.replicas);
                     return Completion::done(Ok(true));
                 }
                 Lookup::Ask(cm, question) => state.outbox.push((cm, question)),

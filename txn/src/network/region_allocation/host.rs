@@ -4,7 +4,7 @@ use fencepost_cluster::allocation::{Refusal, RegionHost};
 use fencepost_cluster::{Mapping, RegionId};
 use fencepost_fabric::MachineId;
 
-use super::Whereabouts;
+use super::LocalRegionMap;
 use crate::machine::Machine;
 use crate::start::{self, ROOT_BLOCK};
 
@@ -13,7 +13,7 @@ const LEAST_BYTES: u64 = 64 << 10;
 
 pub(super) struct Host<'a> {
     pub machine: &'a Machine,
-    pub whereabouts: &'a Whereabouts,
+    pub region_map: &'a LocalRegionMap,
     pub me: MachineId,
     /// Whether new regions are written to the disk.
     pub writes: bool,
@@ -38,7 +38,7 @@ impl RegionHost for Host<'_> {
             disk.holds(mapping);
         }
         // ALLOT-3.
-        self.whereabouts.find(mapping.region, &mapping.replicas);
+        self.region_map.find(mapping.region, &mapping.replicas);
         let regions = self.machine.regions();
         regions.keep(mapping.region);
         if mapping.region == ROOT_BLOCK.region {

@@ -5,7 +5,7 @@
 //! out of blocks ─► grow.rs ── ALLOCATE ──►┐                 ┌── PREPARE, COMMIT, ABORT ──► host.rs
 //!                                         CM: allocator ────┤                  memory of regions
 //! unknown region ─► find.rs ── FETCH ────►┘                 └── ALLOCATED, MAPPINGS ─────► cache
-//!                                            new configuration ── hands.rs ────► whereabouts.rs
+//!                                            new configuration ── hands.rs ────► local_region_map.rs
 //! ```
 //! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
 //! the message queues of [`super::peer_sender`], in order; a message to the machine itself is handled at
@@ -29,8 +29,8 @@ mod find;
 mod grow;
 mod hands;
 mod host;
+mod local_region_map;
 mod reconfigure;
-mod whereabouts;
 mod written;
 
 use std::collections::{HashMap, VecDeque};
@@ -55,14 +55,14 @@ use crate::record::BadRecord;
 use grow::Growing;
 pub(super) use grow::ROUNDS;
 use host::Host;
-pub(crate) use whereabouts::{Known, Whereabouts};
+pub(crate) use local_region_map::{Known, LocalRegionMap};
 use written::Writing;
 
 /// Tag of the messages.
 pub(super) const REGIONS: u8 = 24;
 
 /// The state of a machine about regions, and its pending requests.
-pub(super) struct Allotment(Mutex<State>);
+pub(super) struct RegionAllocationClient(Mutex<State>);
 
 struct State {
     me: MachineId,
@@ -85,7 +85,7 @@ struct State {
     lost: FewSet<MachineId>,
     /// All region numbers are below this one.
     next_region: RegionId,
-    /// See [`Allotment::to_recover`].
+    /// See [`RegionAllocationClient::to_recover`].
     to_recover: Vec<(u32, Replicas)>,
     /// Regions with a new primary that has not recovered them yet.
     inactive: FewSet<RegionId>,
@@ -120,13 +120,13 @@ impl Told {
     }
 }
 
-impl Allotment {
+impl RegionAllocationClient {
     /// Creates the state of a machine that starts, or that restarts with the regions of its
     /// previous incarnation.
     pub fn new(
         options: &NetworkOptions,
         resumed: Option<&Resumed>,
-    ) -> Result<Allotment, FabricError> {
+    ) -> Result<RegionAllocationClient, FabricError> {
         let (me, configuration) = (options.fabric.me(), &options.configuration);
         let cm = configuration.cm();
         // A joining machine has not applied its configuration yet.
@@ -178,7 +178,7 @@ impl Allotment {
             writing: Writing::of(&*options.fabric, id)?,
         };
         state.write_down();
-        Ok(Allotment(Mutex::new(state)))
+        Ok(RegionAllocationClient(Mutex::new(state)))
     }
 
     /// Returns whether no request is pending.
@@ -292,12 +292,12 @@ impl State {
             // A waiter for an inactive region continues to wait.
             CacheEvent::Found(region) if self.inactive.contains(&region) => {}
             CacheEvent::Found(region) => {
-                self.tell_all(host.whereabouts, region);
+                self.tell_all(host.region_map, region);
                 self.found(region, true, told);
             }
             CacheEvent::Missing(region) => self.found(region, false, told),
             CacheEvent::Allocated(request, region) => {
-                self.tell_all(host.whereabouts, region);
+                self.tell_all(host.region_map, region);
                 self.grown(request, told);
             }
             CacheEvent::NotAllocated(request, why) => return self.not_grown(request, why, told),
@@ -319,9 +319,9 @@ impl State {
     }
 
     /// Copies a mapping from the cache to the region map, which every access uses.
-    fn tell_all(&self, whereabouts: &Whereabouts, region: RegionId) {
+    fn tell_all(&self, region_map: &LocalRegionMap, region: RegionId) {
         if let Some(mapping) = self.cache.map().get(region) {
-            whereabouts.find(region, &mapping.replicas);
+            region_map.find(region, &mapping.replicas);
         }
     }
 }
@@ -330,7 +330,7 @@ impl Network {
     /// Calls `f` with the state, then sends its messages to peers and delivers its answers.
     fn with_allotment<T>(&self, f: impl FnOnce(&mut State, &mut Told) -> T) -> T {
         let mut told = Told::default();
-        let mut state = self.allotment.0.lock();
+        let mut state = self.region_allocation.0.lock();
         let value = f(&mut state, &mut told);
         state.write_down();
         self.send_out(&mut state);
@@ -342,7 +342,7 @@ impl Network {
     fn host<'a>(&'a self, machine: &'a Machine) -> Host<'a> {
         Host {
             machine,
-            whereabouts: &self.whereabouts,
+            region_map: &self.region_map,
             me: self.me,
             writes: true,
             parted: Vec::new(),

@@ -34,7 +34,7 @@ const COUNT_MASK: u64 = 0xFF << COUNT_SHIFT;
 const REPLICAS_MASK: u64 = (1 << CHANGES_SHIFT) - 1;
 
 /// The region map.
-pub(crate) struct Whereabouts {
+pub(crate) struct LocalRegionMap {
     places: Box<[Place]>,
     /// The latest of all floors: used for a region that the CM's answer adds.
     floor: AtomicU64,
@@ -116,9 +116,9 @@ impl Place {
     }
 }
 
-impl Default for Whereabouts {
+impl Default for LocalRegionMap {
     fn default() -> Self {
-        Whereabouts {
+        LocalRegionMap {
             places: (0..MAX_REGIONS).map(|_| Place::unknown()).collect(),
             floor: AtomicU64::new(0),
             writing: Mutex::default(),
@@ -126,7 +126,7 @@ impl Default for Whereabouts {
     }
 }
 
-impl Whereabouts {
+impl LocalRegionMap {
     fn place(&self, region: RegionId) -> Option<&Place> {
         self.places.get(region.0 as usize)
     }
@@ -270,54 +270,54 @@ mod tests {
         Replicas::new(MachineId(primary), backups).expect("distinct")
     }
 
-    fn known(whereabouts: &Whereabouts, region: RegionId) -> Option<(u32, Vec<u32>)> {
-        let known = whereabouts.replicas(region)?;
+    fn known(region_map: &LocalRegionMap, region: RegionId) -> Option<(u32, Vec<u32>)> {
+        let known = region_map.replicas(region)?;
         let backups = known.backups().map(|machine| machine.0).collect();
         Some((known.primary.0, backups))
     }
 
     #[test]
     fn what_was_learned_is_known() {
-        let whereabouts = Whereabouts::default();
-        assert_eq!(whereabouts.primary(REGION), None);
-        assert_eq!(known(&whereabouts, REGION), None);
-        whereabouts.find(REGION, &replicas(7, &[9, 0, 4]));
-        assert_eq!(whereabouts.primary(REGION), Some(MachineId(7)));
-        assert_eq!(known(&whereabouts, REGION), Some((7, vec![9, 0, 4])));
-        assert!(!whereabouts.is_alone_with(REGION, MachineId(7)));
+        let region_map = LocalRegionMap::default();
+        assert_eq!(region_map.primary(REGION), None);
+        assert_eq!(known(&region_map, REGION), None);
+        region_map.find(REGION, &replicas(7, &[9, 0, 4]));
+        assert_eq!(region_map.primary(REGION), Some(MachineId(7)));
+        assert_eq!(known(&region_map, REGION), Some((7, vec![9, 0, 4])));
+        assert!(!region_map.is_alone_with(REGION, MachineId(7)));
         let (alone, other) = (RegionId(6), MachineId(2));
-        whereabouts.find(alone, &replicas(2, &[]));
-        assert!(whereabouts.is_alone_with(alone, other));
-        assert!(!whereabouts.is_alone_with(alone, MachineId(7)));
+        region_map.find(alone, &replicas(2, &[]));
+        assert!(region_map.is_alone_with(alone, other));
+        assert!(!region_map.is_alone_with(alone, MachineId(7)));
         let beyond = RegionId(u32::MAX);
-        whereabouts.find(beyond, &replicas(2, &[]));
-        assert_eq!(whereabouts.primary(beyond), None);
+        region_map.find(beyond, &replicas(2, &[]));
+        assert_eq!(region_map.primary(beyond), None);
     }
 
     #[test]
     fn a_configuration_changes_what_is_known_and_an_answer_does_not() {
-        let whereabouts = Whereabouts::default();
+        let region_map = LocalRegionMap::default();
         let floor = Timestamp::from_raw(70);
-        whereabouts.find(REGION, &replicas(1, &[2, 3]));
-        assert_eq!(whereabouts.floor(REGION), NEVER);
-        whereabouts.learn(REGION, &replicas(2, &[3]), floor);
-        assert_eq!(known(&whereabouts, REGION), Some((2, vec![3])));
-        whereabouts.find(REGION, &replicas(1, &[2, 3]));
-        assert_eq!(known(&whereabouts, REGION), Some((2, vec![3])));
-        assert_eq!(whereabouts.floor(REGION), floor);
-        whereabouts.learn(REGION, &replicas(3, &[]), NEVER);
-        assert!(whereabouts.is_alone_with(REGION, MachineId(3)));
-        assert_eq!(whereabouts.floor(REGION), floor, "it never sinks");
-        whereabouts.forget(REGION);
-        assert_eq!(known(&whereabouts, REGION), None);
-        assert_eq!(whereabouts.primary(REGION), None);
-        assert!(!whereabouts.is_alone_with(REGION, MachineId(0)));
+        region_map.find(REGION, &replicas(1, &[2, 3]));
+        assert_eq!(region_map.floor(REGION), NEVER);
+        region_map.learn(REGION, &replicas(2, &[3]), floor);
+        assert_eq!(known(&region_map, REGION), Some((2, vec![3])));
+        region_map.find(REGION, &replicas(1, &[2, 3]));
+        assert_eq!(known(&region_map, REGION), Some((2, vec![3])));
+        assert_eq!(region_map.floor(REGION), floor);
+        region_map.learn(REGION, &replicas(3, &[]), NEVER);
+        assert!(region_map.is_alone_with(REGION, MachineId(3)));
+        assert_eq!(region_map.floor(REGION), floor, "it never sinks");
+        region_map.forget(REGION);
+        assert_eq!(known(&region_map, REGION), None);
+        assert_eq!(region_map.primary(REGION), None);
+        assert!(!region_map.is_alone_with(REGION, MachineId(0)));
         // A region found later may have been handed over before.
         let other = RegionId(8);
-        whereabouts.find(other, &replicas(2, &[3]));
-        assert_eq!(whereabouts.floor(other), floor);
-        whereabouts.find(REGION, &replicas(4, &[5]));
-        assert_eq!(known(&whereabouts, REGION), Some((4, vec![5])));
+        region_map.find(other, &replicas(2, &[3]));
+        assert_eq!(region_map.floor(other), floor);
+        region_map.find(REGION, &replicas(4, &[5]));
+        assert_eq!(known(&region_map, REGION), Some((4, vec![5])));
     }
 
     #[test]
@@ -328,19 +328,19 @@ mod tests {
             let many = round % MAX_REPLICAS as u32;
             (1000 * round, (1..=many).map(|i| 1000 * round + i).collect())
         }
-        let whereabouts = Whereabouts::default();
+        let region_map = LocalRegionMap::default();
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut newest = 0;
                     while newest < ROUNDS {
-                        let Some((primary, backups)) = known(&whereabouts, REGION) else {
+                        let Some((primary, backups)) = known(&region_map, REGION) else {
                             continue;
                         };
                         let round = primary / 1000;
                         assert!(round >= newest, "it went back");
                         assert_eq!((primary, backups), after(round));
-                        let floor = whereabouts.floor(REGION).raw();
+                        let floor = region_map.floor(REGION).raw();
                         assert!(floor >= u64::from(round));
                         newest = round;
                     }
@@ -349,9 +349,9 @@ mod tests {
             for round in 1..=ROUNDS {
                 let (primary, backups) = after(round);
                 let floor = Timestamp::from_raw(round.into());
-                whereabouts.learn(REGION, &replicas(primary, &backups), floor);
+                region_map.learn(REGION, &replicas(primary, &backups), floor);
                 if round % 7 == 0 && round < ROUNDS {
-                    whereabouts.forget(REGION);
+                    region_map.forget(REGION);
                 }
             }
         });

@@ -33,17 +33,17 @@ impl Machine {
         let Some(network) = self.network() else {
             return false;
         };
-        let (whereabouts, me) = (&network.whereabouts, network.me());
-        let before = whereabouts.primary(region);
+        let (region_map, me) = (&network.region_map, network.me());
+        let before = region_map.primary(region);
         if before == Some(replicas.primary()) {
-            whereabouts.learn(region, replicas, Timestamp::ZERO);
+            region_map.learn(region, replicas, Timestamp::ZERO);
         } else {
             // HANDS-1.
-            whereabouts.raise_floor(region, floor);
+            region_map.raise_floor(region, floor);
             if replicas.primary() == me && !self.regions().promote(region, floor) {
                 return false;
             }
-            whereabouts.learn(region, replicas, floor);
+            region_map.learn(region, replicas, floor);
             self.regions().forget(region);
             network.fabric.forget(segment(Piece::Region(region.0)));
             network.blocks.forget();
@@ -79,7 +79,7 @@ impl Machine {
     /// Removes a region that no machine has any more.
     pub fn lose(&self, region: RegionId) {
         if let Some(network) = self.network() {
-            network.whereabouts.forget(region);
+            network.region_map.forget(region);
             self.regions().forget(region);
             network.slot_reservations.forget(region, None);
         }

@@ -9,10 +9,10 @@ use fencepost_storage::{RegionId, Timestamp};
 
 use super::super::Network;
 use super::super::disk::Held;
-use super::{Allotment, State};
+use super::{RegionAllocationClient, State};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
-use crate::recovery::Whereabouts;
+use crate::recovery::RegionPrimary;
 
 type Outgoing = Vec<(MachineId, RegionMessage)>;
 
@@ -27,7 +27,7 @@ impl State {
     }
 }
 
-impl Allotment {
+impl RegionAllocationClient {
     /// Returns the state that a new CM needs; it does not change before the next configuration is
     /// applied.
     pub fn survey(&self, last_drained: ConfigurationId) -> Holdings {
@@ -125,7 +125,7 @@ impl Network {
         self.with_allotment(|state, _| {
             let missed = |mapping: &Mapping| {
                 let unheld = || state.replica.get(mapping.region).is_none();
-                match self.whereabouts.primary(mapping.region) {
+                match self.region_map.primary(mapping.region) {
                     Some(known) => known != mapping.replicas.primary(),
                     None => mapping.last_primary_change > last_drained && unheld(),
                 }
@@ -153,7 +153,7 @@ impl Network {
             state.writing.is_in(new.configuration.id());
             state.outbox.retain(|(to, _)| new.configuration.has(*to));
             for region in moved {
-                self.whereabouts.suspend(*region);
+                self.region_map.suspend(*region);
             }
             state.inactive.extend(moved.iter().copied());
             let mut host = self.host(machine);
@@ -164,7 +164,7 @@ impl Network {
             let of = |mapping: &Mapping| (mapping.region.0, mapping.replicas.clone());
             state.to_recover = held.map(of).collect();
             for region in &new.lost {
-                self.whereabouts.forget(*region);
+                self.region_map.forget(*region);
                 machine.release_region(*region);
                 state.gone.insert(*region);
                 state.inactive.remove(region);
@@ -188,21 +188,21 @@ impl Network {
     }
 
     /// Returns the primary of a region, even if the region is not active.
-    pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> Whereabouts {
+    pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> RegionPrimary {
         self.with_allotment(|state, _| {
             if state.gone.contains(&region) {
-                return Whereabouts::Lost;
+                return RegionPrimary::Lost;
             }
             let held = state.replica.get(region).map(|held| &held.mapping);
             let led = || state.allocator.as_ref()?.map().get(region);
             let known = held.or_else(led).or_else(|| state.cache.map().get(region));
             match known {
-                Some(mapping) => Whereabouts::Primary(mapping.replicas.primary()),
+                Some(mapping) => RegionPrimary::Primary(mapping.replicas.primary()),
                 None => {
                     if let Lookup::Ask(cm, question) = state.cache.lookup(region) {
                         state.outbox.push((cm, question));
                     }
-                    Whereabouts::Unknown
+                    RegionPrimary::Unknown
                 }
             }
         })
@@ -241,6 +241,6 @@ impl Machine {
     /// Returns the regions that were lost with the machines that failed last, and those with too
     /// few replicas since. `None` if this machine was not the CM that replaced the machines.
     pub fn last_report(&self) -> Option<Report> {
-        self.network()?.allotment.last_report()
+        self.network()?.region_allocation.last_report()
     }
 }
