@@ -32,7 +32,8 @@ impl Parsed {
     /// same for a session. After an error here the caller has to call [`Session::fail`] on its
     /// session.
     ///
-    /// [`Session::split`]: crate::Session::split [`Session::fail`]: crate::Session::fail
+    /// [`Session::split`]: crate::Session::split
+    /// [`Session::fail`]: crate::Session::fail
     ///
     /// # Errors
     /// 42601 and others of the parser.

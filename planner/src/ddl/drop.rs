@@ -12,7 +12,7 @@ use super::build_index::RowWalk;
 use super::cascades::tell;
 use super::changes::{Changes, check_settled};
 use super::family::{partitions_of, unlink, with_partitions};
-use super::family_keys::{drop_foreign_key, keys_to_wholes};
+use super::family_keys::{WholeKey, drop_foreign_key, keys_to_wholes};
 use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell_of};
 use super::routine::drop_row_users;
 use super::rules::drop_references;
@@ -97,7 +97,7 @@ async fn drop_keys_to_wholes(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    for (child, whole, key) in keys_to_wholes(ddl.snapshot, partition)? {
+    for WholeKey { child, whole, key } in keys_to_wholes(ddl.snapshot, partition)? {
         if goes(&child.id) || goes(&whole.id) {
             continue;
         }

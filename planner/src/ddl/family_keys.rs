@@ -78,12 +78,18 @@ pub async fn give_foreign_key(
     Ok(())
 }
 
-/// Returns the foreign keys to partitioned tables that have `table` as a partition: the referencing
-/// table, the referenced table, and the key.
-pub fn keys_to_wholes(
-    snapshot: &Snapshot,
-    table: &TableDef,
-) -> Result<Vec<(Arc<TableDef>, Arc<TableDef>, ForeignKeyDef)>, SqlError> {
+/// A foreign key to a partitioned table.
+pub struct WholeKey {
+    /// The table that references.
+    pub child: Arc<TableDef>,
+    /// The partitioned table.
+    pub whole: Arc<TableDef>,
+    /// The foreign key.
+    pub key: ForeignKeyDef,
+}
+
+/// Returns the foreign keys to partitioned tables that have `table` as a partition.
+pub fn keys_to_wholes(snapshot: &Snapshot, table: &TableDef) -> Result<Vec<WholeKey>, SqlError> {
     let mut all = Vec::new();
     let above = |table: &TableDef| table.partition_of_table().map(|of| of.parent);
     let mut next = above(table);
@@ -97,7 +103,11 @@ pub fn keys_to_wholes(
             };
             let keys = child.rules.foreign_keys.iter();
             let keys = keys.filter(|key| key.parent == id && child.link(key.id).is_none());
-            all.extend(keys.map(|key| (Arc::clone(&child), Arc::clone(&whole), key.clone())));
+            all.extend(keys.map(|key| WholeKey {
+                child: Arc::clone(&child),
+                whole: Arc::clone(&whole),
+                key: key.clone(),
+            }));
         }
         next = above(&whole);
     }
@@ -110,7 +120,7 @@ pub async fn check_unreferenced(
     ddl: &DdlCx<'_>,
     (parent, partition): (&TableDef, &TableDef),
 ) -> Result<(), Halt> {
-    for (child, whole, key) in keys_to_wholes(ddl.snapshot, partition)? {
+    for WholeKey { child, whole, key } in keys_to_wholes(ddl.snapshot, partition)? {
         let leaves = whole
             .tree()
             .map_or_else(Vec::new, |tree| tree.below(partition.id));

@@ -237,8 +237,8 @@ impl Locks<'_> {
             AlterAction::DetachPartition(partition) => {
                 self.add_all(partition, LockMode::AccessExclusive);
                 let keys = keys_to_wholes(self.catalog, partition).unwrap_or_default();
-                for (child, ..) in keys {
-                    self.add_all(&child, LockMode::Share);
+                for key in keys {
+                    self.add_all(&key.child, LockMode::Share);
                 }
             }
             AlterAction::DropConstraint { name, .. } => {
