@@ -54,10 +54,12 @@ impl Step<'_> {
     }
 
     /// Returns the definition of a table: from the cache if the guard has its version, otherwise
-    /// from the catalog.
+    /// from the catalog. A transaction that has changed the table reads its own definition: if its
+    /// lock of the catalog was lost with a machine, another definition may have the same version.
     async fn table_of(&mut self, name: u64) -> Result<Option<Rc<Definition>>, Halt> {
         let (schema, machine) = (self.schema()?, self.tx.machine().number());
-        if let Some(cached) = schema.cached(machine, name)
+        let owns = self.attempt.borrow().owns(table(name));
+        if let Some(cached) = schema.cached(machine, name).filter(|_| !owns)
             && (fault::injected(Fault::SkipTableGuard) || cached.hold(self.tx).await?)
         {
             self.saw(table(name), Saw::By(cached.writer))?;
