@@ -194,20 +194,23 @@ impl Referee {
                 false => Ok(()),
             };
         }
-        let check = Check {
+        let mut check = Check {
             key: at,
             values,
             fault: Fault::Child,
-            leaf: references.leaf_of_row(key.child, row),
+            leaf: None,
         };
         if later || is_deferred(cx, &key.def) {
+            check.leaf = references.leaf_of_row(key.child, row);
             self.checks.push(check);
             return Ok(());
         }
-        match references.is_present(cx, key, &check.values).await? {
-            true => Ok(()),
-            false => Err(broken(cx, &references, &check).into()),
+        if references.is_present(cx, key, &check.values).await? {
+            return Ok(());
         }
+        // Only the error names the partition.
+        check.leaf = references.leaf_of_row(key.child, row);
+        Err(broken(cx, &references, &check).into())
     }
 
     /// Runs the actions and the remaining checks, after the statement has changed all its rows.
