@@ -115,6 +115,10 @@ pub fn join(
         let message = "role \"pg_database_owner\" cannot have explicit members";
         return Err(SqlError::new(INVALID_GRANT, message));
     }
+    if member.name == "pg_database_owner" {
+        let message = "role \"pg_database_owner\" cannot be a member of any role";
+        return Err(SqlError::new(INVALID_GRANT, message));
+    }
     let security = ddl.snapshot.security();
     if member.id == role.id || security.roles_of(role.id, false).contains(&member.id) {
         let message = format!(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{
     AlterDatabase, AlterRole, CreateRole, DatabaseChange, DropRole, RoleChange, RoleOptions,
-    SettingChange,
+    RoleRef, SettingChange,
 };
 use fencepost_sql::catalog::{
     CatalogView, Object, ObjectKind, RoleDef, RoleSettings, SETTINGS_OF_ALL, SUPERUSER_OID,
@@ -28,6 +28,9 @@ use super::ownership::role_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
+/// The detail of the error for names that no role of a user may have.
+const RESERVED: &str = "Role names starting with \"pg_\" are reserved.";
+
 /// Runs CREATE ROLE. Returns the command tag.
 pub async fn create_role(
     statement: &CreateRole,
@@ -40,12 +43,7 @@ pub async fn create_role(
     if !asker.superuser && !creates_roles(&asker, ddl) {
         return Err(denied("permission denied to create role").into());
     }
-    if name.starts_with("pg_") {
-        let message = format!("role name \"{name}\" is reserved");
-        return Err(SqlError::new(SqlState::RESERVED_NAME, message)
-            .detail("Role names starting with \"pg_\" are reserved.")
-            .into());
-    }
+    check_not_reserved(name, RESERVED)?;
     if ddl.snapshot.role(name)?.is_some() {
         let message = format!("role \"{name}\" already exists");
         return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
@@ -73,6 +71,15 @@ pub async fn create_role(
         ddl.catalog.replace_role(cx.tx, &member).await?;
     }
     Ok("CREATE ROLE")
+}
+
+/// Checks that no predefined role has this name; 42939 with `detail` otherwise.
+fn check_not_reserved(name: &str, detail: &str) -> Result<(), SqlError> {
+    if !name.starts_with("pg_") {
+        return Ok(());
+    }
+    let message = format!("role name \"{name}\" is reserved");
+    Err(SqlError::new(SqlState::RESERVED_NAME, message).detail(detail))
 }
 
 /// Returns whether the role has CREATEROLE.
@@ -117,6 +124,12 @@ pub async fn alter_role(
     if let RoleChange::SettingOfAll(database, change) = &statement.change {
         return set_for_all((database.as_deref(), change), &asker, cx, ddl).await;
     }
+    let renames = matches!(statement.change, RoleChange::Rename(_));
+    if let RoleRef::Named(name) = &statement.role
+        && !renames
+    {
+        check_not_reserved(name, "Cannot alter reserved roles.")?;
+    }
     let role = role_of(&statement.role, cx, ddl)?;
     let options = match &statement.change {
         RoleChange::Options(options) => options,
@@ -145,12 +158,6 @@ pub async fn alter_role(
         if !own_password && !creates_roles(&asker, ddl) {
             return Err(denied("permission denied").into());
         }
-    }
-    if Security::is_predefined(role.id) {
-        let message = format!("role name \"{}\" is reserved", role.name);
-        return Err(SqlError::new(SqlState::RESERVED_NAME, message)
-            .detail("Cannot alter reserved roles.")
-            .into());
     }
     if role.id == SUPERUSER_OID && options.superuser == Some(false) {
         // No other role could restore the attribute.
@@ -189,12 +196,7 @@ async fn rename_role(
         }
     }
     for name in [role.name.as_str(), to] {
-        if name.starts_with("pg_") {
-            let message = format!("role name \"{name}\" is reserved");
-            return Err(SqlError::new(SqlState::RESERVED_NAME, message)
-                .detail("Role names starting with \"pg_\" are reserved.")
-                .into());
-        }
+        check_not_reserved(name, RESERVED)?;
     }
     if ddl.snapshot.role(to)?.is_some() {
         let message = format!("role \"{to}\" already exists");

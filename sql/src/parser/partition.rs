@@ -8,7 +8,6 @@ use sqlparser::ast;
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token, syntax_error};
-use super::patch::put;
 use super::syntax;
 use crate::error::SqlError;
 
@@ -103,12 +102,12 @@ fn nothing_left(c: &Cursor<'_>, text: &str) -> Result<(), SqlError> {
 /// before it.
 fn bound(text: &str, range: Range<usize>, tokens: &[Token]) -> Result<ast::ForValues, SqlError> {
     const CREATE: &str = "CREATE TABLE a PARTITION OF b ";
-    let alone = only(text, range.clone());
-    let head = &alone[..range.start];
-    let whole = match head.len() >= CREATE.len() && head.is_ascii() {
-        true => CREATE.to_owned() + &alone[CREATE.len()..],
-        false => CREATE.to_owned() + &alone,
-    };
+    let alone = only(text, range);
+    // The blanks of the head, one for each character, keep the columns of errors.
+    let head = alone.find(|c: char| !c.is_whitespace()).unwrap_or(0);
+    let is_one_line = head >= CREATE.len() && !alone[..head].contains('\n');
+    let rest = if is_one_line { CREATE.len() } else { 0 };
+    let whole = CREATE.to_owned() + &alone[rest..];
     match syntax::plain_statement(&whole, text, tokens)? {
         ast::Statement::CreateTable(create) => create
             .for_values
@@ -125,9 +124,8 @@ pub(super) fn index_only(text: &str, tokens: &[Token]) -> Option<Token> {
     (creates && is(at + 1, "only")).then(|| tokens[at + 1])
 }
 
-/// Returns the byte range of the clause and that of the strategy with its columns, if the statement
-/// has one.
-pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Range<usize>)> {
+/// Returns the tokens of the clause `PARTITION BY strategy (…)`, if the statement has one.
+pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let creates_table = is(0, "create") && (1..4).any(|i| is(i, "table"));
     if !creates_table {
@@ -139,9 +137,7 @@ pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Rang
             Kind::Open => depth += 1,
             Kind::Close => depth = depth.saturating_sub(1),
             _ if depth == 0 && is(i, "partition") && is(i + 1, "by") => {
-                let strategy = tokens.get(i + 2)?;
-                let end = closed(&tokens[i + 2..])?.end;
-                return Some((token.start..end, strategy.start..end));
+                return Some(i..i + 3 + closed(tokens.get(i + 2..)?)?);
             }
             _ => {}
         }
@@ -149,10 +145,10 @@ pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Rang
     None
 }
 
-/// Returns the parenthesis that closes the first one.
-fn closed(tokens: &[Token]) -> Option<&Token> {
+/// Returns the index of the parenthesis that closes the first one.
+fn closed(tokens: &[Token]) -> Option<usize> {
     let mut depth = 0usize;
-    tokens.iter().find(|token| match token.kind {
+    tokens.iter().position(|token| match token.kind {
         Kind::Open => {
             depth += 1;
             false
@@ -173,12 +169,4 @@ pub(super) fn only(text: &str, kept: Range<usize>) -> String {
     };
     let kept_text = &text[kept.clone()];
     blank(&text[..kept.start]) + kept_text + &blank(&text[kept.end..])
-}
-
-/// Replaces `clause` in `text` by blanks.
-pub(super) fn without(text: &str, clause: Range<usize>) -> String {
-    let blank = only(&text[clause.clone()], 0..0);
-    let mut rest = text.to_owned();
-    put(&mut rest, clause, &blank);
-    rest
 }

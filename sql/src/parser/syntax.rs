@@ -32,11 +32,8 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
     if let Some(plain) = recursive_view::plain(text, tokens)? {
         return statement(&plain, &lexer::tokens(&plain)?);
     }
-    let mut patched = patch(text, tokens)?;
+    let patched = patch(text, tokens)?;
     let clause = partition::clause(text, tokens);
-    if let Some((clause, _)) = &clause {
-        patched = Cow::Owned(partition::without(&patched, clause.clone()));
-    }
     let mut parser = parser(&patched, text, tokens)?;
     let mut parsed = parser
         .parse_statement()
@@ -45,8 +42,9 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
         Some(feature) => SqlError::unsupported(feature),
         None => error,
     })?;
-    if let (Some((_, by)), ast::Statement::CreateTable(create)) = (clause, &mut parsed) {
-        create.partition_by = Some(Box::new(partition_by(text, by, tokens)?));
+    if let (Some(clause), ast::Statement::CreateTable(create)) = (clause, &mut parsed) {
+        let strategy = tokens[clause.start + 2].start..tokens[clause.end - 1].end;
+        create.partition_by = Some(Box::new(partition_by(text, strategy, tokens)?));
     }
     finish(&mut parsed, text, tokens);
     Ok(Statement::Sql(Box::new(select_into::made(parsed))))
@@ -170,6 +168,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     blanked.extend(rename::index_if_exists(text, tokens));
     blanked.extend(partition::index_only(text, tokens));
+    if let Some(clause) = partition::clause(text, tokens) {
+        blanked.extend(&tokens[clause]);
+    }
     blanked.extend(keeping::places(text, tokens)?);
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
         blanked.extend(&tokens[clause]);

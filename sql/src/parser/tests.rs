@@ -451,3 +451,25 @@ fn subscripts_within_subscripts_of_other_targets_are_refused() {
         assert!(parse(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn patches_of_other_lengths_before_a_partition_clause_do_not_move_it() {
+    for text in [
+        "CREATE TABLE q PARTITION OF p FOR VALUES FROM (10 SET a [1 : 2 2] = 5) TO (20) PARTITION BY LIST (n)",
+        "CREATE TABLE q (a int DEFAULT (SET a[1] = 5, b[é] = 6)) PARTITION BY LIST (n)",
+    ] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn partition_bounds_follow_names_of_any_characters() {
+    for text in [
+        "ALTER TABLE \"éééééééééééééééééééé\" ATTACH PARTITION p DEFAULT",
+        "ALTER TABLE \"éééééééééé\" ATTACH PARTITION \"ééé\" FOR VALUES IN ('éééé')",
+        "ALTER TABLE \"日本\"\nATTACH PARTITION \"語\" FOR VALUES IN ('語')",
+        "CREATE TABLE \"é\" (\"éé\" text COLLATE \"C\") PARTITION BY LIST (\"éé\") WITH (fillfactor = 70)",
+    ] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}

@@ -17,6 +17,7 @@ use super::super::encode_routine::encode_routine;
 use super::super::extension::ExtensionDef;
 use super::super::guard::Guards;
 use super::super::routine::RoutineDef;
+use super::super::security::Security;
 use super::super::sequence::SequenceDef;
 use super::super::user_type::TypeDef;
 use super::super::view::ViewDef;
@@ -187,10 +188,16 @@ impl Catalog {
         self.put_common(tx, role.id, false, Some(row))
     }
 
-    /// Replaces the role with the same oid by `role`.
+    /// Replaces the role with the same oid by `role`. A predefined role has a row only after its
+    /// first change.
     pub fn replace_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
-        let row = (role.name.as_str(), encode_role(role));
-        self.put_common(tx, role.id, true, Some(row))
+        Box::pin(async move {
+            let row = (role.name.as_str(), encode_role(role));
+            let key = u64::from(role.id).to_be_bytes();
+            let is_there = !Security::is_predefined(role.id)
+                || self.whole.roles.get(tx, &key).await?.is_some();
+            self.put_common(tx, role.id, is_there, Some(row)).await
+        })
     }
 
     /// Removes a role.
