@@ -58,7 +58,7 @@ pub(crate) async fn split_leaf(
 }
 
 /// An entry that a parent must get: a new node's low fence and address.
-struct Link {
+struct ParentEntry {
     level: u8,
     low: Vec<u8>,
     child: FatPtr,
@@ -127,7 +127,7 @@ async fn split_node(
     at: Addr,
     mut left: Vec<u64>,
     separator: Option<Vec<u8>>,
-    links: &mut Vec<Link>,
+    links: &mut Vec<ParentEntry>,
 ) -> Result<(), Stop> {
     let (level, words, flags) = {
         let view = View::Own(&left);
@@ -165,7 +165,7 @@ async fn split_node(
     }
     if at != tree {
         tx.write(at, &left).await?;
-        links.push(Link {
+        links.push(ParentEntry {
             level: level + 1,
             low: separator,
             child: right,

@@ -56,7 +56,7 @@ impl Facts {
 
 /// The end of the range of a note.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End<'a> {
+pub(crate) enum RangeEnd<'a> {
     /// Just after its start: the range is one key.
     Point,
     /// Before this key.
@@ -65,10 +65,10 @@ pub(crate) enum End<'a> {
     Never,
 }
 
-impl<'a> End<'a> {
+impl<'a> RangeEnd<'a> {
     /// Returns the end before a key, or no end without a key.
     pub(crate) fn before(to: Option<&'a [u8]>) -> Self {
-        to.map_or(End::Never, End::Before)
+        to.map_or(RangeEnd::Never, RangeEnd::Before)
     }
 }
 
@@ -78,20 +78,20 @@ pub(crate) fn with_note<T>(
     snapshot: Timestamp,
     facts: Facts,
     from: &[u8],
-    to: End<'_>,
+    to: RangeEnd<'_>,
     with: impl FnOnce(&[u64]) -> T,
 ) -> T {
     // The key just after another is that key and a zero byte, which the padding already contains.
     let (to_bytes, to_len) = match to {
-        End::Point => (from, from.len() + 1),
-        End::Before(key) => (key, key.len()),
-        End::Never => (&[][..], 0),
+        RangeEnd::Point => (from, from.len() + 1),
+        RangeEnd::Before(key) => (key, key.len()),
+        RangeEnd::Never => (&[][..], 0),
     };
     let from_words = key::words_for(from.len());
     let words = KEYS_AT + from_words + key::words_for(to_len);
     let own = if facts.own { FLAG_OWN } else { 0 };
     let flags = own
-        | if let End::Never = to {
+        | if let RangeEnd::Never = to {
             FLAG_TO_THE_END
         } else {
             0
@@ -216,7 +216,7 @@ mod tests {
             snapshot,
             facts,
             range.0,
-            End::before(range.1),
+            RangeEnd::before(range.1),
             |note| revalidate(note, &View::Own(now)),
         )
     }

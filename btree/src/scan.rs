@@ -14,7 +14,7 @@ use fencepost_txn::{Mode, Seen, Stop, Transaction};
 use crate::entries::ScanBatch;
 use crate::kind::LEAF;
 use crate::node::Node;
-use crate::note::{self, End, Facts};
+use crate::note::{self, Facts, RangeEnd};
 use crate::shrink;
 use crate::tree::BTree;
 use crate::walk::Target;
@@ -225,9 +225,14 @@ impl Cursor {
             ),
         };
         let snapshot = tx.read_timestamp();
-        note::with_note(self.tree, snapshot, facts, from, End::before(to), |note| {
-            tx.guard_keys(seen, &LEAF, note)
-        });
+        note::with_note(
+            self.tree,
+            snapshot,
+            facts,
+            from,
+            RangeEnd::before(to),
+            |note| tx.guard_keys(seen, &LEAF, note),
+        );
     }
 
     /// Moves the position past that range.

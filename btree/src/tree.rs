@@ -10,7 +10,7 @@ use crate::grow;
 use crate::image::{self, Frame};
 use crate::kind::{self, LEAF};
 use crate::node::{FLAG_TOGETHER, HEADER_WORDS, Node, VALUE_WORDS};
-use crate::note::{self, End, Facts};
+use crate::note::{self, Facts, RangeEnd};
 use crate::op::{self, What};
 use crate::shrink;
 use crate::split;
@@ -192,7 +192,7 @@ impl BTree {
                 };
                 match found {
                     Some((Landing::Here(value), seen)) => {
-                        if settle(tx, seen).await? {
+                        if re_route_patches(tx, seen).await? {
                             break;
                         }
                         let old = tx.old_reads() != old_reads && tx.has_patches();
@@ -223,7 +223,7 @@ impl BTree {
             (Ok(value), _) => Ok(Some(value)),
             (Err(facts), seen) => {
                 let snapshot = tx.read_timestamp();
-                note::with_note(self.root, snapshot, facts, key, End::Point, |note| {
+                note::with_note(self.root, snapshot, facts, key, RangeEnd::Point, |note| {
                     tx.guard_keys(seen, &LEAF, note)
                 });
                 Ok(None)
@@ -543,12 +543,12 @@ impl BTree {
 /// this transaction that are still in the node that had their keys before are re-routed. Returns
 /// `true` if the caller must look again. The search for them runs once for each split or merge of
 /// other transactions.
-async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
+async fn re_route_patches(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
     // Also for a leaf in the write set, which may have been merged with another one since.
     if !tx.has_patches() || seen.timestamp() <= tx.read_timestamp() {
         return Ok(false);
     }
-    if tx.has_adrift() {
+    if tx.has_pending_patches() {
         // Patches being re-routed are of other keys, or arrive in the order in which they were
         // made.
         return Ok(false);
@@ -560,7 +560,7 @@ async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
     settle_stale(tx, changes).await
 }
 
-/// Does the work of [`settle`] if there were splits or merges since it was last done.
+/// Does the work of [`re_route_patches`] if there were splits or merges since it was last done.
 fn settle_stale(tx: &mut Transaction, changes: Option<u64>) -> Work<'_, Result<bool, Stop>> {
     Box::pin(async move {
         for addr in tx.stale_patches(&LEAF).await? {

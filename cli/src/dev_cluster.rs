@@ -37,7 +37,7 @@ use crate::start::Tier;
 /// The preferred location of shared memory.
 const TMPFS: &str = "/dev/shm";
 /// The time limit for the machines to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 /// The time limit for the machines to end if they save their memory.
 const SAVE_PATIENCE: Duration = Duration::from_secs(3600);
 const ALL_ENDED: &str = "all machines have ended";
@@ -239,7 +239,7 @@ impl DevCluster {
                 Ok((number, None)) => break Err(format!("m{number} has ended")),
                 Err(RecvTimeoutError::Disconnected) => break Err(ALL_ENDED.into()),
                 Err(RecvTimeoutError::Timeout)
-                    if ready < self.machines && began.elapsed() > PATIENCE =>
+                    if ready < self.machines && began.elapsed() > TIME_LIMIT =>
                 {
                     break Err("not all machines came up".into());
                 }
@@ -253,7 +253,7 @@ impl DevCluster {
             eprintln!("fencepost: {name}: ending all machines");
         }
         let patience = match self.save_dir {
-            None => PATIENCE,
+            None => TIME_LIMIT,
             Some(_) => SAVE_PATIENCE,
         };
         let ended = machines.end(patience);

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use fencepost::Database;
 
+use crate::admin_connection::AdminConnection;
 use crate::failure::Failure;
-use crate::link::Link;
 
 /// The interval between two looks at the machine's state.
 const LOOK: Duration = Duration::from_millis(50);
 /// The interval at which the request is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 /// The time after which a machine that does not begin to leave is an error.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Move a machine's regions to the other machines, so that it can be removed.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub struct Remove {
 impl Drain {
     pub fn run(self) -> crate::Done {
         let machine = self.machine;
-        let link = Link::connect(&self.url)?;
+        let link = AdminConnection::connect(&self.url)?;
         let mut asking = Asking::of(format!("ALTER SYSTEM DRAIN MACHINE {machine}"));
         let mut before = None;
         loop {
@@ -74,7 +74,7 @@ impl Drain {
 impl Remove {
     pub fn run(self) -> crate::Done {
         let machine = self.machine;
-        let link = Link::connect(&self.url)?;
+        let link = AdminConnection::connect(&self.url)?;
         let this = "SELECT machine FROM pg_fencepost_machines WHERE is_this";
         if link.text(this)? == machine.to_string() {
             let why = format!("machine {machine} has to be removed through another one");
@@ -117,7 +117,7 @@ pub async fn part(database: &Database) -> crate::Done {
     let number = machine.number();
     let began = Instant::now();
     while !machine.is_evicted() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIME_LIMIT {
             let why = format!("machine {number} is to leave, and the others do not let it go");
             return Err(Failure::Broken(why));
         }
@@ -153,11 +153,11 @@ impl Asking {
         self.began = Instant::now();
     }
 
-    fn ask(&mut self, link: &Link) -> Result<(), Failure> {
+    fn ask(&mut self, link: &AdminConnection) -> Result<(), Failure> {
         if self.asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
             return Ok(());
         }
-        if self.began.elapsed() > PATIENCE {
+        if self.began.elapsed() > TIME_LIMIT {
             let why = format!("{}: nothing has come of it", self.statement);
             return Err(Failure::Broken(why));
         }
@@ -173,7 +173,7 @@ struct Standing {
 }
 
 /// Reads the state of a machine; `None` if it is not a member.
-fn standing(link: &Link, machine: u32) -> Result<Option<Standing>, Failure> {
+fn standing(link: &AdminConnection, machine: u32) -> Result<Option<Standing>, Failure> {
     let rows = link.texts(&format!(
         "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines WHERE machine = {machine}"
     ))?;

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod admin_connection;
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;
@@ -27,7 +28,6 @@ mod dev_cluster;
 mod failover;
 mod failure;
 mod leave;
-mod link;
 mod log;
 mod monitoring;
 mod shared_directory;

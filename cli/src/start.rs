@@ -265,7 +265,7 @@ impl Start {
         let machine = self.machine.unwrap_or(0);
         if let (Some(directory), Some(machines)) = (&self.cluster, self.machines) {
             let cluster = Cluster::of_host(directory, machine, machines);
-            return Ok(Some(self.as_newcomer(cluster)));
+            return Ok(Some(self.as_joining(cluster)));
         }
         let Some(file) = &self.cluster_secret else {
             let why = "--machine and --newcomer are of --cluster or of --join";
@@ -280,7 +280,7 @@ impl Start {
         ) {
             cluster = cluster.tls(certificate, key, ca);
         }
-        Ok(Some(self.as_newcomer(cluster.name(&self.cluster_name))))
+        Ok(Some(self.as_joining(cluster.name(&self.cluster_name))))
     }
 
     fn is_among_others(&self) -> bool {
@@ -288,9 +288,9 @@ impl Start {
     }
 
     /// Returns the cluster with this machine as a joining one, if `--newcomer` is given.
-    fn as_newcomer(&self, cluster: Cluster) -> Cluster {
+    fn as_joining(&self, cluster: Cluster) -> Cluster {
         match &self.newcomer {
-            Some(address) => cluster.newcomer(address),
+            Some(address) => cluster.joining(address),
             None => cluster,
         }
     }

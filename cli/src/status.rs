@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use clap::Args;
 
+use crate::admin_connection::AdminConnection;
 use crate::failure::Failure;
-use crate::link::Link;
 
 /// Show a running database.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub struct Status {
 impl Status {
     pub fn run(self) -> crate::Done {
         let began = Instant::now();
-        let link = Link::connect(&self.url)?;
+        let link = AdminConnection::connect(&self.url)?;
         let connected = began.elapsed();
         let version = link.text("SELECT version()")?;
         let asked = Instant::now();
@@ -47,7 +47,7 @@ impl Status {
 }
 
 /// Prints the machines, if there are several.
-fn machines(link: &Link) -> Result<(), Failure> {
+fn machines(link: &AdminConnection) -> Result<(), Failure> {
     let rows = link.texts(
         "SELECT m.machine, m.regions,
                 CASE WHEN is_this THEN 'this one' WHEN is_reachable THEN 'up' ELSE 'down' END,

@@ -49,7 +49,7 @@ pub use region_map::{MapVersion, RegionMap};
 pub use store::host::{HostStore, Standing};
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
-pub use store::raft::{RaftMember, RaftPace, RaftPeer, RaftStore, RaftStranger, RaftTransport};
+pub use store::raft::{RaftMember, RaftOutsider, RaftPace, RaftPeer, RaftStore, RaftTransport};
 #[cfg(feature = "zookeeper")]
 pub use store::zookeeper::{ZookeeperLetters, ZookeeperStore};
 pub use store::{ConfigStore, StoreError, Swapped};

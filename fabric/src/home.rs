@@ -35,14 +35,14 @@ pub struct Home {
     home: PathBuf,
     root: PathBuf,
     /// Set if memory outlives the process.
-    kept: Option<Keeping>,
+    kept: Option<Persistence>,
     /// The lock on the directory.
     _lock: File,
 }
 
 /// The data for memory that outlives processes.
 #[derive(Debug)]
-struct Keeping {
+struct Persistence {
     /// The directory of all machines' regions.
     regions: PathBuf,
     /// Regions of this machine that remain from its previous incarnation.
@@ -79,7 +79,7 @@ impl Home {
                 fs::remove_file(&path)?;
             }
         }
-        let kept = Keeping {
+        let kept = Persistence {
             regions: regions.to_path_buf(),
             there: Mutex::new(there),
             _living: living,
@@ -87,7 +87,7 @@ impl Home {
         Home::of(root, me, Some(kept))
     }
 
-    fn of(root: &Path, me: MachineId, kept: Option<Keeping>) -> Result<Home, FabricError> {
+    fn of(root: &Path, me: MachineId, kept: Option<Persistence>) -> Result<Home, FabricError> {
         let home = home_of(root, me);
         fs::create_dir_all(&home)?;
         let lock = File::create(home.join(LOCK))?;

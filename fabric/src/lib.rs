@@ -46,7 +46,7 @@ pub mod random;
 #[cfg(not(loom))]
 mod registry;
 #[cfg(not(loom))]
-pub mod remains;
+pub mod retained_memory;
 #[cfg(not(loom))]
 pub mod ring;
 pub mod segment;
@@ -81,16 +81,16 @@ pub use memory::Memory;
 #[cfg(not(loom))]
 pub use nvram::Nvram;
 #[cfg(not(loom))]
-pub use nvram::gone::Gone;
+pub use nvram::evicted::Gone;
 #[cfg(not(loom))]
 pub use nvram::saves::{LoadError, Saved};
 pub use os_disk::OsDisk;
 pub use priority::ask_for_priority;
 pub use random::{Random, entropy_seed};
 #[cfg(not(loom))]
-pub use remains::{Afterlife, Remains};
+pub use retained_memory::{MemoryStore, RetainedMemory};
 #[cfg(not(loom))]
-pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};
+pub use ring::{HeldRecord, Malformed, RingFull, RingReader, RingWriter};
 pub use segment::{Place, SegmentId, Writer};
 #[cfg(not(loom))]
 pub use shm::ShmFabric;

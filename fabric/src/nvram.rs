@@ -10,7 +10,7 @@
 //! DIR/life-7/m1/...              m1's rings and other segments of one incarnation ([`crate::shm`])
 //! DIR/life-7/m1.loading          the memory of m1 is incomplete
 //! DIR/regions/m1/000100000...    m1's regions, which pass from one incarnation to the next; those
-//!                                of an evicted machine are for the one that replaces it ([`gone`])
+//!                                of an evicted machine are for the one that replaces it ([`evicted`])
 //! ```
 //! If memory is saved to another disk, `DIR` stands for two directories. One, such as a tmpfs, has
 //! the memory, that is, the contents of `m1`. The other one has the other files and the saves
@@ -27,7 +27,7 @@
 //! outlive the host, if each machine had the time to write them (`sync`). If a machine had not, its
 //! memory is lost after a boot of the host, because the written parts are unknown.
 
-pub mod gone;
+pub mod evicted;
 mod layout;
 mod manifest;
 pub mod saves;
@@ -46,7 +46,7 @@ use crate::home::Home;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::random::entropy_seed;
-use crate::remains::{Afterlife, Remains};
+use crate::retained_memory::{MemoryStore, RetainedMemory};
 use crate::segment::{SegmentId, Writer};
 use crate::shm::{home_of, make, name_of, open};
 
@@ -65,7 +65,7 @@ const NUMBER_CHARS: usize = 16;
 /// The number of attempts to take the lock, and the pause between them: another process may be
 /// settling the previous incarnation.
 const TRIES: u32 = 60_000;
-const NAP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The directory of retained memory.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ impl Nvram {
         for _ in 0..TRIES {
             match way(&lock) {
                 Ok(()) => return Ok(Living { _lock: lock }),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(NAP),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(POLL_INTERVAL),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
@@ -373,10 +373,10 @@ pub struct After<'a> {
     life: u64,
 }
 
-impl Afterlife for After<'_> {
-    fn remains(&self, machine: MachineId) -> io::Result<Remains> {
+impl MemoryStore for After<'_> {
+    fn remains(&self, machine: MachineId) -> io::Result<RetainedMemory> {
         if !self.nvram.is_intact(self.life, machine) {
-            return Ok(Remains::default());
+            return Ok(RetainedMemory::default());
         }
         let places = [self.nvram.life(self.life), self.nvram.regions()];
         let mut segments = Vec::new();
@@ -395,7 +395,7 @@ impl Afterlife for After<'_> {
                 }
             }
         }
-        Ok(Remains::new(segments))
+        Ok(RetainedMemory::new(segments))
     }
 
     fn make_region(

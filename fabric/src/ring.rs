@@ -116,7 +116,7 @@ pub struct RingReader {
 
 /// A record that was read and is not released yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kept(u64);
+pub struct HeldRecord(u64);
 
 /// Makes the receiver's side of the ring from `from`, of `capacity` words (a power of two), on
 /// `lane`.
@@ -346,7 +346,7 @@ impl RingReader {
     ///
     /// # Errors
     /// [`Malformed`]; the ring is unusable then.
-    pub fn next(&mut self, out: &mut Vec<u64>) -> Result<Option<(u8, Kept)>, Malformed> {
+    pub fn next(&mut self, out: &mut Vec<u64>) -> Result<Option<(u8, HeldRecord)>, Malformed> {
         loop {
             let capacity = self.memory.len();
             if self.read - self.head == capacity as u64 {
@@ -375,7 +375,7 @@ impl RingReader {
             out.clear();
             out.resize(length - 1, 0);
             self.memory.copy_out(at + 1, out);
-            let kept = Kept(self.first_kept + self.kept.len() as u64 - 1);
+            let kept = HeldRecord(self.first_kept + self.kept.len() as u64 - 1);
             return Ok(Some((tag, kept)));
         }
     }
@@ -396,7 +396,7 @@ impl RingReader {
 
     /// Releases a record. Its space returns to the sender once all earlier records are released,
     /// too.
-    pub fn release(&mut self, record: Kept) {
+    pub fn release(&mut self, record: HeldRecord) {
         let at = record.0.checked_sub(self.first_kept);
         if let Some(entry) = at.and_then(|at| self.kept.get_mut(at as usize)) {
             entry.1 = true;

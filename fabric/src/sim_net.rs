@@ -21,10 +21,10 @@
 //! *Concurrency.* One lock protects everything but a copy of the time; wakers are called without
 //! it.
 
+mod connection;
 mod fabric;
 mod flight;
 mod happening;
-mod link;
 mod state;
 
 use std::sync::Arc;

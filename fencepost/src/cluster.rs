@@ -18,10 +18,10 @@ use fencepost_txn::Durable;
 use fencepost_txn::network::LeaseTerms;
 use fencepost_txn::network::disk::{Contents, TakenBack};
 
+use crate::bootstrap::Founders;
 use crate::disks::{self, OnDiskAs};
 use crate::error::OpenError;
-use crate::founding::Founders;
-use crate::newcomer::{self, Who};
+use crate::membership::{self, Who};
 pub(crate) use joined::Joined;
 #[cfg(feature = "raft")]
 pub(crate) use joined::is_final;
@@ -258,7 +258,7 @@ impl Cluster {
     /// Makes this machine a joining machine: it is no initial member, and joins a running cluster
     /// that has leases and keeps its configuration. Machines of a network reach it at `address`;
     /// among machines of one host `address` is its name.
-    pub fn newcomer(mut self, address: impl Into<String>) -> Cluster {
+    pub fn joining(mut self, address: impl Into<String>) -> Cluster {
         self.newcomer = Some(address.into());
         self
     }
@@ -273,7 +273,7 @@ impl Cluster {
         loop {
             // This includes an evicted machine whose disk records the identity that it was offered.
             if let (Some(address), None) = (&self.newcomer, &let_in) {
-                let address = newcomer_address(address)?;
+                let address = joining_address(address)?;
                 let knows = |last: &Configuration| last.has_address(&address);
                 if !contents.configuration().is_some_and(knows) {
                     (let_in, contents) = self.come_in(contents, address)?;
@@ -310,7 +310,7 @@ impl Cluster {
         let first = self.first()?;
         let own = match &self.newcomer {
             Some(address) => {
-                let address = newcomer_address(address)?;
+                let address = joining_address(address)?;
                 let last = contents.configuration();
                 let known = last.and_then(|last| last.machine(last.at_address(&address)?));
                 let why = || OpenError::Configuration("it has not been let in".into());
@@ -333,7 +333,7 @@ impl Cluster {
         address: Address,
     ) -> Result<(Option<(MachineId, Configuration)>, Contents), OpenError> {
         // The machine is a failure domain of its own.
-        let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
+        let domain = FailureDomain::new(address.as_str()).map_err(membership::unusable)?;
         let first = self.first()?;
         let outside = self.outside(contents.configuration(), &first)?;
         let whole = disks::come_in(&outside, (&first, address, domain), contents);
@@ -368,7 +368,7 @@ impl Cluster {
         let Some(address) = &self.newcomer else {
             return Ok(Who::Founder(MachineId(self.machine)));
         };
-        newcomer_address(address).map(Who::Newcomer)
+        joining_address(address).map(Who::Newcomer)
     }
 
     /// Returns whether the machines of a network keep the configuration themselves.
@@ -406,7 +406,7 @@ impl Cluster {
     }
 }
 
-fn newcomer_address(address: &str) -> Result<Address, OpenError> {
+fn joining_address(address: &str) -> Result<Address, OpenError> {
     Address::new(address).map_err(|error| {
         OpenError::Configuration(format!("the address of a machine that joins: {error}"))
     })

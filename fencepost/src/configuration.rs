@@ -206,13 +206,13 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept {
+    struct TestSource {
         file: SettingValues,
         system: Mutex<SettingValues>,
         options: SettingValues,
     }
 
-    impl ConfigurationSource for Kept {
+    impl ConfigurationSource for TestSource {
         fn options(&self) -> SettingValues {
             self.options.clone()
         }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn options_win_over_alter_system_and_that_over_the_file() {
         let configuration = Configuration::default();
-        let source = Kept {
+        let source = TestSource {
             file: values(&[
                 ("log_statement", "ddl"),
                 ("log_duration", "on"),
@@ -257,7 +257,7 @@ mod tests {
                 ("nonsense", "1"),
             ]),
             options: values(&[("log_statement", "all")]),
-            ..Kept::default()
+            ..TestSource::default()
         };
         assert!(configuration.set_source(Arc::new(source)));
         let set = |name: &str, value: &str| SystemChange::Set(name.into(), value.into());

@@ -324,7 +324,7 @@ impl Database {
     /// Makes all commits durable and stops the log. Dropping the last handle does the same, but
     /// cannot report an error.
     pub fn close(self) -> Result<(), Error> {
-        self.shared.sweeper.settle();
+        self.shared.sweeper.wait_until_empty();
         self.shared.advisory.close();
         if let Some(ship) = &self.shared.ship {
             ship.close();
@@ -395,7 +395,7 @@ fn catalog_among(
     if let Some(joined) = joined {
         joined.await_machines(machine)?;
     }
-    match joined.filter(|_| !machine.is_founder()) {
+    match joined.filter(|_| !machine.has_root_object()) {
         None => open_catalog(machine, password).block_on(),
         // The machine that holds the root object creates the catalog, once it sees all machines.
         Some(joined) => joined.await_others(|| open_catalog(machine, password).block_on().ok()),
@@ -422,7 +422,7 @@ async fn open_catalog(
             }
             catalog
         }
-        false if machine.is_founder() => make_catalog(machine, password.verifier()?).await?,
+        false if machine.has_root_object() => make_catalog(machine, password.verifier()?).await?,
         false => return Err(SqlError::internal("the catalog has yet to be made").into()),
     };
     let mut tx = coordinator.begin(Mode::ReadOnly);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fencepost_cluster::join::{
-    ClusterSecret, Door, Heard, JoinRefusal, JoinRequest, Keeps, Knock, NotAdmitted,
+    ClusterSecret, Heard, JoinAttempt, JoinEndpoint, JoinRefusal, JoinRequest, Keeps, NotAdmitted,
     PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
@@ -30,8 +30,9 @@ use fencepost_txn::network::disk::{Contents, Stored};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
-use crate::newcomer::{
-    CONFIGURATION, DOOR, Kept, NAP, PATIENCE, Part, REST, SILENCE, store, unusable,
+use crate::membership::{
+    CONFIGURATION, DOOR, JOIN_TIME_LIMIT, POLL_INTERVAL, Part, REST, SILENCE, StoreAccess, store,
+    unusable,
 };
 
 /// A machine's number and configuration according to the disks, and whether it has just been
@@ -40,20 +41,20 @@ pub(crate) type OnDiskAs = (MachineId, Configuration, bool);
 
 /// The access of an outsider to a cluster that may be running.
 pub(crate) struct Outside {
-    pub door: Arc<Door>,
+    pub door: Arc<JoinEndpoint>,
     /// Reads the current configuration.
     pub look: Look,
 }
 
 type Look = Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>;
-type Found = Box<dyn Fn(&Configuration) -> Result<(), OpenError>>;
+type Verify = Box<dyn Fn(&Configuration) -> Result<(), OpenError>>;
 
 /// The means by which machines with disks restart together with a configuration store.
 pub(crate) struct Again {
     pub outside: Outside,
     /// Creates a store of the machines of a configuration, all of which restart. Used if the store
     /// loses its data when all machines end; otherwise `None`.
-    pub found: Option<Found>,
+    pub found: Option<Verify>,
 }
 
 impl Outside {
@@ -65,7 +66,7 @@ impl Outside {
     /// Returns the access to machines that keep their configuration in a directory.
     pub fn of_directory(directory: &Path, secret: ClusterSecret) -> Result<Outside, OpenError> {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-        let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
+        let door = JoinEndpoint::new(disk.subdir(DOOR).map_err(unusable)?, secret);
         Ok(Outside {
             door: Arc::new(door),
             look: Box::new(move || HostStore::look(&disk).map_err(store)),
@@ -114,7 +115,7 @@ pub(crate) fn part_of_directory(
         me,
         configuration,
         joins,
-        kept: Some(Kept {
+        kept: Some(StoreAccess {
             store: Arc::new(kept),
             door: Arc::clone(&outside.door),
             place: None,
@@ -135,7 +136,9 @@ fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenEr
             Ok(Swapped::Won) => return Ok(()),
             Ok(Swapped::Lost) => {}
             // On a busy host the store's members may need time to elect a leader.
-            Err(OpenError::Store(StoreError::Unreachable(_))) if began.elapsed() < PATIENCE => {
+            Err(OpenError::Store(StoreError::Unreachable(_)))
+                if began.elapsed() < JOIN_TIME_LIMIT =>
+            {
                 std::thread::sleep(REST);
             }
             Err(why) => return Err(why),
@@ -180,11 +183,11 @@ pub(crate) fn come_in(
             Some(Heard::Offered(offer)) => {
                 contents.write_down(&offer).map_err(OpenError::Machine)?;
             }
-            None if began.elapsed() > PATIENCE => {
+            None if began.elapsed() > JOIN_TIME_LIMIT => {
                 let why = "nobody answers".into();
-                return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
+                return Err(OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), why));
             }
-            None => std::thread::sleep(NAP),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
@@ -195,7 +198,7 @@ pub(crate) struct Knocking<'a> {
     outside: &'a Outside,
     request: JoinRequest,
     random: Random,
-    knock: Option<(Knock, Instant)>,
+    knock: Option<(JoinAttempt, Instant)>,
     /// The time of the next check whether to send a join request.
     next: Instant,
 }
@@ -249,7 +252,7 @@ impl Knocking<'_> {
         if stored.is_some_and(|stored| !stored.has_address(address)) {
             self.request.keeps = Keeps::Disk { written };
             let door = &self.outside.door;
-            let knock = door.knock(self.request.clone(), &mut self.random);
+            let knock = door.begin_join(self.request.clone(), &mut self.random);
             let knock = knock.map_err(OpenError::NotAdmitted)?;
             self.knock = Some((knock, Instant::now()));
         }

@@ -320,7 +320,7 @@ impl Database {
                 ],
             ));
         }
-        let copied = machine.refill_counts();
+        let copied = machine.data_recovery_counts();
         all.push(Metric::counts(
             "fencepost_data_recovery_bytes_total",
             "Bytes of data recovery: read from primaries, or found in what this machine had before it was out.",

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use fencepost_planner::{Execution, Kept, Plan, UsedTables, ddl_command};
+use fencepost_planner::{Execution, MaterializedRows, Plan, UsedTables, ddl_command};
 use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
 use fencepost_sql::catalog::{ColumnDef, Dependencies};
 use fencepost_sql::functions::quote_literal;
@@ -307,7 +307,7 @@ pub struct Portal {
 
 /// Rows that a portal has produced but not yet sent.
 pub(crate) struct Ahead {
-    pub rows: Kept,
+    pub rows: MaterializedRows,
     /// The number of rows that are sent.
     pub given: u64,
 }

@@ -29,23 +29,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::join::{ClusterSecret, Door, JoinRefusal, NotAdmitted};
+use fencepost_cluster::join::{ClusterSecret, JoinEndpoint, JoinRefusal, NotAdmitted};
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, Swapped,
 };
 use fencepost_fabric::{Disk, Gone, Home, MachineId, Nvram, OsDisk, Random, entropy_seed};
-use fencepost_txn::network::restart::{RestartError, settle};
+use fencepost_txn::network::restart::{RestartError, repair_memory};
 use fencepost_txn::network::{Replication, Resumed, members};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
-use crate::newcomer::{self, CONFIGURATION, DOOR, Kept, Part, Who};
+use crate::membership::{self, CONFIGURATION, DOOR, Part, StoreAccess, Who};
 use crate::saves::{Loaded, Saver};
 
 /// The directory of the memory, inside the directory that the machines share.
 const DIRECTORY: &str = "nvram";
 /// The time limit for joining.
-const PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The longest time that this machine's previous process may need to end after it is killed.
 const ENDING: Duration = Duration::from_secs(5);
 /// The delay between two attempts.
@@ -122,7 +122,7 @@ pub(crate) fn begin(
         }
         // The machine is a failure domain of its own.
         Who::Newcomer(address) => {
-            let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
+            let domain = FailureDomain::new(address.as_str()).map_err(membership::unusable)?;
             (address.clone(), domain)
         }
     };
@@ -136,8 +136,8 @@ pub(crate) fn begin(
         domain,
     };
     let door = secret.map(|secret| {
-        let door = place.disk.subdir(DOOR).map_err(newcomer::unusable)?;
-        Ok::<_, OpenError>(Arc::new(Door::new(door, secret)))
+        let door = place.disk.subdir(DOOR).map_err(membership::unusable)?;
+        Ok::<_, OpenError>(Arc::new(JoinEndpoint::new(door, secret)))
     });
     let door = door.transpose()?;
     let mut random = Random::new(entropy_seed());
@@ -154,14 +154,14 @@ pub(crate) fn begin(
             let why = "others have begun, or gone on, without this machine; without leases it cannot join them";
             return Err(OpenError::Configuration(why.into()));
         };
-        if let Some(admitted) = place.knock(door, was, began.elapsed(), &mut random)?
+        if let Some(admitted) = place.request_to_join(door, was, began.elapsed(), &mut random)?
             && let Some(begun) = place.joins(admitted, door, saves.is_some())?
         {
             return Ok(begun);
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > JOIN_TIME_LIMIT {
             let why = "nobody lets this machine in".into();
-            return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
+            return Err(OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), why));
         }
         std::thread::sleep(REST);
     }
@@ -246,7 +246,7 @@ impl Place<'_> {
         let loaded =
             Loaded::of(nvram, life, members).map_err(|why| OpenError::Restart(why.to_string()))?;
         let before = (current, begun.as_ref());
-        let resumed = settle(&nvram.after(life), before, self.replication);
+        let resumed = repair_memory(&nvram.after(life), before, self.replication);
         let resumed = resumed.map_err(|why| match loaded.damaged.is_empty() {
             true => again(why),
             false => OpenError::Restart(format!("{why}; {}", loaded.damaged.join("; "))),
@@ -275,7 +275,12 @@ impl Place<'_> {
     }
 
     /// Starts the machine together with all others.
-    fn begins(self, life: Life, door: Option<Arc<Door>>, saves: bool) -> Result<Begun, OpenError> {
+    fn begins(
+        self,
+        life: Life,
+        door: Option<Arc<JoinEndpoint>>,
+        saves: bool,
+    ) -> Result<Begun, OpenError> {
         let Life {
             number,
             me,
@@ -304,9 +309,9 @@ impl Place<'_> {
     }
 
     /// Sends one join request to the running machines. Returns the new number and configuration.
-    fn knock(
+    fn request_to_join(
         &self,
-        door: &Arc<Door>,
+        door: &Arc<JoinEndpoint>,
         was: Option<MachineId>,
         since: Duration,
         random: &mut Random,
@@ -329,8 +334,8 @@ impl Place<'_> {
             return Ok(None);
         }
         let (address, domain) = (self.address.clone(), self.domain.clone());
-        let request = newcomer::request(self.founders, address, domain);
-        match newcomer::hear(door, &request, random) {
+        let request = membership::request(self.founders, address, domain);
+        match membership::hear(door, &request, random) {
             Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => Ok(None),
             heard => heard.map_err(OpenError::NotAdmitted),
         }
@@ -340,7 +345,7 @@ impl Place<'_> {
     fn joins(
         &self,
         (me, configuration): (MachineId, Configuration),
-        door: &Arc<Door>,
+        door: &Arc<JoinEndpoint>,
         saves: bool,
     ) -> Result<Option<Begun>, OpenError> {
         let _entered = self.nvram.enter().map_err(io)?;
@@ -394,13 +399,13 @@ impl Place<'_> {
 fn part(
     (me, configuration, joins): (MachineId, Configuration, bool),
     store: Arc<dyn ConfigStore>,
-    door: Option<Arc<Door>>,
+    door: Option<Arc<JoinEndpoint>>,
 ) -> Part {
     Part {
         me,
         configuration,
         joins,
-        kept: door.map(|door| Kept {
+        kept: door.map(|door| StoreAccess {
             store,
             door,
             place: None,

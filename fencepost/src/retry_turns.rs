@@ -7,7 +7,7 @@
 //! the retries conflict with each other. So the blocks of such sessions run one after the other,
 //! while the blocks of all other sessions run beside them.
 //!
-//! *Bounds.* A block waits at most [`PATIENCE`], and then runs without a turn. A waiting block ends
+//! *Bounds.* A block waits at most [`WAIT_MAX`], and then runs without a turn. A waiting block ends
 //! a turn that has lasted that long, so an idle client delays others once.
 
 use std::future::{Future, poll_fn};
@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::alarm::Alarm;
 
 /// The longest wait of a block for its turn.
-const PATIENCE: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The number of commits with a turn that a conflict asks of its session. With fewer, most conflicts
 /// are those of blocks that run beside a turn.
@@ -55,10 +55,10 @@ impl RetryTurns {
         }
     }
 
-    /// Waits for the turn. Returns its start, or `None` if the wait exceeds [`PATIENCE`] or
+    /// Waits for the turn. Returns its start, or `None` if the wait exceeds [`WAIT_MAX`] or
     /// `deadline`.
     async fn take(&self, deadline: Option<Instant>) -> Option<Instant> {
-        let latest = Instant::now() + PATIENCE;
+        let latest = Instant::now() + WAIT_MAX;
         let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
         let mut late = pin!(self.alarm.sleep(deadline.unwrap_or(latest).min(latest)));
         let permit = poll_fn(|task| match permit.as_mut().poll(task) {
@@ -77,7 +77,7 @@ impl RetryTurns {
                 Some(since)
             }
             None => {
-                taken.take_if(|taken| taken.since.elapsed() >= PATIENCE);
+                taken.take_if(|taken| taken.since.elapsed() >= WAIT_MAX);
                 None
             }
         }

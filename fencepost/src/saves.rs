@@ -23,9 +23,9 @@ use fencepost_fabric::{LoadError, MachineId, Nvram, Saved};
 use pollster::FutureExt;
 
 /// The longest wait until the other machines end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// The delay between two checks of the other machines.
-const NAP: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The result of loading saved memory at the start of a machine.
 #[derive(Clone, Debug, Default)]
@@ -141,10 +141,10 @@ impl Saver {
             return Ok(SaveEnd::Needless);
         }
         while nvram.is_alive(*life)? {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIME_LIMIT {
                 return Ok(SaveEnd::OthersGoOn);
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _entered = nvram.enter_to_save()?;
         let current = store.read().block_on()?.filter(|current| current.has(*me));
@@ -174,7 +174,7 @@ impl Saver {
                 return Ok(SaveEnd::Saved(bytes, began.elapsed()));
             }
             left = others;
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::databases::Served;
 use crate::session::{Session, SessionOptions};
 
 /// The longest wait for the queue when a database is closed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The largest number of attempts at one schema, while other transactions change the catalog.
 const ATTEMPTS_MAX: u32 = 8;
@@ -48,11 +48,11 @@ struct State {
 }
 
 impl Sweeper {
-    /// Waits until the queue is empty, but at most [`PATIENCE`].
-    pub fn settle(&self) {
+    /// Waits until the queue is empty, but at most [`TIME_LIMIT`].
+    pub fn wait_until_empty(&self) {
         let mut state = self.state.lock();
         if state.runs {
-            self.rests.wait_for(&mut state, PATIENCE);
+            self.rests.wait_for(&mut state, TIME_LIMIT);
         }
     }
 

@@ -30,7 +30,7 @@ enum Glance {
 }
 
 /// Rounds after which a lookup yields to other threads.
-const PATIENCE: usize = 64;
+const ROUNDS_BEFORE_YIELD: usize = 64;
 
 impl HashTable {
     /// Copies the newest committed value of a key to `out`. Returns `false` if there is no such
@@ -95,7 +95,7 @@ impl HashTable {
                 Some(found) => return Ok(found),
                 None => count(Event::JointRetry),
             }
-            if round > PATIENCE {
+            if round > ROUNDS_BEFORE_YIELD {
                 std::thread::yield_now();
             }
         }

@@ -325,7 +325,7 @@ impl HashTable {
     ) -> Result<Option<(Look<T>, Seen)>, Stop> {
         let (table, index) = (self.root, spot.index);
         if tx.has_patches() {
-            self.settle(tx, spot.home).await?;
+            self.re_route_patches(tx, spot.home).await?;
         }
         let seen = tx
             .view(spot.home, None, |view| {
@@ -416,7 +416,7 @@ impl HashTable {
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
     ) -> Result<Result<Option<(T, Place, Seen)>, Moved>, Stop> {
         let next = spot.next();
-        if tx.has_patches() && self.settle(tx, next).await? {
+        if tx.has_patches() && self.re_route_patches(tx, next).await? {
             return Ok(Err(Moved));
         }
         if let Some((value, seen)) = self.search(tx, next, key, found).await? {
@@ -426,7 +426,7 @@ impl HashTable {
             if chain.is_null() {
                 return Ok(Ok(None));
             }
-            if tx.has_patches() && self.settle(tx, chain.addr).await? {
+            if tx.has_patches() && self.re_route_patches(tx, chain.addr).await? {
                 return Ok(Err(Moved));
             }
             count(Event::BlockRead);
@@ -443,7 +443,11 @@ impl HashTable {
     /// Re-routes pending patches of this transaction that a refresh could not apply, before the
     /// object is read or overwritten. The transaction must have patches. Returns whether there were
     /// any to re-route.
-    pub(crate) async fn settle(&self, tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
+    pub(crate) async fn re_route_patches(
+        &self,
+        tx: &mut Transaction,
+        at: Addr,
+    ) -> Result<bool, Stop> {
         if tx.patch_is_stale(at).await? != Some(true) {
             return Ok(false);
         }

@@ -392,7 +392,7 @@ impl HashTable {
     ) -> Result<(Vec<u64>, Copied), Stop> {
         let table = self.root;
         if tx.has_patches() {
-            self.settle(tx, at).await?;
+            self.re_route_patches(tx, at).await?;
         }
         let mut image = Vec::new();
         let read = |view: &View<'_>| {

@@ -54,7 +54,7 @@ pub(crate) fn processors_of(workers: usize) -> Vec<Option<usize>> {
 
 /// Returns the worker for a new client whose first packets arrived at `processor`. Returns `None`
 /// if all workers have ended.
-pub(crate) fn for_newcomer(lanes: &[Lane], processor: Option<usize>) -> Option<&Lane> {
+pub(crate) fn for_new_client(lanes: &[Lane], processor: Option<usize>) -> Option<&Lane> {
     let open = lanes.iter().filter(|lane| !lane.commands.is_closed());
     open.min_by_key(|lane| (lane.clients(), lane.processor != processor))
 }
@@ -136,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_goes_where_there_are_fewest() {
+    fn new_client_goes_to_the_worker_with_fewest_clients() {
         let (lanes, mut ends) = lanes(&[2, 1, 1]);
-        let chosen = |processor| for_newcomer(&lanes, processor).and_then(|lane| lane.processor);
+        let chosen = |processor| for_new_client(&lanes, processor).and_then(|lane| lane.processor);
         assert_eq!(chosen(Some(0)), Some(1));
         assert_eq!(chosen(Some(2)), Some(2));
         ends.drain(1..).for_each(drop);

@@ -293,7 +293,7 @@ async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
 /// Assigns a new client to a worker. Returns false if all workers have ended.
 fn hand_over(accepted: Accepted, lanes: &[Lane]) -> bool {
     let processor = accepted.comes_in_at();
-    let Some(lane) = lanes::for_newcomer(lanes, processor) else {
+    let Some(lane) = lanes::for_new_client(lanes, processor) else {
         return false;
     };
     lane.load.fetch_add(1, Ordering::Relaxed);

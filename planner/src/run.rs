@@ -15,7 +15,7 @@ use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
 use crate::write::{
-    ChangePlan, InsertPlan, Returning, check_twins, run_change, run_insert, run_merge,
+    ChangePlan, InsertPlan, Returning, recheck_unique_keys, run_change, run_insert, run_merge,
 };
 
 const CHUNK: usize = 256;
@@ -307,7 +307,7 @@ impl Execution {
                     }
                     _ => 0,
                 };
-                check_twins(cx).await?;
+                recheck_unique_keys(cx).await?;
                 match returning {
                     Returning::Sink(..) => {
                         self.state = Some(State::Over);
@@ -357,7 +357,7 @@ fn run_changes<'a>(
                 }
                 _ => {}
             }
-            check_twins(cx).await?;
+            recheck_unique_keys(cx).await?;
             if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
                 queries.keep(id, rows);
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Random, SimDisk, SimNet};
-use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, Door, LocalStore};
+use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, JoinEndpoint, LocalStore};
 use fencepost_txn::network::{NetworkOptions, Replication, Step, members};
 use fencepost_txn::{Machine, MachineOptions, Timestamp};
 
@@ -13,8 +13,8 @@ use crate::doom::Doom;
 use crate::executor::Executor;
 use crate::faults::Trips;
 use crate::host::HostTime;
+use crate::joining_machine;
 use crate::leases;
-use crate::newcomer;
 use crate::plan::Plan;
 use crate::registrar::Registrar;
 use crate::sim::Sim;
@@ -60,7 +60,7 @@ pub struct Ground {
     store: Arc<LocalStore>,
     trips: Trips,
     /// The join endpoint of the cluster.
-    pub door: Arc<Door>,
+    pub door: Arc<JoinEndpoint>,
 }
 
 impl Ground {
@@ -175,7 +175,7 @@ impl Cluster {
         let configuration = configuration.map_err(|error| error.to_string())?;
         let store = store_with(&configuration)?;
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
-        let possible = (1..=plan.machines + newcomer::LIVES).map(MachineId);
+        let possible = (1..=plan.machines + joining_machine::LIVES).map(MachineId);
         let possible: Vec<Doom> = possible.map(|id| Doom::of(&net, id)).collect();
         let dooms = possible[..plan.machines as usize].to_vec();
         let trips = Trips::of(possible);
@@ -242,10 +242,10 @@ fn store_with(configuration: &Configuration) -> Result<Arc<LocalStore>, String> 
 }
 
 /// Returns a join endpoint that outlives every machine.
-fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
+fn door_of(plan: &Plan) -> Result<Arc<JoinEndpoint>, String> {
     let secret = ClusterSecret::new(b"known to all machines of a run");
     let secret = secret.map_err(|error| error.to_string())?;
-    Ok(Arc::new(Door::new(
+    Ok(Arc::new(JoinEndpoint::new(
         Arc::new(SimDisk::new(plan.seed)),
         secret,
     )))

@@ -45,9 +45,9 @@ struct Options {
     #[arg(long, default_value = "nothing", value_parser = kind)]
     kind: Kind,
     /// The fault to inject (`fencepost_txn::fault`), if one seed is run.
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "injected-faults")]
     #[arg(long, requires = "seed")]
-    planted: Option<String>,
+    fault: Option<String>,
     /// Runs all seeds, whatever they find.
     #[arg(long)]
     keep_going: bool,
@@ -55,15 +55,15 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    #[cfg(feature = "planted")]
-    let _fault = options.planted.as_deref().map(inject);
+    #[cfg(feature = "injected-faults")]
+    let _fault = options.fault.as_deref().map(inject);
     match options.seed {
         Some(seed) => one(options.kind, seed),
         None => many(&options),
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 fn inject(name: &str) -> fencepost_txn::fault::InjectedFault {
     use fencepost_txn::fault::{Fault, inject};
     let mut all = Fault::all().iter();

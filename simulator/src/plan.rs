@@ -320,7 +320,7 @@ impl Plan {
         let mut plan = match seed % 4 {
             0 => Plan::draw_with_crash(seed),
             1 => Plan::draw_with_two_crashes(seed),
-            2 => Plan::draw_with_newcomer_and_crash(seed),
+            2 => Plan::draw_with_join_and_crash(seed),
             _ => Plan::draw_with_leaving_and_crash(seed),
         };
         let mut random = Random::new(seed ^ 0x57_A1);
@@ -365,7 +365,7 @@ impl Plan {
     }
 
     /// Draws a plan in which a machine joins at about the time at which another one crashes.
-    pub fn draw_with_newcomer_and_crash(seed: u64) -> Plan {
+    pub fn draw_with_join_and_crash(seed: u64) -> Plan {
         let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         let (machine, _) = plan.draw_victim(&mut random);
         // The machine is admitted after the manager has looked at the join endpoint a few times.
@@ -379,7 +379,7 @@ impl Plan {
 
     /// Draws a plan in which a machine joins. In half of the plans another one crashes after all
     /// work is done.
-    pub fn draw_with_newcomer(seed: u64) -> Plan {
+    pub fn draw_with_join(seed: u64) -> Plan {
         let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         Plan {
             join_after_ns: Some(random.below(20_000_000)),
@@ -459,8 +459,8 @@ impl Kind {
         Kind::of("unnoticed-crash", Plan::draw_with_unnoticed_crash),
         Kind::of("silence", Plan::draw_with_silence),
         Kind::of("crash-at-quiet-step", Plan::draw_with_crash_at_quiet_step),
-        Kind::of("newcomer", Plan::draw_with_newcomer),
-        Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
+        Kind::of("newcomer", Plan::draw_with_join),
+        Kind::of("newcomer-and-crash", Plan::draw_with_join_and_crash),
         Kind::of("leaving", Plan::draw_with_leaving),
         Kind::of("leaving-and-crash", Plan::draw_with_leaving_and_crash),
         Kind::of("schema", Plan::draw_with_schema),

@@ -17,10 +17,10 @@ use crate::doom::Doom;
 use crate::executor::{Executor, Halted};
 use crate::faults::{Fault, Scene, When};
 use crate::history::Seen;
+use crate::joining_machine::JoiningMachine;
 use crate::leases;
 use crate::levels::check_levels;
 use crate::lists::check_lists;
-use crate::newcomer::Newcomer;
 use crate::plan::Plan;
 use crate::rest::{self, LastReader};
 use crate::snapshots::check_snapshots;
@@ -348,7 +348,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             // This is replaced by the state of the joining machine.
             doom: dooms[0].clone(),
         };
-        Newcomer::come(&ground, (&sim, &mut executor), after_ns, client)
+        JoiningMachine::come(&ground, (&sim, &mut executor), after_ns, client)
     });
     executor.run().map_err(|halted| match halted {
         Halted::Stuck(who) => {

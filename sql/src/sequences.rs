@@ -377,7 +377,7 @@ impl Sequences {
     }
 
     /// Ends the transaction: its version of the sequences becomes public or is discarded.
-    pub fn settle(&self, committed: bool) {
+    pub fn end_transaction(&self, committed: bool) {
         let own = &mut *self.own.lock();
         own.private_takes = 0;
         for (id, pool) in own.private.drain() {

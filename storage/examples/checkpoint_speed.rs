@@ -9,7 +9,7 @@ use std::time::Instant;
 use fencepost_fabric::{Disk, OsDisk};
 use fencepost_storage::checkpoint::{Plan, load, read_manifest, write};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::lanes::{Lanes, Supply};
 use fencepost_storage::log::{LogOptions, LogRecovery, Needed};
 use fencepost_storage::region::Regions;
@@ -72,7 +72,7 @@ fn furnish(regions: &Regions, objects: u64) -> Result<(), Box<dyn Error>> {
         let object = regions.object(addr).ok_or("the slot is there")?;
         object.put(0, &[i; PAYLOAD_WORDS]);
         let header = Header(0).succeed(Timestamp::from_raw(i), true);
-        object.finish_install(header, Link::new(1, OldPlace::NONE));
+        object.finish_install(header, LinkWord::new(1, OldPlace::NONE));
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub struct OutOfMemory;
 
 /// A function that returns how many bytes are free in the file system of the memory; `None` where
 /// that is unknown.
-pub type Room = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+pub type FreeSpace = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// Number of charged bytes after which the free space is checked again.
 const LOOK_BYTES: u64 = 1 << 20;
@@ -27,7 +27,7 @@ const LEFT_BYTES: u64 = 32 << 20;
 pub struct Account {
     limit: u64,
     used: AtomicU64,
-    room: Option<Room>,
+    room: Option<FreeSpace>,
 }
 
 impl Account {
@@ -45,7 +45,7 @@ impl Account {
 
     /// Adds a check of the free space to the budget.
     #[must_use]
-    pub fn within(mut self, room: Room) -> Self {
+    pub fn within(mut self, room: FreeSpace) -> Self {
         self.room = Some(room);
         self
     }

@@ -117,12 +117,12 @@ impl OldPlace {
 
 /// Word 1 of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link(pub u64);
+pub struct LinkWord(pub u64);
 
-impl Link {
+impl LinkWord {
     /// Packs the slot's incarnation and the place of the previous version.
     pub const fn new(incarnation: u16, place: OldPlace) -> Self {
-        Link(((incarnation as u64) << 48) | place.0)
+        LinkWord(((incarnation as u64) << 48) | place.0)
     }
 
     /// Returns the number of objects that the slot has had, modulo 2^16.
@@ -157,7 +157,7 @@ mod tests {
         #[test]
         fn link_and_place_round_trip(inc in any::<u16>(), block in 1u32..OldPlace::BLOCKS, gn in 0u32..OldPlace::GENERATIONS, off in any::<u16>()) {
             let place = OldPlace::new(block, gn, off);
-            let link = Link::new(inc, place);
+            let link = LinkWord::new(inc, place);
             prop_assert_eq!(link.incarnation(), inc);
             prop_assert_eq!((link.place().block(), link.place().generation(), link.place().offset()), (block, gn, off as usize));
             prop_assert!(!link.place().is_none());

@@ -8,7 +8,7 @@
 //! Every commit has a timestamp of its own, so an unchanged header means an unchanged object.
 //! `tests/loom_object.rs` enumerates the schedules.
 
-use crate::header::{Header, Link};
+use crate::header::{Header, LinkWord};
 use crate::layout::{self, LINE_WORDS};
 use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 
@@ -54,9 +54,9 @@ impl<'a> ObjectRef<'a> {
 
     /// Returns the incarnation and the place of the previous version; check the header afterwards.
     #[inline]
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkWord {
         self.logical(0)
-            .map_or(Link(0), |word| Link(word.load(Ordering::Relaxed)))
+            .map_or(LinkWord(0), |word| LinkWord(word.load(Ordering::Relaxed)))
     }
 
     /// Returns the number of payload words in the slot.
@@ -161,7 +161,7 @@ impl<'a> ObjectRef<'a> {
     }
 
     /// Writes the link alone; for a slot that was never used.
-    pub fn put_link(&self, link: Link) {
+    pub fn put_link(&self, link: LinkWord) {
         if let Some(word) = self.logical(0) {
             word.store(link.0, Ordering::Relaxed);
         }
@@ -179,7 +179,7 @@ impl<'a> ObjectRef<'a> {
     }
 
     /// Ends an install: writes the link, the line versions, and last the header, which unlocks.
-    pub fn finish_install(&self, header: Header, link: Link) {
+    pub fn finish_install(&self, header: Header, link: LinkWord) {
         self.put_link(link);
         let mut line = LINE_WORDS - self.s;
         while let Some(word) = self.words.get(line) {
@@ -271,7 +271,7 @@ mod tests {
                 let payload: Vec<u64> = (1..=object.len() as u64).collect();
                 object.put(0, &payload);
                 let header = Header(0).succeed(Timestamp::from_raw(9), true);
-                let link = Link::new(3, OldPlace::new(1, 2, 3));
+                let link = LinkWord::new(3, OldPlace::new(1, 2, 3));
                 object.finish_install(header, link);
                 let mut out = vec![0; payload.len()];
                 object.copy(0, &mut out);

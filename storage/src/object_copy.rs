@@ -1,6 +1,6 @@
 //! A copy of an object of another machine, made by one one-sided read.
 
-use crate::header::{Header, Link};
+use crate::header::{Header, LinkWord};
 use crate::layout::{self, LINE_WORDS};
 use crate::object::View;
 
@@ -8,7 +8,7 @@ use crate::object::View;
 #[derive(Clone, Debug)]
 pub struct ObjectCopy {
     header: Header,
-    link: Link,
+    link: LinkWord,
     /// The payload, without line versions.
     payload: Vec<u64>,
 }
@@ -25,7 +25,7 @@ impl ObjectCopy {
         if !header.is_locked() && !lines.all(|line| *line == version) {
             return None;
         }
-        let link = Link(words.get(layout::physical(s, 0)).copied()?);
+        let link = LinkWord(words.get(layout::physical(s, 0)).copied()?);
         let len = layout::payload_words(s, words.len());
         let mut payload = words.into_vec();
         for i in 0..len {
@@ -45,7 +45,7 @@ impl ObjectCopy {
     }
 
     /// Returns the incarnation and the place of the previous version.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkWord {
         self.link
     }
 
@@ -82,7 +82,7 @@ mod tests {
                 let payload: Vec<u64> = (1..=object.len() as u64).collect();
                 object.put(0, &payload);
                 let header = Header(0).succeed(Timestamp::from_raw(9), true);
-                let link = Link::new(3, OldPlace::new(1, 2, 3));
+                let link = LinkWord::new(3, OldPlace::new(1, 2, 3));
                 object.finish_install(header, link);
                 let copy = ObjectCopy::of(read(&memory), s).expect("whole");
                 assert_eq!((copy.header(), copy.link()), (header, link));

@@ -4,7 +4,7 @@
 #![cfg(loom)]
 
 use fencepost_fabric::Memory;
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::{ObjectRef, Timestamp};
 use loom::sync::Arc;
 use loom::thread;

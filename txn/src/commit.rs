@@ -26,12 +26,12 @@ use std::sync::Arc;
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::Lsn;
 
+use crate::backoff::{SPINS, moment};
 use crate::counters::Event;
 use crate::intent::Strength;
 use crate::lock::LockFailure;
 use crate::log_commit::Ready;
 use crate::machine::Machine;
-use crate::moment::{SPINS, moment};
 use crate::stop::{AbortReason, Outcome, Stop};
 use crate::transaction::{Context, Coordinator, Transaction};
 use crate::work::Work;
@@ -55,7 +55,7 @@ impl Transaction {
     /// Commits. Returns once the outcome is as durable as the machine's tier and
     /// [`Self::set_synchronous`] require. A transaction that wrote nothing waits until everything
     /// that it read is durable. An outcome without effect is returned at once; the caller must
-    /// await [`Coordinator::settle`] before it reports that outcome.
+    /// await [`Coordinator::wait_until_durable`] before it reports that outcome.
     ///
     /// Dropping the future aborts the transaction, unless it has taken effect by then.
     ///
@@ -193,7 +193,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// As [`Transaction::rollback`].
-    pub async fn settle(&self) -> Result<(), Stop> {
+    pub async fn wait_until_durable(&self) -> Result<(), Stop> {
         match self.last(Context::seen_not_durable).flatten() {
             Some(wait) => durable(wait).await,
             None => Ok(()),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 
@@ -105,7 +105,10 @@ impl Context {
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
         // The region may have moved to another machine by now, and so may the region of `split_of`.
         if let Some(object) = self.machine.regions().own_object(write.addr) {
-            object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
+            object.finish_install(
+                write.base.succeed(w, true),
+                LinkWord::new(incarnation, place),
+            );
         }
     }
 
@@ -123,7 +126,7 @@ impl Context {
             }
         };
         let header: Header = write.base.succeed(w, allocated);
-        object.finish_install(header, Link::new(incarnation, place));
+        object.finish_install(header, LinkWord::new(incarnation, place));
     }
 }
 

@@ -2,10 +2,10 @@
 //! are found.
 //!
 //! ```text
-//! simulator/tests/planted.rs: a seed ─► run with a fault ─► some checker reports an error
+//! simulator/tests/injected_faults.rs: a seed ─► run with a fault ─► some checker reports an error
 //!                                    └► run without ──────► no checker reports an error
 //! ```
-//! `tests/restart/planted.rs` finds the faults of disks in the same way.
+//! `tests/restart/injected_faults.rs` finds the faults of disks in the same way.
 //!
 //! Each fault is a protocol step that is left out or done too early. The code calls [`injected`] at
 //! the place of that step.
@@ -13,10 +13,10 @@
 //! *Concurrency.* The active fault is local to a thread: the simulator runs a whole cluster in one
 //! thread.
 //!
-//! Without the feature `planted`, [`injected`] is a constant and no code of the faults is left.
+//! Without the feature `injected-faults`, [`injected`] is a constant and no code of the faults is left.
 //! Only tests enable the feature.
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 use std::cell::Cell;
 
 macro_rules! mistakes {
@@ -178,35 +178,35 @@ impl Fault {
 }
 
 /// Returns `false`: without the feature no fault is active.
-#[cfg(not(feature = "planted"))]
+#[cfg(not(feature = "injected-faults"))]
 #[inline(always)]
 pub const fn injected(_: Fault) -> bool {
     false
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 thread_local! {
     static NOW: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
 /// Returns whether a fault is active in this thread.
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 pub fn injected(fault: Fault) -> bool {
     NOW.get() == Some(fault)
 }
 
 /// Activates a fault in this thread until the returned guard is dropped.
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 #[must_use]
 pub fn inject(fault: Fault) -> InjectedFault {
     InjectedFault(NOW.replace(Some(fault)))
 }
 
 /// A guard that keeps a fault active; [`inject`] returns it.
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 pub struct InjectedFault(Option<Fault>);
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-faults")]
 impl Drop for InjectedFault {
     fn drop(&mut self) {
         NOW.set(self.0);

@@ -13,9 +13,9 @@
 
 use fencepost_storage::Timestamp;
 
+use crate::backoff::moment;
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
-use crate::moment::moment;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
 use crate::work::Work;

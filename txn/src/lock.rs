@@ -8,8 +8,8 @@
 use fencepost_storage::ObjectRef;
 use fencepost_storage::header::Header;
 
+use crate::backoff::moment;
 use crate::counters::Event;
-use crate::moment::moment;
 use crate::node::Refusal;
 use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
@@ -19,7 +19,7 @@ use crate::work::Work;
 use crate::write_set::{NO_BASE, Payload, What};
 
 /// Backoff rounds before a commit gives up on a lock that stays held.
-pub(crate) const PATIENCE: u32 = 1 << 16;
+pub(crate) const BACKOFF_ROUNDS_MAX: u32 = 1 << 16;
 
 /// The reason why LOCK failed; no lock is held any more.
 pub(crate) enum LockFailure {
@@ -158,7 +158,7 @@ impl Context {
                         };
                     }
                     Err(there) if there.is_locked() => {
-                        if round == PATIENCE {
+                        if round == BACKOFF_ROUNDS_MAX {
                             return Err(self.abort_at(write.addr, AbortReason::LockBusy));
                         }
                         moment(round).await;

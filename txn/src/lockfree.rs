@@ -11,8 +11,8 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 
+use crate::backoff::{SPINS, moment};
 use crate::machine::Machine;
-use crate::moment::{SPINS, moment};
 use crate::network::Reach;
 use crate::stop::Stop;
 

@@ -258,7 +258,7 @@ impl Machine {
 
     /// Returns whether the root object is in this machine's own memory. Other machines read it from
     /// a peer.
-    pub fn is_founder(&self) -> bool {
+    pub fn has_root_object(&self) -> bool {
         start::has_root(&self.regions)
     }
 

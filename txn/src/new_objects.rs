@@ -143,7 +143,7 @@ impl Transaction {
         near: Near,
         split_of: Addr,
     ) -> Option<Result<FatPtr, Stop>> {
-        if self.context().stranger(near, split_of).is_some() {
+        if self.context().unknown_neighbor(near, split_of).is_some() {
             return None;
         }
         let place = self.place_of(near, split_of);
@@ -170,7 +170,7 @@ impl Transaction {
         split_of: Addr,
     ) -> Work<'_, Result<FatPtr, Stop>> {
         Box::pin(async move {
-            while let Some(addr) = self.context().stranger(near, split_of) {
+            while let Some(addr) = self.context().unknown_neighbor(near, split_of) {
                 self.machine().meet(&[addr]).await?;
             }
             if let Some(answer) = self.alloc_at_once((words, class), near, split_of) {
@@ -258,7 +258,7 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.room_for(count)?;
-        while let Some(addr) = self.context().stranger(near, Addr::NULL) {
+        while let Some(addr) = self.context().unknown_neighbor(near, Addr::NULL) {
             self.machine().meet(&[addr]).await?;
         }
         let context = self.context_mut();
@@ -411,7 +411,7 @@ impl Context {
     /// Returns the object that a new object is to be near, or continues, if its primary is not
     /// known here yet.
     #[inline]
-    fn stranger(&self, near: Near, split_of: Addr) -> Option<Addr> {
+    fn unknown_neighbor(&self, near: Near, split_of: Addr) -> Option<Addr> {
         let network = self.machine.network()?;
         let near = match near {
             Near::Object(addr) => addr,
@@ -421,7 +421,7 @@ impl Context {
         either.find(|addr| !addr.is_null() && !network.knows(addr.region()))
     }
 
-    /// Returns the machine for a new object. [`Self::stranger`] has returned `None` before.
+    /// Returns the machine for a new object. [`Self::unknown_neighbor`] has returned `None` before.
     fn place(&self, near: Near) -> Place {
         let Some(network) = self.machine.network() else {
             return Place::Here(match near {

@@ -13,14 +13,14 @@
 //! On one machine nearly every read ends in the plain function `view_at_once`, at the first look.
 //! `view_in_time` does everything that must be awaited.
 
-use fencepost_storage::header::{Header, Link};
-use fencepost_storage::old_versions::Found;
+use fencepost_storage::header::{Header, LinkWord};
+use fencepost_storage::old_versions::ChainSearch;
 use fencepost_storage::{Addr, View};
 
+use crate::backoff::{SPINS, moment};
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
-use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
 use crate::read_set::Seen;
 use crate::statement_snapshot::EntryAtMark;
@@ -186,7 +186,7 @@ impl Transaction {
                 copy.map(|copy| copy.link())
             }
         };
-        Ok(link.map(Link::incarnation))
+        Ok(link.map(LinkWord::incarnation))
     }
 
     /// Reads the transaction's own image, if entry `at` of its write set is one.
@@ -355,28 +355,28 @@ impl Context {
     pub(crate) fn seen_before(
         &mut self,
         addr: Addr,
-        found: Found<()>,
+        found: ChainSearch<()>,
     ) -> Result<Option<Seen>, Stop> {
         match found {
-            Found::Version((), header) => {
+            ChainSearch::Version((), header) => {
                 self.newest = self.newest.max(header.timestamp());
                 let own = false;
                 Ok(Some(Seen { addr, header, own }))
             }
             // Only the previous primary may have known the versions before `first` (WHERE-2).
-            Found::Later(first)
+            ChainSearch::Later(first)
                 if first <= self.machine.floor(addr.region())
                     && !fault::injected(Fault::ForgetFloor) =>
             {
                 Err(Stop::Retry(AbortReason::SnapshotTooOld))
             }
-            Found::Absent | Found::Later(_) => {
+            ChainSearch::Absent | ChainSearch::Later(_) => {
                 // The writer that freed the object is not known, but its timestamp is at or below
                 // R.
                 self.newest = self.newest.max(self.r);
                 Ok(None)
             }
-            Found::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
+            ChainSearch::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fencepost_storage::{Addr, FatPtr, View};
 
+use crate::backoff::moment;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lockfree::LockFree;
-use crate::moment::moment;
 use crate::network::{Network, Reach};
 use crate::node::NodeKind;
 use crate::read::{Look, Sight};

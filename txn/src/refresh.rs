@@ -9,11 +9,11 @@
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::backoff::{SPINS, moment};
 use crate::counters::Event;
 use crate::fault::{self, Fault};
-use crate::lock::PATIENCE;
+use crate::lock::BACKOFF_ROUNDS_MAX;
 use crate::machine::Machine;
-use crate::moment::{SPINS, moment};
 use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
@@ -183,7 +183,7 @@ impl Context {
                     match self.check(at, &mut posted, now, false).await {
                         // Mostly the object will change, but the lock may also be released without
                         // a change.
-                        Err(AbortReason::ReadLocked) if round < PATIENCE => {
+                        Err(AbortReason::ReadLocked) if round < BACKOFF_ROUNDS_MAX => {
                             moment(round).await;
                             round += 1;
                         }
@@ -230,7 +230,7 @@ impl Context {
                 None => self.machine.regions().object(addr).map(|o| o.header()),
                 Some(network) => self.far_header(network, wanted, posted).await?,
             };
-            if round == PATIENCE || !header.is_some_and(Header::is_locked) {
+            if round == BACKOFF_ROUNDS_MAX || !header.is_some_and(Header::is_locked) {
                 return Ok(header);
             }
             moment(round).await;

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use fencepost_storage::classes::{CLASSES, Class};
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::log::{LogError, LogRecovery};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, Timestamp};
@@ -209,7 +209,7 @@ fn apply(
             object.put(0, payload);
             object.finish_install(
                 Header(0).succeed(w, true),
-                Link::new(*incarnation, OldPlace::NONE),
+                LinkWord::new(*incarnation, OldPlace::NONE),
             );
         }
         LoggedWrite::Changed { base, ranges } => {
@@ -220,7 +220,7 @@ fn apply(
             changes::install(object, ranges);
             object.finish_install(
                 header.succeed(w, true),
-                Link::new(incarnation, OldPlace::NONE),
+                LinkWord::new(incarnation, OldPlace::NONE),
             );
         }
         LoggedWrite::Freed { base } => {
@@ -231,7 +231,7 @@ fn apply(
             }
             object.finish_install(
                 header.succeed(w, false),
-                Link::new(incarnation, OldPlace::NONE),
+                LinkWord::new(incarnation, OldPlace::NONE),
             );
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Disk, DiskLock};
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, read_manifest};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::log::{Log, LogError, LogRecovery, Needed};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, OutOfMemory, RegionId, Timestamp};
@@ -43,7 +43,10 @@ pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
     let first = regions.acquire_block(root_class()?, Timestamp::ZERO, false)?;
     let object = regions.object(root_at()?).filter(|_| first == ROOT_BLOCK);
     let object = object.ok_or(OutOfMemory)?;
-    object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
+    object.finish_install(
+        Header(0).succeed(BIRTH, true),
+        LinkWord::new(1, OldPlace::NONE),
+    );
     Ok(())
 }
 
@@ -53,7 +56,10 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
     let object = regions.backup(root_at()?).ok_or(OutOfMemory)?;
     if object.header() == Header(0) {
         object.begin_install();
-        object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
+        object.finish_install(
+            Header(0).succeed(BIRTH, true),
+            LinkWord::new(1, OldPlace::NONE),
+        );
     }
     Ok(())
 }

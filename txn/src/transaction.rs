@@ -20,11 +20,10 @@ use std::sync::{Arc, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
 use fencepost_storage::header::OldPlace;
-use fencepost_storage::log::Room;
+use fencepost_storage::log::LogReservation;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::fault::{self, Fault};
-use crate::fetched::Fetched;
 use crate::intent::Strength;
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
@@ -32,6 +31,7 @@ use crate::machine::Machine;
 use crate::network::RemoteParticipants;
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
+use crate::remote_read_cache::Fetched;
 use crate::savepoint::Undos;
 use crate::stop::{AbortReason, Stop};
 use crate::write_set::WriteSet;
@@ -107,7 +107,7 @@ pub(crate) struct Context {
     /// Whether the coordinator's next transaction takes over the intents.
     pub keeps_intents: bool,
     /// Log space reserved for the records that the commit appends under its locks.
-    pub room: Room,
+    pub room: LogReservation,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
     /// Bytes that a statement holds outside the write set.
@@ -193,7 +193,7 @@ impl Context {
             synchronous: true,
             yields: false,
             keeps_intents: false,
-            room: Room::default(),
+            room: LogReservation::default(),
             charged: 0,
             held: 0,
             record: Vec::new(),

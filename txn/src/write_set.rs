@@ -16,7 +16,7 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 use foldhash::fast::FixedState;
 
-use crate::bases::Bases;
+use crate::base_images::Bases;
 use crate::network::Slot;
 use crate::node::{NodeKind, Refusal};
 

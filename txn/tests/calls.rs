@@ -20,7 +20,7 @@ use pollster::block_on;
 const A: MachineId = MachineId(1);
 const B: MachineId = MachineId(2);
 const SERVICE: u8 = 7;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -30,7 +30,7 @@ enum Kind {
 }
 
 /// Requests that wait for an answer, with the handles to answer them.
-type Kept = Mutex<Vec<(Vec<u8>, Answer)>>;
+type PendingCalls = Mutex<Vec<(Vec<u8>, Answer)>>;
 
 /// Two connected machines.
 struct Pair {
@@ -133,7 +133,7 @@ impl Pair {
                 Some(net) => self.drive(net),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
-            assert!(began.elapsed() < PATIENCE, "it never is");
+            assert!(began.elapsed() < TIME_LIMIT, "it never is");
         }
     }
 
@@ -154,8 +154,8 @@ impl Pair {
     }
 
     /// Makes machine b keep its requests without answering them.
-    fn serve_later(&self) -> Arc<Kept> {
-        let kept: Arc<Kept> = Arc::default();
+    fn serve_later(&self) -> Arc<PendingCalls> {
+        let kept: Arc<PendingCalls> = Arc::default();
         let keep = Arc::clone(&kept);
         self.b.serve(
             SERVICE,

@@ -353,7 +353,7 @@ fn what_an_aborted_transaction_saw_is_durable_before_its_end_is_told() {
     assert_eq!(words[0], 2, "it sees what is not durable");
     reader.abort();
     assert!(
-        poll(pin!(coordinator.settle())).is_pending(),
+        poll(pin!(coordinator.wait_until_durable())).is_pending(),
         "by the coordinator that ran it"
     );
     let mut reader = machine.coordinator().begin(Mode::ReadWrite);
@@ -362,7 +362,7 @@ fn what_an_aborted_transaction_saw_is_durable_before_its_end_is_told() {
     assert!(poll(told.as_mut()).is_pending());
     drop(held);
     assert_eq!(block_on(told), Ok(()));
-    assert_eq!(block_on(coordinator.settle()), Ok(()));
+    assert_eq!(block_on(coordinator.wait_until_durable()), Ok(()));
     disk.crash(CrashLoss::All);
     drop(machine);
     let machine = open(&disk).expect("whole");

@@ -11,7 +11,7 @@ use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
 use crate::error::BenchError;
 use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, settle};
+use crate::native::{Machines, Partitions, end, load, run_future};
 
 /// The number of accounts in one transaction of the load.
 const PIECE: u64 = 1000;
@@ -19,7 +19,7 @@ const PIECE: u64 = 1000;
 /// `bank` on the transaction API.
 pub struct BankNative {
     machines: Machines,
-    table: Spread<HashTable>,
+    table: Partitions<HashTable>,
     accounts: u32,
 }
 
@@ -56,15 +56,15 @@ impl BankNative {
             }
             Ok(Attempt::Committed)
         };
-        let read = settle(read);
-        Ok(matches!(settle(end(tx, read))?, Attempt::Committed).then_some(sum))
+        let read = run_future(read);
+        Ok(matches!(run_future(end(tx, read))?, Attempt::Committed).then_some(sum))
     }
 }
 
 /// A client of one thread.
 pub struct BankNativeClient<'a> {
     coordinator: Coordinator,
-    table: &'a Spread<HashTable>,
+    table: &'a Partitions<HashTable>,
     accounts: u32,
 }
 
@@ -73,7 +73,7 @@ fn key(account: u32) -> [u8; 8] {
 }
 
 async fn balance(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     account: u32,
 ) -> Result<Option<i64>, IndexError> {
@@ -84,7 +84,7 @@ async fn balance(
 }
 
 async fn write(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     account: u32,
     balance: i64,
@@ -133,7 +133,7 @@ impl Workload for BankNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
         let sum = self.sum(&mut self.machines.of(0).coordinator())?;
@@ -171,7 +171,7 @@ impl Client for BankNativeClient<'_> {
 }
 
 async fn move_money(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     transfer: &Transfer,
 ) -> Result<Attempt, IndexError> {

@@ -116,7 +116,7 @@ pub(super) fn distribution(title: &str, runs: &[Run]) -> String {
     }
     drawing.curve(&points);
     drawing.note(BLUE, &format!("{} of {} runs", served.len(), runs.len()));
-    if let Some(spread) = super::Spread::of(served) {
+    if let Some(spread) = super::Distribution::of(served) {
         for (name, value) in [
             ("median", spread.median),
             ("90 %", spread.p90),

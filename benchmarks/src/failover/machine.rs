@@ -21,13 +21,13 @@ use fencepost::{Cluster, Database};
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{HostClock, MonotonicClock};
 use fencepost_txn::network::Step;
-use fencepost_txn::{Machine, let_others_run};
+use fencepost_txn::{Machine, yield_now};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pollster::block_on;
 
 use super::buckets::{Buckets, Row};
-use super::protocol::{Said, Told};
+use super::protocol::{Order, Said};
 use super::{Load, Survivor};
 use crate::bank::BankNative;
 use crate::error::BenchError;
@@ -74,7 +74,7 @@ pub(super) fn counts_of(directory: &Path, machine: u32) -> PathBuf {
 }
 
 /// The channel to the measuring process.
-struct Measurer(Mutex<Receiver<Told>>);
+struct Measurer(Mutex<Receiver<Order>>);
 
 impl Measurer {
     /// Reads messages from the standard input.
@@ -82,7 +82,7 @@ impl Measurer {
         let (sender, told) = channel();
         let read = move || {
             for line in std::io::stdin().lock().lines() {
-                let Some(told) = line.ok().and_then(|line| Told::parse(&line)) else {
+                let Some(told) = line.ok().and_then(|line| Order::parse(&line)) else {
                     break;
                 };
                 if sender.send(told).is_err() {
@@ -103,14 +103,14 @@ impl Measurer {
         }
     }
 
-    fn hear(&self) -> Result<Told, BenchError> {
+    fn hear(&self) -> Result<Order, BenchError> {
         let gone = || BenchError::Load("whoever measures is gone".to_string());
         let told = self.0.lock().map_err(|_| gone())?;
         told.recv().map_err(|_| gone())
     }
 
     /// Waits for the next message, which must be an expected one.
-    fn await_told<T>(&self, want: impl FnOnce(Told) -> Option<T>) -> Result<T, BenchError> {
+    fn await_told<T>(&self, want: impl FnOnce(Order) -> Option<T>) -> Result<T, BenchError> {
         let told = self.hear()?;
         let why = || BenchError::Load("that was not its turn".to_string());
         want(told).ok_or_else(why)
@@ -160,7 +160,7 @@ fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchEr
     let exchange: Exchange = Box::new(move |roots| {
         asks.say(&Said::Roots(roots.to_vec()))?;
         asks.await_told(|told| match told {
-            Told::Roots(all) => Some(all),
+            Order::Roots(all) => Some(all),
             _ => None,
         })
     });
@@ -194,13 +194,13 @@ impl Context<'_> {
         workload.prepare(&|_| ())?;
         self.measurer.say(&Said::Loaded)?;
         let origin = self.measurer.await_told(|told| match told {
-            Told::Go(origin) => Some(origin),
+            Order::Go(origin) => Some(origin),
             _ => None,
         })?;
         let ran = self.run_clients(workload, &counts, origin);
         ran.map_err(|error| BenchError::Load(format!("{error}{}", self.story())))?;
         self.measurer.say(&Said::Stopped)?;
-        let check = |told| (told == Told::Check).then_some(());
+        let check = |told| (told == Order::Check).then_some(());
         self.measurer.await_told(check)?;
         let broken = workload.verify_after_failure()?;
         self.tell_what_happened()?;
@@ -251,7 +251,7 @@ impl Context<'_> {
                 .collect();
             let stopped = self
                 .measurer
-                .await_told(|told| (told == Told::Stop).then_some(()));
+                .await_told(|told| (told == Order::Stop).then_some(()));
             stops.store(true, Ordering::Relaxed);
             let ends = clients.into_iter().map(|client| client.join());
             let ends: Vec<_> = ends.collect();
@@ -322,14 +322,14 @@ async fn run_client<C: Client>(
                 }
                 // The same request is run again.
                 Attempt::Aborted(_) if !is_over() => {
-                    let_others_run().await;
+                    yield_now().await;
                     continue;
                 }
                 Attempt::Aborted(_) | Attempt::Failed(_) => {}
             }
             break;
         }
-        let_others_run().await;
+        yield_now().await;
     }
     Ok(())
 }

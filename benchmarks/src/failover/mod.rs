@@ -41,8 +41,8 @@ use crate::native::shared_directory;
 use buckets::{BUCKET_NS, Buckets};
 pub use machine::{MachineOptions, run_machine};
 use processes::Processes;
-use protocol::{Said, Told};
-pub use recovery::{Recovery, Spread};
+use protocol::{Order, Said};
+pub use recovery::{Distribution, Recovery};
 pub use report::FailoverReport;
 
 /// A workload that can run on machines of which some fail.
@@ -226,10 +226,10 @@ fn run_once(
         Said::Roots(roots) => Some(roots),
         _ => None,
     })?;
-    machines.tell(&Told::Roots(roots))?;
+    machines.tell(&Order::Roots(roots))?;
     machines.await_all(|_, said| (said == Said::Loaded).then_some(()))?;
     let origin = HostClock.now_ns();
-    machines.tell(&Told::Go(origin))?;
+    machines.tell(&Order::Go(origin))?;
     let nap_until = |after: Duration| {
         let passed = Duration::from_nanos(HostClock.now_ns().saturating_sub(origin));
         thread::sleep(after.saturating_sub(passed));
@@ -240,9 +240,9 @@ fn run_once(
         machines.kill(*number)?;
     }
     nap_until(whole);
-    machines.tell(&Told::Stop)?;
+    machines.tell(&Order::Stop)?;
     machines.await_all(|_, said| (said == Said::Stopped).then_some(()))?;
-    machines.tell(&Told::Check)?;
+    machines.tell(&Order::Check)?;
     let mut marks = Vec::new();
     let mut false_suspicions = 0;
     let checked = machines.await_all(|machine, said| match said {

@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::protocol::{Said, Told};
+use super::protocol::{Order, Said};
 use crate::error::BenchError;
 
 /// The longest time that a machine may take for a step.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A machine's process.
 struct Process {
@@ -55,7 +55,7 @@ impl Processes {
     }
 
     /// Sends a message to all living machines.
-    pub fn tell(&mut self, told: &Told) -> Result<(), BenchError> {
+    pub fn tell(&mut self, told: &Order) -> Result<(), BenchError> {
         for process in &mut self.all {
             let Some(tell) = &mut process.tell else {
                 continue;
@@ -76,7 +76,7 @@ impl Processes {
         let mut taken: Vec<Option<T>> = living.iter().map(|_| None).collect();
         let began = Instant::now();
         while taken.iter().any(Option::is_none) {
-            let left = PATIENCE.saturating_sub(began.elapsed());
+            let left = TIME_LIMIT.saturating_sub(began.elapsed());
             let (number, line) = self.heard.recv_timeout(left).map_err(|_| {
                 let silent = living.iter().zip(&taken);
                 let mut silent = silent.filter(|(_, taken)| taken.is_none());

@@ -22,7 +22,7 @@ use fencepost_txn::network::Step;
 
 /// A message to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Order {
     /// The roots of the tables of all machines, in order.
     Roots(Vec<Vec<u64>>),
     /// Start the clients; the first bucket begins at this time of the host's clock.
@@ -72,32 +72,32 @@ fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Told::Roots(all) => {
+            Order::Roots(all) => {
                 let all: Vec<String> = all.iter().map(|roots| join(roots)).collect();
                 write!(f, "roots {}", all.join(";"))
             }
-            Told::Go(origin) => write!(f, "go {origin}"),
-            Told::Stop => f.write_str("stop"),
-            Told::Check => f.write_str("check"),
+            Order::Go(origin) => write!(f, "go {origin}"),
+            Order::Stop => f.write_str("stop"),
+            Order::Check => f.write_str("check"),
         }
     }
 }
 
-impl Told {
+impl Order {
     /// Parses a message; `None` if it is invalid.
-    pub fn parse(line: &str) -> Option<Told> {
+    pub fn parse(line: &str) -> Option<Order> {
         let (word, rest) = split(line);
         match word {
             "roots" => {
                 let all: Option<Vec<_>> = rest.split(';').map(numbers).collect();
-                all.map(Told::Roots)
+                all.map(Order::Roots)
             }
-            "go" => rest.parse().ok().map(Told::Go),
-            "stop" => Some(Told::Stop),
-            "check" => Some(Told::Check),
+            "go" => rest.parse().ok().map(Order::Go),
+            "stop" => Some(Order::Stop),
+            "check" => Some(Order::Check),
             _ => None,
         }
     }
@@ -158,13 +158,13 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_read() {
         let told = [
-            Told::Roots(vec![vec![1, 2], vec![u64::MAX, 0]]),
-            Told::Go(17),
-            Told::Stop,
-            Told::Check,
+            Order::Roots(vec![vec![1, 2], vec![u64::MAX, 0]]),
+            Order::Go(17),
+            Order::Stop,
+            Order::Check,
         ];
         for told in told {
-            assert_eq!(Told::parse(&told.to_string()), Some(told));
+            assert_eq!(Order::parse(&told.to_string()), Some(told));
         }
         let said = [
             Said::Roots(vec![3, 4, 5]),
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_nobody_says_is_refused() {
         for line in ["", "gone", "go", "go x", "roots 1 x", "mark 2 leap 5"] {
-            assert_eq!(Told::parse(line), None, "{line}");
+            assert_eq!(Order::parse(line), None, "{line}");
         }
         for line in ["", "mark 2 leap 5", "mark 2 apply", "leases 1", "checked"] {
             assert_eq!(Said::parse(line), None, "{line}");

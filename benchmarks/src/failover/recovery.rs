@@ -93,7 +93,7 @@ impl Recovery {
 
 /// The distribution of a value over many runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct Distribution {
     /// The median.
     pub median: f64,
     /// The 90th percentile.
@@ -102,9 +102,9 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Distribution {
     /// Computes the distribution; `None` without values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Distribution> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -113,7 +113,7 @@ impl Spread {
             let count = (share * values.len() as f64).ceil() as usize;
             values[count.saturating_sub(1).min(last)]
         };
-        Some(Spread {
+        Some(Distribution {
             median: within(0.5),
             p90: within(0.9),
             max: values[last],
@@ -197,15 +197,15 @@ mod tests {
 
     #[test]
     fn of_ten_runs_one_is_above_the_ninth_decile() {
-        let spread = Spread::of((1..=10).rev().map(f64::from)).expect("ten");
-        let wanted = Spread {
+        let spread = Distribution::of((1..=10).rev().map(f64::from)).expect("ten");
+        let wanted = Distribution {
             median: 5.0,
             p90: 9.0,
             max: 10.0,
         };
         assert_eq!(spread, wanted);
-        let one = Spread::of([3.0]).expect("one");
+        let one = Distribution::of([3.0]).expect("one");
         assert_eq!((one.median, one.p90, one.max), (3.0, 3.0, 3.0));
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(Distribution::of([]), None);
     }
 }

@@ -6,7 +6,7 @@ use fencepost_txn::network::Step;
 use serde_json::{Value, json};
 
 use super::charts;
-use super::{FailoverOptions, Run, Spread};
+use super::{Distribution, FailoverOptions, Run};
 
 /// The outcome of all runs.
 #[derive(Clone, Debug)]
@@ -45,21 +45,21 @@ impl FailoverReport {
 
     /// Returns the milliseconds from the first suspicion until 80 % of the throughput before the
     /// kill, over the runs that reached it.
-    pub fn recovery_ms(&self) -> Option<Spread> {
+    pub fn recovery_ms(&self) -> Option<Distribution> {
         self.of(|run| run.recovery.suspicion_to_served)
     }
 
     /// Returns the milliseconds from the kill until then.
-    pub fn kill_to_served_ms(&self) -> Option<Spread> {
+    pub fn kill_to_served_ms(&self) -> Option<Distribution> {
         self.of(|run| run.recovery.kill_to_served)
     }
 
-    fn of(&self, value: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.runs.iter().filter_map(value))
+    fn of(&self, value: impl Fn(&Run) -> Option<f64>) -> Option<Distribution> {
+        Distribution::of(self.runs.iter().filter_map(value))
     }
 
     /// Returns the milliseconds from the first suspicion until the last machine had taken a step.
-    fn step_ms(&self, step: Step) -> Option<Spread> {
+    fn step_ms(&self, step: Step) -> Option<Distribution> {
         self.of(|run| {
             let (suspected, _) = run.steps.get(&Step::Suspect)?;
             let (_, last) = run.steps.get(&step)?;
@@ -144,7 +144,7 @@ impl FailoverReport {
 
     /// Returns the report as JSON.
     pub fn to_json(&self) -> Value {
-        let spread = |spread: Option<Spread>| {
+        let spread = |spread: Option<Distribution>| {
             spread.map(|spread| {
                 json!({
                     "median": round(spread.median),
@@ -210,8 +210,8 @@ impl fmt::Display for FailoverReport {
             writeln!(f, "  before       {:>12.0} committed/s", before.median)?;
         }
         writeln!(f, "  milliseconds                 median     90 %      max")?;
-        let mut row = |name: &str, spread: Option<Spread>| match spread {
-            Some(Spread { median, p90, max }) => {
+        let mut row = |name: &str, spread: Option<Distribution>| match spread {
+            Some(Distribution { median, p90, max }) => {
                 writeln!(f, "  {name:<24} {median:>10.1} {p90:>8.1} {max:>8.1}")
             }
             None => writeln!(f, "  {name:<24} {:>10}", "never"),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::random::Random;
-use fencepost_txn::let_others_run;
+use fencepost_txn::yield_now;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pollster::block_on;
@@ -60,7 +60,7 @@ const LINE: Duration = Duration::from_secs(1);
 /// The interval at which a run checks whether a thread has failed.
 const LOOK: Duration = Duration::from_millis(20);
 /// The longest time for which a client searches for another server.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The failure reason of a request whose connection was lost before the reply.
 const LOST: &str = "connection lost";
 
@@ -128,7 +128,7 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         for (index, live) in live.iter().enumerate() {
             let (shared, random) = (&shared, seeds.fork());
             clients.push(scope.spawn(move || {
-                let end = Ending {
+                let end = EarlyEndGuard {
                     shared,
                     joined: false,
                 };
@@ -202,19 +202,19 @@ fn pass(time: Duration, phase: &str, shared: &Shared, live: &[Live], progress: &
 }
 
 /// A guard that notifies the other threads when a thread ends early, so that none waits for it.
-struct Ending<'a> {
+struct EarlyEndGuard<'a> {
     shared: &'a Shared,
     joined: bool,
 }
 
-impl Ending<'_> {
+impl EarlyEndGuard<'_> {
     fn join_start(&mut self) {
         self.joined = true;
         self.shared.started.wait();
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for EarlyEndGuard<'_> {
     fn drop(&mut self) {
         if self.shared.phase.load(Ordering::Relaxed) != STOPPED {
             self.shared.failed.store(true, Ordering::Relaxed);
@@ -244,7 +244,7 @@ impl<'a, W: Workload> Seat<'a, W> {
         };
         loop {
             match self.workload.client(self.index) {
-                Err(error) if passes(&error) && began.elapsed() < PATIENCE => thread::sleep(LOOK),
+                Err(error) if passes(&error) && began.elapsed() < TIME_LIMIT => thread::sleep(LOOK),
                 made => return made,
             }
         }
@@ -254,7 +254,7 @@ impl<'a, W: Workload> Seat<'a, W> {
 fn client_thread<W: Workload>(
     seat: &Seat<'_, W>,
     mut random: Random,
-    mut end: Ending<'_>,
+    mut end: EarlyEndGuard<'_>,
 ) -> Result<Meter, BenchError> {
     let clients = 0..seat.options.in_flight.max(1);
     let clients = clients.map(|_| Ok((seat.client()?, random.fork())));
@@ -323,7 +323,7 @@ async fn run_client<'a, W: Workload>(
             meter.took(began.elapsed());
         }
         if has_neighbours {
-            let_others_run().await;
+            yield_now().await;
         }
     }
 }

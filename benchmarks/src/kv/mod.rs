@@ -17,7 +17,7 @@ use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
 use crate::draw::{Draw, scatter};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, look_at_each};
+use crate::native::{Machines, Partitions, end, load, look_at_each};
 use crate::versioned::{value, version};
 
 /// The default number of keys.
@@ -41,7 +41,7 @@ pub struct KvOptions {
 /// The workload.
 pub struct Kv {
     machines: Machines,
-    table: Spread<HashTable>,
+    table: Partitions<HashTable>,
     options: KvOptions,
     draw: Draw,
     /// The number of committed updates, including the warm-up.
@@ -114,7 +114,7 @@ impl Workload for Kv {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
         let mut versions = 0;

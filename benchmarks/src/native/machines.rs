@@ -27,16 +27,16 @@ use pollster::block_on;
 use tempfile::TempDir;
 
 use super::fabrics::{FabricKind, fabrics};
-use super::spread::{Roots, Spread, home};
-use super::{counters, create_table, insist, settle};
+use super::partitions::{Partitions, Roots, home};
+use super::{counters, create_table, insist, run_future};
 use crate::error::BenchError;
 use crate::harness::Counters;
 
 /// The size of the log between each pair of machines, in words.
 const LOG_WORDS: usize = 1 << 20;
 /// The longest time until all transactions have ended.
-const PATIENCE: Duration = Duration::from_secs(60);
-const NAP: Duration = Duration::from_millis(1);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The options of several machines.
 #[derive(Clone, Copy, Debug)]
@@ -144,12 +144,16 @@ impl Machines {
             machines.machines.push(Machine::open(machine)?);
         }
         let began = Instant::now();
-        while !machines.machines.iter().all(|m| settle(m.is_complete())) {
-            if began.elapsed() > PATIENCE {
+        while !machines
+            .machines
+            .iter()
+            .all(|m| run_future(m.is_complete()))
+        {
+            if began.elapsed() > TIME_LIMIT {
                 let lost = OpenError::Network(FabricError::Lost);
                 return Err(lost.into());
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(machines)
     }
@@ -183,7 +187,7 @@ impl Machines {
         key_bytes: usize,
         value_words: usize,
         keys: u64,
-    ) -> Result<Spread<HashTable>, BenchError> {
+    ) -> Result<Partitions<HashTable>, BenchError> {
         let keys = self.share(keys);
         self.tables(|machine| create_table(machine, key_bytes, value_words, keys))
     }
@@ -192,7 +196,7 @@ impl Machines {
     pub(crate) fn tables<T: Roots>(
         &self,
         make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
-    ) -> Result<Spread<T>, BenchError> {
+    ) -> Result<Partitions<T>, BenchError> {
         let own = self.spread(make)?;
         let Some(among) = &self.among else {
             return Ok(own);
@@ -202,16 +206,16 @@ impl Machines {
         let parts: Option<Vec<T>> = all.iter().map(|roots| T::of_roots(roots)).collect();
         let parts = parts.filter(|parts| parts.len() == among.count);
         let why = || BenchError::Load("other machines have other tables".to_string());
-        parts.map(Spread::new).ok_or_else(why)
+        parts.map(Partitions::new).ok_or_else(why)
     }
 
     /// Creates the parts of the machines of this process.
     pub(crate) fn spread<T>(
         &self,
         make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
-    ) -> Result<Spread<T>, BenchError> {
+    ) -> Result<Partitions<T>, BenchError> {
         let parts = self.machines.iter().map(make);
-        Ok(Spread::new(parts.collect::<Result<_, _>>()?))
+        Ok(Partitions::new(parts.collect::<Result<_, _>>()?))
     }
 
     /// Returns a machine's share of `keys` keys.
@@ -283,13 +287,13 @@ impl Machines {
 
     /// Waits until no work is in progress between the machines. Returns the violated condition, if
     /// there is one.
-    pub(crate) fn settle(&self) -> Option<String> {
+    pub(crate) fn wait_until_idle(&self) -> Option<String> {
         let began = Instant::now();
         while !Machine::are_at_rest(&self.machines) {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIME_LIMIT {
                 return Some("locks or records of transactions that are over are left".to_string());
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
         let compare = |machine: &Arc<Machine>| machine.compare_backups(&self.machines);
         let problem = self.machines.iter().flat_map(compare).next();
@@ -330,7 +334,7 @@ mod tests {
             machines
                 .load((300, "keys"), 50, &|_| (), body)
                 .expect("it loads");
-            assert_eq!(machines.settle(), None);
+            assert_eq!(machines.wait_until_idle(), None);
             for key in 1..=300u64 {
                 for turn in 0..3 {
                     let (mut found, machine) = ([0], machines.of(turn));
@@ -338,7 +342,7 @@ mod tests {
                     assert_eq!(own, home(key, 3) == turn);
                     let name = key.to_le_bytes();
                     assert!(
-                        settle(table.of(key).get_lockfree(machine, &name, &mut found))
+                        run_future(table.of(key).get_lockfree(machine, &name, &mut found))
                             .expect("reached")
                     );
                     assert_eq!(found, [key]);
@@ -353,12 +357,12 @@ mod tests {
     fn a_lock_that_is_left_is_found() {
         let machines = machines_for_tests(FabricKind::Local);
         let table = machines.create_table(8, 1, 10).expect("tables");
-        assert_eq!(machines.settle(), None);
+        assert_eq!(machines.wait_until_idle(), None);
         let root = table.of(1).root();
         let owner = machines.of(home(1, 3));
         let object = owner.regions().object(root).expect("the root");
         object.try_lock(object.header()).expect("it is free");
-        let broken = machines.settle().expect("it is locked");
+        let broken = machines.wait_until_idle().expect("it is locked");
         assert!(broken.contains("locked"), "{broken}");
     }
 }

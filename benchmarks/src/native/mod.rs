@@ -1,10 +1,10 @@
 //! The common parts of native workloads: transactions, loading, rows behind indexes (`rows`),
-//! machines (`machines`) and the partitioning of keys (`spread`).
+//! machines (`machines`) and the partitioning of keys (`partitions`).
 
 mod fabrics;
 mod machines;
+mod partitions;
 pub(crate) mod rows;
-mod spread;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,7 +26,7 @@ pub use fabrics::FabricKind;
 pub(crate) use fabrics::shared_directory;
 pub(crate) use machines::Exchange;
 pub use machines::{Machines, Together};
-pub(crate) use spread::{Roots, Spread};
+pub(crate) use partitions::{Partitions, Roots};
 
 /// The number of lookups that a check has in flight.
 const LOOKS: usize = 64;
@@ -34,7 +34,7 @@ const LOOKS: usize = 64;
 /// Runs a future on this thread. Nearly all futures of a local transaction are ready at once, and
 /// then no waker is needed.
 #[inline]
-pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn run_future<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     match future
         .as_mut()
@@ -137,7 +137,7 @@ fn create_with(
     options: &HashOptions,
 ) -> Result<HashTable, BenchError> {
     let mut made = None;
-    settle(insist(coordinator, async |tx| {
+    run_future(insist(coordinator, async |tx| {
         made = Some(HashTable::create_with(tx, options).await?);
         Ok(())
     }))?;

@@ -14,7 +14,7 @@ use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::{HashCursor, HashOptions, HashTable, IndexError, Insert};
 use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Near, Stop, Transaction};
 
-use super::{create_with, insist, settle};
+use super::{create_with, insist, run_future};
 use crate::error::BenchError;
 
 /// The number of entries in a batch of a scan.
@@ -126,7 +126,7 @@ impl HashRows {
         let mut tx = coordinator.begin(Mode::ReadOnly);
         let (mut cursor, mut batch): (HashCursor, _) = (self.0.scan(), Default::default());
         let mut row = Vec::new();
-        let done: Result<(), IndexError> = settle(async {
+        let done: Result<(), IndexError> = run_future(async {
             while cursor.next_batch(&mut tx, &mut batch, BATCH).await? {
                 for (_, value) in batch.iter() {
                     copy(&mut tx, at([value[0], value[1]]), &mut row).await?;
@@ -143,7 +143,7 @@ impl TreeRows {
     /// Creates an empty tree.
     pub fn create(coordinator: &mut Coordinator) -> Result<TreeRows, BenchError> {
         let mut made = None;
-        settle(insist(coordinator, async |tx| {
+        run_future(insist(coordinator, async |tx| {
             made = Some(BTree::create(tx).await?);
             Ok(())
         }))?;
@@ -236,7 +236,7 @@ impl TreeRows {
             .0
             .scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
         let (mut batch, mut row) = (ScanBatch::new(), Vec::new());
-        let done: Result<(), IndexError> = settle(async {
+        let done: Result<(), IndexError> = run_future(async {
             while cursor.next_batch(&mut tx, &mut batch, BATCH).await? {
                 for (key, value) in batch.iter() {
                     if !at(value).is_null() {

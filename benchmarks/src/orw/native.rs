@@ -7,7 +7,7 @@ use fencepost_txn::{Coordinator, Mode, Transaction};
 use super::{BROKEN, MOST_READS, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, look_at_each};
+use crate::native::{Machines, Partitions, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 use crate::versioned::{value, version};
 
@@ -17,7 +17,7 @@ const PIECE: u64 = 1000;
 /// `orw` on the transaction API.
 pub struct OrwNative {
     machines: Machines,
-    table: Spread<HashTable>,
+    table: Partitions<HashTable>,
     options: OrwOptions,
     updates: Tally<1>,
 }
@@ -25,7 +25,7 @@ pub struct OrwNative {
 /// A client of one thread.
 pub struct OrwNativeClient<'a> {
     coordinator: Coordinator,
-    table: &'a Spread<HashTable>,
+    table: &'a Partitions<HashTable>,
     options: OrwOptions,
     updates: Share<'a, 1>,
 }
@@ -72,7 +72,7 @@ impl Workload for OrwNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
         let mut versions = 0;
@@ -127,7 +127,7 @@ impl Client for OrwNativeClient<'_> {
 }
 
 async fn run(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     request: &Request,
 ) -> Result<Attempt, IndexError> {
@@ -155,7 +155,7 @@ async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{insist, machine_for_tests, settle};
+    use crate::native::{insist, machine_for_tests, run_future};
 
     #[test]
     fn lost_updates_and_broken_values_are_found() {
@@ -170,7 +170,7 @@ mod tests {
         let mut random = Random::new(8);
         for _ in 0..200 {
             let request = client.generate(&mut random);
-            let ended = settle(client.execute(&request)).expect("it runs");
+            let ended = run_future(client.execute(&request)).expect("it runs");
             assert_eq!(ended, Attempt::Committed);
         }
         drop(client);
@@ -182,7 +182,7 @@ mod tests {
                 table.replace(tx, &9u64.to_le_bytes(), &words).await?;
                 Ok(())
             });
-            settle(written).expect("it writes");
+            run_future(written).expect("it writes");
             orw.verify().expect("it looks").expect("it is broken")
         };
         assert!(write(value(9, 1000)).contains("versions"));

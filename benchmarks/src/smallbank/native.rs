@@ -11,15 +11,15 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, look_at_each};
+use crate::native::{Machines, Partitions, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 
 /// The number of customers in one transaction of the load.
 const PIECE: u64 = 1000;
 
 struct Tables {
-    savings: Spread<HashTable>,
-    checking: Spread<HashTable>,
+    savings: Partitions<HashTable>,
+    checking: Partitions<HashTable>,
 }
 
 /// `smallbank` on the transaction API.
@@ -59,7 +59,7 @@ impl SmallBankNative {
         })
     }
 
-    fn sum(&self, table: &Spread<HashTable>) -> Result<Sum, BenchError> {
+    fn sum(&self, table: &Partitions<HashTable>) -> Result<Sum, BenchError> {
         let mut sum = Sum {
             accounts: 0,
             total: 0,
@@ -84,7 +84,7 @@ impl SmallBankNative {
 }
 
 async fn read(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     customer: u64,
 ) -> Result<Option<i64>, IndexError> {
@@ -97,7 +97,7 @@ async fn read(
 }
 
 async fn write(
-    table: &Spread<HashTable>,
+    table: &Partitions<HashTable>,
     tx: &mut Transaction,
     customer: u64,
     balance: i64,
@@ -202,7 +202,7 @@ impl Workload for SmallBankNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
         let (savings, checking) = (
@@ -253,7 +253,7 @@ impl Client for SmallBankNativeClient<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{insist, machine_for_tests, settle};
+    use crate::native::{insist, machine_for_tests, run_future};
 
     #[test]
     fn money_from_nowhere_is_found() {
@@ -263,7 +263,7 @@ mod tests {
         let mut random = Random::new(7);
         for _ in 0..500 {
             let request = client.generate(&mut random);
-            let ended = settle(client.execute(&request)).expect("it runs");
+            let ended = run_future(client.execute(&request)).expect("it runs");
             assert!(!matches!(ended, Attempt::Aborted(_)), "{ended:?}");
         }
         drop(client);
@@ -274,7 +274,7 @@ mod tests {
             let balance = read(checking, tx, 9).await?.expect("an account");
             write(checking, tx, 9, balance + 1).await
         });
-        settle(written).expect("it writes");
+        run_future(written).expect("it writes");
         assert!(bank.verify().expect("it looks").is_some());
     }
 }

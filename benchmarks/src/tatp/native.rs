@@ -23,7 +23,7 @@ use super::{DUPLICATE, NO_ROW};
 use crate::error::BenchError;
 use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Roots, Spread, create_table, end, load, look_at_each};
+use crate::native::{Machines, Partitions, Roots, create_table, end, load, look_at_each};
 
 /// The number of subscribers in one transaction of the load: about two thousand rows.
 const PIECE: u64 = 200;
@@ -68,7 +68,7 @@ impl Roots for Tables {
 /// TATP on the transaction API.
 pub struct TatpNative {
     machines: Machines,
-    tables: Spread<Tables>,
+    tables: Partitions<Tables>,
     population: Population,
     loaded: Mutex<Sizes>,
     /// The number of forwardings that committed requests inserted, less those that they deleted.
@@ -416,7 +416,7 @@ impl TatpNative {
     /// Returns the number of forwardings after all transactions have ended, or the violated
     /// condition.
     fn verify_rows(&self) -> Result<Result<i64, String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Err(broken));
         }
         let mut forwardings = 0;

@@ -203,12 +203,12 @@ impl World {
             posted,
             values: AtomicU64::new(1),
         };
-        world.settle();
+        world.wait_until_idle();
         world
     }
 
     /// Waits until all work of a transaction has been done.
-    fn settle(&self) {
+    fn wait_until_idle(&self) {
         while !Machine::are_at_rest(&self.machines) {
             std::thread::yield_now();
         }
@@ -237,7 +237,7 @@ impl World {
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
         }
-        self.settle();
+        self.wait_until_idle();
         let (after, writes) = self.counted();
         let cost = Posted {
             lock: after.lock - before.lock,

@@ -19,8 +19,8 @@ use futures_util::SinkExt;
 use tokio_postgres::Client;
 
 use super::files::{Manifest, Step, Table, quoted};
+use crate::admin_connection::{AdminConnection, refused};
 use crate::failure::Failure;
-use crate::link::{Link, refused};
 
 /// The size of one write to COPY.
 const PIECE: usize = 64 << 10;
@@ -50,7 +50,7 @@ impl Restore {
         let manifest = Manifest::read(&self.dir)?;
         manifest.check(&self.dir)?;
         if !self.verify {
-            let link = Link::connect(&self.url)?;
+            let link = AdminConnection::connect(&self.url)?;
             link.run(async |client| restore(client, &manifest, &self.dir).await)?;
         }
         let done = if self.verify { "are whole" } else { "restored" };

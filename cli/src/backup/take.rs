@@ -10,8 +10,8 @@ use futures_util::TryStreamExt;
 use tokio_postgres::Client;
 
 use super::files::{FORMAT, Manifest, Step, Table, Writer, sync};
+use crate::admin_connection::{AdminConnection, refused};
 use crate::failure::Failure;
-use crate::link::{Link, refused};
 
 /// Back up a running database, as of one snapshot, to a directory.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ impl Take {
         if self.dir.exists() {
             return Err(Failure::Broken(format!("{dir} is there already")));
         }
-        let link = Link::connect(&self.url)?;
+        let link = AdminConnection::connect(&self.url)?;
         let partial = Partial::beside(&self.dir)?;
         let manifest = link.run(async |client| take(client, &partial.0).await)?;
         manifest.write(&partial.0)?;

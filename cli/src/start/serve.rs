@@ -25,7 +25,7 @@ use crate::monitoring::{Health, Monitoring, Serving};
 use crate::signals::{Hangups, Signals};
 
 /// The time for which statements may continue after the signal.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The interval at which the membership of the machine is checked.
 const LOOK: Duration = Duration::from_millis(50);
@@ -187,7 +187,7 @@ impl Start {
                 }
                 () = &mut parts => {
                     tracing::info!("this machine is to leave: ending sessions");
-                    server.shutdown(PATIENCE).await;
+                    server.shutdown(TIME_LIMIT).await;
                     return part(database).await;
                 }
             }
@@ -195,7 +195,7 @@ impl Start {
         tracing::info!("received {name}: ending sessions");
         health.stops();
         tokio::select! {
-            () = server.shutdown(PATIENCE) => Ok(()),
+            () = server.shutdown(TIME_LIMIT) => Ok(()),
             name = signals.next() => {
                 Err(Failure::Broken(format!("{name} again: ended before sessions did")))
             }

@@ -8,7 +8,7 @@ use crate::common::dev_cluster::{DevCluster, signal};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Opens a session with a timeout for statements.
 fn session(cluster: &DevCluster, machine: u16) -> PgSession {
@@ -30,7 +30,7 @@ fn session_soon(cluster: &DevCluster, machine: u16) -> PgSession {
                     .expect("is set");
                 return session;
             }
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{error:?}"),
+            Err(error) => assert!(began.elapsed() < TIME_LIMIT, "{error:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -42,7 +42,7 @@ fn answer(session: &mut dyn SqlSession, query: &str) -> i64 {
     loop {
         match session.number(query) {
             Ok(number) => return number,
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{query}: {error:?}"),
+            Err(error) => assert!(began.elapsed() < TIME_LIMIT, "{query}: {error:?}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     }

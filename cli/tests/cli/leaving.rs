@@ -14,7 +14,7 @@ use crate::common::{program, said};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE_MS: &str = "5000";
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The number of clients, and of accounts between which they make transfers.
 const CLIENTS: usize = 3;
 const ACCOUNTS: usize = 20;
@@ -51,7 +51,7 @@ impl Machine {
         loop {
             match self.child.try_wait().expect("a child") {
                 Some(status) => return status.success(),
-                None => assert!(began.elapsed() < PATIENCE, "it goes on"),
+                None => assert!(began.elapsed() < TIME_LIMIT, "it goes on"),
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -112,7 +112,7 @@ fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
             if let Ok(session) = PgSession::connect(&all[at % all.len()]) {
                 return (session, at);
             }
-            assert!(began.elapsed() < PATIENCE, "nobody takes clients");
+            assert!(began.elapsed() < TIME_LIMIT, "nobody takes clients");
             std::thread::sleep(Duration::from_millis(20));
         }
         unreachable!("rounds do not end")

@@ -7,7 +7,7 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOCOL_VERSION};
+use super::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, Keeps, PROTOCOL_VERSION};
 use super::secret::{ClusterSecret, Nonce, Nonces, Proof};
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::few::FewMap;
@@ -19,7 +19,7 @@ pub const MAX_STRANGERS: usize = 64;
 
 /// A connection with an outsider (a machine that is not a member), numbered by the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stranger(pub u64);
+pub struct Outsider(pub u64);
 
 /// The result of an outsider's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +48,13 @@ pub struct Admission {
     data: Option<DiskData>,
     /// Whether the configuration is in force.
     in_force: bool,
-    challenged: FewMap<Stranger, Nonces>,
+    challenged: FewMap<Outsider, Nonces>,
     storing: Option<Storing>,
 }
 
 #[derive(Debug)]
 struct Storing {
-    stranger: Stranger,
+    stranger: Outsider,
     nonces: Nonces,
     new: Configuration,
     machine: MachineId,
@@ -98,12 +98,12 @@ impl Admission {
 
     /// Removes the challenge of an outsider whose connection has ended. A join that is being stored
     /// continues.
-    pub fn gone(&mut self, stranger: Stranger) {
+    pub fn gone(&mut self, stranger: Outsider) {
         self.challenged.remove(&stranger);
     }
 
     /// Handles a message of an outsider; `fresh` is consumed if the answer is a challenge.
-    pub fn receive(&mut self, stranger: Stranger, message: JoinMessage, fresh: Nonce) -> Admitted {
+    pub fn receive(&mut self, stranger: Outsider, message: JoinMessage, fresh: Nonce) -> Admitted {
         match message {
             JoinMessage::Hello { version, nonce } => {
                 Admitted::Answer(self.hello(stranger, version, nonce, fresh))
@@ -121,7 +121,7 @@ impl Admission {
         }
     }
 
-    fn hello(&mut self, stranger: Stranger, theirs: u16, joiner: Nonce, cm: Nonce) -> JoinMessage {
+    fn hello(&mut self, stranger: Outsider, theirs: u16, joiner: Nonce, cm: Nonce) -> JoinMessage {
         self.challenged.remove(&stranger);
         let ours = PROTOCOL_VERSION;
         if theirs != ours {
@@ -138,7 +138,7 @@ impl Admission {
 
     fn join(
         &mut self,
-        stranger: Stranger,
+        stranger: Outsider,
         nonces: Nonces,
         request: &JoinRequest,
         proof: &Proof,
@@ -177,7 +177,7 @@ impl Admission {
             if !self.in_force {
                 return Err(JoinRefusal::Busy);
             }
-            let offer = Offer {
+            let offer = DiskOffer {
                 machine,
                 configuration: self.configuration.clone(),
                 data,
@@ -197,7 +197,7 @@ impl Admission {
 
     /// Takes the outcome of the compare-and-swap, `None` if the store failed. Returns the answer
     /// for the waiting outsider.
-    pub fn stored(&mut self, swapped: Option<Swapped>) -> Option<(Stranger, JoinMessage)> {
+    pub fn stored(&mut self, swapped: Option<Swapped>) -> Option<(Outsider, JoinMessage)> {
         let Storing {
             stranger,
             nonces,

@@ -4,7 +4,7 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{JoinMessage, JoinRequest, Offer};
+use super::message::{DiskOffer, JoinMessage, JoinRequest};
 use super::secret::{ClusterSecret, Nonce, Nonces};
 use crate::configuration::Configuration;
 
@@ -31,7 +31,7 @@ pub enum Progress {
         machine: MachineId,
     },
     /// The machine must write this offer to its disk, then try again; the attempt is over.
-    Offered(Offer),
+    Offered(DiskOffer),
     /// The join was refused; the attempt is over.
     Refused(JoinRefusal),
     /// The other side does not know the secret, or its answer is for another machine: end the

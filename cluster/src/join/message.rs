@@ -54,7 +54,7 @@ pub struct DiskData {
 
 /// An offer that a machine with a disk must write there before it is admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct DiskOffer {
     /// The id that the machine is to have, without the regions of an earlier machine.
     pub machine: MachineId,
     /// The configuration that is in force, in which the machine is not a member.
@@ -97,7 +97,7 @@ pub enum JoinMessage {
     /// The CM's answer: the joiner must write the offer to its disk, then try again.
     Offered {
         /// The offer to write.
-        offer: Offer,
+        offer: DiskOffer,
         /// Proves that the CM knows the secret.
         proof: Proof,
     },
@@ -131,7 +131,7 @@ wire_structs!(
         keeps
     },
     DiskData { life, region_bytes },
-    Offer {
+    DiskOffer {
         machine,
         configuration,
         data

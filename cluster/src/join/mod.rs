@@ -26,7 +26,7 @@
 //! The forms of HELLO and of the refusal of a version are the same in every version of the
 //! protocol.
 //!
-//! The messages are exchanged through the cluster's [`Door`].
+//! The messages are exchanged through the cluster's [`JoinEndpoint`].
 //!
 //! *Concurrency.* One join at a time is stored; other joiners are refused as busy, and try again.
 //!
@@ -35,7 +35,7 @@
 //! its lease.
 
 mod admission;
-mod door;
+mod endpoint;
 mod joiner;
 mod message;
 mod secret;
@@ -44,10 +44,10 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Stranger};
-pub use self::door::{Door, Heard, Knock, Letterbox, NotAdmitted};
+pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Outsider};
+pub use self::endpoint::{Heard, JoinAttempt, JoinEndpoint, Letterbox, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
-pub use self::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOCOL_VERSION};
+pub use self::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, Keeps, PROTOCOL_VERSION};
 pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};
 use crate::ids::{Address, ClusterId};
 

@@ -7,7 +7,7 @@ use std::fmt;
 use ring::hmac;
 use thiserror::Error;
 
-use super::message::{JoinRequest, Offer};
+use super::message::{DiskOffer, JoinRequest};
 use crate::codec::{Wire, Writer, wire_newtypes};
 use crate::configuration::Configuration;
 use fencepost_fabric::{MachineId, Random};
@@ -95,11 +95,16 @@ impl ClusterSecret {
         hmac::verify(&self.0, &said, &proof.0).is_ok()
     }
 
-    pub(super) fn prove_offer(&self, nonces: Nonces, offer: &Offer) -> Proof {
+    pub(super) fn prove_offer(&self, nonces: Nonces, offer: &DiskOffer) -> Proof {
         self.prove(&said_in_offer(nonces, offer))
     }
 
-    pub(super) fn has_proved_offer(&self, nonces: Nonces, offer: &Offer, proof: &Proof) -> bool {
+    pub(super) fn has_proved_offer(
+        &self,
+        nonces: Nonces,
+        offer: &DiskOffer,
+        proof: &Proof,
+    ) -> bool {
         hmac::verify(&self.0, &said_in_offer(nonces, offer), &proof.0).is_ok()
     }
 
@@ -126,7 +131,7 @@ fn said_by_cm(nonces: Nonces, configuration: &Configuration, machine: MachineId)
     said.into_bytes()
 }
 
-fn said_in_offer(nonces: Nonces, offer: &Offer) -> Vec<u8> {
+fn said_in_offer(nonces: Nonces, offer: &DiskOffer) -> Vec<u8> {
     let mut said = saying(b"fencepost offer\0", nonces);
     offer.put(&mut said);
     said.into_bytes()

@@ -11,7 +11,7 @@ use crate::testing::{address, configuration, domain, machines};
 use fencepost_fabric::{MachineId, Random};
 
 const CM: MachineId = MachineId(1);
-const STRANGER: Stranger = Stranger(9);
+const OUTSIDER: Outsider = Outsider(9);
 const DATA: DiskData = DiskData {
     life: 77,
     region_bytes: 1 << 24,
@@ -46,14 +46,14 @@ fn joins(
     request: JoinRequest,
 ) -> (Joiner, Admitted) {
     let (mut joiner, hello) = Joiner::new(secret, request, nonce(1));
-    let challenge = match admission.receive(STRANGER, over_the_wire(hello), nonce(2)) {
+    let challenge = match admission.receive(OUTSIDER, over_the_wire(hello), nonce(2)) {
         Admitted::Answer(challenge @ JoinMessage::Challenge { .. }) => over_the_wire(challenge),
         other => return (joiner, other),
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
         panic!("a challenge is answered");
     };
-    let admitted = admission.receive(STRANGER, over_the_wire(join), nonce(3));
+    let admitted = admission.receive(OUTSIDER, over_the_wire(join), nonce(3));
     (joiner, admitted)
 }
 
@@ -100,7 +100,7 @@ fn join(admission: &mut Admission, host: u32) -> (ConfigurationId, MachineId) {
         (admission.configuration().id(), expected.next())
     );
     let (stranger, accepted) = admission.stored(Some(Swapped::Won)).expect("it waits");
-    assert_eq!(stranger, STRANGER);
+    assert_eq!(stranger, OUTSIDER);
     let Progress::Joined {
         configuration,
         machine,
@@ -158,14 +158,14 @@ fn another_version_is_refused_before_anything_else_is_said() {
         version: ours,
         nonce: nonce(1),
     };
-    let Admitted::Answer(challenge) = admission.receive(STRANGER, hello, nonce(2)) else {
+    let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
         panic!("there is a challenge");
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
         panic!("a challenge is answered");
     };
     let refused = Admitted::Answer(JoinMessage::Refused { why });
-    assert_eq!(admission.receive(STRANGER, join, nonce(3)), refused);
+    assert_eq!(admission.receive(OUTSIDER, join, nonce(3)), refused);
     assert!(admission.is_idle());
 }
 
@@ -259,11 +259,11 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
         };
         let machine = MachineId(4);
         let forged = JoinMessage::Offered {
-            offer: Offer { machine, ..offer },
+            offer: DiskOffer { machine, ..offer },
             proof,
         };
         assert_eq!(joiner.receive(forged), Progress::Impostor);
-        let offered = Progress::Offered(Offer {
+        let offered = Progress::Offered(DiskOffer {
             machine: MachineId(3),
             configuration: machines(2),
             data: DATA,
@@ -283,24 +283,24 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
 fn a_proof_is_good_for_one_challenge() {
     let mut admission = admission(machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-    let Admitted::Answer(challenge) = admission.receive(STRANGER, hello.clone(), nonce(2)) else {
+    let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello.clone(), nonce(2)) else {
         panic!("there is a challenge");
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
         panic!("a challenge is answered");
     };
     assert!(matches!(
-        admission.receive(STRANGER, join.clone(), nonce(3)),
+        admission.receive(OUTSIDER, join.clone(), nonce(3)),
         Admitted::Store { .. }
     ));
     admission.stored(Some(Swapped::Lost));
-    let again = admission.receive(STRANGER, join.clone(), nonce(3));
+    let again = admission.receive(OUTSIDER, join.clone(), nonce(3));
     assert_eq!(again, Admitted::Nothing, "there is no challenge");
-    admission.receive(STRANGER, hello, nonce(4));
+    admission.receive(OUTSIDER, hello, nonce(4));
     let why = JoinRefusal::WrongSecret;
     let refused = Admitted::Answer(JoinMessage::Refused { why });
     assert_eq!(
-        admission.receive(STRANGER, join, nonce(5)),
+        admission.receive(OUTSIDER, join, nonce(5)),
         refused,
         "of another challenge"
     );
@@ -310,7 +310,7 @@ fn a_proof_is_good_for_one_challenge() {
 fn a_joiner_believes_nobody_who_does_not_know_the_secret() {
     let mut impostor = Admission::new(CM, secret("wrong"), machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-    let Admitted::Answer(challenge) = impostor.receive(STRANGER, hello, nonce(2)) else {
+    let Admitted::Answer(challenge) = impostor.receive(OUTSIDER, hello, nonce(2)) else {
         panic!("there is a challenge");
     };
     joiner.receive(challenge.clone());
@@ -343,7 +343,7 @@ fn a_joiner_believes_nobody_who_does_not_know_the_secret() {
 fn open_challenges_are_few_and_end_with_their_connections() {
     let mut admission = admission(machines(1));
     let hello = |_| Joiner::new(secret("wrong"), request(2), nonce(1)).1;
-    let strangers = (0..MAX_STRANGERS as u64).map(Stranger);
+    let strangers = (0..MAX_STRANGERS as u64).map(Outsider);
     for stranger in strangers.clone() {
         let admitted = admission.receive(stranger, hello(stranger), nonce(2));
         assert!(matches!(
@@ -353,9 +353,9 @@ fn open_challenges_are_few_and_end_with_their_connections() {
     }
     let why = JoinRefusal::Busy;
     let refused = Admitted::Answer(JoinMessage::Refused { why });
-    let late = Stranger(MAX_STRANGERS as u64);
+    let late = Outsider(MAX_STRANGERS as u64);
     assert_eq!(admission.receive(late, hello(late), nonce(2)), refused);
-    let again = admission.receive(Stranger(0), hello(Stranger(0)), nonce(2));
+    let again = admission.receive(Outsider(0), hello(Outsider(0)), nonce(2));
     assert!(
         matches!(again, Admitted::Answer(JoinMessage::Challenge { .. })),
         "not a new one"
@@ -405,7 +405,7 @@ fn any_message(random: &mut Random) -> JoinMessage {
             request,
         },
         4 => {
-            let offer = Offer {
+            let offer = DiskOffer {
                 machine: CM,
                 configuration,
                 data: DATA,
@@ -446,7 +446,7 @@ proptest! {
     ) {
         let mut admission = admission(machines(2));
         let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-        let Admitted::Answer(challenge) = admission.receive(STRANGER, hello, nonce(2)) else {
+        let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
             panic!("there is a challenge");
         };
         let Progress::Send(join) = joiner.receive(challenge) else {
@@ -458,7 +458,7 @@ proptest! {
         if let Ok(changed @ JoinMessage::Join { .. }) = JoinMessage::decode(&bytes) {
             let why = JoinRefusal::WrongSecret;
             let refused = Admitted::Answer(JoinMessage::Refused { why });
-            prop_assert_eq!(admission.receive(STRANGER, changed, nonce(3)), refused);
+            prop_assert_eq!(admission.receive(OUTSIDER, changed, nonce(3)), refused);
         }
     }
 }

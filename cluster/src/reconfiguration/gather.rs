@@ -19,7 +19,7 @@ use crate::region::{Mapping, RegionId};
 
 /// A region that exists, with its holders.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct KnownRegion {
     /// The mapping in the newest configuration that a machine has applied.
     pub mapping: Mapping,
     /// The request that the region was made for, and the remaining machines that hold it: true with
@@ -30,15 +30,15 @@ pub(super) struct Found {
 
 /// The regions that all remaining machines hold and know.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
-    pub regions: FewMap<RegionId, Found>,
+pub(super) struct KnownRegions {
+    pub regions: FewMap<RegionId, KnownRegion>,
     /// The regions that each machine has prepared and that do not exist.
     pub given_up: FewMap<MachineId, Vec<RegionId>>,
     pub last_drained: FewMap<MachineId, ConfigurationId>,
     pub next_region: u32,
 }
 
-impl Gathered {
+impl KnownRegions {
     /// Returns whether no remaining machine has all data of some region.
     pub fn loses_any(&self) -> bool {
         self.regions.values().any(|found| {
@@ -49,10 +49,10 @@ impl Gathered {
 }
 
 /// Derives the existing regions from `answers`.
-pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> Gathered {
+pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> KnownRegions {
     let mut known: FewMap<RegionId, Mapping> = FewMap::new();
     let mut held: FewMap<RegionId, FewMap<MachineId, &HeldRegion>> = FewMap::new();
-    let mut gathered = Gathered::default();
+    let mut gathered = KnownRegions::default();
     for (machine, holdings) in answers {
         gathered
             .last_drained
@@ -97,7 +97,7 @@ pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> Gathered {
         }
     }
     for (region, mapping) in known {
-        let found = Found {
+        let found = KnownRegion {
             mapping,
             request: None,
             holders: FewMap::new(),
@@ -118,7 +118,7 @@ fn learn(known: &mut FewMap<RegionId, Mapping>, mapping: &Mapping) {
 
 /// Describes a region that certainly exists. A machine that has only prepared it holds it if that
 /// was the same attempt.
-fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Found {
+fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> KnownRegion {
     let mut committed = held.values().filter(|region| region.committed);
     let of_attempt = committed.next().map(|region| region.request);
     let holds = |region: &HeldRegion| {
@@ -132,7 +132,7 @@ fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Foun
         let first = holders.keys().next()?;
         Some(held.get(first)?.request)
     });
-    Found {
+    KnownRegion {
         mapping,
         request,
         holders,
@@ -142,7 +142,10 @@ fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Foun
 /// Describes a region that exists if all of its remaining replicas have prepared it. Of two
 /// attempts under one number at most the later one can exist. Some replica lacks the earlier one,
 /// so the attempt with fewer missing replicas is taken.
-fn of_prepared(held: &FewMap<MachineId, &HeldRegion>, left: &FewSet<MachineId>) -> Option<Found> {
+fn of_prepared(
+    held: &FewMap<MachineId, &HeldRegion>,
+    left: &FewSet<MachineId>,
+) -> Option<KnownRegion> {
     let prepared = held.values().filter_map(|region| {
         let replicas = &region.mapping.replicas;
         let same = |machine: &MachineId| {
@@ -158,7 +161,7 @@ fn of_prepared(held: &FewMap<MachineId, &HeldRegion>, left: &FewSet<MachineId>) 
             .then_some((missing, region, holders))
     });
     let (_, region, holders) = prepared.min_by_key(|(missing, ..)| *missing)?;
-    Some(Found {
+    Some(KnownRegion {
         mapping: region.mapping.clone(),
         request: Some(region.request),
         holders: holders.into_iter().map(|machine| (machine, true)).collect(),

@@ -2,7 +2,7 @@
 
 use fencepost_fabric::MachineId;
 
-use super::gather::{Gathered, gather};
+use super::gather::{KnownRegions, gather};
 use super::initiator::{Swap, Wish};
 use super::message::{NewConfig, ReconfigurationMessage, Refused};
 use super::remap::{Occasion, Remapped, remap_regions};
@@ -19,7 +19,7 @@ use crate::region::RegionId;
 #[derive(Debug)]
 pub(super) struct Lead {
     configuration: Configuration,
-    gathered: Gathered,
+    gathered: KnownRegions,
     remapped: Remapped,
     /// The members that have not applied the configuration.
     waiting: FewSet<MachineId>,

@@ -63,7 +63,7 @@ use thiserror::Error;
 
 pub use self::message::{Holdings, NewClock, NewConfig, ReconfigurationMessage, Refused};
 pub use self::regions::{Applied, Regions};
-pub use self::restart::{Kept, Resumed, Resuming, resume};
+pub use self::restart::{Resumed, Resuming, SavedRegions, resume};
 pub use self::state::Reconfiguration;
 pub use crate::allocation::MovedRegion;
 use crate::allocation::RequestId;

@@ -23,7 +23,7 @@
 use fencepost_fabric::MachineId;
 
 use super::balance::{Together, rank};
-use super::gather::{Found, Gathered};
+use super::gather::{KnownRegion, KnownRegions};
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
@@ -45,7 +45,7 @@ pub(super) struct Remapped {
 
 /// A region that is not lost, and the machines that still hold it in the new configuration.
 struct Left<'a> {
-    found: &'a Found,
+    found: &'a KnownRegion,
     request: RequestId,
     holders: FewMap<MachineId, bool>,
     primary: MachineId,
@@ -83,7 +83,7 @@ struct Goal {
 /// Computes the mappings of the regions of `gathered` in the configuration `next`; machines in
 /// `full` get no further replicas.
 pub(super) fn remap_regions(
-    gathered: &Gathered,
+    gathered: &KnownRegions,
     next: &Configuration,
     replication: Replication,
     full: &FewSet<MachineId>,
@@ -202,7 +202,7 @@ fn balance(
 }
 
 /// Returns the remaining holders of a region; `None` if the region is lost.
-fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> {
+fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<Left<'a>> {
     let replicas = found.mapping.replicas.all();
     let holders = replicas.filter_map(|machine| {
         let whole = found.holders.get(&machine).filter(|_| next.has(machine))?;

@@ -32,7 +32,7 @@ const VERSION: u16 = 1;
 
 /// The saved description of the regions that a machine held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct SavedRegions {
     /// The machine's answer to a probe at that time.
     pub holdings: Holdings,
     /// The configuration that the machine had applied.
@@ -66,7 +66,7 @@ pub struct Resuming {
 }
 
 wire_structs!(
-    Kept {
+    SavedRegions {
         holdings,
         configuration,
         recovered
@@ -80,7 +80,7 @@ wire_structs!(
     }
 );
 
-impl Kept {
+impl SavedRegions {
     /// Returns the sealed bytes to save.
     pub fn seal(&self) -> Vec<u8> {
         seal(KEPT, VERSION, &self.encode())
@@ -90,8 +90,8 @@ impl Kept {
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are damaged.
-    pub fn unseal(bytes: &[u8]) -> Result<Kept, DecodeError> {
-        Kept::decode(unseal(KEPT, VERSION, bytes)?)
+    pub fn unseal(bytes: &[u8]) -> Result<SavedRegions, DecodeError> {
+        SavedRegions::decode(unseal(KEPT, VERSION, bytes)?)
     }
 }
 
@@ -123,7 +123,7 @@ impl Resumed {
 
     /// Returns the saved description of a machine that has started with this state and done nothing
     /// since.
-    pub fn kept_by(&self, machine: MachineId) -> Kept {
+    pub fn kept_by(&self, machine: MachineId) -> SavedRegions {
         let id = self.configuration.id();
         let regions = self.regions.iter();
         let held = regions.filter(|region| region.mapping.replicas.has(machine));
@@ -133,7 +133,7 @@ impl Resumed {
             committed: true,
             whole: true,
         });
-        Kept {
+        SavedRegions {
             holdings: Holdings {
                 last_drained: id,
                 held: held.collect(),
@@ -168,7 +168,7 @@ impl Resuming {
 /// # Errors
 /// The regions of which no replica with data is left.
 pub fn resume(
-    kept: &FewMap<MachineId, Kept>,
+    kept: &FewMap<MachineId, SavedRegions>,
     next: &Configuration,
     replication: Replication,
 ) -> Result<(Vec<Resuming>, RegionId), Vec<RegionId>> {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     /// Returns the saved description of a machine; the regions in `torn` are not whole.
-    fn kept(machine: u32, all: &[Mapping], torn: &[u32]) -> Kept {
+    fn kept(machine: u32, all: &[Mapping], torn: &[u32]) -> SavedRegions {
         let held = all
             .iter()
             .filter(|mapping| mapping.replicas.has(MachineId(machine)));
@@ -226,7 +226,7 @@ mod tests {
             committed: true,
             whole: !torn.contains(&mapping.region.0),
         });
-        Kept {
+        SavedRegions {
             holdings: Holdings {
                 last_drained: ConfigurationId(1),
                 held: held.collect(),
@@ -241,13 +241,15 @@ mod tests {
         }
     }
 
-    fn all(of: &[u32], torn: &[u32]) -> FewMap<MachineId, Kept> {
+    fn all(of: &[u32], torn: &[u32]) -> FewMap<MachineId, SavedRegions> {
         let regions = [mapping(0, 1, &[2]), mapping(4, 3, &[1])];
         let kept = |machine: &u32| (MachineId(*machine), kept(*machine, &regions, torn));
         of.iter().map(kept).collect()
     }
 
-    fn places(kept: &FewMap<MachineId, Kept>) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
+    fn places(
+        kept: &FewMap<MachineId, SavedRegions>,
+    ) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
         let before = machines(3);
         let next = before.again().unwrap();
         assert_eq!(next.id().0, before.id().0 + 1);
@@ -285,9 +287,9 @@ mod tests {
     fn what_is_written_down_is_whole_or_refused() {
         let kept = all(&[1], &[]).remove(&MachineId(1)).unwrap();
         let mut sealed = kept.seal();
-        assert_eq!(Kept::unseal(&sealed), Ok(kept));
+        assert_eq!(SavedRegions::unseal(&sealed), Ok(kept));
         sealed[9] ^= 1;
-        assert!(Kept::unseal(&sealed).is_err());
+        assert!(SavedRegions::unseal(&sealed).is_err());
         let resumed = Resumed {
             configuration: machines(3),
             regions: Vec::new(),
@@ -296,6 +298,6 @@ mod tests {
             fresh: false,
         };
         assert_eq!(Resumed::unseal(&resumed.seal()), Ok(resumed.clone()));
-        assert!(Kept::unseal(&resumed.seal()).is_err());
+        assert!(SavedRegions::unseal(&resumed.seal()).is_err());
     }
 }

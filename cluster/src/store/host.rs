@@ -28,7 +28,7 @@ const LOCK: &str = "configuration.lock";
 const ALIVE: &str = ".alive";
 /// The number of attempts to take the lock, and the pause between them.
 const TRIES: u32 = 25_000;
-const NAP: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The configuration store of the machines of a host.
 pub struct HostStore {
@@ -141,7 +141,9 @@ impl HostStore {
 fn enter(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
     for _ in 0..TRIES {
         match disk.lock(LOCK) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(NAP),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(POLL_INTERVAL)
+            }
             locked => return locked.map_err(file::failed(disk, LOCK)),
         }
     }

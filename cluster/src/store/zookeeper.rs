@@ -10,7 +10,7 @@
 //! its own configuration is the current one, it has won. The number of attempts is bounded. A new
 //! session replaces an expired one.
 
-mod letters;
+mod join_messages;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
-pub use letters::ZookeeperLetters;
+pub use join_messages::ZookeeperLetters;
 
 use super::{Answer, ConfigStore, StoreError, Swapped, follows};
 use crate::configuration::Configuration;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fencepost_cluster::few::FewSet;
 use fencepost_cluster::join::{
-    ClusterSecret, Door, JoinMessage, JoinRefusal, JoinRequest, Keeps, PROTOCOL_VERSION,
+    ClusterSecret, JoinEndpoint, JoinMessage, JoinRefusal, JoinRequest, Keeps, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, MachineId,
-    RaftMember, RaftPace, RaftStore, RaftStranger, RaftTransport, StoreError, Swapped,
+    RaftMember, RaftOutsider, RaftPace, RaftStore, RaftTransport, StoreError, Swapped,
 };
 use fencepost_fabric::{CrashLoss, Disk, Random, SimDisk};
 use pollster::block_on;
@@ -416,11 +416,11 @@ fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
 }
 
 #[test]
-fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm() {
+fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
     let hub = Arc::<Hub>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));
     let addresses = MACHINES.map(|machine| member(machine).address).to_vec();
-    let stranger = RaftStranger::new(hub.wire(MachineId(9)), addresses);
+    let stranger = RaftOutsider::new(hub.wire(MachineId(9)), addresses);
     assert!(matches!(stranger.read(), Err(StoreError::Unreachable(_))));
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
@@ -438,8 +438,8 @@ fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm(
     );
     hub.set_cut([]);
     let secret = || ClusterSecret::new(b"a secret of all of us").expect("it is long enough");
-    let inside = Door::at(stores[0].letters(), secret());
-    let outside = Arc::new(Door::at(Arc::new(stranger), secret()));
+    let inside = JoinEndpoint::at(stores[0].letters(), secret());
+    let outside = Arc::new(JoinEndpoint::at(Arc::new(stranger), secret()));
     let request = JoinRequest {
         version: PROTOCOL_VERSION,
         cluster: None,
@@ -451,7 +451,11 @@ fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm(
     let mut letters = Vec::new();
     let mut knock = None;
     until(|| {
-        knock = Some(outside.knock(request.clone(), &mut random).expect("left"));
+        knock = Some(
+            outside
+                .begin_join(request.clone(), &mut random)
+                .expect("left"),
+        );
         letters = inside.letters();
         !letters.is_empty()
     });

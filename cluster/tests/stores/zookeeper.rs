@@ -18,7 +18,7 @@ use super::proxy::Proxy;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const NODE: &str = "/fencepost/tests/configuration";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 struct Server {
     dir: TempDir,
@@ -115,7 +115,7 @@ fn run(java: &Path, dir: &Path) -> Child {
 }
 
 fn store(address: SocketAddr) -> ZookeeperStore {
-    ZookeeperStore::new(&address.to_string(), NODE, PATIENCE).expect("a thread is to be had")
+    ZookeeperStore::new(&address.to_string(), NODE, TIME_LIMIT).expect("a thread is to be had")
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_swap_whose_answer_is_lost_is_found_to_have_won() {
 }
 
 #[test]
-fn an_ensemble_that_is_down_is_unreachable() {
+fn stopped_servers_are_unreachable() {
     let nobody = free_address();
     let patience = Duration::from_millis(20);
     let store = ZookeeperStore::new(&nobody.to_string(), NODE, patience).unwrap();

@@ -136,7 +136,7 @@ fn one_at_a_time_finds_out_whether_others_live() {
     let entered = nvram.enter().expect("nobody is in");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| nvram.enter().map(drop));
-        std::thread::sleep(NAP);
+        std::thread::sleep(POLL_INTERVAL);
         assert!(!other.is_finished());
         drop(entered);
         other.join().expect("ends").expect("it was its turn");
@@ -160,20 +160,20 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     let [one, two, three, five] = [1, 2, 3, 5].map(machine);
     let left = |me, members: &[u32]| {
         let members: Vec<MachineId> = members.iter().copied().map(MachineId).collect();
-        let gone = nvram.gone(1, MachineId(me), &members);
-        let word = |left: &Remains| {
+        let evicted = nvram.gone(1, MachineId(me), &members);
+        let word = |left: &RetainedMemory| {
             let memory = left.get(region).expect("a region");
             memory.words()[0].load(Ordering::Relaxed)
         };
-        let words: Vec<u64> = gone.left().iter().map(word).collect();
-        (gone, words)
+        let words: Vec<u64> = evicted.left().iter().map(word).collect();
+        (evicted, words)
     };
     assert!(nvram.has_process(1, MachineId(2)));
     assert_eq!(left(4, &[1, 4]).1, [0; 0], "all have their processes");
     drop((two, three));
     assert!(!nvram.has_process(1, MachineId(2)));
     assert_eq!(left(4, &[1, 3, 4]).1, [2], "others are members");
-    let (gone, words) = left(4, &[1, 4]);
+    let (evicted, words) = left(4, &[1, 4]);
     assert_eq!(words, [3, 2], "and nothing of who came later");
     // The next incarnation that begins removes the other files of a machine, except the positions
     // that other machines wrote about its logs.
@@ -188,10 +188,10 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     let homes = [2, 3].map(|id| home_of(&nvram.life(1), MachineId(id)));
     assert!(homes.iter().all(|home| !home.join("control").exists()) && name.exists());
     assert_eq!(left(4, &[1, 4]).1, [3, 2]);
-    gone.forget();
+    evicted.forget();
     assert_eq!(left(4, &[1, 4]).1, [0; 0]);
     // A process that has mapped the memory keeps it.
-    let memory = gone.left()[0].get(region).expect("a region");
+    let memory = evicted.left()[0].get(region).expect("a region");
     assert_eq!(memory.words()[0].load(Ordering::Relaxed), 3);
     drop((one, five));
     assert_eq!(left(6, &[]).1, [5, 1]);

@@ -35,7 +35,7 @@ fn records_come_in_order_and_whole_whatever_the_order_of_their_release() {
         let mut random = Random::new(seed);
         let (mut writer, mut reader) = pair();
         let (mut sent, mut flushed) = (VecDeque::new(), 0);
-        let mut held: Vec<Kept> = Vec::new();
+        let mut held: Vec<HeldRecord> = Vec::new();
         let (mut number, mut out) = (0, Vec::new());
         for _ in 0..2000 {
             match random.below(4) {

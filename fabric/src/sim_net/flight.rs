@@ -1,6 +1,6 @@
 //! Operations, bells and answers in flight between two machines.
 
-use super::link::{Channel, Way};
+use super::connection::{Channel, Way};
 use crate::direct;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;

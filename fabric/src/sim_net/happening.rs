@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::connection::Way;
 use super::flight::{Flight, Glimpse, Load, Operation};
-use super::link::Way;
 use super::state::State;
 use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::connection::{Connection, Way};
 use super::flight::Flight;
 use super::happening::{Effects, Happening};
-use super::link::{Link, Way};
 use super::{Nic, SimKnobs, Tap};
 use crate::bell::Bell;
 use crate::fabric::{Event, FabricError};
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// The scheduled events by time; events of the same time are in the order of scheduling.
     to_happen: BTreeMap<(u64, u64), Happening>,
     pub(super) stations: BTreeMap<MachineId, Station>,
-    pub(super) links: BTreeMap<(MachineId, MachineId), Link>,
+    pub(super) links: BTreeMap<(MachineId, MachineId), Connection>,
     cuts: BTreeSet<(MachineId, MachineId)>,
     pub(super) tap: Option<Tapping>,
     trace: u64,
@@ -113,7 +113,7 @@ impl State {
     }
 
     /// Returns the connection from one machine to another.
-    pub(super) fn link(&mut self, from: MachineId, to: MachineId) -> &mut Link {
+    pub(super) fn link(&mut self, from: MachineId, to: MachineId) -> &mut Connection {
         self.links.entry((from, to)).or_default()
     }
 

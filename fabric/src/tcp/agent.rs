@@ -12,9 +12,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::card::Card;
 use super::connection::{REPLY_BYTES_MAX, WAITING};
 use super::frame::{self, Request, Target};
+use super::one_sided_agent::OneSidedAgent;
 use crate::direct;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;
@@ -33,7 +33,7 @@ const KEPT_WORDS: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Agent {
     registry: Arc<Registry>,
-    card: Arc<Card>,
+    card: Arc<OneSidedAgent>,
     from: MachineId,
     /// The replies that have not been taken yet.
     replies: Vec<u8>,
@@ -47,8 +47,12 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Returns a handler that applies the requests of `from` to the memory in `registry`, and
-    /// passes bells to `card`.
-    pub(super) fn new(registry: &Arc<Registry>, card: &Arc<Card>, from: MachineId) -> Self {
+    /// passes bells to `one_sided_agent`.
+    pub(super) fn new(
+        registry: &Arc<Registry>,
+        card: &Arc<OneSidedAgent>,
+        from: MachineId,
+    ) -> Self {
         Agent {
             registry: Arc::clone(registry),
             card: Arc::clone(card),

@@ -77,7 +77,7 @@ fn while_somebody_waits_for_room_it_is_the_pollers_turn() {
 #[test]
 fn nobody_waits_for_room_while_it_is_at_work() {
     struct Tries(Arc<OnceCard>, Sender<bool>);
-    type OnceCard = std::sync::OnceLock<Arc<Card>>;
+    type OnceCard = std::sync::OnceLock<Arc<OneSidedAgent>>;
     impl Attendant for Tries {
         fn attend(&self) -> bool {
             let card = self.0.get().expect("set before it is called");

@@ -10,9 +10,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use super::agent::Agent;
-use super::card::{Port, Wants};
 use super::connection::Connection;
 use super::frame::{Frame, Inbox};
+use super::one_sided_agent::{Port, Wants};
 use super::tls::{self, Session};
 
 /// The largest number of reads in one turn.

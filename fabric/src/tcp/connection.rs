@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::card::Card;
 use super::frame::{self, Malformed, Reply};
+use super::one_sided_agent::OneSidedAgent;
 use super::tls::Session;
 use crate::waiting::{Answer, Waiting};
 
@@ -46,7 +46,7 @@ const COPIED_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    card: Arc<Card>,
+    card: Arc<OneSidedAgent>,
     /// Whether requests of the peer are applied.
     gate: Mutex<bool>,
     posted: Mutex<Posted>,
@@ -74,9 +74,13 @@ impl Posted {
 }
 
 impl Connection {
-    /// Returns a connection on a non-blocking stream whose handshake is done; `card` is to serve
+    /// Returns a connection on a non-blocking stream whose handshake is done; `one_sided_agent` is to serve
     /// it.
-    pub(super) fn new(stream: TcpStream, session: Option<Session>, card: &Arc<Card>) -> Arc<Self> {
+    pub(super) fn new(
+        stream: TcpStream,
+        session: Option<Session>,
+        card: &Arc<OneSidedAgent>,
+    ) -> Arc<Self> {
         Arc::new(Connection {
             stream,
             card: Arc::clone(card),

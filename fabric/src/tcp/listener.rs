@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
-use super::aside::{self, Answerer};
 use super::auth::{HandshakeError, Peer};
-use super::link::Link;
+use super::control_channel::{self, Answerer};
+use super::peer_connections::PeerConnections;
 use super::tls::{self, Session};
 
 /// The number of reads from a refused caller.
@@ -57,7 +57,7 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 /// The purpose of an inbound connection.
 enum Wants {
     /// A peer's connection for its link, with the number of the peer's attempt.
-    Connection(Arc<Link>, Peer, u64),
+    Connection(Arc<PeerConnections>, Peer, u64),
     /// The control channel, for any caller.
     Answers(Arc<dyn Answerer>),
 }
@@ -82,7 +82,7 @@ impl Questions {
             return;
         };
         // The reason why the line ended is not needed here: the caller may connect again.
-        let _ = aside::serve(&self.answerer, self.stream, self.session);
+        let _ = control_channel::serve(&self.answerer, self.stream, self.session);
         shared.askers.leave(&asker);
     }
 }

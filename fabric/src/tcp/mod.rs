@@ -16,14 +16,14 @@
 //! | `auth` | the handshake: secret, cluster, version, identities |
 //! | `tls` | TLS around it and all further data, if the cluster uses TLS |
 //! | `frame` | the encoding of requests and replies |
-//! | `card` | the I/O thread of a lane, which serves all its connections |
+//! | `one_sided_agent` | the I/O thread of a lane, which serves all its connections |
 //! | `connection` | posting: gathers operations, answers completions |
 //! | `carried` | a connection as a port of its card: reads, writes |
-//! | `aside` | the control channel: questions and answers outside the fabric |
+//! | `control_channel` | the control channel: questions and answers outside the fabric |
 //! | `agent` | the handler of a peer's requests |
-//! | `link` | keeps the two connections to a peer up |
+//! | `peer_connections` | keeps the two connections to a peer up |
 //! | `listener` | accepts inbound connections |
-//! | `callers` | the inbound connections in a handshake |
+//! | `inbound` | the inbound connections in a handshake |
 //! | `threads` | the threads that must end before the fabric is dropped |
 //!
 //! # Failure
@@ -33,15 +33,15 @@
 //! that wait for it. An operation moves at most [`LONGEST`] words.
 
 mod agent;
-mod aside;
 mod auth;
-mod callers;
-mod card;
 mod carried;
 mod connection;
+mod control_channel;
 mod frame;
-mod link;
+mod inbound;
 mod listener;
+mod one_sided_agent;
+mod peer_connections;
 mod threads;
 mod tls;
 
@@ -54,17 +54,17 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-pub use self::aside::{Answerer, TcpAsker};
 pub use self::auth::{HandshakeError, cluster_id};
+pub use self::control_channel::{Answerer, TcpAsker};
 pub use self::frame::{LONGEST, count_frames};
 pub use self::tls::{CertificateFault, TcpTls, TlsError};
 
 use self::auth::Identity;
-use self::callers::Callers;
-use self::card::Card;
 use self::connection::Connection;
 use self::frame::Target;
-use self::link::{LANES, LEASES, Link, ORDINARY};
+use self::inbound::Callers;
+use self::one_sided_agent::OneSidedAgent;
+use self::peer_connections::{LANES, LEASES, ORDINARY, PeerConnections};
 use self::threads::Threads;
 use crate::bell::Bell;
 use crate::completion::Completion;
@@ -80,7 +80,7 @@ use crate::segment::{Place, SegmentId, Writer};
 use crate::waiting::Waiting;
 
 /// The time limit of a connection attempt, and of each step of the handshake.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// The parameters of a machine on a network.
 #[derive(Clone)]
@@ -126,8 +126,8 @@ struct Shared {
     /// The lines of the control channel, and the service that answers them.
     askers: Callers,
     answerer: OnceLock<Arc<dyn Answerer>>,
-    cards: [Arc<Card>; LANES],
-    links: RwLock<HashMap<MachineId, Arc<Link>>>,
+    cards: [Arc<OneSidedAgent>; LANES],
+    links: RwLock<HashMap<MachineId, Arc<PeerConnections>>>,
     /// The counters of lost connections to each peer, whether or not it is a member.
     losses: Mutex<HashMap<MachineId, Arc<AtomicU64>>>,
     events: Mutex<Vec<Event>>,
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// Returns the link to a member.
-    fn link(&self, peer: MachineId) -> Option<Arc<Link>> {
+    fn link(&self, peer: MachineId) -> Option<Arc<PeerConnections>> {
         self.links.read().get(&peer).cloned()
     }
 
@@ -154,7 +154,7 @@ impl Shared {
     }
 }
 
-/// Disables delayed sends, limits each wait in the handshake to [`PATIENCE`], and each wait for
+/// Disables delayed sends, limits each wait in the handshake to [`TIME_LIMIT`], and each wait for
 /// acknowledgements to `silence`.
 fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -163,8 +163,8 @@ fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
         let ms = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
         rustix::net::sockopt::set_tcp_user_timeout(stream, ms)?;
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(TIME_LIMIT))?;
+    stream.set_write_timeout(Some(TIME_LIMIT))
 }
 
 impl TcpFabric {
@@ -200,7 +200,7 @@ impl TcpFabric {
             callers: Callers::default(),
             askers: Callers::default(),
             answerer: OnceLock::new(),
-            cards: [Card::new(&bell)?, Card::new(&lease_bell)?],
+            cards: [OneSidedAgent::new(&bell)?, OneSidedAgent::new(&lease_bell)?],
             bell,
             lease_bell,
             links: RwLock::default(),
@@ -243,7 +243,8 @@ impl TcpFabric {
     /// Returns why each unconnected peer could not be connected at the last attempt.
     pub fn refusals(&self) -> Vec<(MachineId, HandshakeError)> {
         let links = self.shared.links.read();
-        let refusal = |(peer, link): (&MachineId, &Arc<Link>)| Some((*peer, link.refusal()?));
+        let refusal =
+            |(peer, link): (&MachineId, &Arc<PeerConnections>)| Some((*peer, link.refusal()?));
         links.iter().filter_map(refusal).collect()
     }
 
@@ -382,7 +383,7 @@ impl Fabric for TcpFabric {
                 link.set_address(&member.address);
                 continue;
             }
-            let link = Link::new(member.id, &member.address, shared.losses(member.id));
+            let link = PeerConnections::new(member.id, &member.address, shared.losses(member.id));
             // The link is registered before it connects, so that the peer's connections are
             // accepted.
             shared.links.write().insert(member.id, Arc::clone(&link));

@@ -13,7 +13,7 @@ use fencepost_fabric::{
 use crate::certificates::Authority;
 
 /// The time limit after which a test counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The segment that most tests use.
 pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::REGION, 0, 7);
@@ -30,7 +30,7 @@ pub trait Kind: Sync {
     fn member(&self, id: u32) -> Member;
 
     /// Lets some work in progress happen.
-    fn settle(&self);
+    fn advance(&self);
 
     /// Ends a machine.
     fn stop(&self, machine: Arc<dyn Fabric>) {
@@ -57,7 +57,7 @@ impl Kind for Local {
         }
     }
 
-    fn settle(&self) {
+    fn advance(&self) {
         std::thread::yield_now();
     }
 }
@@ -84,7 +84,7 @@ impl Kind for Shm {
         }
     }
 
-    fn settle(&self) {
+    fn advance(&self) {
         std::thread::yield_now();
     }
 }
@@ -132,7 +132,7 @@ impl Kind for Tcp {
         }
     }
 
-    fn settle(&self) {
+    fn advance(&self) {
         std::thread::yield_now();
     }
 }
@@ -153,8 +153,8 @@ impl Kind for TcpInTls {
         self.0.member(id)
     }
 
-    fn settle(&self) {
-        self.0.settle();
+    fn advance(&self) {
+        self.0.advance();
     }
 }
 
@@ -177,7 +177,7 @@ impl Kind for Sim {
         }
     }
 
-    fn settle(&self) {
+    fn advance(&self) {
         // Without further events the awaited condition never comes true.
         let _ = self.0.step();
     }
@@ -231,8 +231,8 @@ pub fn wait<T>(kind: &impl Kind, mut completion: Completion<T>) -> Result<T, Fab
 pub fn until(kind: &impl Kind, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "stuck");
-        kind.settle();
+        assert!(begun.elapsed() < TIME_LIMIT, "stuck");
+        kind.advance();
     }
 }
 

@@ -32,7 +32,7 @@ pub fn a_machine_that_a_peer_does_not_count_reaches_nothing(kind: &impl Kind) {
     let memory = provide(b, 1, &outsider);
     set_members(kind, &outsider, &[1, 2, 9]);
     for _ in 0..20 {
-        kind.settle();
+        kind.advance();
         assert_eq!(
             wait(kind, outsider.write(at(b, 0), &[1])),
             Err(FabricError::Lost)

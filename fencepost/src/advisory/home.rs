@@ -150,7 +150,7 @@ impl Advisory {
 
     /// Waits until the lock manager has applied every earlier message of this machine. Messages are
     /// FIFO, so its reply implies that.
-    pub(super) async fn settle(self: &Arc<Self>, owner: Owner) -> Result<(), NotHome> {
+    pub(super) async fn wait_until_applied(self: &Arc<Self>, owner: Owner) -> Result<(), NotHome> {
         let nothing = Ask {
             what: What::Settle,
             owner,

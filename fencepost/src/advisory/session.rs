@@ -400,7 +400,7 @@ impl SessionLocks {
         }
         let all = self.own.lock().of_session();
         self.drop_all(all, LockScope::Session);
-        self.settle().await;
+        self.wait_until_released().await;
     }
 
     /// Returns whether the lock manager may not have applied a release yet.
@@ -410,10 +410,10 @@ impl SessionLocks {
     }
 
     /// Waits until other sessions can take all locks that were released.
-    pub async fn settle(&self) {
+    pub async fn wait_until_released(&self) {
         if self.told.swap(false, Ordering::Relaxed) {
             // An error is harmless: a new lock manager gets the locks that are still held.
-            let _ = self.advisory.settle(self.owner).await;
+            let _ = self.advisory.wait_until_applied(self.owner).await;
         }
     }
 }

@@ -191,7 +191,7 @@ impl Advisory {
         lock: Lock,
     ) -> Result<(), SqlError> {
         self.mark_here(owner, lock);
-        while self.settle(owner).await.is_err() {
+        while self.wait_until_applied(owner).await.is_err() {
             self.pause().await?;
         }
         Ok(())

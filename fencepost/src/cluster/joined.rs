@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::join::{Heard, Offer};
+use fencepost_cluster::join::{DiskOffer, Heard};
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{FabricError, HandshakeError, MachineId};
 use fencepost_txn::Machine;
@@ -22,15 +22,15 @@ use pollster::FutureExt;
 
 use crate::disks::{Again, Knocking};
 use crate::error::OpenError;
-use crate::newcomer::{Awaits, Place};
+use crate::membership::{Awaits, Place};
 use crate::restart::Memory;
 use crate::saves::{Loaded, Saver};
 
 /// The longest wait for the other machines to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The time after which a machine that all others refuse ends.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
-const NAP: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A machine that waits for steps of other machines, with the causes to report if they do not
 /// happen.
@@ -62,7 +62,7 @@ pub(super) enum Beginner {
     /// The machine started with the others, or joined them under its number.
     Begun(Box<Joined>),
     /// The others run already, and offer this machine another number.
-    Offered(Box<(Offer, Contents)>),
+    Offered(Box<(DiskOffer, Contents)>),
 }
 
 impl Joined {
@@ -191,11 +191,11 @@ impl Joined {
                     }
                 }
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIME_LIMIT {
                 let missing = (self.missing)();
-                return Err(OpenError::Incomplete(PATIENCE.as_secs(), missing));
+                return Err(OpenError::Incomplete(TIME_LIMIT.as_secs(), missing));
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -13,13 +13,13 @@ use fencepost_txn::network::{ClusterSecret, NetworkOptions, Replication, members
 use super::joined::{Missing, Refused, is_final, list, network};
 use super::{Between, Cluster, Joined, KeptIn, OF_HOST, SECRET_BYTES_MIN, Secret, TlsFiles};
 use crate::disks::{self, Outside};
-use crate::ensemble::Ensemble;
 use crate::error::OpenError;
+use crate::membership::{Part, unusable};
 #[cfg(feature = "raft")]
-use crate::group::Group;
-use crate::newcomer::{Part, unusable};
+use crate::raft_store::Group;
 use crate::restart::{self, Begun, Memory};
 use crate::saves::Loaded;
+use crate::zookeeper_store::ZookeeperServers;
 
 /// The size, in words, of the log for each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
@@ -204,9 +204,9 @@ impl Cluster {
                 disks::part_of_directory(directory, on_disk.clone(), secret)
             }
             (KeptIn::Directory(directory), None) => who.among_those_of(directory, first, secret),
-            (KeptIn::Store(url), None) => url.parse::<Ensemble>()?.part(who, first, secret),
+            (KeptIn::Store(url), None) => url.parse::<ZookeeperServers>()?.part(who, first, secret),
             (KeptIn::Store(url), Some(on_disk)) => {
-                let ensemble = url.parse::<Ensemble>()?;
+                let ensemble = url.parse::<ZookeeperServers>()?;
                 ensemble.part_with_a_disk(on_disk.clone(), &first, secret)
             }
         }
@@ -238,7 +238,9 @@ impl Cluster {
                 outside_of_group(asker, addresses, proved)
             }
             (Some(KeptIn::Directory(directory)), _) => Outside::of_directory(directory, proved),
-            (Some(KeptIn::Store(url)), _) => url.parse::<Ensemble>()?.outside(first, proved),
+            (Some(KeptIn::Store(url)), _) => {
+                url.parse::<ZookeeperServers>()?.outside(first, proved)
+            }
             (None, _) => Err(alone()),
         }
     }
@@ -324,7 +326,7 @@ fn outside_of_group(
     addresses: Vec<String>,
     secret: ClusterSecret,
 ) -> Result<Outside, OpenError> {
-    Ok(crate::group::outside(asker, addresses, secret))
+    Ok(crate::raft_store::outside(asker, addresses, secret))
 }
 
 #[cfg(not(feature = "raft"))]

@@ -223,7 +223,7 @@ impl Session {
             self.catalog_changed();
         }
         self.deferred.clear();
-        self.eval.sequences.settle(false);
+        self.eval.sequences.end_transaction(false);
         self.eval.sequences.rewind();
     }
 
@@ -237,9 +237,9 @@ impl Session {
 
     /// Waits until all data is durable that an aborted transaction has read. Called before its end
     /// is reported (SES-4).
-    pub(super) async fn settle(&mut self) -> Result<(), Halt> {
+    pub(super) async fn wait_until_durable(&mut self) -> Result<(), Halt> {
         if self.unsettled && self.tx.is_none() {
-            self.coordinator.settle().await?;
+            self.coordinator.wait_until_durable().await?;
             self.unsettled = false;
         }
         Ok(())
@@ -262,7 +262,7 @@ impl Session {
             self.contention.note_commit();
         }
         self.deferred.clear();
-        self.eval.sequences.settle(committed);
+        self.eval.sequences.end_transaction(committed);
         self.eval.notifications.end(false);
         self.locks.back_to(LockMark::default());
         self.exports.end();
@@ -304,7 +304,7 @@ impl Session {
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         let done = match self.block {
             Block::Implicit => self.commit_transaction().await,
-            Block::Idle if self.unsettled => self.settle().await,
+            Block::Idle if self.unsettled => self.wait_until_durable().await,
             _ => Ok(()),
         };
         let done = match done {
@@ -312,7 +312,7 @@ impl Session {
             Err(halt) => Err(self.fail_with(halt).await),
         };
         if self.locks.owes() {
-            Box::pin(self.locks.settle()).await;
+            Box::pin(self.locks.wait_until_released()).await;
         }
         done
     }
@@ -345,7 +345,7 @@ impl Session {
         let tag = match self.block {
             Block::Failed => {
                 self.abort_transaction();
-                self.settle().await?;
+                self.wait_until_durable().await?;
                 "ROLLBACK"
             }
             Block::Explicit => {
@@ -369,7 +369,7 @@ impl Session {
             self.no_transaction(chain, "ROLLBACK")?;
         }
         self.abort_transaction();
-        self.settle().await?;
+        self.wait_until_durable().await?;
         self.chain(chain, modes);
         Ok("ROLLBACK")
     }

@@ -158,7 +158,7 @@ impl Session {
                 Paused::Rollback { chain } => {
                     *ended = true;
                     self.abort_transaction();
-                    self.settle().await?;
+                    self.wait_until_durable().await?;
                     chain
                 }
             };

@@ -62,7 +62,7 @@ impl Session {
             let conflict = self.history.conflict().or_else(|| self.last_conflict());
             let serializable = self.modes.isolation == Isolation::Serializable;
             self.fail();
-            let halt = self.settle().await.err().unwrap_or(halt);
+            let halt = self.wait_until_durable().await.err().unwrap_or(halt);
             if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
                 return in_doubt(halt, number);
             }

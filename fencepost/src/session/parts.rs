@@ -15,13 +15,17 @@ use fencepost_txn::{Mode, Work};
 use super::run::interruptible;
 use super::{Session, cx};
 use crate::prepared::{Body, Planned, Prepared};
-use crate::ship::{Gathering, Part, PartSink, Spread, spread};
+use crate::ship::{Gathering, Part, PartSink, PartitionsByMachine, spread};
 
 impl Session {
     /// Returns the machines among which a statement would be split, or `None` if all of it runs
     /// here. The transaction must be one that `only_reads`, because remote reads cannot be
     /// validated. A statement of another machine's session is not split again.
-    pub(super) fn spread_of(&self, planned: &Planned, only_reads: bool) -> Option<Spread> {
+    pub(super) fn spread_of(
+        &self,
+        planned: &Planned,
+        only_reads: bool,
+    ) -> Option<PartitionsByMachine> {
         let shipping = self.eval.settings.shipping;
         if shipping == Shipping::Off
             || self.db.ship.is_none()

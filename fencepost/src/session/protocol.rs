@@ -18,7 +18,7 @@ use fencepost_txn::{AbortReason, Stop};
 
 use super::copy::CopyIn;
 use super::{Block, Session};
-use crate::front::{Parsed, Syntax, literal_values, parse_single, plan_statement};
+use crate::prepare_pipeline::{Parsed, Syntax, literal_values, parse_single, plan_statement};
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
 /// The result of running a portal.

@@ -7,7 +7,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use fencepost_planner::{
-    CancelFlag, CopyInput, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
+    CancelFlag, CopyInput, MaterializedRows, MaterializedRowsSink, Notice, Plan, Progress, RowSink,
+    Tag,
 };
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::{guard_routine, guard_table};
@@ -160,7 +161,7 @@ impl Session {
             Err(halt) => Err(self.fail_with(halt).await),
         };
         if self.locks.owes() {
-            Box::pin(self.locks.settle()).await;
+            Box::pin(self.locks.wait_until_released()).await;
         }
         result
     }
@@ -316,8 +317,8 @@ impl Session {
     ) -> Work<'a, Result<Completion, Halt>> {
         Box::pin(async move {
             if portal.ahead.is_none() {
-                let mut rows = Kept::new(&self.db.machine);
-                let mut keeping = Keeping::of(&mut rows);
+                let mut rows = MaterializedRows::new(&self.db.machine);
+                let mut keeping = MaterializedRowsSink::of(&mut rows);
                 Box::pin(self.run_plan(portal, 0, &mut keeping, false)).await?;
                 portal.ahead = Some(Box::new(Ahead { rows, given: 0 }));
             }

@@ -15,7 +15,7 @@ use super::protocol::empty;
 use super::{Block, Session, SessionOptions};
 use crate::advisory::SessionLocks;
 use crate::database::{DATABASE_NAME, Shared};
-use crate::front::parse_single;
+use crate::prepare_pipeline::parse_single;
 use crate::prepared::{Portal, Prepared};
 use crate::ship::Ship;
 

@@ -21,7 +21,7 @@ use fencepost_txn::Work;
 
 use super::run::interruptible;
 use super::{Block, Session};
-use crate::front::{parse_single, plan_statement};
+use crate::prepare_pipeline::{parse_single, plan_statement};
 use crate::prepared::{Body, Column, Planned, Prepared};
 
 impl Session {

@@ -25,7 +25,7 @@ use fencepost_txn::{Isolation, Work};
 use super::protocol::Completion;
 use super::run::interruptible;
 use super::{Block, Session, cx};
-use crate::front::plan_statement;
+use crate::prepare_pipeline::plan_statement;
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
 /// The largest number of runs of a DDL statement outside a block before the client gets the

@@ -25,7 +25,7 @@ use fencepost_txn::network::call::{Call, CallError};
 use super::reply::{Done, Reply, for_each_row};
 use super::request::{Part, Request, encode_settings};
 use super::send::{UnderWay, statement};
-use super::{Ship, Spread};
+use super::{PartitionsByMachine, Ship};
 use crate::prepared::Planned;
 use crate::services;
 use crate::session::Session;
@@ -59,7 +59,7 @@ impl Gathering {
         ship: Arc<Ship>,
         session: &Session,
         (planned, params, kinds): (&Planned, &[Value], &[TypeKind]),
-        (spread, part): (Spread, &Part),
+        (spread, part): (PartitionsByMachine, &Part),
     ) -> Option<Gathering> {
         let settings = encode_settings(session.settings());
         let asked = |(home, partitions): (u32, Vec<u32>)| {

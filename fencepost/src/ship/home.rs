@@ -41,14 +41,14 @@ fn root_of_index(plan: &Plan) -> Option<Addr> {
 
 /// The partitions of a split statement, by the machine that reads them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spread {
+pub(crate) struct PartitionsByMachine {
     /// The partitions that this machine reads.
     pub own: Vec<u32>,
     /// The partitions that other machines read, by machine.
     pub others: BTreeMap<u32, Vec<u32>>,
 }
 
-impl Spread {
+impl PartitionsByMachine {
     /// Returns the machines that run a part, as EXPLAIN lists them.
     pub fn machines(&self, machine: &Machine) -> Vec<MachineId> {
         let own = (!self.own.is_empty()).then(|| machine.number());
@@ -61,8 +61,12 @@ impl Spread {
 /// Returns the machines that run parts of a statement, according to the setting `fencepost.ship`;
 /// `None` if all of it runs here. With `auto`, memory that is mapped here is read in place. A split
 /// then only helps if other machines have idle cores, so it has to be requested with `always`.
-pub(crate) fn spread(plan: &Plan, shipping: Shipping, machine: &Machine) -> Option<Spread> {
-    let mut spread = Spread::default();
+pub(crate) fn spread(
+    plan: &Plan,
+    shipping: Shipping,
+    machine: &Machine,
+) -> Option<PartitionsByMachine> {
+    let mut spread = PartitionsByMachine::default();
     for (partition, root) in (0..).zip(plan.split_roots()?) {
         let goes = match shipping {
             Shipping::Off => false,

@@ -36,12 +36,12 @@
 //! here; the outcome of a write is unknown: 08007.
 
 mod bytes;
+mod executor;
 mod gather;
 mod home;
 mod part;
 mod reply;
 mod request;
-mod room;
 mod send;
 mod serve;
 
@@ -52,11 +52,11 @@ use fencepost_fabric::MachineId;
 use foldhash::{HashMap, HashMapExt};
 use parking_lot::{Mutex, RwLock};
 
+use executor::Rooms;
 pub(crate) use gather::Gathering;
-pub(crate) use home::{Spread, home_of, spread};
+pub(crate) use home::{PartitionsByMachine, home_of, spread};
 pub(crate) use part::PartSink;
 pub(crate) use request::Part;
-use room::Rooms;
 pub use send::ShippedResults;
 use serve::{Running, SettingsCache};
 

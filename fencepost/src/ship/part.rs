@@ -14,17 +14,20 @@ use fencepost_sql::value::Value;
 use super::RESULT_BYTES_MAX;
 use super::reply::{Done, Reply};
 use super::request::{Part, Statement};
-use super::serve::{Entry, Gathered};
+use super::serve::{Entry, RowsUpToLimit};
 use crate::session::Session;
 
 /// The rows of a part. The plan determines their types.
 #[derive(Default)]
-pub(crate) struct PartSink(Option<Gathered>);
+pub(crate) struct PartSink(Option<RowsUpToLimit>);
 
 impl PartSink {
     /// Starts to collect rows of these types.
     pub fn begin(&mut self, kinds: &[TypeKind]) {
-        self.0 = Some(Gathered::of_types(kinds.iter().copied(), RESULT_BYTES_MAX));
+        self.0 = Some(RowsUpToLimit::of_types(
+            kinds.iter().copied(),
+            RESULT_BYTES_MAX,
+        ));
     }
 
     fn overflowed(&self) -> bool {

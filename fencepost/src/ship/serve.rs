@@ -43,7 +43,7 @@ use crate::session::{ATTEMPTS_MAX, Completion, Session, back_off};
 const SETTINGS_MAX: usize = 256;
 /// The time that running statements get when the machine closes, and the time they then get to end.
 const GRACE: Duration = Duration::from_millis(500);
-const NAP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The largest number of statements in a request that counts as short.
 const SHORT_STATEMENTS_MAX: usize = 16;
 
@@ -227,7 +227,7 @@ impl Ship {
             if ended || Instant::now() > deadline {
                 return ended;
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -315,7 +315,7 @@ impl Entry {
                 Ok(portal) => portal,
                 Err(error) => return (done, Err(Ended::Failed(error))),
             };
-            let mut sink = Gathered::of(prepared, room);
+            let mut sink = RowsUpToLimit::of(prepared, room);
             let ran = match at + 1 == work.len() {
                 true => {
                     self.running
@@ -396,7 +396,7 @@ fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -
 }
 
 /// The rows of a result, up to a size limit.
-pub(super) struct Gathered {
+pub(super) struct RowsUpToLimit {
     layout: RowLayout,
     pub rows: Vec<u8>,
     words: Vec<u64>,
@@ -405,14 +405,14 @@ pub(super) struct Gathered {
     pub overflowed: bool,
 }
 
-impl Gathered {
-    fn of(prepared: &Prepared, room: usize) -> Gathered {
+impl RowsUpToLimit {
+    fn of(prepared: &Prepared, room: usize) -> RowsUpToLimit {
         let columns = prepared.columns().unwrap_or_default().iter();
-        Gathered::of_types(columns.map(|column| column.ty.kind), room)
+        RowsUpToLimit::of_types(columns.map(|column| column.ty.kind), room)
     }
 
-    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>, room: usize) -> Gathered {
-        Gathered {
+    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>, room: usize) -> RowsUpToLimit {
+        RowsUpToLimit {
             layout: RowLayout::of_types(kinds),
             rows: Vec::new(),
             words: Vec::new(),
@@ -431,7 +431,7 @@ impl Gathered {
     }
 }
 
-impl RowSink for Gathered {
+impl RowSink for RowsUpToLimit {
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
         if !self.layout.takes(row) {
             return Err(self.overflow());

@@ -10,7 +10,7 @@ use fencepost_txn::Machine;
 pub const MACHINES: u32 = 3;
 /// The secret of all test networks.
 pub const SECRET: &[u8] = b"of these tests alone";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The connection between the machines.
 pub enum Between {
@@ -116,7 +116,7 @@ pub fn number(session: &mut BlockingSession, sql: &str) -> i64 {
 pub fn until(mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "it never is");
+        assert!(began.elapsed() < TIME_LIMIT, "it never is");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -128,7 +128,7 @@ pub fn alike(machines: &[Database]) {
     let began = Instant::now();
     while !Machine::are_at_rest(&all) {
         let left: Vec<_> = all.iter().map(|of| (of.number(), of.unrest())).collect();
-        assert!(began.elapsed() < PATIENCE, "never at rest: {left:?}");
+        assert!(began.elapsed() < TIME_LIMIT, "never at rest: {left:?}");
         thread::sleep(Duration::from_millis(1));
     }
     for machine in &all {

@@ -42,8 +42,8 @@ impl Open {
         cluster.replicas(2)
     }
 
-    fn newcomer(&self, address: &str) -> Result<Database, OpenError> {
-        let cluster = self.machine(0, SECRET).newcomer(address);
+    fn open_joining(&self, address: &str) -> Result<Database, OpenError> {
+        let cluster = self.machine(0, SECRET).joining(address);
         self.options(cluster).open()
     }
 }
@@ -83,7 +83,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     let over = AtomicBool::new(false);
     let (newcomer, ones) = thread::scope(|scope| {
         let adds = scope.spawn(|| add_ones(&machines[1], &over));
-        let newcomer = open.newcomer(address);
+        let newcomer = open.open_joining(address);
         over.store(true, Ordering::Relaxed);
         (newcomer.expect("is let in"), adds.join().expect("no panic"))
     });
@@ -125,7 +125,7 @@ fn a_machine_joins_others_that_share_memory_and_one_of_them_comes_back() {
 fn a_machine_joins_a_network_and_one_of_it_comes_back() {
     let open = Open::new(Between::network(11));
     let guest = addresses(12, 1).remove(0);
-    let early = open.newcomer(&guest).err().expect("nobody lets it in");
+    let early = open.open_joining(&guest).err().expect("nobody lets it in");
     assert!(
         early.to_string().contains("no machine of the cluster runs"),
         "{early}"
@@ -140,7 +140,7 @@ fn who_does_not_know_the_secret_does_not_join() {
     let guest = addresses(14, 1).remove(0);
     let cluster = open
         .machine(0, b"known to somebody else")
-        .newcomer(guest.as_str());
+        .joining(guest.as_str());
     let refused = open.options(cluster).open().err().expect("is refused");
     assert!(
         refused
@@ -151,14 +151,14 @@ fn who_does_not_know_the_secret_does_not_join() {
     let cluster = open
         .machine(0, SECRET)
         .name("another")
-        .newcomer(guest.as_str());
+        .joining(guest.as_str());
     let refused = open.options(cluster).open().err().expect("is refused");
     assert!(
         refused.to_string().contains("belongs to cluster"),
         "{refused}"
     );
     // Without leases no machine can join.
-    let cluster = open.machine(0, SECRET).newcomer(guest);
+    let cluster = open.machine(0, SECRET).joining(guest);
     let refused = Database::join(cluster).err().expect("is refused");
     assert!(matches!(refused, OpenError::Configuration(_)), "{refused}");
     assert_eq!(members(&machines[0]), [1, 2, 3]);

@@ -15,14 +15,14 @@ use crate::between::{Between, MACHINES, SECRET, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 struct Wire(TcpAsker);
 
 impl RaftTransport for Wire {
     fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let answer = self.0.ask(address, question, PATIENCE);
+        let answer = self.0.ask(address, question, TIME_LIMIT);
         answer.map_err(|why| StoreError::Unreachable(why.to_string()))
     }
 }
@@ -38,8 +38,8 @@ fn bystander(addresses: &[String]) -> RaftStore {
         address: "nowhere".to_owned(),
     };
     let pace = RaftPace {
-        heartbeat: PATIENCE,
-        patience: PATIENCE,
+        heartbeat: TIME_LIMIT,
+        patience: TIME_LIMIT,
     };
     let wire = Arc::new(Wire(asker));
     let store = RaftStore::open(nobody, Vec::new(), None, wire, pace, Random::new(1));
@@ -80,7 +80,7 @@ fn a_machine_with_a_disk_that_is_let_in_again_is_one_life() {
         let cluster = Cluster::of_network(addresses.clone(), MACHINES, SECRET).replicas(2);
         let back = options(MACHINES, cluster).open();
         // The other machines are asked at least once more.
-        thread::sleep(PATIENCE);
+        thread::sleep(TIME_LIMIT);
         over.store(true, Ordering::Relaxed);
         (back.expect("is let in"), asks.join().expect("no panic"))
     });

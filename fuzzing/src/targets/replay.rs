@@ -48,8 +48,8 @@ const REGION_BYTES: usize = 16 << 20;
 const LOOKS_MAX: usize = 1_000;
 
 /// The longest time for which a commit waits for the log.
-const PATIENCE: Duration = Duration::from_millis(500);
-const NAP: Duration = Duration::from_micros(20);
+const TIME_LIMIT: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// The folder of the log.
 const LOG: &str = "log";
@@ -226,7 +226,7 @@ fn write(machine: &Arc<Machine>, words: usize) -> Option<Addr> {
     while !poll_soon(machine, machine.is_complete())? {
         machine.drive();
         // The machine may need other machines, which do not exist.
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIME_LIMIT {
             return None;
         }
     }
@@ -249,12 +249,12 @@ fn poll_soon<T>(machine: &Arc<Machine>, future: impl Future<Output = T>) -> Opti
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TIME_LIMIT {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return Some(value);
         }
         if !machine.drive() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     None

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use fencepost::Database;
 use fencepost_pgserver::proto::startup::PROTOCOL_VERSION;
-use fencepost_pgserver::proto::{frame, front, startup};
+use fencepost_pgserver::proto::{client_message, frame, startup};
 use fencepost_pgserver::{ListenOptions, LocalOptions, Server, listen};
 use parking_lot::Mutex;
 
@@ -32,7 +32,7 @@ const INPUT_BYTES_MAX: usize = 32 << 10;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The longest time until the server closes a connection whose client has closed its direction.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// The number of inputs after which a new server is started, to limit the state that they leave
 /// behind.
@@ -109,8 +109,8 @@ fn decode(sent: &[u8]) {
     for from in [0, behind] {
         let mut rest = &sent[from.min(sent.len())..];
         while let Ok(Some(frame)) = frame::split(rest, MESSAGE_BYTES_MAX) {
-            if let Ok(front) = front::decode(&frame) {
-                walk(&front);
+            if let Ok(client_message) = client_message::decode(&frame) {
+                walk(&client_message);
             }
             rest = &rest[frame.size()..];
         }
@@ -118,13 +118,13 @@ fn decode(sent: &[u8]) {
 }
 
 /// Iterates over the lists of a message, which must have the announced number of items.
-fn walk(front: &front::Front<'_>) {
-    match front {
-        front::Front::Parse { types, .. } => {
+fn walk(client_message: &client_message::ClientMessage<'_>) {
+    match client_message {
+        client_message::ClientMessage::Parse { types, .. } => {
             let oids = types.iter().map(u64::from);
-            assert!(oids.sum::<u64>() < u64::MAX, "types of {front:?}");
+            assert!(oids.sum::<u64>() < u64::MAX, "types of {client_message:?}");
         }
-        front::Front::Bind(bind) => {
+        client_message::ClientMessage::Bind(bind) => {
             let parameters = bind.parameters.iter().count();
             assert_eq!(
                 parameters,
@@ -154,8 +154,8 @@ fn exchange(sent: &[u8]) -> Vec<u8> {
     let mut reply = Vec::new();
     let mut talk = || -> std::io::Result<()> {
         let mut stream = UnixStream::connect(&serving.socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIME_LIMIT))?;
+        stream.set_write_timeout(Some(TIME_LIMIT))?;
         // The server may close the connection before it has read all bytes.
         if stream.write_all(sent).is_ok() {
             let _ = stream.shutdown(Shutdown::Write);

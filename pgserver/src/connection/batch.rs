@@ -10,15 +10,15 @@
 
 use std::time::Instant;
 
-use super::Ending;
-use super::dialogue::{Dialogue, watched};
+use super::CloseReason;
 use super::extended::{OpenPortal, describe_rows};
 use super::sink::WireSink;
+use super::state_machine::{ClientSession, watched};
 use crate::engine::{self, LONG_BYTES, Portal, SqlError, Tag};
 use crate::io::{Io, SEND_BYTES};
+use crate::proto::client_message::{self, Bind, ClientMessage, Target};
 use crate::proto::encode;
 use crate::proto::frame;
-use crate::proto::front::{self, Bind, Front, Target};
 
 /// One statement of a batch.
 struct Step<'a> {
@@ -35,34 +35,38 @@ fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
     loop {
         let frame = frame::split(&input[at..], bytes_max).ok()??;
         let size = frame.size();
-        match front::decode(&frame).ok()? {
+        match client_message::decode(&frame).ok()? {
             // Long parameters are parsed on separate threads.
-            Front::Bind(_) if frame.body.len() >= LONG_BYTES => return None,
-            Front::Bind(bind) if open.is_none() && bind.portal.is_empty() => {
+            ClientMessage::Bind(_) if frame.body.len() >= LONG_BYTES => return None,
+            ClientMessage::Bind(bind) if open.is_none() && bind.portal.is_empty() => {
                 open = Some(Step {
                     bind,
                     described: false,
                 });
             }
-            Front::Describe(Target::Portal, "") => {
+            ClientMessage::Describe(Target::Portal, "") => {
                 let step = open.as_mut().filter(|step| !step.described)?;
                 step.described = true;
             }
-            Front::Execute {
+            ClientMessage::Execute {
                 portal: "",
                 rows_max: 0,
             } => steps.push(open.take()?),
-            Front::Sync if open.is_none() && steps.len() > 1 => return Some((steps, at)),
+            ClientMessage::Sync if open.is_none() && steps.len() > 1 => return Some((steps, at)),
             _ => return None,
         }
         at += size;
     }
 }
 
-impl Dialogue<'_> {
+impl ClientSession<'_> {
     /// Ships the batch at the start of `input` to the machine that has its data. Returns the number
     /// of input bytes that were handled; 0 if there is no such batch or machine.
-    pub(super) async fn ship_batch(&mut self, io: &mut Io, input: &[u8]) -> Result<usize, Ending> {
+    pub(super) async fn ship_batch(
+        &mut self,
+        io: &mut Io,
+        input: &[u8],
+    ) -> Result<usize, CloseReason> {
         let bytes_max = self.place.worker.shared.options.message_bytes_max;
         let Some((steps, size)) = split(input, bytes_max) else {
             return Ok(0);

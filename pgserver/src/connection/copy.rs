@@ -5,16 +5,16 @@
 
 use std::vec::IntoIter;
 
-use super::Ending;
-use super::dialogue::{Dialogue, Mode, malformed, watched};
+use super::CloseReason;
 use super::encoding::CopyText;
 use super::logging::Script;
+use super::state_machine::{ClientSession, Mode, malformed, watched};
 use crate::engine::{self, CopyIn, Encoding, Parsed, SqlError, SqlState, StatementKind, Style};
 use crate::io::Io;
 use crate::log::Timed;
+use crate::proto::client_message::{self, ClientMessage};
 use crate::proto::encode;
 use crate::proto::frame::Frame;
-use crate::proto::front::{self, Front};
 
 /// A COPY that receives data from the client.
 pub(super) struct Copying {
@@ -49,19 +49,19 @@ pub(super) struct Suspended {
     pub(super) statements: IntoIter<Parsed>,
 }
 
-impl Dialogue<'_> {
+impl ClientSession<'_> {
     /// Handles a message while COPY data is expected.
     pub(super) async fn copy_message(
         &mut self,
         io: &mut Io,
         frame: Frame<'_>,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         let Mode::CopyIn(copying) = &mut self.mode else {
             return Ok(());
         };
-        let error = match (frame.tag, front::decode(&frame)) {
+        let error = match (frame.tag, client_message::decode(&frame)) {
             (b'S' | b'H', _) => return Ok(()),
-            (_, Ok(Front::CopyData(data))) => {
+            (_, Ok(ClientMessage::CopyData(data))) => {
                 let decoded = match copying.encoding(&self.style) {
                     None => Ok(None),
                     Some(of) => copying.text.lines(of, data).map(Some),
@@ -80,12 +80,12 @@ impl Dialogue<'_> {
                     Err(error) => error,
                 }
             }
-            (_, Ok(Front::CopyDone)) => return self.finish_copy(io).await,
-            (_, Ok(Front::CopyFail(message))) => {
+            (_, Ok(ClientMessage::CopyDone)) => return self.finish_copy(io).await,
+            (_, Ok(ClientMessage::CopyFail(message))) => {
                 let message = format!("COPY from stdin failed: {message}");
                 SqlError::new(SqlState::QUERY_CANCELED, message)
             }
-            (_, Ok(Front::Terminate)) => return Err(Ending::Gone),
+            (_, Ok(ClientMessage::Terminate)) => return Err(CloseReason::Gone),
             (b'f', Err(error)) => malformed(&error),
             (tag, _) => {
                 let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
@@ -95,7 +95,7 @@ impl Dialogue<'_> {
         self.fail_copy(io, &error).await
     }
 
-    async fn finish_copy(&mut self, io: &mut Io) -> Result<(), Ending> {
+    async fn finish_copy(&mut self, io: &mut Io) -> Result<(), CloseReason> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };
@@ -152,7 +152,7 @@ impl Dialogue<'_> {
     }
 
     #[cold]
-    async fn fail_copy(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+    async fn fail_copy(&mut self, io: &mut Io, error: &SqlError) -> Result<(), CloseReason> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };

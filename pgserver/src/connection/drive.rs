@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
-use super::Ending;
+use super::CloseReason;
 use super::lock_vigil::{LockVigil, Outcome};
 use super::turn::Turn;
 use crate::cancel::CancelKey;
@@ -110,7 +110,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
     io: &mut Io,
     watch: Watch<'_>,
     mut work: Pin<&mut F>,
-) -> Result<F::Output, Ending> {
+) -> Result<F::Output, CloseReason> {
     let mut vigil: Option<Box<Vigil>> = None;
     let answer = poll_fn(|cx| {
         loop {
@@ -125,7 +125,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
             let vigil = vigil.get_or_insert_with(start);
             match vigil.poll(cx, io, &watch) {
                 Poll::Ready(Next::Work) => continue,
-                Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(Ending::Gone)),
+                Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(CloseReason::Gone)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -133,7 +133,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
     .await?;
     if let Some(vigil) = &mut vigil {
         if vigil.gone.is_some() {
-            return Err(Ending::Gone);
+            return Err(CloseReason::Gone);
         }
         if let Some(locks) = vigil.locks.as_ref().filter(|_| answer.is_well()) {
             locks.acquired(&io.client);
@@ -231,7 +231,7 @@ impl Vigil {
     }
 
     /// Sends the piece that completed work has left.
-    async fn send_rest(&mut self, io: &mut Io, handoff: &Handoff) -> Result<(), Ending> {
+    async fn send_rest(&mut self, io: &mut Io, handoff: &Handoff) -> Result<(), CloseReason> {
         let mut piece = handoff.take();
         if piece.is_empty() {
             return Ok(());

@@ -8,18 +8,18 @@ use pgwire::messages::copy::CopyDone;
 use pgwire::messages::extendedquery::{CloseComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 
-use super::Ending;
+use super::CloseReason;
 use super::copy::Copying;
-use super::dialogue::{Dialogue, Mode, watched};
 use super::encoding;
 use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
+use super::state_machine::{ClientSession, Mode, watched};
 use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind, Value};
 use crate::io::Io;
 use crate::log::{Phase, Timed};
 use crate::proto::backend::{self, append};
+use crate::proto::client_message::{Bind, Oids, Target};
 use crate::proto::encode;
-use crate::proto::front::{Bind, Oids, Target};
 
 /// A portal, and the formats of its rows.
 pub(super) struct OpenPortal {
@@ -87,7 +87,7 @@ pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
     }
 }
 
-impl Dialogue<'_> {
+impl ClientSession<'_> {
     #[inline]
     fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
         match name {
@@ -103,7 +103,7 @@ impl Dialogue<'_> {
         name: &str,
         sql: &str,
         types: Oids<'_>,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         if let Err(error) = engine::check_name_free(&self.session, name) {
             return self.fail(io, &error, Some(sql));
         }
@@ -135,7 +135,7 @@ impl Dialogue<'_> {
 
     /// Handles Bind: creates a portal.
     #[inline]
-    pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
+    pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), CloseReason> {
         let timed = Timed::begin(&self.style.log);
         match self.open_portal(bind) {
             Ok(open) => {
@@ -165,7 +165,11 @@ impl Dialogue<'_> {
     }
 
     /// Does the same as [`Self::bind`], but parses long parameters on separate threads.
-    pub(super) async fn bind_long(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
+    pub(super) async fn bind_long(
+        &mut self,
+        io: &mut Io,
+        bind: &Bind<'_>,
+    ) -> Result<(), CloseReason> {
         match self.read_long(bind).await {
             Ok(read) => {
                 self.read = read;
@@ -202,7 +206,12 @@ impl Dialogue<'_> {
     }
 
     #[cold]
-    fn fail_bind(&mut self, io: &mut Io, bind: &Bind<'_>, error: &SqlError) -> Result<(), Ending> {
+    fn fail_bind(
+        &mut self,
+        io: &mut Io,
+        bind: &Bind<'_>,
+        error: &SqlError,
+    ) -> Result<(), CloseReason> {
         let prepared = self.statement(bind.statement).cloned();
         let source = prepared.as_ref().map(|prepared| prepared.source());
         self.fail(io, error, source.ok())
@@ -249,7 +258,7 @@ impl Dialogue<'_> {
         io: &mut Io,
         target: Target,
         name: &str,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         match target {
             Target::Statement => {
                 let prepared = match self.statement(name) {
@@ -294,7 +303,7 @@ impl Dialogue<'_> {
         name: &str,
         rows_max: usize,
         last: bool,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         if !name.is_empty() {
             return Box::pin(self.execute_named(io, name, rows_max, last)).await;
         }
@@ -349,7 +358,7 @@ impl Dialogue<'_> {
 
     /// Reports an error of the unnamed portal.
     #[cold]
-    fn fail_unnamed(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+    fn fail_unnamed(&mut self, io: &mut Io, error: &SqlError) -> Result<(), CloseReason> {
         self.report_notices(io);
         let prepared = self.portal.as_ref().map(|open| Arc::clone(&open.prepared));
         self.fail(
@@ -366,7 +375,7 @@ impl Dialogue<'_> {
         name: &str,
         rows_max: usize,
         last: bool,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         let Some((prepared, formats)) = self.described(name) else {
             return self.fail(io, &no_portal(name), None);
         };

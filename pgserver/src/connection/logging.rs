@@ -128,7 +128,7 @@ mod tests {
 
     /// Collects the fields of all events.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<HashMap<&'static str, String>>>>);
+    struct CollectedFields(Arc<Mutex<Vec<HashMap<&'static str, String>>>>);
 
     #[derive(Default)]
     struct Fields(HashMap<&'static str, String>);
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    impl Subscriber for Kept {
+    impl Subscriber for CollectedFields {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
             true
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn internal_error_is_logged_with_its_backtrace_and_without_secrets() {
-        let kept = Kept::default();
+        let kept = CollectedFields::default();
         tracing::subscriber::with_default(kept.clone(), || {
             let client = Client::new(Peer::Local);
             let statement = Some("ALTER ROLE a PASSWORD 'tops3cret'");

@@ -14,7 +14,6 @@
 
 mod batch;
 mod copy;
-mod dialogue;
 mod drive;
 mod encoding;
 mod extended;
@@ -24,6 +23,7 @@ mod opening;
 mod report;
 mod simple;
 mod sink;
+mod state_machine;
 mod turn;
 
 use std::net::TcpStream;
@@ -38,14 +38,14 @@ use crate::log::{Client, Entry, emit};
 use crate::proto::ProtoError;
 use crate::socket::{Accepted, Socket};
 use crate::worker::{Place, Stage};
-use dialogue::Dialogue;
 use opening::Opened;
+use state_machine::ClientSession;
 
 /// The longest wait until a client has received its final error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The reason why a connection ends, or leaves its worker.
-pub(crate) enum Ending {
+pub(crate) enum CloseReason {
     /// The client has terminated, or is lost.
     Gone,
     /// The final error, in the output buffer, still has to be sent.
@@ -68,9 +68,9 @@ pub(crate) struct Moved {
     rest: Box<Rest>,
 }
 
-impl From<std::io::Error> for Ending {
+impl From<std::io::Error> for CloseReason {
     fn from(_: std::io::Error) -> Self {
-        Ending::Gone
+        CloseReason::Gone
     }
 }
 
@@ -115,24 +115,24 @@ pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
 }
 
 async fn talk(mut io: Io, rest: Rest, place: Place) {
-    let ending = Dialogue::new(rest, &place).run(&mut io).await;
+    let ending = ClientSession::new(rest, &place).run(&mut io).await;
     end(io, ending, &place).await;
 }
 
-async fn end(mut io: Io, ending: Ending, place: &Place) {
-    if io.client.tells_end && !matches!(ending, Ending::Moves(..)) {
+async fn end(mut io: Io, ending: CloseReason, place: &Place) {
+    if io.client.tells_end && !matches!(ending, CloseReason::Moves(..)) {
         let message = io.client.disconnected();
         emit(&io.client, &Entry::log(&message));
     }
     match ending {
-        Ending::Gone => {}
-        Ending::LastWords => {
+        CloseReason::Gone => {}
+        CloseReason::LastWords => {
             if io.send().await.is_ok() && place.worker.stage() == Stage::Running {
                 // A failed send or close of the final error does not matter.
                 let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
             }
         }
-        Ending::Moves(lane, rest) => {
+        CloseReason::Moves(lane, rest) => {
             let (socket, client) = io.into_parts();
             if let Some(stream) = socket.release() {
                 let moved = Moved {
@@ -147,7 +147,7 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
 }
 
 /// Writes the final error after a protocol violation.
-fn broken(io: &mut Io, error: &ProtoError) -> Ending {
+fn broken(io: &mut Io, error: &ProtoError) -> CloseReason {
     report::fatal(io, error.sqlstate(), &error.to_string());
-    Ending::LastWords
+    CloseReason::LastWords
 }

@@ -21,7 +21,7 @@ use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use tokio::time::timeout;
 
-use super::{Ending, broken, encoding, logging, report};
+use super::{CloseReason, broken, encoding, logging, report};
 use crate::access::{AccessMethod, Asked};
 use crate::auth::{self, ScramError};
 use crate::cancel::CancelKey;
@@ -64,7 +64,7 @@ impl Drop for Seat {
 }
 
 /// Handles a connection up to its first ReadyForQuery.
-pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, Ending> {
+pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, CloseReason> {
     let shared = place.worker.shared.clone();
     match timeout(
         shared.options.authentication_timeout,
@@ -78,7 +78,7 @@ pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, Ending> {
             let message = "canceling authentication due to timeout";
             let entry = Entry::new(log::Severity::Fatal, "57014", message);
             emit(&io.client, &entry);
-            Err(Ending::Gone)
+            Err(CloseReason::Gone)
         }
     }
 }
@@ -87,7 +87,7 @@ async fn log_in(
     io: &mut Io,
     place: &Place,
     shared: &Arc<Shared>,
-) -> Result<(Startup, Seat), Ending> {
+) -> Result<(Startup, Seat), CloseReason> {
     let startup = first_packet(io, place, shared).await?;
     io.prepare_out();
     io.client.user.clone_from(&startup.user);
@@ -136,7 +136,7 @@ async fn log_in(
 
 /// Returns the authentication method of the client, from the access rules or the server's mode.
 /// Refuses a client that no rule admits.
-fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, Ending> {
+fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, CloseReason> {
     let client = &io.client;
     let decided = shared.options.rules.decide(&Asked {
         peer: client.peer,
@@ -156,7 +156,7 @@ fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, Ending> {
 }
 
 /// Refuses a client that has not shown a certificate of its role.
-fn check_certificate(io: &mut Io) -> Result<(), Ending> {
+fn check_certificate(io: &mut Io) -> Result<(), CloseReason> {
     let Some(certificate) = io.socket.client_certificate() else {
         let message = "connection requires a valid client certificate";
         return Err(fatal(io, "28000", message));
@@ -176,13 +176,13 @@ fn check_certificate(io: &mut Io) -> Result<(), Ending> {
 }
 
 #[cold]
-fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> Ending {
+fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> CloseReason {
     report::fatal(io, sqlstate, message);
-    Ending::LastWords
+    CloseReason::LastWords
 }
 
 /// Waits for bytes of a client that is not logged in yet.
-async fn fill(io: &mut Io, place: &Place) -> Result<(), Ending> {
+async fn fill(io: &mut Io, place: &Place) -> Result<(), CloseReason> {
     let read = poll_fn(|cx| {
         place.watch(cx.waker());
         match place.worker.stage() {
@@ -191,13 +191,17 @@ async fn fill(io: &mut Io, place: &Place) -> Result<(), Ending> {
         }
     });
     match read.await? {
-        0 => Err(Ending::Gone),
+        0 => Err(CloseReason::Gone),
         _ => Ok(()),
     }
 }
 
 /// Answers encryption and cancel requests. Returns the start-up packet.
-async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Result<Startup, Ending> {
+async fn first_packet(
+    io: &mut Io,
+    place: &Place,
+    shared: &Arc<Shared>,
+) -> Result<Startup, CloseReason> {
     let (mut tls_asked, mut gss_asked) = (false, false);
     loop {
         let split = startup::split(io.input().bytes()).map_err(|e| broken(io, &e))?;
@@ -210,7 +214,7 @@ async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Resul
             Opening::Startup(startup) => return Ok(startup),
             Opening::Cancel { pid, secret } => {
                 engine::cancel(&shared.database, pid, secret).await;
-                return Err(Ending::Gone);
+                return Err(CloseReason::Gone);
             }
             Opening::Tls if !std::mem::replace(&mut tls_asked, true) => {
                 refuse_injected(io, "received unencrypted data after SSL request")?;
@@ -232,14 +236,14 @@ async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Resul
     }
 }
 
-fn refuse_injected(io: &mut Io, message: &str) -> Result<(), Ending> {
+fn refuse_injected(io: &mut Io, message: &str) -> Result<(), CloseReason> {
     match io.input().is_empty() {
         true => Ok(()),
         false => Err(broken(io, &ProtoError::Startup(message.into()))),
     }
 }
 
-async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), Ending> {
+async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), CloseReason> {
     let tls = shared.tls.as_ref();
     let Some(tls) = tls.filter(|_| matches!(io.socket, Socket::Plain(_))) else {
         append(&mut io.out, &SslResponse::Refuse);
@@ -264,7 +268,7 @@ async fn prove_password(
     user: &str,
     place: &Place,
     shared: &Shared,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     let tls = io.socket.is_tls();
     let mechanisms = shared.scram.mechanisms(tls).iter();
     let offer = Authentication::SASL(mechanisms.map(|name| (*name).to_owned()).collect());
@@ -286,7 +290,7 @@ async fn prove_password(
     }
 }
 
-fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
+fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> CloseReason {
     match error {
         ScramError::Password => fatal(
             io,
@@ -299,12 +303,12 @@ fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
     }
 }
 
-fn no_random(io: &mut Io) -> Ending {
+fn no_random(io: &mut Io) -> CloseReason {
     fatal(io, "XX000", &NoRandom.to_string())
 }
 
 /// Sends the authentication request and waits for the body of the response.
-async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending> {
+async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, CloseReason> {
     io.send().await?;
     loop {
         match frame::split(io.input().bytes(), startup::STARTUP_BYTES_MAX) {
@@ -313,7 +317,7 @@ async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending>
                 io.input().consume(size);
                 return Ok(body);
             }
-            Ok(Some(frame)) if frame.tag == b'X' => return Err(Ending::Gone),
+            Ok(Some(frame)) if frame.tag == b'X' => return Err(CloseReason::Gone),
             Ok(Some(frame)) => {
                 let message = format!("expected SASL response, got message type {}", frame.tag);
                 return Err(fatal(io, "08P01", &message));
@@ -330,7 +334,7 @@ fn begin(
     startup: Startup,
     seat: Seat,
     shared: &Arc<Shared>,
-) -> Result<Opened, Ending> {
+) -> Result<Opened, CloseReason> {
     let pid = shared.cancels.free(|| engine::number(&shared.database));
     io.client.pid = pid;
     let address = io.client.peer.address();
@@ -340,7 +344,7 @@ fn begin(
             let style = LogStyle::default();
             logging::error(&io.client, &style, log::Severity::Fatal, &error, None);
             report::error(&mut io.out, SEVERITY_FATAL, &error);
-            return Err(Ending::LastWords);
+            return Err(CloseReason::LastWords);
         }
     };
     for (name, value) in engine::reported(&session) {

@@ -5,12 +5,12 @@ use std::vec::IntoIter;
 use pgwire::messages::copy::CopyDone;
 use pgwire::messages::response::EmptyQueryResponse;
 
-use super::Ending;
+use super::CloseReason;
 use super::copy::{Copying, Suspended};
-use super::dialogue::{Dialogue, Mode, watched};
 use super::extended::begin_copy_out;
 use super::logging::Script;
 use super::sink::{ResultFormats, WireSink};
+use super::state_machine::{ClientSession, Mode, watched};
 use crate::engine::{self, Completion, Parsed, SqlError};
 use crate::io::Io;
 use crate::proto::backend::{append, copy_in};
@@ -23,9 +23,9 @@ enum Step {
     CopyIn(Box<Copying>),
 }
 
-impl Dialogue<'_> {
+impl ClientSession<'_> {
     /// Handles Query: runs the statements of `sql` up to the first that fails.
-    pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
+    pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), CloseReason> {
         self.unnamed = None;
         self.portal = None;
         let script = Script::begin(sql, &self.style.log);
@@ -52,7 +52,7 @@ impl Dialogue<'_> {
         io: &mut Io,
         mut script: Script<'_>,
         mut rest: IntoIter<Parsed>,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         while let Some(statement) = rest.next() {
             let last = rest.len() == 0;
             match self.run_statement(io, &mut script, statement, last).await? {
@@ -83,7 +83,7 @@ impl Dialogue<'_> {
         io: &mut Io,
         error: &SqlError,
         statement: Option<&str>,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         self.report_error(io, error, statement)?;
         self.sync(io).await
     }
@@ -94,7 +94,7 @@ impl Dialogue<'_> {
         script: &mut Script<'_>,
         statement: Parsed,
         last: bool,
-    ) -> Result<Step, Ending> {
+    ) -> Result<Step, CloseReason> {
         let was = engine::ready(&self.session);
         let mut prepared = engine::prepare(&mut self.session, statement);
         if let Ok(first) = &prepared
@@ -166,7 +166,7 @@ impl Dialogue<'_> {
         io: &mut Io,
         script: &Script<'_>,
         error: &SqlError,
-    ) -> Result<Step, Ending> {
+    ) -> Result<Step, CloseReason> {
         self.report_error(io, error, Some(script.sql))?;
         Ok(Step::Failed)
     }

@@ -12,8 +12,8 @@ use crate::engine::{
     is_textual,
 };
 use crate::io::SEND_BYTES;
+use crate::proto::client_message::Formats;
 use crate::proto::encode;
-use crate::proto::front::Formats;
 
 /// Returns the error 22023 for a format code that is neither text nor binary.
 #[cold]

@@ -18,9 +18,9 @@ use pgwire::messages::{
 use proptest::prelude::*;
 
 use super::backend::{self, string};
+use super::client_message::{self, ClientMessage, Target};
 use super::encode;
 use super::encode::Column;
-use super::front::{self, Front, Target};
 use super::startup::{self, Opening};
 use super::{ProtoError, frame};
 
@@ -54,14 +54,14 @@ fn read_by_pgwire(bytes: &[u8]) -> String {
 /// Returns a client's message as this decoder reads it, in pgwire's types.
 fn read_by_us(bytes: &[u8]) -> Result<String, ProtoError> {
     let frame = frame::split(bytes, LIMIT)?.ok_or(ProtoError::Length)?;
-    Ok(format!("{:?}", as_pgwire(front::decode(&frame)?)))
+    Ok(format!("{:?}", as_pgwire(client_message::decode(&frame)?)))
 }
 
 fn name(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-fn codes(formats: front::Formats<'_>) -> Vec<i16> {
+fn codes(formats: client_message::Formats<'_>) -> Vec<i16> {
     let count = formats.count();
     (0..count).map(|index| formats.code(index)).collect()
 }
@@ -73,11 +73,11 @@ fn target(target: Target) -> u8 {
     }
 }
 
-fn as_pgwire(message: Front<'_>) -> PgWireFrontendMessage {
+fn as_pgwire(message: ClientMessage<'_>) -> PgWireFrontendMessage {
     use PgWireFrontendMessage as Pg;
     match message {
-        Front::Query(sql) => Pg::Query(Query::new(sql.into())),
-        Front::Parse {
+        ClientMessage::Query(sql) => Pg::Query(Query::new(sql.into())),
+        ClientMessage::Parse {
             name: statement,
             sql,
             types,
@@ -86,7 +86,7 @@ fn as_pgwire(message: Front<'_>) -> PgWireFrontendMessage {
             sql.into(),
             types.iter().collect(),
         )),
-        Front::Bind(bind) => {
+        ClientMessage::Bind(bind) => {
             let parameters = bind.parameters.iter();
             Pg::Bind(extended::Bind::new(
                 name(bind.portal),
@@ -98,24 +98,26 @@ fn as_pgwire(message: Front<'_>) -> PgWireFrontendMessage {
                 codes(bind.result_formats),
             ))
         }
-        Front::Describe(of, named) => {
+        ClientMessage::Describe(of, named) => {
             Pg::Describe(extended::Describe::new(target(of), name(named)))
         }
-        Front::Execute { portal, rows_max } => {
+        ClientMessage::Execute { portal, rows_max } => {
             Pg::Execute(extended::Execute::new(name(portal), rows_max as i32))
         }
-        Front::Close(of, named) => Pg::Close(extended::Close::new(target(of), name(named))),
-        Front::Sync => Pg::Sync(extended::Sync::new()),
-        Front::Flush => Pg::Flush(extended::Flush::new()),
-        Front::CopyData(data) => Pg::CopyData(copy::CopyData::new(Bytes::copy_from_slice(data))),
-        Front::CopyDone => Pg::CopyDone(copy::CopyDone::new()),
-        Front::CopyFail(why) => Pg::CopyFail(copy::CopyFail::new(why.into())),
-        Front::Password(body) => {
+        ClientMessage::Close(of, named) => Pg::Close(extended::Close::new(target(of), name(named))),
+        ClientMessage::Sync => Pg::Sync(extended::Sync::new()),
+        ClientMessage::Flush => Pg::Flush(extended::Flush::new()),
+        ClientMessage::CopyData(data) => {
+            Pg::CopyData(copy::CopyData::new(Bytes::copy_from_slice(data)))
+        }
+        ClientMessage::CopyDone => Pg::CopyDone(copy::CopyDone::new()),
+        ClientMessage::CopyFail(why) => Pg::CopyFail(copy::CopyFail::new(why.into())),
+        ClientMessage::Password(body) => {
             let raw = pg_startup::PasswordMessageFamily::Raw(BytesMut::from(body));
             Pg::PasswordMessageFamily(raw)
         }
-        Front::Terminate => Pg::Terminate(Terminate::new()),
-        Front::FunctionCall => unreachable!("pgwire has no such message"),
+        ClientMessage::Terminate => Pg::Terminate(Terminate::new()),
+        ClientMessage::FunctionCall => unreachable!("pgwire has no such message"),
     }
 }
 

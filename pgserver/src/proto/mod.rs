@@ -16,9 +16,9 @@
 #[cfg(test)]
 mod agreement;
 pub mod backend;
+pub mod client_message;
 pub mod encode;
 pub mod frame;
-pub mod front;
 pub mod reader;
 pub mod startup;
 

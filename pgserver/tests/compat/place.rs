@@ -28,11 +28,11 @@ pub struct Home {
     connected: Cell<usize>,
     /// Whether each statement goes to another machine, on every connection.
     rotates: bool,
-    kept: Kept,
+    kept: Resources,
 }
 
 /// The resources that keep the database available.
-enum Kept {
+enum Resources {
     Serving {
         servers: Vec<Server>,
         _memory: Option<tempfile::TempDir>,
@@ -82,8 +82,8 @@ impl Home {
     /// Removes the database.
     pub async fn remove(self) {
         match self.kept {
-            Kept::Serving { servers, .. } => drop(servers),
-            Kept::Beside { first, name } => {
+            Resources::Serving { servers, .. } => drop(servers),
+            Resources::Beside { first, name } => {
                 let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 on(&first, &[&drop]).await;
             }
@@ -115,7 +115,7 @@ fn has_state(file: &Path) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
-fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Config>, Kept) {
+fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Config>, Resources) {
     let serve = |machine| listen(machine, ListenOptions::new("127.0.0.1:0")).expect("a free port");
     let servers: Vec<Server> = machines.iter().map(serve).collect();
     let way = |server: &Server| {
@@ -125,7 +125,7 @@ fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Confi
         config
     };
     let ways = servers.iter().map(way).collect();
-    let kept = Kept::Serving {
+    let kept = Resources::Serving {
         servers,
         _memory: memory,
     };
@@ -133,7 +133,7 @@ fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Confi
 }
 
 /// Creates a database for a file on an existing server.
-async fn beside(url: &str, file: &str) -> (Vec<Config>, Kept) {
+async fn beside(url: &str, file: &str) -> (Vec<Config>, Resources) {
     let mut first: Config = url.parse().expect("a URL in COMPAT_URL");
     if first.get_dbname().is_none() {
         first.dbname("postgres");
@@ -145,7 +145,7 @@ async fn beside(url: &str, file: &str) -> (Vec<Config>, Kept) {
     let mut config = first.clone();
     config.dbname(&name);
     let first = Box::new(first);
-    (vec![config], Kept::Beside { first, name })
+    (vec![config], Resources::Beside { first, name })
 }
 
 async fn on(config: &Config, statements: &[&str]) {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The longest time that the server may need to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it stops it.
 pub struct Postgres {
@@ -75,7 +75,7 @@ pub fn start() -> Result<Postgres, String> {
     let mut is_ready = Command::new(programs.join("pg_isready"));
     is_ready.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     while run(&mut is_ready).is_err() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIME_LIMIT {
             return Err("PostgreSQL did not start".to_owned());
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -6,7 +6,7 @@ use crate::common::{
 };
 
 /// Sends `bytes` in a new session. Returns the last error before the connection ends.
-fn last_words(bytes: &[u8]) -> (String, String) {
+fn final_error(bytes: &[u8]) -> (String, String) {
     let server = server();
     let mut bystander = Client::start(server.local_addr());
     let mut client = Client::start(server.local_addr());
@@ -20,7 +20,7 @@ fn last_words(bytes: &[u8]) -> (String, String) {
 
 #[test]
 fn an_unknown_type_ends_the_session() {
-    let (state, message) = last_words(b"?");
+    let (state, message) = final_error(b"?");
     assert_eq!(
         (state.as_str(), message.as_str()),
         ("08P01", "invalid frontend message type 63")
@@ -29,15 +29,15 @@ fn an_unknown_type_ends_the_session() {
 
 #[test]
 fn a_giant_length_is_refused_before_its_bytes_come() {
-    assert_eq!(last_words(b"Q\x7f\xff\xff\xff").0, "08P01");
-    assert_eq!(last_words(b"Q\xff\xff\xff\xff").0, "08P01");
-    assert_eq!(last_words(b"S\0\0\x40\0").0, "08P01");
-    assert_eq!(last_words(b"Q\0\0\0\0").0, "08P01");
+    assert_eq!(final_error(b"Q\x7f\xff\xff\xff").0, "08P01");
+    assert_eq!(final_error(b"Q\xff\xff\xff\xff").0, "08P01");
+    assert_eq!(final_error(b"S\0\0\x40\0").0, "08P01");
+    assert_eq!(final_error(b"Q\0\0\0\0").0, "08P01");
 }
 
 #[test]
 fn a_password_out_of_place_ends_the_session() {
-    assert_eq!(last_words(&frame(b'p', b"secret\0")).0, "08P01");
+    assert_eq!(final_error(&frame(b'p', b"secret\0")).0, "08P01");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn mantissa(value: &Value, scale: u32) -> Result<i128, SqlError> {
 }
 
 /// A column of a result.
-pub enum Given<'a> {
+pub enum ResultColumn<'a> {
     Bool(&'a BooleanArray),
     Int(&'a Int64Array),
     Float(&'a Float64Array),
@@ -153,29 +153,31 @@ pub enum Given<'a> {
     Decimal(&'a Decimal128Array, u32),
 }
 
-impl<'a> Given<'a> {
+impl<'a> ResultColumn<'a> {
     /// Reads an Arrow array as a column of this form.
-    pub fn of(array: &'a dyn Array, form: Form) -> Result<Given<'a>, SqlError> {
+    pub fn of(array: &'a dyn Array, form: Form) -> Result<ResultColumn<'a>, SqlError> {
         let any = array.as_any();
         let given = match form {
-            Form::Bool | Form::Present => any.downcast_ref().map(Given::Bool),
-            Form::Int => any.downcast_ref().map(Given::Int),
-            Form::Float => any.downcast_ref().map(Given::Float),
-            Form::Text => any.downcast_ref().map(Given::Text),
-            Form::Uuid => any.downcast_ref().map(Given::Uuid),
-            Form::Decimal(scale) => any.downcast_ref().map(|array| Given::Decimal(array, scale)),
+            Form::Bool | Form::Present => any.downcast_ref().map(ResultColumn::Bool),
+            Form::Int => any.downcast_ref().map(ResultColumn::Int),
+            Form::Float => any.downcast_ref().map(ResultColumn::Float),
+            Form::Text => any.downcast_ref().map(ResultColumn::Text),
+            Form::Uuid => any.downcast_ref().map(ResultColumn::Uuid),
+            Form::Decimal(scale) => any
+                .downcast_ref()
+                .map(|array| ResultColumn::Decimal(array, scale)),
         };
         given.ok_or_else(wrong)
     }
 
     fn is_null(&self, row: usize) -> bool {
         match self {
-            Given::Bool(array) => array.is_null(row),
-            Given::Int(array) => array.is_null(row),
-            Given::Float(array) => array.is_null(row),
-            Given::Text(array) => array.is_null(row),
-            Given::Uuid(array) => array.is_null(row),
-            Given::Decimal(array, _) => array.is_null(row),
+            ResultColumn::Bool(array) => array.is_null(row),
+            ResultColumn::Int(array) => array.is_null(row),
+            ResultColumn::Float(array) => array.is_null(row),
+            ResultColumn::Text(array) => array.is_null(row),
+            ResultColumn::Uuid(array) => array.is_null(row),
+            ResultColumn::Decimal(array, _) => array.is_null(row),
         }
     }
 
@@ -186,15 +188,17 @@ impl<'a> Given<'a> {
             return Ok(Value::Null);
         }
         Ok(match self {
-            Given::Bool(array) => Value::Bool(array.value(row)),
-            Given::Int(array) => of_integer(array.value(row), kind).ok_or_else(wrong)?,
-            Given::Float(array) => match kind {
+            ResultColumn::Bool(array) => Value::Bool(array.value(row)),
+            ResultColumn::Int(array) => of_integer(array.value(row), kind).ok_or_else(wrong)?,
+            ResultColumn::Float(array) => match kind {
                 TypeKind::Float4 => Value::Float4(array.value(row) as f32),
                 _ => Value::Float8(array.value(row)),
             },
-            Given::Text(array) => Value::text(array.value(row)),
-            Given::Uuid(array) => Value::Uuid(array.value(row).try_into().map_err(|_| wrong())?),
-            Given::Decimal(array, scale) => {
+            ResultColumn::Text(array) => Value::text(array.value(row)),
+            ResultColumn::Uuid(array) => {
+                Value::Uuid(array.value(row).try_into().map_err(|_| wrong())?)
+            }
+            ResultColumn::Decimal(array, scale) => {
                 let value = Decimal::try_from_i128_with_scale(array.value(row), *scale);
                 Value::Numeric(value.map_err(|_| wrong())?)
             }
@@ -207,8 +211,8 @@ impl<'a> Given<'a> {
             return Ok(None);
         }
         match self {
-            Given::Int(array) => Ok(Some((i128::from(array.value(row)), 0))),
-            Given::Decimal(array, scale) => Ok(Some((array.value(row), *scale))),
+            ResultColumn::Int(array) => Ok(Some((i128::from(array.value(row)), 0))),
+            ResultColumn::Decimal(array, scale) => Ok(Some((array.value(row), *scale))),
             _ => Err(wrong()),
         }
     }

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::feed::BATCH_ROWS;
+use super::arrow_feed::BATCH_ROWS;
 use super::operators::Event;
 use super::pool::Pool;
 

@@ -31,26 +31,26 @@
 //!
 //! No other module uses DataFusion. Without the feature `analytics` no SELECT is eligible.
 
-mod choice;
+#[cfg(feature = "analytics")]
+mod arrow_feed;
 #[cfg(feature = "analytics")]
 mod columns;
+mod cost_choice;
 #[cfg(feature = "analytics")]
 mod engine;
 #[cfg(feature = "analytics")]
-mod feed;
+mod execution;
 #[cfg(feature = "analytics")]
 mod operators;
 #[cfg(feature = "analytics")]
 mod pool;
-#[cfg(feature = "analytics")]
-mod running;
 mod shape;
 #[cfg(not(feature = "analytics"))]
 mod without;
 
-pub use choice::{may_run, pays, reads_much};
+pub use cost_choice::{may_run, pays, reads_much};
 #[cfg(feature = "analytics")]
-pub use running::Running;
+pub use execution::Running;
 pub use shape::{Shape, bulk, key_column};
 #[cfg(not(feature = "analytics"))]
 pub use without::Running;

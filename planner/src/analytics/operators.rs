@@ -45,7 +45,7 @@ pub enum Event {
 }
 
 /// A plan, and the columns that it returns.
-pub struct Given {
+pub struct PlannedInput {
     pub plan: Arc<dyn ExecutionPlan>,
     pub columns: Vec<Column>,
     /// The estimated number of rows.
@@ -69,7 +69,7 @@ pub fn joins(
     source: &Source,
     leaves: &mut impl Iterator<Item = LeafPlan>,
     (events, next): (&mpsc::Sender<Event>, &mut usize),
-) -> Result<Given> {
+) -> Result<PlannedInput> {
     match source {
         Source::Scan(_) => {
             let Some(leaf) = leaves.next() else {
@@ -83,7 +83,7 @@ pub fn joins(
                 events: events.clone(),
                 batches: Mutex::new(Some(leaf.batches)),
             };
-            Ok(Given {
+            Ok(PlannedInput {
                 plan: streaming(stream)?,
                 columns: leaf.columns,
                 rows: leaf.rows,
@@ -99,7 +99,7 @@ pub fn joins(
 }
 
 /// Builds a hash join. The side with the smaller estimate is kept in memory.
-fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
+fn hash_join(join: &Join, left: PlannedInput, right: PlannedInput) -> Result<PlannedInput> {
     let JoinMethod::Hash {
         left_keys,
         right_keys,
@@ -119,7 +119,7 @@ fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
         (JoinKind::Left, false) | (JoinKind::Right, true) => JoinType::Left,
         (JoinKind::Left, true) | (JoinKind::Right, false) => JoinType::Right,
     };
-    let key = |given: &Given, expr| {
+    let key = |given: &PlannedInput, expr| {
         let slot = key_column(expr).map(|column| column.slot);
         let at = given.columns.iter().position(|c| Some(c.slot) == slot);
         at.map(|at| column(&given.plan.schema(), at))
@@ -142,7 +142,7 @@ fn hash_join(join: &Join, left: Given, right: Given) -> Result<Given> {
     )?;
     let mut columns = kept.columns;
     columns.extend(other.columns);
-    Ok(Given {
+    Ok(PlannedInput {
         plan: Arc::new(exec),
         columns,
         rows: kept.rows.max(other.rows),
@@ -183,7 +183,7 @@ pub fn grouped(
 
 /// Returns a plan for the groups of joined rows, if all keys and arguments are columns of them.
 pub fn grouped_columns(
-    input: Given,
+    input: PlannedInput,
     grouping: &Grouping,
     shape: &GroupShape,
 ) -> Result<Arc<dyn ExecutionPlan>> {

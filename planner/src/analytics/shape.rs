@@ -7,7 +7,7 @@ use fencepost_sql::bound::{
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
-use super::choice::for_each_scan;
+use super::cost_choice::for_each_scan;
 use crate::build::mark;
 use crate::plan::{Hints, Join, JoinMethod, SelectPlan, Source};
 use crate::terms::{conjunction, conjuncts};

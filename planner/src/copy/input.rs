@@ -16,7 +16,8 @@ use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::write::{
-    Doing, Firing, Referee, References, RowWriter, Yield, check_twins, finish, generate,
+    Doing, Firing, ForeignKeyActions, References, RowWriter, Yield, finish, generate,
+    recheck_unique_keys,
 };
 
 /// The splitter of the data.
@@ -28,7 +29,7 @@ enum Records {
 /// The state of a running COPY FROM.
 pub struct CopyInput {
     table: Arc<TablePlan>,
-    referee: Option<Referee>,
+    referee: Option<ForeignKeyActions>,
     firing: Option<Firing>,
     /// Whether the first row is still to come.
     begins: bool,
@@ -67,7 +68,7 @@ impl CopyInput {
         Ok(CopyInput {
             begins: firing.is_some(),
             table: table_plan,
-            referee: References::of(integrity.related.clone()).map(|r| Referee::new(&r)),
+            referee: References::of(integrity.related.clone()).map(|r| ForeignKeyActions::new(&r)),
             columns: columns.clone(),
             defaults: defaults.clone(),
             calls: defaults.iter().flatten().any(Expr::has_subquery),
@@ -130,7 +131,7 @@ impl CopyInput {
             let finished = self.writer.finish(cx, &self.table).await;
             finished.map_err(|halt| self.name_duplicate(halt))?;
             finish(&mut self.referee, &mut self.firing, cx).await?;
-            check_twins(cx).await?;
+            recheck_unique_keys(cx).await?;
             Ok(self.count)
         })
     }

@@ -16,10 +16,10 @@ use fencepost_sql::value::Value;
 use super::changes::Changes;
 use super::constraint_actions::change_constraint;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
-use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
 use super::keep::keep;
 use super::ownership::{about, store};
+use super::partition_hierarchy::{attach, attach_index, detach, hand_down, partitions_of};
 use super::referencing::{
     dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced,
     switch_keys, switch_keys_below, tell_of,

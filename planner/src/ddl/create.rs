@@ -7,8 +7,8 @@ use fencepost_sql::bound::{
     Statement,
 };
 use fencepost_sql::catalog::{
-    Family, Guards, IndexColumn, IndexDef, IndexKind, IndexMore, Object, ObjectKind, PartitionOf,
-    Partitioning, Roots, TableDef, TableRules,
+    Guards, HierarchyPlace, IndexColumn, IndexDef, IndexKind, IndexMore, Object, ObjectKind,
+    PartitionOf, Partitioning, Roots, TableDef, TableRules,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -16,10 +16,10 @@ use fencepost_sql::types::TypeKind;
 
 use super::build_index::build;
 use super::changes::Changes;
-use super::family::{check_default, hand_down_index, inherit};
 use super::materialized::run_now;
 use super::names::choose_name;
 use super::ownership::claim;
+use super::partition_hierarchy::{check_default, hand_down_index, inherit};
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
 use super::user_type::check_not_type;
@@ -126,7 +126,7 @@ pub async fn create_table(
 }
 
 /// Returns the position of a new table in its partition hierarchy; `None` if it is in none.
-fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
+fn family_of(statement: &CreateTable) -> Option<Box<HierarchyPlace>> {
     let of = statement.partition_of.as_ref().map(|new| PartitionOf {
         parent: new.parent.id,
         bound: new.bound.clone(),
@@ -134,7 +134,7 @@ fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
     });
     let key = statement.partition_key.clone();
     (of.is_some() || key.is_some()).then(|| {
-        Box::new(Family {
+        Box::new(HierarchyPlace {
             key,
             of,
             tree: None,

@@ -30,7 +30,7 @@ use crate::exec::Cx;
 /// The template database that is copied by default.
 const TEMPLATE: &str = "template1";
 /// The time to wait for other sessions to disconnect, and the interval between checks.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 const LOOK_US: u64 = 50_000;
 
 /// Runs CREATE DATABASE. Returns the command tag.
@@ -265,9 +265,9 @@ async fn others(name: &str, eval: &EvalContext) -> Result<Vec<i32>, SqlError> {
     Ok(of_it.filter(|of| *of != eval.backend_pid).collect())
 }
 
-/// Waits until no other session is connected to a database; error 55006 after `PATIENCE`.
+/// Waits until no other session is connected to a database; error 55006 after `TIME_LIMIT`.
 async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(), Halt> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIME_LIMIT;
     loop {
         let count = others(name, eval).await?.len();
         if count == 0 {

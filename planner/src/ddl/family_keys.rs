@@ -15,7 +15,7 @@ use fencepost_sql::value::Value;
 
 use super::DdlCx;
 use super::changes::Changes;
-use super::family::{link, partitions_of, tables_with_rows};
+use super::partition_hierarchy::{link, partitions_of, tables_with_rows};
 use super::referencing::forget_references;
 use super::rules::{Rows, add_foreign_key};
 use crate::exec::Cx;

@@ -1,11 +1,15 @@
 //! Storage parameters: they are stored in the catalog, and have no effect.
 
-use fencepost_sql::bound::Kept;
+use fencepost_sql::bound::StorageChange;
 use fencepost_sql::catalog::{TableDef, set_options};
 use fencepost_sql::error::SqlError;
 
 /// Stores the storage parameters of a table, or of one of its indexes.
-pub fn keep(table: &mut TableDef, index: Option<&str>, what: &[Kept]) -> Result<(), SqlError> {
+pub fn keep(
+    table: &mut TableDef,
+    index: Option<&str>,
+    what: &[StorageChange],
+) -> Result<(), SqlError> {
     for what in what {
         let options = match index {
             None => &mut table.rules.storage.options,
@@ -17,9 +21,9 @@ pub fn keep(table: &mut TableDef, index: Option<&str>, what: &[Kept]) -> Result<
             }
         };
         match what {
-            Kept::Set(said) => set_options(options, said),
-            Kept::Reset(names) => options.retain(|(name, _)| !names.contains(name)),
-            Kept::Unlogged(unlogged) => table.rules.storage.unlogged = *unlogged,
+            StorageChange::Set(said) => set_options(options, said),
+            StorageChange::Reset(names) => options.retain(|(name, _)| !names.contains(name)),
+            StorageChange::Unlogged(unlogged) => table.rules.storage.unlogged = *unlogged,
         }
     }
     Ok(())

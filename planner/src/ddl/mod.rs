@@ -15,7 +15,6 @@ mod drop;
 mod drop_locks;
 mod drop_owned;
 mod extension;
-mod family;
 mod family_keys;
 mod follow;
 mod grant;
@@ -25,6 +24,7 @@ mod materialized;
 mod membership;
 mod names;
 mod ownership;
+mod partition_hierarchy;
 mod referencing;
 mod rename_schema;
 mod rename_view;
@@ -125,7 +125,7 @@ pub fn run_ddl<'a>(
     Box::pin(async move {
         authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
         let notices = ddl.notices.len();
-        let done = carry_out(statement, cx, ddl).await?;
+        let done = run_statement(statement, cx, ddl).await?;
         cascades::gather(ddl.notices, notices);
         if may_drop(statement) {
             ownership::forget_dropped(cx, ddl).await?;
@@ -153,7 +153,7 @@ fn may_drop(statement: &Statement) -> bool {
     )
 }
 
-async fn carry_out(
+async fn run_statement(
     statement: &Statement,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,

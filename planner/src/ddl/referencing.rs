@@ -8,7 +8,7 @@ use super::DdlCx;
 use super::cascades::tell;
 use super::changes::Changes;
 use super::create::hidden_index;
-use super::family::partitions_of;
+use super::partition_hierarchy::partitions_of;
 use crate::exec::Cx;
 use crate::index;
 use crate::place::Places;

@@ -16,7 +16,7 @@ use super::changes::Changes;
 use super::names::fit;
 use crate::exec::Cx;
 use crate::store::read_row;
-use crate::write::{Referee, References};
+use crate::write::{ForeignKeyActions, References};
 
 /// Adds a CHECK constraint to `table`. Checks the existing rows if `validate` is set.
 pub async fn add_check(
@@ -183,7 +183,7 @@ async fn check_references(
         return Err(SqlError::internal("a foreign key without an index").into());
     };
     let kept = cx.deferred.take();
-    let mut referee = Referee::new(&references);
+    let mut referee = ForeignKeyActions::new(&references);
     let mut rows = Rows::of(child);
     let checked = async {
         while let Some(row) = rows.next(cx).await? {

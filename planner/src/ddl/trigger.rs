@@ -7,7 +7,7 @@ use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 
 use super::changes::Changes;
-use super::family::{change_triggers_below, hand_down_trigger};
+use super::partition_hierarchy::{change_triggers_below, hand_down_trigger};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 

@@ -38,7 +38,7 @@ struct State {
 impl Running {
     fn begin(call: LongCall) -> Result<Arc<Running>, SqlError> {
         let running = Arc::new(Running::default());
-        let end = End(Arc::clone(&running));
+        let end = FinishGuard(Arc::clone(&running));
         let work = move || {
             let outcome = call.run(Arc::clone(&end.0.stop));
             end.0.finish(outcome);
@@ -59,9 +59,9 @@ impl Running {
 }
 
 /// A guard that finishes the call if its thread ends without a result.
-struct End(Arc<Running>);
+struct FinishGuard(Arc<Running>);
 
-impl Drop for End {
+impl Drop for FinishGuard {
     fn drop(&mut self) {
         self.0
             .finish(Err(SqlError::internal("a long call has failed")));

@@ -17,7 +17,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::statement_snapshot::SnapshotScope;
-use fencepost_txn::{MarkPlace, Stop, Strength, Transaction, let_others_run};
+use fencepost_txn::{MarkPlace, Stop, Strength, Transaction, yield_now};
 use parking_lot::Mutex;
 
 use super::gather::Parts;
@@ -307,7 +307,7 @@ impl Cx<'_> {
         let now = Instant::now();
         check_stop(self.cancel, self.deadline, now)?;
         if self.scratch.pace.is_over(now) {
-            let_others_run().await;
+            yield_now().await;
             let now = Instant::now();
             self.scratch.pace.begin_slice(now);
             check_stop(self.cancel, self.deadline, now)?;

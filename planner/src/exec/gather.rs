@@ -18,8 +18,8 @@ use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::sort::{Sorter, compare_rows};
 
 /// The result of a part.
@@ -131,7 +131,7 @@ impl Gather {
     ) -> Result<Option<&mut Merging>, Halt> {
         if self.merging.is_none() {
             let mut theirs = Sorter::by(order.to_vec(), width, u64::MAX);
-            let mut gathered = Gathered::default();
+            let mut gathered = CollectedMemory::default();
             while let Some(mut values) = self.next(cx).await? {
                 let from = theirs.rows().len();
                 push_rows(&mut values, theirs.rows());

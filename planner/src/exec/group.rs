@@ -8,8 +8,8 @@ use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::order::sort_indexes;
 
@@ -23,7 +23,7 @@ pub struct Groups {
     next: usize,
     key: Vec<u8>,
     page: Batch,
-    gathered: Gathered,
+    gathered: CollectedMemory,
 }
 
 impl Groups {
@@ -37,7 +37,7 @@ impl Groups {
             next: 0,
             key: Vec::new(),
             page: Batch::new(width),
-            gathered: Gathered::default(),
+            gathered: CollectedMemory::default(),
         };
         if grouping.keys.is_empty() {
             groups.begin(grouping, &mut Vec::new());

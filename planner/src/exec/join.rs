@@ -10,8 +10,8 @@ use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::source::SourceState;
 use crate::plan::{Join, JoinMethod};
 
@@ -119,7 +119,7 @@ impl JoinState {
 
     /// Reads the whole right side into memory.
     async fn build(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedMemory::default();
         while self.right_more {
             let from = self.right_rows.len();
             let next = self

@@ -6,9 +6,9 @@
 mod anew;
 mod apart;
 mod batch;
+mod collected_memory;
 mod cx;
 mod gather;
-mod gathered;
 mod group;
 mod join;
 mod live;
@@ -37,9 +37,9 @@ mod window;
 
 pub use anew::{LockTarget, RowState, Standing, decided_by, lock_anew};
 pub use batch::Batch;
+pub use collected_memory::CollectedMemory;
 pub use cx::{CancelFlag, Cx, Scratch};
 pub use gather::{Came, NextPart, Part, Parts};
-pub use gathered::Gathered;
 pub use group::Groups;
 pub use order::sort_indexes;
 pub use part::run_part;

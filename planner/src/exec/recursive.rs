@@ -10,8 +10,8 @@ use fencepost_sql::stop::Halt;
 use foldhash::HashSet;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::select::SelectState;
 use super::set::key_of;
 use crate::plan::RecursivePlan;
@@ -26,9 +26,9 @@ pub struct RecursiveState {
     /// For UNION: all rows returned so far.
     seen: HashSet<Vec<u8>>,
     /// The memory of `seen`.
-    gathered: Gathered,
+    gathered: CollectedMemory,
     /// The memory of `round`.
-    gathered_round: Gathered,
+    gathered_round: CollectedMemory,
     key: Vec<u8>,
 }
 
@@ -41,8 +41,8 @@ impl RecursiveState {
             rows: Batch::new(plan.base.targets.len()),
             round: Batch::new(plan.base.visible),
             seen: HashSet::default(),
-            gathered: Gathered::default(),
-            gathered_round: Gathered::default(),
+            gathered: CollectedMemory::default(),
+            gathered_round: CollectedMemory::default(),
             key: Vec::new(),
         }
     }

@@ -5,9 +5,9 @@ use fencepost_sql::stop::Halt;
 use foldhash::HashSet;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::gather::{Gather, Stage, push_rows};
-use super::gathered::Gathered;
 use super::group::Groups;
 use super::lock::lock_rows;
 use super::sort::Sorter;
@@ -31,7 +31,7 @@ pub struct SelectState {
     sorter: Option<Sorter>,
     limits: Option<Limits>,
     /// The memory of DISTINCT.
-    gathered: Gathered,
+    gathered: CollectedMemory,
     key: Vec<u8>,
     /// The state of gathering, if other machines run parts of the plan.
     gather: Option<Box<Gather>>,
@@ -50,7 +50,7 @@ impl SelectState {
             seen: HashSet::default(),
             sorter: None,
             limits: None,
-            gathered: Gathered::default(),
+            gathered: CollectedMemory::default(),
             key: Vec::new(),
             gather: None,
             windowed: None,
@@ -175,7 +175,7 @@ impl SelectState {
             Some(_) => (0, u64::MAX),
         };
         let mut sorter = Sorter::new(plan, keep);
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedMemory::default();
         loop {
             let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;

@@ -10,8 +10,8 @@ use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::select::SelectState;
 use crate::plan::SetPlan;
@@ -26,7 +26,7 @@ pub struct SetState {
     /// For each row: how often it may still be returned (INTERSECT) or still removes a left row
     /// (EXCEPT). For UNION: it was returned.
     counts: HashMap<Vec<u8>, u64>,
-    gathered: Gathered,
+    gathered: CollectedMemory,
     key: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ impl SetState {
             current: SelectState::new(first),
             rows: Batch::new(first.targets.len()),
             counts: HashMap::default(),
-            gathered: Gathered::default(),
+            gathered: CollectedMemory::default(),
             key: Vec::new(),
         }
     }

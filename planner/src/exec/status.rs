@@ -1,7 +1,7 @@
 //! `txid_status`: the outcome of a transaction, by its number.
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::catalog::{Catalog, Ending};
+use fencepost_sql::catalog::{Catalog, TransactionOutcome};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
@@ -23,10 +23,10 @@ pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, Halt> {
     let root = cx.tx.machine().root();
     let outcomes = Catalog::open(cx.tx, root).await?.outcomes();
     let now = cx.eval.clock_now();
-    let ending = outcomes.settle(cx.tx.machine(), number, now).await?;
+    let ending = outcomes.outcome_of(cx.tx.machine(), number, now).await?;
     Ok(match ending {
-        Some(Ending::Committed) => Value::text("committed"),
-        Some(Ending::Aborted) => Value::text("aborted"),
+        Some(TransactionOutcome::Committed) => Value::text("committed"),
+        Some(TransactionOutcome::Aborted) => Value::text("aborted"),
         None => Value::Null,
     })
 }

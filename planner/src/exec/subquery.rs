@@ -19,8 +19,8 @@ use fencepost_txn::Work;
 use foldhash::{HashMap, HashSet};
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::select::SelectState;
 use crate::subplans::Subplans;
@@ -37,20 +37,20 @@ pub struct Queries {
     plans: Arc<Subplans>,
     /// The parameters, followed by the outer slots in reverse order.
     pub params: Vec<Value>,
-    kept: Vec<Kept>,
+    kept: Vec<CachedRows>,
     /// The rows of the last iteration of each recursive query.
     pub works: HashMap<usize, Arc<Batch>>,
 }
 
 /// The materialized rows of the last run of a subquery.
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedRows {
     /// The arguments of the last run; `None` if it has not run.
     args: Option<Vec<Value>>,
     rows: Batch,
     /// The hash table of its values, if only membership tests use the subquery.
     members: Option<Members>,
-    gathered: Gathered,
+    gathered: CollectedMemory,
 }
 
 /// The values of a subquery's one column.
@@ -90,9 +90,9 @@ impl Queries {
         }
     }
 
-    fn kept(&mut self, id: usize) -> &mut Kept {
+    fn kept(&mut self, id: usize) -> &mut CachedRows {
         if self.kept.len() <= id {
-            self.kept.resize_with(id + 1, Kept::default);
+            self.kept.resize_with(id + 1, CachedRows::default);
         }
         &mut self.kept[id]
     }
@@ -319,7 +319,7 @@ impl Cx<'_> {
         Ok(value)
     }
 
-    fn kept(&mut self, id: usize) -> Result<&mut Kept, SqlError> {
+    fn kept(&mut self, id: usize) -> Result<&mut CachedRows, SqlError> {
         match &mut self.queries {
             Some(queries) => Ok(queries.kept(id)),
             None => Err(SqlError::internal("a query without a plan")),

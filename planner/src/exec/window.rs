@@ -22,8 +22,8 @@ use fencepost_sql::types::calendar::DAY_US;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gathered::Gathered;
 use super::order::sort_indexes;
 use super::set::give;
 
@@ -37,7 +37,7 @@ pub struct Windowed {
     rows: Batch,
     order: Vec<u32>,
     next: usize,
-    gathered: Gathered,
+    gathered: CollectedMemory,
     /// The number of values in a row, without those of subqueries behind them.
     width: usize,
 }
@@ -166,7 +166,7 @@ impl Sorted {
             )
             .collect();
         let mut keys = Batch::new(exprs.len());
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedMemory::default();
         for i in 0..rows.len() {
             if i % BREATH == 0 {
                 gathered.add_rows(cx, &keys, i.saturating_sub(BREATH))?;

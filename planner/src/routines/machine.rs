@@ -20,7 +20,7 @@ use super::loops::{Loop, statements_of};
 use super::prepared::{self, Prepared};
 use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked};
 use super::variables::{Row, Slot, Slots};
-use crate::exec::{Cx, Gathered};
+use crate::exec::{CollectedMemory, Cx};
 
 /// A compiled body with the prepared statements of its texts.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub struct Machine {
     pub row_count: u64,
     /// The rows of a set-returning function.
     pub set: Vec<Vec<Value>>,
-    pub gathered: Gathered,
+    pub gathered: CollectedMemory,
     /// Whether it may end transactions.
     pub ends: bool,
     /// Whether the transaction has met a conflict and cannot continue.
@@ -98,7 +98,7 @@ impl Machine {
             errors: Vec::new(),
             row_count: 0,
             set: Vec::new(),
-            gathered: Gathered::default(),
+            gathered: CollectedMemory::default(),
             ends: false,
             doomed: false,
             body: Arc::clone(body),
@@ -141,14 +141,14 @@ impl Machine {
             {
                 return Ok(step);
             }
-            let eval = cx.eval.settle()?;
+            let eval = cx.eval.apply_setting_changes()?;
             let params = cx.params;
             let mut inner = cx.within(params);
             inner.eval = &eval;
             let ran = Box::pin(self.run_settled(&mut inner)).await;
             let held = inner.held;
             cx.held += held;
-            cx.eval.unsettle(eval);
+            cx.eval.end_setting_changes(eval);
             if let Some(step) = ran? {
                 return Ok(step);
             }

@@ -17,7 +17,7 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use super::rows::Rows;
-use crate::kept::Kept;
+use crate::materialized_rows::MaterializedRows;
 
 /// The cursors that routines of a session have opened, by name.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Portals {
 pub struct Opened {
     /// The names and types of its columns.
     pub columns: Vec<(String, Type)>,
-    rows: Kept,
+    rows: MaterializedRows,
     /// The table that its rows belong to, if WHERE CURRENT OF is possible, and their addresses.
     of: Option<u32>,
     places: Vec<Value>,
@@ -171,7 +171,7 @@ impl Portals {
         (rows, text): (Rows, &str),
         (machine, eval): (&Arc<Machine>, &EvalContext),
     ) -> Result<u64, SqlError> {
-        let mut kept = Kept::new(machine);
+        let mut kept = MaterializedRows::new(machine);
         for row in &rows.rows {
             kept.push(row)?;
         }

@@ -8,7 +8,7 @@ use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::Stop;
 
-use crate::exec::{Cx, Gathered};
+use crate::exec::{CollectedMemory, Cx};
 use crate::sink::RowSink;
 
 /// Rows and their columns.
@@ -30,7 +30,7 @@ pub struct Rows {
 #[derive(Debug, Default)]
 pub struct RowsSink {
     pub rows: Vec<Vec<Value>>,
-    gathered: Gathered,
+    gathered: CollectedMemory,
     counted: usize,
 }
 

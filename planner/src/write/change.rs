@@ -17,8 +17,8 @@ use fencepost_txn::Timestamp;
 use foldhash::{HashSet, HashSetExt};
 
 use super::find::{deep_values, find_and_lock, hold_of, is_changed};
+use super::foreign_key_actions::ForeignKeyActions;
 use super::merge::{When, begin_merge};
-use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{RowWriter, Yield};
@@ -360,7 +360,7 @@ async fn change_point(
 /// The state and buffers for changing the rows of a statement.
 pub(super) struct Changer {
     writer: RowWriter,
-    referee: Option<Referee>,
+    referee: Option<ForeignKeyActions>,
     firing: Option<Firing>,
     new: Vec<Value>,
     /// The values of SET for the next row, if they are already computed.
@@ -373,7 +373,7 @@ impl Changer {
     pub(super) fn new(plan: &ChangePlan) -> Changer {
         Changer {
             writer: RowWriter::default(),
-            referee: plan.references.as_ref().map(Referee::new),
+            referee: plan.references.as_ref().map(ForeignKeyActions::new),
             firing: Firing::of(&plan.table),
             new: Vec::with_capacity(plan.width),
             set: None,
@@ -611,7 +611,7 @@ impl Changer {
 /// Ends a statement that has changed all its rows: runs its foreign-key actions, its own triggers,
 /// and then the triggers of the rows that foreign-key actions changed.
 pub async fn finish(
-    referee: &mut Option<Referee>,
+    referee: &mut Option<ForeignKeyActions>,
     firing: &mut Option<Firing>,
     cx: &mut Cx<'_>,
 ) -> Result<(), Halt> {

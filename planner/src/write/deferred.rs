@@ -10,10 +10,10 @@ use std::sync::Arc;
 use fencepost_sql::catalog::ForeignKeyDef;
 use fencepost_sql::stop::Halt;
 
-use super::referee::{Check, verify};
+use super::foreign_key_actions::{Check, verify};
 use super::references::References;
 use super::triggers::Queued;
-use super::twins::Twin;
+use super::unique_recheck::DuplicateKey;
 use crate::exec::Cx;
 
 /// The deferred checks and triggers of a transaction.
@@ -35,7 +35,7 @@ pub struct Deferred {
 enum Waiting {
     Check(Arc<References>, Check),
     Trigger(Queued),
-    Twin(Twin),
+    Twin(DuplicateKey),
 }
 
 impl Waiting {
@@ -102,18 +102,18 @@ impl Deferred {
         self.waiting.push(Waiting::Trigger(queued));
     }
 
-    pub(super) fn push_twin(&mut self, twin: Twin) {
+    pub(super) fn push_twin(&mut self, twin: DuplicateKey) {
         self.has_new_twins = true;
         self.waiting.push(Waiting::Twin(twin));
     }
 
     /// Returns whether duplicate keys were queued that no end of a statement has checked.
-    pub(super) fn has_new_twins(&self) -> bool {
+    pub(super) fn has_new_duplicates(&self) -> bool {
         self.has_new_twins
     }
 
     /// Returns the new duplicate keys of constraints that are not deferred now.
-    pub(super) fn new_twins(&mut self) -> Vec<Twin> {
+    pub(super) fn new_duplicates(&mut self) -> Vec<DuplicateKey> {
         let new = self.waiting.iter().skip(self.seen);
         let due = new.filter_map(|waiting| match waiting {
             Waiting::Twin(twin) if !self.waits(twin.waits()) => Some(twin.clone()),

@@ -8,7 +8,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
 use super::change::finish;
-use super::referee::Referee;
+use super::foreign_key_actions::ForeignKeyActions;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
@@ -144,7 +144,7 @@ pub async fn run_insert(
 ) -> Result<u64, Halt> {
     let mut inserter = Inserter {
         writer: RowWriter::default(),
-        referee: plan.references.as_ref().map(Referee::new),
+        referee: plan.references.as_ref().map(ForeignKeyActions::new),
         firing: Firing::of(&plan.table),
         upsert: Upsert::default(),
     };
@@ -243,7 +243,7 @@ async fn called(
 /// The state that an INSERT keeps from row to row.
 struct Inserter {
     writer: RowWriter,
-    referee: Option<Referee>,
+    referee: Option<ForeignKeyActions>,
     firing: Option<Firing>,
     upsert: Upsert,
 }

@@ -59,7 +59,7 @@ pub struct Key {
 }
 
 /// A row of a table and its fat pointer.
-pub type Found = (FatPtr, Vec<Value>);
+pub type LocatedRow = (FatPtr, Vec<Value>);
 
 impl References {
     /// Collects the foreign keys among `related`. Returns `None` if there are none.
@@ -223,7 +223,7 @@ impl References {
         key: &Key,
         values: &[Value],
         limit: usize,
-    ) -> Result<Vec<Found>, Halt> {
+    ) -> Result<Vec<LocatedRow>, Halt> {
         let child = &self.tables[key.child];
         let mut found = Vec::new();
         let Some(values) = fitted(values, &child.def, &key.def.columns) else {
@@ -266,7 +266,7 @@ impl References {
         key: &Key,
         (tree, prefix): (&BTree, &[u8]),
         wanted: &[u8],
-        (found, limit): (&mut Vec<Found>, usize),
+        (found, limit): (&mut Vec<LocatedRow>, usize),
     ) -> Result<(), Halt> {
         let child = &self.tables[key.child];
         let mut end = prefix.to_vec();

@@ -16,10 +16,10 @@ use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Isolation, Near, Strength};
 
+use super::bulk_index_builder::Gather;
 use super::errors::duplicate;
-use super::gather::Gather;
 use super::rules::check_row;
-use super::twins::note_twin;
+use super::unique_recheck::note_twin;
 use crate::exec::Cx;
 use crate::index::{find, insert, is_taken, key_lock, remove, replace, trees, try_insert};
 use crate::leaves::Leaves;

@@ -29,7 +29,7 @@ use fencepost_sql::types::{Composite, Fields};
 use fencepost_sql::value::{Array, Record, Value};
 use fencepost_storage::FatPtr;
 
-use crate::exec::{Cx, Gathered};
+use crate::exec::{CollectedMemory, Cx};
 use crate::leaves::is_within;
 use crate::plan::TablePlan;
 use crate::routines::{TriggerCall, call_trigger};
@@ -103,7 +103,7 @@ pub type Change<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 #[derive(Debug, Default)]
 pub struct Firing {
     queue: Vec<Queued>,
-    gathered: Gathered,
+    gathered: CollectedMemory,
     /// AFTER STATEMENT triggers to run at the end.
     at_end: Vec<Queued>,
     /// The rows of transition tables.

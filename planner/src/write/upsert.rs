@@ -14,7 +14,7 @@ use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{AbortReason, Stop, Strength};
 use foldhash::HashSet;
 
-use super::referee::Referee;
+use super::foreign_key_actions::ForeignKeyActions;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::{check_row, generate};
 use super::triggers::{Doing, Firing, check_unchanged};
@@ -23,7 +23,7 @@ use crate::plan::TablePlan;
 use crate::store::read_row;
 
 /// The foreign-key checks and triggers to notify of changed rows.
-type Watching<'a> = (&'a mut Option<Referee>, &'a mut Option<Firing>);
+type Watching<'a> = (&'a mut Option<ForeignKeyActions>, &'a mut Option<Firing>);
 
 /// The outcome of an upsert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

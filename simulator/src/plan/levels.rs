@@ -32,7 +32,7 @@ impl Plan {
             Plan::draw_with_slow_ways,
             Plan::draw_with_two_crashes,
             Plan::draw_with_partition,
-            Plan::draw_with_newcomer,
+            Plan::draw_with_join,
             Plan::draw_with_leaving,
             Plan::draw_with_crash_on_slow_ways,
             Plan::draw_with_client_that_leaves,

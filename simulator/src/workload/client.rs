@@ -93,7 +93,7 @@ pub struct Client {
 
 /// The planned end of a transaction.
 #[derive(Clone, Copy)]
-enum Ending {
+enum PlannedEnd {
     Commit,
     Abort,
     Rollback,
@@ -121,18 +121,18 @@ impl Client {
         }
     }
 
-    fn ending(&mut self) -> Ending {
+    fn ending(&mut self) -> PlannedEnd {
         if self.random.one_in(self.plan.drop_one_in) {
             let polls = 1 + self.random.below(10);
             return match self.random.below(3) {
-                0 => Ending::Drop(polls),
-                _ => Ending::DropCommit(polls),
+                0 => PlannedEnd::Drop(polls),
+                _ => PlannedEnd::DropCommit(polls),
             };
         }
         match self.random.below(20) {
-            0 => Ending::Abort,
-            1 => Ending::Rollback,
-            _ => Ending::Commit,
+            0 => PlannedEnd::Abort,
+            1 => PlannedEnd::Rollback,
+            _ => PlannedEnd::Commit,
         }
     }
 
@@ -155,7 +155,9 @@ impl Client {
             _ => Mode::ReadWrite,
         };
         let marker = match (ending, mode) {
-            (Ending::DropCommit(_), Mode::ReadWrite) => self.log.borrow_mut().marker(&self.world),
+            (PlannedEnd::DropCommit(_), Mode::ReadWrite) => {
+                self.log.borrow_mut().marker(&self.world)
+            }
             (_, Mode::ReadWrite) if !self.plan.faults.is_empty() => {
                 self.log.borrow_mut().marker(&self.world)
             }
@@ -163,7 +165,7 @@ impl Client {
         };
         // A transaction without a marker must learn its outcome.
         let ending = match (ending, marker) {
-            (Ending::DropCommit(_), None) => Ending::Commit,
+            (PlannedEnd::DropCommit(_), None) => PlannedEnd::Commit,
             (ending, _) => ending,
         };
         let id = self.log.borrow_mut().number();
@@ -173,8 +175,8 @@ impl Client {
         let attempt = RefCell::new(attempt);
         let committing = || attempt.borrow().stage == Stage::Committing;
         let (polls, only_commit) = match ending {
-            Ending::Drop(polls) => (polls, false),
-            Ending::DropCommit(polls) => (polls, true),
+            PlannedEnd::Drop(polls) => (polls, false),
+            PlannedEnd::DropCommit(polls) => (polls, true),
             _ => (u64::MAX, true),
         };
         let (sim, doom) = (self.sim.clone(), self.doom.clone());
@@ -233,7 +235,7 @@ impl Client {
         coordinator: &mut Coordinator,
         mode: Mode,
         attempt: &RefCell<Attempt>,
-        ending: Ending,
+        ending: PlannedEnd,
     ) -> Result<&'static str, Halt> {
         let mut tx = coordinator.begin(mode);
         tx.set_yielding(self.random.one_in(8));
@@ -259,11 +261,11 @@ impl Client {
             None => step.several().await?,
         }
         match ending {
-            Ending::Abort => {
+            PlannedEnd::Abort => {
                 tx.abort();
                 return Ok("aborted");
             }
-            Ending::Rollback => {
+            PlannedEnd::Rollback => {
                 tx.rollback().await?;
                 return Ok("rolled back");
             }

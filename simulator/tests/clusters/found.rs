@@ -23,7 +23,7 @@ fn slots_that_come_back_late_come_before_rest() {
 
 #[test]
 fn a_slot_is_as_a_new_life_of_its_block_left_it() {
-    hold(200_115..200_116, Plan::draw_with_newcomer);
+    hold(200_115..200_116, Plan::draw_with_join);
 }
 
 #[test]

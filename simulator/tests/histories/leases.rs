@@ -11,7 +11,7 @@ use crate::world::World;
 
 const KINDS: [Kind; 3] = [Kind::Local, Kind::Shm, Kind::Tcp];
 /// The time limit of each wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 fn counts(world: &World, at: usize) -> LeaseCounts {
     world.machines[at].lease_counts().expect("it has leases")
@@ -20,7 +20,7 @@ fn counts(world: &World, at: usize) -> LeaseCounts {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIME_LIMIT, "{what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -39,7 +39,7 @@ fn machines_under_load_have_their_leases_renewed() {
             until("a renewal", || counts(&world, at).renewals > before);
             until("a lease", || machine.holds_lease());
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 

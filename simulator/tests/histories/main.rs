@@ -37,7 +37,7 @@ fn random_histories_of_several_machines_are_strictly_serializable() {
     for (kind, (machines, replicas, objects)) in local.into_iter().chain(shm).chain(tcp) {
         let world = World::over(kind, machines, replicas, objects);
         run(&world, 6, 400);
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -51,7 +51,7 @@ fn random_histories_of_machines_with_clocks_of_their_own_are_strictly_serializab
     for (kind, shape, objects) in shapes {
         let world = World::with(Clocks::Apart, kind, shape, objects);
         run(&world, 6, 300);
-        world.settle();
+        world.wait_until_idle();
         for (at, machine) in world.machines.iter().enumerate() {
             let state = machine.clock_state();
             assert_eq!((state.exchanges > 0, state.breaks), (at > 0, 0));
@@ -101,7 +101,7 @@ fn every_snapshot_of_several_machines_adds_up() {
         // Each access to an object costs a round trip over connections.
         let sums = if matches!(kind, Kind::Tcp) { 100 } else { 2000 };
         add_up(&world, sums);
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -120,7 +120,7 @@ fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
         let outcome = block_on(tx.commit());
         assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
     }
-    world.settle();
+    world.wait_until_idle();
     assert_eq!(
         world.machines[0].inventory().objects.len() as u64,
         OBJECTS + 1

@@ -18,7 +18,7 @@ use pollster::block_on;
 /// Longer than a thread may be delayed on a busy host.
 const LEASE_MS: u64 = 2_000;
 /// The time limit of each wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A proxy that forwards connections to a machine until they are cut; new ones may be opened
 /// afterwards.
@@ -121,7 +121,7 @@ fn over_a_wire() -> (Vec<Arc<Machine>>, Wire) {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIME_LIMIT, "{what}");
         thread::sleep(Duration::from_millis(2));
     }
 }

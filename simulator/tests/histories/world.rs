@@ -167,12 +167,12 @@ impl World {
 
     /// Waits until no work is in progress. Then backups must equal their primaries, and no locks or
     /// log records may remain.
-    pub fn settle(&self) {
+    pub fn wait_until_idle(&self) {
         self.assert_spread();
         self.settle_whatever_was_written();
     }
 
-    /// Does the same as [`Self::settle`], without the check that machines have written to each
+    /// Does the same as [`Self::wait_until_idle`], without the check that machines have written to each
     /// other.
     pub fn settle_whatever_was_written(&self) {
         for round in 0.. {

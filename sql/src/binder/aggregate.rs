@@ -154,7 +154,7 @@ impl Binder<'_> {
             };
             for key in keys {
                 let expr = self.scalar(&key.expr, around.scope, Clause::Argument)?;
-                let expr = self.settle(expr)?;
+                let expr = self.unknown_to_text(expr)?;
                 let desc = key.options.asc == Some(false);
                 order.push((expr, desc, key.options.nulls_first.unwrap_or(desc)));
             }
@@ -176,7 +176,7 @@ impl Binder<'_> {
         let mut args = args.into_iter();
         match (kind, args.next(), args.next(), args.next()) {
             (K::CountStar, None, None, None) => Ok((Type::INT8, Vec::new())),
-            (K::Count, Some(arg), None, None) => Ok((Type::INT8, vec![self.settle(arg)?])),
+            (K::Count, Some(arg), None, None) => Ok((Type::INT8, vec![self.unknown_to_text(arg)?])),
             (K::Sum | K::Avg, Some(arg), None, None) => {
                 let average = kind == K::Avg;
                 let ty = match arg.ty.kind {
@@ -198,7 +198,7 @@ impl Binder<'_> {
                 Ok((ty, vec![arg]))
             }
             (K::Min | K::Max, Some(arg), None, None) => {
-                let arg = self.settle(arg)?;
+                let arg = self.unknown_to_text(arg)?;
                 let ty = match arg.ty.kind {
                     T::VarChar | T::Name => Type::TEXT,
                     T::Cidr => Type::INET,
@@ -278,7 +278,7 @@ impl Binder<'_> {
             }
             (K::JsonAgg | K::JsonbAgg, Some(arg), None, None) => {
                 let (ty, made) = json_of(kind);
-                let arg = self.settle(arg)?;
+                let arg = self.unknown_to_text(arg)?;
                 let parted = arg.ty.element().is_some() || arg.ty.kind.is_row();
                 let arg = self.padded(arg)?;
                 let mut args = vec![self.call(made, vec![arg])?];
@@ -297,7 +297,7 @@ impl Binder<'_> {
                 Ok((ty, vec![key, self.call(made, vec![arg])?]))
             }
             (K::ArrayAgg, Some(arg), None, None) => {
-                let arg = self.settle(arg)?;
+                let arg = self.unknown_to_text(arg)?;
                 // Only `char(n)` is displayed other than it is stored, so only its length must be
                 // kept.
                 let of = match has_blanks(arg.ty) {

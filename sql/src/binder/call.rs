@@ -295,7 +295,7 @@ impl Binder<'_> {
         for (i, arg) in args.into_iter().enumerate() {
             let to = polymorphic::parameter(parameter(function, i), element, arg.ty)?;
             cast.push(match parameter(function, i) {
-                TypeKind::Any => self.settle(arg)?,
+                TypeKind::Any => self.unknown_to_text(arg)?,
                 _ => self.coerce(arg, to, CastContext::Implicit)?,
             });
         }

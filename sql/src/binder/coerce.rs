@@ -146,7 +146,7 @@ impl Binder<'_> {
     }
 
     /// Converts an expression that is still of unknown type to text.
-    pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr, SqlError> {
+    pub(super) fn unknown_to_text(&mut self, expr: Expr) -> Result<Expr, SqlError> {
         if expr.ty == Type::UNKNOWN {
             return self.coerce(expr, Type::TEXT, CastContext::Implicit);
         }

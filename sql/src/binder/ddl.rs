@@ -3,12 +3,12 @@
 mod alter;
 mod constraint;
 mod constraint_actions;
-mod family;
 mod identity;
-mod keeping;
 mod like;
 mod operator_class;
 mod partition;
+mod partition_hierarchy;
+mod storage_options;
 mod table;
 mod text;
 
@@ -104,7 +104,7 @@ impl Binder<'_> {
         }
         if create.unique {
             let columns: Vec<usize> = columns.iter().map(|c| c.column).collect();
-            family::check_key(&table, &columns, "UNIQUE")?;
+            partition_hierarchy::check_key(&table, &columns, "UNIQUE")?;
         }
         let name = match &create.name {
             Some(name) => Some(names::table_name(name)?.1),
@@ -397,7 +397,7 @@ fn key_constraint(
 ) -> Result<KeyConstraint, SqlError> {
     let lookup = |name: &str| table.column(name);
     let key = key_columns(text, name, columns, &lookup)?;
-    family::check_key(table, &key.columns, what)?;
+    partition_hierarchy::check_key(table, &key.columns, what)?;
     Ok(key)
 }
 

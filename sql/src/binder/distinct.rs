@@ -34,7 +34,7 @@ impl Binder<'_> {
                 aggregates: Some(&mut *aggregates),
             };
             let bound = self.expr(key, around)?;
-            let bound = self.settle(bound)?;
+            let bound = self.unknown_to_text(bound)?;
             let known = targets.iter().position(|t| t.expr == bound);
             found.push(known.unwrap_or_else(|| {
                 targets.push(Target {

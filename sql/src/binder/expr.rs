@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::aggregate::Aggregates;
 use super::scope::Scope;
-use super::{Binder, names, suggest};
+use super::{Binder, did_you_mean, names};
 use crate::bound::{BoolTest, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, PADDED_ELEMENTS};
@@ -194,7 +194,7 @@ impl Binder<'_> {
             format!("column \"{name}\" does not exist"),
         )
         .or_at(self.position(ident.span));
-        Err(match suggest::hint(around.scope, None, &name) {
+        Err(match did_you_mean::hint(around.scope, None, &name) {
             Some(hint) => missing.hint(hint),
             None => missing,
         })
@@ -336,7 +336,7 @@ impl Binder<'_> {
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let input = self.expr(input, around)?;
-        let input = self.settle(input)?;
+        let input = self.unknown_to_text(input)?;
         if input.ty.kind.is_row() {
             return Ok(self.is_null_row(input, negated));
         }
@@ -462,7 +462,7 @@ impl Binder<'_> {
             }
         }
         let input = self.padded(input)?;
-        let pattern = self.settle(pattern)?;
+        let pattern = self.unknown_to_text(pattern)?;
         Ok(self.fold(Expr::new(
             Type::BOOL,
             Node::Like {
@@ -490,14 +490,14 @@ impl Binder<'_> {
                 let text = self.coerce(input, Type::TEXT, CastContext::Implicit)?;
                 self.call("rpad", vec![text, width])
             }
-            _ => self.settle(input),
+            _ => self.unknown_to_text(input),
         }
     }
 
     /// Converts an array of `char(n)` to an array of text with the padding.
     fn padded_elements(&mut self, input: Expr, length: Option<usize>) -> Result<Expr, SqlError> {
         let Some(length) = length else {
-            return self.settle(input);
+            return self.unknown_to_text(input);
         };
         let length = i32::try_from(length).unwrap_or(i32::MAX);
         let args = vec![input, Expr::constant(Type::INT4, Value::Int4(length))];

@@ -7,8 +7,8 @@ use sqlparser::ast;
 
 use super::expr::Clause;
 use super::from::table_leaf;
-use super::given::{Overriding, takes_given};
 use super::needs::Columns;
+use super::overriding::{Overriding, takes_given};
 use super::rules::Change;
 use super::scope::Scope;
 use super::subfield::{Place, no_default};

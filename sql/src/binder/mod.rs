@@ -25,12 +25,13 @@ mod current_of;
 mod cursor;
 mod ddl;
 mod delete;
+mod deparse;
+mod did_you_mean;
 mod distinct;
 mod domain;
 mod enums;
 mod expr;
 mod from;
-mod given;
 mod group;
 mod grouping_sets;
 mod insert;
@@ -40,6 +41,7 @@ mod json;
 mod json_rows;
 mod literal;
 mod locking;
+mod maintenance;
 mod materialized;
 mod merge;
 mod named_args;
@@ -48,9 +50,11 @@ mod needs;
 mod operator;
 mod ordered_set;
 mod outer_aggregate;
+mod overriding;
 mod params;
 mod path;
 mod polymorphic;
+mod polymorphic_types;
 mod query;
 mod references;
 mod routine;
@@ -66,14 +70,11 @@ mod security;
 mod select;
 mod sequence;
 mod set;
-mod show;
 mod special;
-mod stand_ins;
 mod stars;
 mod stored;
 mod subfield;
 mod subquery;
-mod suggest;
 mod symbol;
 mod system_columns;
 mod table_function;
@@ -82,15 +83,14 @@ mod target_levels;
 mod target_rows;
 #[cfg(test)]
 mod tests;
-mod through;
 mod trigger;
 mod type_name;
 mod updatable;
 mod update;
-mod upkeep;
 mod variables;
 mod variadic;
 mod view;
+mod view_rewriting;
 mod whole_row;
 mod window;
 mod with;
@@ -109,6 +109,7 @@ use crate::settings::Settings;
 use crate::stack;
 
 pub use cursor::goes_back;
+pub use deparse::{Over, Reader, Renaming, Style};
 pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub(crate) use path::PathView;
@@ -116,7 +117,6 @@ pub use path::{explicit_path, search_path};
 pub use references::{Part, References};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
-pub use show::{Over, Reader, Renaming, Style};
 pub use stored::{StoredText, calling, unbound};
 #[cfg(test)]
 pub(crate) use tests::NoTables;
@@ -291,7 +291,7 @@ impl Binder<'_> {
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::View(syntax) => self.alter_view(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
-            parser::Statement::Upkeep(syntax) => self.upkeep(syntax),
+            parser::Statement::Upkeep(syntax) => self.maintenance(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),
             parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {

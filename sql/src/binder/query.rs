@@ -151,7 +151,7 @@ impl Binder<'_> {
         }
         Ok(Target {
             name: String::new(),
-            expr: self.settle(bound)?,
+            expr: self.unknown_to_text(bound)?,
             origin: None,
         })
     }

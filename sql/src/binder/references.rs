@@ -10,11 +10,11 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::deparse::scope_over;
 use super::expr::Clause;
 use super::needs::{Columns, object_of};
 use super::path::PathView;
 use super::routine::{Arguments, parsed_body};
-use super::show::scope_over;
 use super::variables::Variables;
 use super::{Binder, Over, ParamTypes, Reader, search_path};
 use crate::catalog::{
@@ -125,7 +125,7 @@ impl Reader<'_> {
             let bound = binder.scalar(&parsed, &scope, Clause::Check)?;
             match to {
                 Some(ty) => binder.coerce(bound, ty, CastContext::Assignment)?,
-                None => binder.settle(bound)?,
+                None => binder.unknown_to_text(bound)?,
             };
             if let Over::Table(table) | Over::Trigger(table) = over
                 && !reads.borrow().is_empty()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sqlparser::ast::{DataType, Ident, ObjectName};
 
 use super::expr::Clause;
+use super::polymorphic_types::{StandIns, check_told, element_of, has_any};
 use super::scope::Scope;
-use super::stand_ins::{StandIns, check_told, element_of, has_any};
 use super::variables::{Prefer, Variable, Variables};
 use super::{Binder, ParamTypes, bind_among, names};
 use crate::bound::{

@@ -8,8 +8,8 @@ use sqlparser::ast;
 use super::call::{Signature, choose, choose_among, no_function};
 use super::coerce::implicitly;
 use super::expr::{Around, Clause};
+use super::polymorphic_types::{StandIns, concrete, element_of};
 use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
-use super::stand_ins::{StandIns, concrete, element_of};
 use super::target_rows::set_here;
 use super::{Binder, names};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, RoutineCall, TableFunction};
@@ -25,7 +25,7 @@ use crate::types::{Type, TypeKind};
 const ARGUMENTS_MAX: usize = 100;
 
 /// The arguments of a call: the positional ones, then the named ones.
-struct Given {
+struct CallArguments {
     plain: Vec<Expr>,
     named: Vec<(String, Expr)>,
     /// Whether the last argument is marked VARIADIC: an array with the variadic arguments.
@@ -171,7 +171,7 @@ impl Binder<'_> {
                 }
                 self.given(&given, &mut |binder, expr| binder.expr(expr, around))?
             }
-            ast::FunctionArguments::None => Given {
+            ast::FunctionArguments::None => CallArguments {
                 plain: Vec::new(),
                 named: Vec::new(),
                 spread: false,
@@ -224,7 +224,7 @@ impl Binder<'_> {
                     binder.scalar(expr, &scope, Clause::Call)
                 })?
             }
-            _ => Given {
+            _ => CallArguments {
                 plain: Vec::new(),
                 named: Vec::new(),
                 spread: false,
@@ -267,7 +267,7 @@ impl Binder<'_> {
         &mut self,
         args: &[&ast::FunctionArg],
         bind: &mut dyn FnMut(&mut Self, &ast::Expr) -> Result<Expr, SqlError>,
-    ) -> Result<Given, SqlError> {
+    ) -> Result<CallArguments, SqlError> {
         let (mut plain, mut named, mut spread) = (Vec::new(), Vec::new(), false);
         if args.len() > ARGUMENTS_MAX {
             return Err(too_many_arguments());
@@ -303,7 +303,7 @@ impl Binder<'_> {
                 _ => return Err(SqlError::unsupported("a wildcard argument")),
             }
         }
-        Ok(Given {
+        Ok(CallArguments {
             plain,
             named,
             spread,
@@ -315,7 +315,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         routines: &[Arc<RoutineDef>],
-        given: Given,
+        given: CallArguments,
         procedure: bool,
     ) -> Result<Option<RoutineCall>, SqlError> {
         let (count, spread) = (given.plain.len(), given.spread);

@@ -404,7 +404,7 @@ pub(super) fn index_expression_with(
 ) -> Result<Expr, SqlError> {
     alone((table, text), catalog, settings, |binder| {
         let value = binder.stored(table, text, Clause::IndexExpression)?;
-        binder.settle(value)
+        binder.unknown_to_text(value)
     })
 }
 

@@ -96,15 +96,15 @@ pub(super) const UNSEEN: char = '\u{2}';
 
 /// The column that a name refers to.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedColumn {
     pub(super) expr: Expr,
     pub(super) origin: Option<ColumnOrigin>,
 }
 
 impl Scope {
     /// Returns the column `name` of any relation; `None` if no relation has it.
-    pub(super) fn unqualified(&self, name: &str) -> Result<Option<Found>, SqlError> {
-        let mut found: Option<Found> = None;
+    pub(super) fn unqualified(&self, name: &str) -> Result<Option<ResolvedColumn>, SqlError> {
+        let mut found: Option<ResolvedColumn> = None;
         let ambiguous = || {
             SqlError::new(
                 SqlState::AMBIGUOUS_COLUMN,
@@ -140,7 +140,7 @@ impl Scope {
         schema: Option<&str>,
         alias: &str,
         name: &str,
-    ) -> Result<Found, SqlError> {
+    ) -> Result<ResolvedColumn, SqlError> {
         if let Some(join) = self.join_called(schema, alias) {
             let column = join.columns.iter().find(|column| column.name == name);
             return column.map(|of| self.found_merged(of)).ok_or_else(|| {
@@ -171,7 +171,7 @@ impl Scope {
                     SqlState::UNDEFINED_COLUMN,
                     format!("column {alias}.{name} does not exist"),
                 );
-                Err(match super::suggest::hint(self, Some(alias), name) {
+                Err(match super::did_you_mean::hint(self, Some(alias), name) {
                     Some(hint) => missing.hint(hint),
                     None => missing,
                 })
@@ -190,7 +190,7 @@ impl Scope {
         &self,
         schema: Option<&str>,
         alias: &str,
-    ) -> Option<Vec<(String, Found)>> {
+    ) -> Option<Vec<(String, ResolvedColumn)>> {
         let columns = self.join_called(schema, alias)?.columns.iter();
         Some(
             columns
@@ -200,8 +200,8 @@ impl Scope {
     }
 
     /// Returns the expression and the origin of a merged column.
-    pub(super) fn found_merged(&self, merged: &Merged) -> Found {
-        Found {
+    pub(super) fn found_merged(&self, merged: &Merged) -> ResolvedColumn {
+        ResolvedColumn {
             expr: merged.expr.clone(),
             origin: self.origin_of(&merged.expr),
         }
@@ -262,7 +262,7 @@ impl Scope {
 
     /// Returns the columns that `*` expands to: for each join the merged columns, then those of its
     /// sides.
-    pub(super) fn star(&self) -> Vec<(String, Found)> {
+    pub(super) fn star(&self) -> Vec<(String, ResolvedColumn)> {
         let found = |at: &StarColumn<'_>| match at {
             StarColumn::Merged(merged) => self.found_merged(merged),
             StarColumn::Of(leaf, i) => leaf.found(*i),
@@ -326,12 +326,12 @@ impl Scope {
 
 impl ScopeLeaf {
     /// Returns a column of the relation, and records it as read.
-    pub(super) fn found(&self, column: usize) -> Found {
+    pub(super) fn found(&self, column: usize) -> ResolvedColumn {
         let c = &self.columns[column];
         if let (Some(reads), Some(origin)) = (&self.reads, c.origin) {
             reads.borrow_mut().push(origin.attnum);
         }
-        Found {
+        ResolvedColumn {
             expr: Expr::column(c.ty, self.first_slot + column),
             origin: c.origin,
         }

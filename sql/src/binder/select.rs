@@ -10,7 +10,7 @@ use super::expr::{Around, Clause};
 use super::group::Grouper;
 use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
-use super::scope::{Found, Scope, UNSEEN};
+use super::scope::{ResolvedColumn, Scope, UNSEEN};
 use super::whole_row::row_of_star;
 use super::window::{WINDOW_SLOTS, named_windows};
 use super::{Binder, names};
@@ -250,7 +250,7 @@ impl Binder<'_> {
                     for (name, expr) in self.all_fields(row)? {
                         targets.push(Target {
                             name,
-                            expr: self.settle(expr)?,
+                            expr: self.unknown_to_text(expr)?,
                             origin: None,
                         });
                     }
@@ -291,7 +291,7 @@ impl Binder<'_> {
                 Some(ty) if bound.ty == Type::UNKNOWN => {
                     self.coerce(bound, Type::of(ty.kind), CastContext::Assignment)?
                 }
-                _ => self.settle(bound)?,
+                _ => self.unknown_to_text(bound)?,
             };
             let origin = plain_origin(expr, scope);
             targets.push(Target {
@@ -485,7 +485,7 @@ impl Binder<'_> {
             return Ok(expr);
         }
         let key = self.scalar(item, scope, Clause::GroupBy)?;
-        self.settle(key)
+        self.unknown_to_text(key)
     }
 
     fn group_reference(
@@ -521,7 +521,7 @@ impl Binder<'_> {
                 aggregates: Some(aggregates),
             },
         )?;
-        let bound = self.settle(bound)?;
+        let bound = self.unknown_to_text(bound)?;
         if let Some(target) = targets.iter().position(|t| t.expr == bound) {
             return Ok(target);
         }
@@ -541,7 +541,7 @@ impl Binder<'_> {
     }
 }
 
-fn named_target((name, found): (String, Found)) -> Target {
+fn named_target((name, found): (String, ResolvedColumn)) -> Target {
     Target {
         name,
         expr: found.expr,

@@ -362,7 +362,7 @@ impl Binder<'_> {
             None => None,
             Some(value) => {
                 let literal = self.literal(value)?;
-                Some(self.settle(literal)?)
+                Some(self.unknown_to_text(literal)?)
             }
         };
         self.like(kind, negated, (input, pattern), escape)

@@ -8,7 +8,7 @@ use super::Binder;
 use super::aggregate::Aggregates;
 use super::expr::{Around, Clause};
 use super::row_compare::row_of;
-use super::scope::{Found, Scope};
+use super::scope::{ResolvedColumn, Scope};
 use crate::bound::{Expr, Node, Select, Subquery, SubqueryKind, Volatility};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
@@ -128,7 +128,7 @@ impl Binder<'_> {
     /// it.
     pub(super) fn surrounding(
         &mut self,
-        find: impl Fn(&Scope) -> Result<Option<Found>, SqlError>,
+        find: impl Fn(&Scope) -> Result<Option<ResolvedColumn>, SqlError>,
     ) -> Result<Option<Expr>, SqlError> {
         for level in (0..self.surroundings.len()).rev() {
             if let Some(found) = find(&self.surroundings[level].scope)? {

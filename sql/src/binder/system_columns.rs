@@ -6,7 +6,7 @@
 //! row. A client can use it to check whether a row has changed since it was read. An UPDATE that
 //! changes nothing leaves it the same.
 
-use super::scope::{Found, ScopeColumn, ScopeLeaf, UNSEEN};
+use super::scope::{ResolvedColumn, ScopeColumn, ScopeLeaf, UNSEEN};
 use crate::bound::{Expr, Node};
 use crate::catalog::FIRST_USER_OID;
 use crate::error::{SqlError, SqlState};
@@ -57,7 +57,11 @@ impl ScopeLeaf {
 
     /// Returns the system column of this name, if the relation has it. `alone` means that no outer
     /// join can replace its row by NULLs.
-    pub(super) fn system_column(&self, name: &str, alone: bool) -> Result<Option<Found>, SqlError> {
+    pub(super) fn system_column(
+        &self,
+        name: &str,
+        alone: bool,
+    ) -> Result<Option<ResolvedColumn>, SqlError> {
         match name {
             TABLE_OID if self.is_table => self.table_oid(alone).map(Some),
             XMIN if self.is_table => Ok(Some(self.xmin(alone))),
@@ -73,7 +77,7 @@ impl ScopeLeaf {
         refused.then(|| SqlError::unsupported(format!("system column {name}")))
     }
 
-    fn xmax(&self) -> Option<Found> {
+    fn xmax(&self) -> Option<ResolvedColumn> {
         let last = self.columns.len().checked_sub(1)?;
         let name = self.columns[last].name.strip_prefix(UNSEEN)?;
         (name == XMAX).then(|| self.found(last))
@@ -81,7 +85,7 @@ impl ScopeLeaf {
 
     /// Returns `tableoid`: the oid of the table, or NULL without a row. For a row of a partitioned
     /// table it is the oid of the partition.
-    fn table_oid(&self, alone: bool) -> Result<Found, SqlError> {
+    fn table_oid(&self, alone: bool) -> Result<ResolvedColumn, SqlError> {
         let origin = self.columns.first().and_then(|column| column.origin);
         let table = origin.map_or(0, |origin| origin.table);
         let mut oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(table));
@@ -97,7 +101,7 @@ impl ScopeLeaf {
             Some(slot) => slot - self.first_slot,
             None if of_catalog => 0,
             None if alone => {
-                return Ok(Found {
+                return Ok(ResolvedColumn {
                     expr: oid,
                     origin: None,
                 });
@@ -112,7 +116,7 @@ impl ScopeLeaf {
     }
 
     /// Returns `xmin`: the fingerprint of the values, or NULL without a row.
-    fn xmin(&self, alone: bool) -> Found {
+    fn xmin(&self, alone: bool) -> ResolvedColumn {
         let columns = self.columns.iter().enumerate();
         let columns = columns.filter(|(_, column)| !column.name.starts_with(UNSEEN));
         let fields = Fields::own(columns.clone().map(|(_, c)| (c.name.clone(), c.ty)));
@@ -123,7 +127,7 @@ impl ScopeLeaf {
         };
         let version = Expr::new(Type::of(TypeKind::Xid), call);
         match self.key.first() {
-            _ if alone => Found {
+            _ if alone => ResolvedColumn {
                 expr: version,
                 origin: None,
             },
@@ -145,14 +149,14 @@ impl ScopeLeaf {
 }
 
 /// Returns a value that is NULL in the null-extended rows of an outer join.
-fn where_row(is_there: Expr, value: Expr) -> Found {
+fn where_row(is_there: Expr, value: Expr) -> ResolvedColumn {
     let ty = value.ty;
     let node = Node::Case {
         operand: None,
         branches: vec![(is_there, value)],
         otherwise: None,
     };
-    Found {
+    ResolvedColumn {
         expr: Expr::new(ty, node),
         origin: None,
     }

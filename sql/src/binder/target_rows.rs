@@ -20,7 +20,7 @@ use super::call::function_name;
 use super::column_name::column_name;
 use super::expr::{Around, Clause};
 use super::rows::gives_rows;
-use super::scope::{Found, Scope, ScopeLeaf, UNSEEN};
+use super::scope::{ResolvedColumn, Scope, ScopeLeaf, UNSEEN};
 use super::target_calls::Calls;
 use super::{Binder, names, target_levels};
 use crate::bound::{Expr, TableFunction};
@@ -129,7 +129,7 @@ impl Binder<'_> {
     }
 
     /// Returns the fields of `(t.row).*`, if the subquery `t` has such a row.
-    pub(super) fn fields_of_row(row: &E, scope: &Scope) -> Option<Vec<(String, Found)>> {
+    pub(super) fn fields_of_row(row: &E, scope: &Scope) -> Option<Vec<(String, ResolvedColumn)>> {
         let path = match row {
             E::Nested(inner) => return Self::fields_of_row(inner, scope),
             E::Identifier(name) => std::slice::from_ref(name),
@@ -144,7 +144,7 @@ impl Binder<'_> {
                 let name = column.name.strip_prefix(&prefix)?;
                 Some((name.to_owned(), leaf.found(at)))
             });
-            let fields: Vec<(String, Found)> = fields.collect();
+            let fields: Vec<(String, ResolvedColumn)> = fields.collect();
             (!fields.is_empty()).then_some(fields)
         };
         match of {

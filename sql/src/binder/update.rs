@@ -6,8 +6,8 @@ use sqlparser::ast;
 
 use super::expr::{Around, Clause};
 use super::from::table_leaf;
-use super::given::check_settable;
 use super::insert::is_default;
+use super::overriding::check_settable;
 use super::row_compare::row_of;
 use super::rules::Change;
 use super::scope::{Scope, ScopeLeaf};

@@ -10,7 +10,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::expr::Around;
 use super::names;
-use super::scope::{Found, RowValue, Scope, ScopeLeaf, UNSEEN};
+use super::scope::{ResolvedColumn, RowValue, Scope, ScopeLeaf, UNSEEN};
 use crate::bound::{Expr, Node};
 use crate::catalog::{CatalogView, row_type};
 use crate::error::{SqlError, SqlState};
@@ -113,7 +113,7 @@ pub(super) fn without_stars(function: &ast::Function) -> Option<ast::Function> {
 
 impl Scope {
     /// Returns the row of the relation with this name.
-    fn row(&self, alias: &str, catalog: &dyn CatalogView) -> Option<Found> {
+    fn row(&self, alias: &str, catalog: &dyn CatalogView) -> Option<ResolvedColumn> {
         let leaf = self.leaf(None, alias).ok()?;
         if matches!(leaf.row, Some(RowValue::Scalar)) {
             return Some(leaf.found(0));
@@ -135,7 +135,7 @@ impl Scope {
             };
             expr = Expr::new(expr.ty, node);
         }
-        Some(Found { expr, origin: None })
+        Some(ResolvedColumn { expr, origin: None })
     }
 }
 

@@ -218,7 +218,7 @@ impl Binder<'_> {
                 bound.push(buckets.map_err(wrong)?);
                 return Ok((bound, Type::INT4));
             }
-            (_, Some(first)) => bound.push(self.settle(first)?),
+            (_, Some(first)) => bound.push(self.unknown_to_text(first)?),
             (_, None) => return Err(super::call::no_function(name, &types)),
         }
         if let Some(second) = second {
@@ -251,14 +251,14 @@ impl Binder<'_> {
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for key in &spec.partition_by {
             let bound = self.expr(key, around)?;
-            partition_by.push(self.settle(bound)?);
+            partition_by.push(self.unknown_to_text(bound)?);
         }
         let mut order_by: Order = Vec::with_capacity(spec.order_by.len());
         for key in &spec.order_by {
             let bound = self.expr(&key.expr, around)?;
             let desc = key.options.asc == Some(false);
             let nulls_first = key.options.nulls_first.unwrap_or(desc);
-            order_by.push((self.settle(bound)?, desc, nulls_first));
+            order_by.push((self.unknown_to_text(bound)?, desc, nulls_first));
         }
         let frame = match &spec.window_frame {
             None => Frame {

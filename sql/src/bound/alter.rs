@@ -14,7 +14,7 @@ use crate::types::{Domain, Type};
 
 /// A change of the storage options of a table or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum StorageChange {
     /// SET (…): new values of storage parameters.
     Set(StorageOptions),
     /// RESET (…): the names of the parameters that get their defaults.
@@ -163,7 +163,7 @@ pub enum AlterAction {
         /// The name of the index; `None` for the table itself.
         index: Option<String>,
         /// The changes that the catalog stores.
-        what: Vec<Kept>,
+        what: Vec<StorageChange>,
     },
 }
 

@@ -39,7 +39,7 @@ mod user_type;
 mod view;
 mod window;
 
-pub use alter::{AddColumn, AlterAction, Kept, SetType};
+pub use alter::{AddColumn, AlterAction, SetType, StorageChange};
 pub use composite::{AlterComposite, AttributeChange, CreateComposite};
 pub use cursor::{CursorOptions, Declare, Direction, Fetch};
 pub use database::{

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use super::collation::Collation;
 use super::database::DatabaseDef;
 use super::extension::ExtensionDef;
-use super::family::Family;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
+use super::partition_hierarchy::HierarchyPlace;
 use super::routine::RoutineDef;
 use super::rules::{ColumnMore, TableRules};
 use super::security::Security;
@@ -56,7 +56,7 @@ pub struct TableDef {
     /// The distribution of the rows over partitions; `None` if they are not distributed.
     pub partitioning: Option<Partitioning>,
     /// The place in a partition hierarchy; `None` outside of one.
-    pub family: Option<Box<Family>>,
+    pub family: Option<Box<HierarchyPlace>>,
     /// The query of a materialized view; `None` for a table.
     pub materialized: Option<Box<Materialized>>,
     /// CHECK and FOREIGN KEY constraints.

@@ -12,10 +12,10 @@ mod dependencies;
 mod encode;
 mod encode_routine;
 mod extension;
-mod family;
 mod guard;
 pub mod outcomes;
 mod partition;
+mod partition_hierarchy;
 mod routine;
 mod rules;
 mod security;
@@ -39,13 +39,13 @@ pub use def::{
 pub use dependencies::Dependencies;
 pub(crate) use encode::can_be_in_bounds;
 pub use extension::ExtensionDef;
-pub use family::{
-    Bound, Edge, Family, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree, can_hash,
-    hash_of,
-};
 pub use guard::{Guards, Hold, all_guard, guard_table, guard_type, guard_view};
-pub use outcomes::{Ending, Outcomes};
+pub use outcomes::{Outcomes, TransactionOutcome};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
+pub use partition_hierarchy::{
+    Bound, Edge, HierarchyPlace, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree,
+    can_hash, hash_of,
+};
 pub use routine::{
     ArgMode, AsCalled, Language, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind,
     RoutineResult, columns_of_row, guard_routine,

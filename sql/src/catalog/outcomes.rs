@@ -59,9 +59,9 @@ fn drawn_at(number: i64) -> i64 {
     number >> MACHINE_BITS
 }
 
-/// The outcome of a transaction, which [`Outcomes::settle`] reports.
+/// The outcome of a transaction, which [`Outcomes::outcome_of`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum TransactionOutcome {
     /// The transaction has committed.
     Committed,
     /// The transaction has not committed, and never will.
@@ -109,12 +109,12 @@ impl Outcomes {
     /// # Errors
     /// 22023 for a number that cannot have been assigned yet; also an error if the database cannot
     /// be written.
-    pub async fn settle(
+    pub async fn outcome_of(
         &self,
         machine: &Arc<Machine>,
         number: i64,
         now: i64,
-    ) -> Result<Option<Ending>, Halt> {
+    ) -> Result<Option<TransactionOutcome>, Halt> {
         if number <= 0 || drawn_at(number) > now.saturating_add(AHEAD_US) {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
@@ -129,8 +129,8 @@ impl Outcomes {
         loop {
             let mut tx = coordinator.begin(Mode::ReadWrite);
             let ending = match self.tree.insert(&mut tx, &key(number), [GIVEN_UP, 0]).await {
-                Ok(Insert::Exists([COMMITTED, _])) => Ending::Committed,
-                Ok(_) => Ending::Aborted,
+                Ok(Insert::Exists([COMMITTED, _])) => TransactionOutcome::Committed,
+                Ok(_) => TransactionOutcome::Aborted,
                 Err(IndexError::Stop(Stop::Retry(_))) => continue,
                 Err(error) => return Err(error.into()),
             };

@@ -9,7 +9,7 @@ use super::about::{About, DefaultAcl, Object, ObjectKind};
 use super::database::DatabaseDef;
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, SETTINGS_OF_ALL, TableDef};
 use super::extension::ExtensionDef;
-use super::family::compose;
+use super::partition_hierarchy::compose;
 use super::routine::RoutineDef;
 use super::security::{Security, predefined};
 use super::sequence::SequenceDef;

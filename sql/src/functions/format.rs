@@ -1,10 +1,10 @@
 //! to_char, to_date, to_timestamp and to_number: conversions by a template.
 
-mod moment;
 mod number;
 mod number_in;
 mod read;
 mod template;
+mod timestamp;
 
 use super::library::stable;
 use super::{ScalarFunction, mismatch};
@@ -20,9 +20,9 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    stable("to_char", &[Timestamp, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    stable("to_char", &[TimestampTz, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    stable("to_char", &[Interval, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Timestamp, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[TimestampTz, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Interval, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
     stable("to_char", &[Int4, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Int8, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Numeric, Text], Text, |a, _| of_number(a)),
@@ -50,7 +50,7 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
 /// Formats a timestamp like C's `ctime`, with microseconds and the time zone.
 pub(super) fn time_of_day(moment: &Value, cx: &EvalContext) -> Outcome {
     const TEMPLATE: &str = "Dy Mon DD HH24:MI:SS.US YYYY TZ";
-    moment::to_char(moment, TEMPLATE, &cx.settings.time_zone)
+    timestamp::to_char(moment, TEMPLATE, &cx.settings.time_zone)
 }
 
 fn of_number(args: &[Value]) -> Outcome {

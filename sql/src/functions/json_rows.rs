@@ -71,7 +71,7 @@ struct Of<'a> {
 }
 
 /// An array under construction. Its number of dimensions is known once an element is not an array.
-struct Gathered<'a> {
+struct ArrayBuilder<'a> {
     key: &'a str,
     element: Type,
     dims: Vec<Option<usize>>,
@@ -130,7 +130,7 @@ impl Of<'_> {
     }
 
     fn array(&self, ty: Type, json: &Json<'_>, key: &str) -> Outcome {
-        let mut gathered = Gathered {
+        let mut gathered = ArrayBuilder {
             key,
             element: ty.element().unwrap_or(Type::TEXT),
             dims: Vec::new(),
@@ -155,7 +155,7 @@ impl Of<'_> {
     /// Adds the elements of an array. `path` is its position in the enclosing arrays.
     fn gather(
         &self,
-        to: &mut Gathered<'_>,
+        to: &mut ArrayBuilder<'_>,
         json: &Json<'_>,
         path: &mut Vec<usize>,
     ) -> Result<(), SqlError> {

@@ -58,11 +58,11 @@ mod signal;
 mod signatures;
 mod sizes;
 mod span_fields;
-mod spread;
 mod statistics;
 mod string;
 mod string_more;
 mod texts_and_bytes;
+mod variadic_call;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -100,8 +100,8 @@ pub use rows::{RowsFunction, rows_candidates};
 pub use sample::{SAMPLED, SAMPLED_AGAIN};
 pub(crate) use sequence::draws;
 pub use series::Series;
-pub use spread::spread_candidate;
 pub use string::{quote_ident, quote_literal};
+pub use variadic_call::spread_candidate;
 
 /// Returns the function that computes the partition of a row; see `catalog`.
 pub fn partition_of() -> &'static ScalarFunction {

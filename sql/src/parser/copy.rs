@@ -85,7 +85,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
         force_not_null: Vec::new(),
         filter: None,
     };
-    let mut given = Given::default();
+    let mut given = FormatOptions::default();
     if binary {
         copy.options.format = CopyFormat::Binary;
     }
@@ -105,7 +105,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
         while cursor.next_token().is_some() {}
     }
     cursor.end()?;
-    settle(copy, given)
+    complete_options(copy, given)
 }
 
 /// Reads STDIN or STDOUT. Files and programs of the server are not supported.
@@ -136,14 +136,14 @@ fn column_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
 
 /// The given options whose defaults depend on the format.
 #[derive(Default)]
-struct Given {
+struct FormatOptions {
     delimiter: Option<String>,
     null: Option<String>,
     quote: Option<String>,
     escape: Option<String>,
 }
 
-fn legacy_delimiter(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), SqlError> {
+fn legacy_delimiter(cursor: &mut Cursor<'_>, given: &mut FormatOptions) -> Result<(), SqlError> {
     cursor.accept("using");
     if cursor.accept("delimiters") || cursor.accept("delimiter") {
         cursor.accept("as");
@@ -156,7 +156,7 @@ fn legacy_delimiter(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), Sq
 fn legacy_options(
     cursor: &mut Cursor<'_>,
     copy: &mut CopySyntax,
-    given: &mut Given,
+    given: &mut FormatOptions,
 ) -> Result<(), SqlError> {
     while cursor.peek().is_some() && !cursor.sees("where") {
         let option = cursor.identifier()?;
@@ -199,7 +199,7 @@ fn legacy_options(
 fn generic_options(
     cursor: &mut Cursor<'_>,
     copy: &mut CopySyntax,
-    given: &mut Given,
+    given: &mut FormatOptions,
 ) -> Result<(), SqlError> {
     cursor.expect_kind(Kind::Open)?;
     loop {
@@ -254,7 +254,7 @@ fn generic_options(
     Ok(())
 }
 
-fn set_text(option: &str, value: String, given: &mut Given) -> Result<(), SqlError> {
+fn set_text(option: &str, value: String, given: &mut FormatOptions) -> Result<(), SqlError> {
     match option {
         "delimiter" => given.delimiter = Some(value),
         "null" => given.null = Some(value),
@@ -300,7 +300,7 @@ fn invalid(message: String) -> SqlError {
 }
 
 /// Sets the format's defaults and checks that the options are compatible.
-fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
+fn complete_options(mut copy: CopySyntax, given: FormatOptions) -> Result<CopySyntax, SqlError> {
     let csv = copy.options.format == CopyFormat::Csv;
     if copy.options.format == CopyFormat::Binary {
         let refused = [

@@ -29,7 +29,6 @@ mod domain;
 mod exclusion;
 mod identity;
 mod included;
-mod keeping;
 pub(crate) mod lexer;
 mod lift;
 mod like;
@@ -54,6 +53,7 @@ mod security;
 mod select_into;
 mod shown_forms;
 mod storage;
+mod storage_actions;
 mod strings;
 mod subscripts;
 mod syntax;
@@ -80,7 +80,6 @@ pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
 pub(crate) use included::included;
-pub use keeping::{KeepingSyntax, KeptKind, KeptPart};
 pub use lift::{Lifted, Literal, lift};
 pub(crate) use like::{LikeSyntax, MARK as LIKE, like_at};
 pub use materialized::RefreshSyntax;
@@ -98,6 +97,7 @@ pub(crate) use rows_from::ROWS_FROM;
 pub(crate) use search_cycle::{Cycle, Search, SearchCycle, search_cycle, spelled};
 pub use storage::StorageOptions;
 pub(crate) use storage::{is_storage_option, is_unlogged, options_of_key, storage_options};
+pub use storage_actions::{StorageActionPart, StorageActionSyntax, StorageObjectKind};
 pub(crate) use subscripts::subscripts_of;
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
 pub(crate) use type_collation::type_collation;
@@ -108,7 +108,7 @@ pub use view::{AlterView, AlterViewSyntax, ViewOptions};
 
 pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
 pub(crate) use utility::privilege_of;
-pub use utility::{Upkeep, UpkeepSyntax, UpkeepTarget};
+pub use utility::{MaintenanceCommand, MaintenanceSyntax, MaintenanceTarget};
 
 use std::fmt;
 
@@ -194,7 +194,7 @@ pub enum Statement {
         later: Vec<String>,
     },
     /// ALTER TABLE with actions about physical storage.
-    Keeping(Box<KeepingSyntax>),
+    Keeping(Box<StorageActionSyntax>),
     /// ATTACH and DETACH PARTITION.
     Partition(Box<PartitionSyntax>),
     /// DECLARE … CURSOR
@@ -219,7 +219,7 @@ pub enum Statement {
     /// ALTER VIEW
     View(Box<AlterViewSyntax>),
     /// VACUUM and other maintenance commands.
-    Upkeep(Box<UpkeepSyntax>),
+    Upkeep(Box<MaintenanceSyntax>),
     /// A statement about privileges, owners or comments.
     Security(Box<SecuritySyntax>),
     /// EXPLAIN
@@ -347,7 +347,7 @@ fn parse_alone(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
         return Ok(Statement::ConstraintAction(Box::new(syntax)));
     }
     if tokens.first().is_some_and(|first| first.is(text, "alter"))
-        && let Some(syntax) = keeping::alter(text, tokens)?
+        && let Some(syntax) = storage_actions::alter(text, tokens)?
     {
         return Ok(Statement::Keeping(Box::new(syntax)));
     }

@@ -185,7 +185,7 @@ pub(super) fn options_at(
 pub(crate) fn storage_options(sql: &str) -> Result<StorageOptions, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let mut all = StorageOptions::new();
-    for at in super::keeping::withs(sql, &tokens) {
+    for at in super::storage_actions::withs(sql, &tokens) {
         all.extend(options_at(sql, &tokens, at)?);
     }
     all.retain(|(name, _)| is_storage_option(name) && !name.starts_with("toast."));

@@ -12,11 +12,11 @@ use super::lexer::{Kind, Token, syntax_error};
 use super::patch::put;
 use super::retoken::retoken;
 use super::{
-    Statement, budget, column_list, column_types, current_of, exclusion, identity, included,
-    keeping, lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
-    recursive_view, regroup, rename, respelled, row_lock, rows_from, search_cycle, select_into,
-    shown_forms, storage, subscripts, table_query, type_collation, unicode, using_alias, variadic,
-    view,
+    Statement, budget, column_list, column_types, current_of, exclusion, identity, included, lexer,
+    like, materialized, merge, misplaced, no_inherit, partition, position_of, recursive_view,
+    regroup, rename, respelled, row_lock, rows_from, search_cycle, select_into, shown_forms,
+    storage, storage_actions, subscripts, table_query, type_collation, unicode, using_alias,
+    variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
@@ -171,7 +171,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     if let Some(clause) = partition::clause(text, tokens) {
         blanked.extend(&tokens[clause]);
     }
-    blanked.extend(keeping::places(text, tokens)?);
+    blanked.extend(storage_actions::places(text, tokens)?);
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
         blanked.extend(&tokens[clause]);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lexer::Lexer;
-use super::{Literal, Statement, Upkeep, lift, parse};
+use super::{Literal, MaintenanceCommand, Statement, lift, parse};
 use crate::bound::{self, SystemChange};
 use crate::error::{SqlError, SqlState};
 use crate::notify::{Listening, Notification};
@@ -247,7 +247,7 @@ fn settings_statements() {
     let vacuum = parse("vacuum analyze t").expect("it parses").remove(0);
     assert!(matches!(
         vacuum.statement(),
-        Statement::Upkeep(syntax) if syntax.upkeep == Upkeep::Vacuum
+        Statement::Upkeep(syntax) if syntax.upkeep == MaintenanceCommand::Vacuum
     ));
     let listen = |sql: &str, change| assert_eq!(ready(sql), bound::Statement::Listen(change));
     listen("unlisten *", Listening::ToNothing);

@@ -19,7 +19,7 @@ mod transaction;
 mod trigger;
 mod user_type;
 
-pub use maintenance::{Upkeep, UpkeepSyntax, UpkeepTarget};
+pub use maintenance::{MaintenanceCommand, MaintenanceSyntax, MaintenanceTarget};
 pub(crate) use security::privilege_of;
 pub(super) use sequence::{changed as changed_sequence, new_options as sequence_options};
 

@@ -28,6 +28,7 @@
 
 mod builtin;
 pub mod class;
+mod definition_text;
 mod definitions;
 mod depend;
 mod extensions;
@@ -42,7 +43,6 @@ mod relation;
 mod routines;
 mod rows;
 mod server;
-mod shown;
 mod standard;
 mod triggers;
 mod types;
@@ -60,6 +60,8 @@ use crate::statements::NamedStatement;
 use crate::value::Value;
 
 pub use builtin::{Operator, Procedure};
+pub use definition_text::{Constraint, index_column, index_definition, without_parentheses};
+pub(crate) use definition_text::{look, with_options};
 pub use definitions::{expression as shown_expression, reader, view_definition};
 pub use families::{bound_text, edges_text, partition_bound, partition_constraint, partition_key};
 pub use names::{
@@ -73,8 +75,6 @@ pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
 pub use rows::Rows;
 pub use server::{DATABASE_OID, collation_name, collation_oid};
-pub use shown::{Constraint, index_column, index_definition, without_parentheses};
-pub(crate) use shown::{look, with_options};
 pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
 pub use view_text::view_text;

@@ -87,30 +87,30 @@ impl DomainDef {
 }
 
 /// A definition, and its conditions after they have been bound.
-struct Kept {
+struct BoundDomain {
     definition: DomainDef,
     conditions: OnceLock<Result<Vec<Expr>, SqlError>>,
 }
 
 /// A domain. Two values are equal if their oids are, whatever the constraints.
 #[derive(Clone, Copy)]
-pub struct Domain(&'static Kept);
+pub struct Domain(&'static BoundDomain);
 
 /// Every definition that the process has seen.
-static DEFINITIONS: Mutex<Vec<&'static Kept>> = Mutex::new(Vec::new());
+static DEFINITIONS: Mutex<Vec<&'static BoundDomain>> = Mutex::new(Vec::new());
 
 impl Domain {
     /// Returns the domain for a definition, whose constraints are sorted by name.
     pub fn of(mut definition: DomainDef) -> Domain {
         definition.checks.order_by(|a, b| a.name.cmp(&b.name));
         let mut all = DEFINITIONS.lock();
-        let same = |kept: &&&'static Kept| {
+        let same = |kept: &&&'static BoundDomain| {
             kept.definition == definition && is_same(kept.definition.base, definition.base)
         };
         if let Some(same) = all.iter().find(same) {
             return Domain(same);
         }
-        let kept: &'static Kept = Box::leak(Box::new(Kept {
+        let kept: &'static BoundDomain = Box::leak(Box::new(BoundDomain {
             definition,
             conditions: OnceLock::new(),
         }));

@@ -18,7 +18,7 @@ use crate::region::{BlockId, Regions};
 
 /// Checks of a locked object before the thread begins to sleep between checks.
 const LOOKS: u32 = 200;
-const NAP: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Sleeps before the lock counts as abandoned: about ten seconds.
 const NAPS: u32 = 200_000;
 
@@ -116,7 +116,7 @@ fn unlocked(object: &ObjectRef<'_>, addr: Addr) -> Result<Header, CheckpointErro
         if look < LOOKS {
             thread::yield_now();
         } else {
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     Err(CheckpointError::Stuck(addr))

@@ -52,7 +52,7 @@ pub fn write(
     let sequence = before.unwrap_or(0) + 1;
     let name = manifest::file_name(sequence);
     let written = write_file(disk, &name, sequence, regions, plan);
-    let written = written.and_then(|manifest| settle(log, plan, manifest));
+    let written = written.and_then(|manifest| complete_manifest(log, plan, manifest));
     let manifest = match written {
         Ok(manifest) => manifest,
         Err(error) => {
@@ -69,7 +69,11 @@ pub fn write(
 
 /// Adds the values that are known only after the scan, and waits until the log is durable up to its
 /// present end.
-fn settle(log: &Log, plan: &Plan<'_>, manifest: Manifest) -> Result<Manifest, CheckpointError> {
+fn complete_manifest(
+    log: &Log,
+    plan: &Plan<'_>,
+    manifest: Manifest,
+) -> Result<Manifest, CheckpointError> {
     let clock = (plan.clock)().max(manifest.clock);
     let end = log.position();
     log.wait_flushed_blocking(end)?;

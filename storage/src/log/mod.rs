@@ -33,7 +33,7 @@
 //! - LOG-5. A segment file gets its `log-` name only when its header and first space are durable.
 //!
 //! *Concurrency.* One mutex guards the tail (the batch being gathered and the filled horizon).
-//! Appends copy under it, and wait only for the [`Room`] that they reserve before. Only the flusher
+//! Appends copy under it, and wait only for the [`LogReservation`] that they reserve before. Only the flusher
 //! writes batches, and only the filler makes segments.
 //!
 //! *Failure.* The first I/O error of a flush is final: the contents of the disk are unknown from
@@ -47,7 +47,7 @@ mod flusher;
 mod format;
 mod reader;
 mod recovery;
-mod room;
+mod reservation;
 mod segments;
 mod tail;
 mod waiters;
@@ -57,6 +57,6 @@ pub use error::LogError;
 pub use format::{Lsn, MAX_APPEND_BYTES, RECORD_HEADER_BYTES};
 pub use reader::{Chunk, Record};
 pub use recovery::{LogRecovery, Needed, RecoveryReport, TornTail};
-pub use room::Room;
+pub use reservation::LogReservation;
 pub use waiters::WaitFlushed;
 pub use writer::{Log, LogCounters, LogOptions, NewRecord, Watermark};

@@ -13,7 +13,7 @@
 //! - A batch that cannot take an append is closed. The next one begins after it, if necessary in
 //!   the next segment. Closed batches wait for the flusher in order.
 //! - `next + reserved <= filled`, where `next` is the last position at which the next batch would
-//!   begin. So an append with reserved space never waits (see [`super::room`]).
+//!   begin. So an append with reserved space never waits (see [`super::reservation`]).
 //!
 //! *Concurrency.* `tail` is the only lock. The flusher and the filler each wait on a condition
 //! variable of their own.
@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::batch::Batch;
 use super::error::LogError;
 use super::format::{BATCH_HEADER_BYTES, Lsn, MAX_APPEND_BYTES, SEGMENT_HEADER_BYTES, align_batch};
-use super::room::Waiting;
+use super::reservation::Waiting;
 use super::segments::Segments;
 use super::waiters::Waiters;
 

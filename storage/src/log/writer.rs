@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::error::LogError;
 use super::format::{Lsn, SEGMENT_HEADER_BYTES, record_bytes};
-use super::room::{Reserve, Room};
+use super::reservation::{LogReservation, Reserve};
 use super::tail::Shared;
 use super::waiters::WaitFlushed;
 use super::{filler, flusher};
@@ -124,7 +124,7 @@ impl Log {
     /// `bytes` includes headers and padding ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES),
     /// and up to a multiple of 8). Unused space must be given back.
     #[inline]
-    pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<Room> {
+    pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
         self.shared.try_reserve(bytes, appends)
     }
 
@@ -135,12 +135,12 @@ impl Log {
         &self,
         bytes: usize,
         appends: usize,
-    ) -> impl Future<Output = Result<Room, LogError>> + Send + Unpin + '_ {
+    ) -> impl Future<Output = Result<LogReservation, LogError>> + Send + Unpin + '_ {
         Reserve::new(&self.shared, bytes, appends)
     }
 
     /// Gives back unused space.
-    pub fn give_back(&self, room: Room) {
+    pub fn give_back(&self, room: LogReservation) {
         self.shared.give_back(room);
     }
 
@@ -148,7 +148,7 @@ impl Log {
     /// has failed or was closed. If `done`, the rest of the reservation is given back.
     pub fn append_reserved(
         &self,
-        room: &mut Room,
+        room: &mut LogReservation,
         records: &[NewRecord<'_>],
         done: bool,
     ) -> Result<Lsn, LogError> {
@@ -161,7 +161,7 @@ impl Log {
 
     fn push(
         &self,
-        room: &mut Room,
+        room: &mut LogReservation,
         records: &[NewRecord<'_>],
         done: bool,
     ) -> Result<Lsn, LogError> {

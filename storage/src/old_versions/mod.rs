@@ -105,7 +105,7 @@ pub struct Replaced {
 }
 
 /// The result of a search in an object's chain.
-pub enum Found<T> {
+pub enum ChainSearch<T> {
     /// The newest version that is not newer than the read timestamp.
     Version(T, Header),
     /// The object did not exist at that time, by the record of a version.
@@ -197,16 +197,16 @@ impl OldVersions {
         mut replaced: Timestamp,
         at: Timestamp,
         mut f: impl FnMut(&[AtomicU64]) -> T,
-    ) -> Found<T> {
+    ) -> ChainSearch<T> {
         loop {
             if place.is_none() {
-                return Found::Later(replaced);
+                return ChainSearch::Later(replaced);
             }
             let Some(block) = self.block(place.block()) else {
-                return Found::Gone;
+                return ChainSearch::Gone;
             };
             if generation(block.generation.load(Ordering::Acquire)) != place.generation() {
-                return Found::Gone;
+                return ChainSearch::Gone;
             }
             let words = block.memory.words();
             let from = place.offset();
@@ -218,7 +218,7 @@ impl OldVersions {
             let header = Header(load(0));
             let before = OldPlace(load(1));
             if load(2) != replaced.raw() {
-                return Found::Gone;
+                return ChainSearch::Gone;
             }
             let hit = (header.timestamp() <= at).then(|| {
                 let len = load(3) as usize;
@@ -228,11 +228,11 @@ impl OldVersions {
             });
             fence(Ordering::Acquire);
             if generation(block.generation.load(Ordering::Relaxed)) != place.generation() {
-                return Found::Gone;
+                return ChainSearch::Gone;
             }
             match hit {
-                Some(Some(value)) => return Found::Version(value, header),
-                Some(None) => return Found::Absent,
+                Some(Some(value)) => return ChainSearch::Version(value, header),
+                Some(None) => return ChainSearch::Absent,
                 None => (place, replaced) = (before, header.timestamp()),
             }
         }

@@ -41,9 +41,9 @@ fn a_chain_answers_each_reader_with_its_version() {
         Timestamp::from_raw(at),
         |w| (w.len(), w[99].load(Ordering::Relaxed)),
     ) {
-        Found::Version(value, header) => Some((value, header.timestamp().raw())),
-        Found::Absent | Found::Later(_) => None,
-        Found::Gone => panic!("nothing was reclaimed"),
+        ChainSearch::Version(value, header) => Some((value, header.timestamp().raw())),
+        ChainSearch::Absent | ChainSearch::Later(_) => None,
+        ChainSearch::Gone => panic!("nothing was reclaimed"),
     };
     assert_eq!(read(25), Some(((100, 20), 20)));
     assert_eq!(read(19), Some(((100, 10), 10)));
@@ -76,7 +76,7 @@ fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
             Timestamp::from_raw(5),
             |_| ()
         ),
-        Found::Gone
+        ChainSearch::Gone
     ));
 }
 
@@ -122,7 +122,7 @@ fn a_generation_that_has_come_round_does_not_pass_for_the_old_one() {
             Timestamp::from_raw(5),
             |_| ()
         ),
-        Found::Gone
+        ChainSearch::Gone
     ));
 }
 
@@ -145,7 +145,7 @@ fn a_lane_uses_what_another_no_longer_needs() {
         Timestamp::from_raw(2000),
         |_| (),
     );
-    assert!(matches!(found, Found::Version(..)));
+    assert!(matches!(found, ChainSearch::Version(..)));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() 
         .expect("there is room");
     let read = |w: &[AtomicU64]| (w.len(), w[99_999].load(Ordering::Relaxed));
     let found = old.find(place, Timestamp::from_raw(2), Timestamp::from_raw(1), read);
-    assert!(matches!(found, Found::Version((100_000, 7), _)));
+    assert!(matches!(found, ChainSearch::Version((100_000, 7), _)));
     let mut places = Vec::new();
     for ts in 3..3000 {
         places.push((
@@ -189,7 +189,7 @@ fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() 
             w[0].load(Ordering::Relaxed)
         });
         assert!(
-            matches!(found, Found::Version(value, _) if value == *ts),
+            matches!(found, ChainSearch::Version(value, _) if value == *ts),
             "version {ts}"
         );
     }
@@ -220,8 +220,11 @@ fn what_nobody_needs_is_given_back_and_serves_again() {
             |w| w[99].load(Ordering::Relaxed),
         )
     };
-    assert!(matches!(find(14_000, 14_005), Found::Gone));
-    assert!(matches!(find(16_000, 16_005), Found::Version(16_000, _)));
+    assert!(matches!(find(14_000, 14_005), ChainSearch::Gone));
+    assert!(matches!(
+        find(16_000, 16_005),
+        ChainSearch::Version(16_000, _)
+    ));
     let low = old.next.load(Ordering::Relaxed);
     for ts in 20_000..25_000 {
         keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);

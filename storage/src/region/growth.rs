@@ -7,7 +7,7 @@
 //! ```
 //! One lock guards all of this; the thread that has taken a block under it owns the block. A
 //! machine that is alone makes its next region here; in a cluster regions are assigned
-//! ([`super::given`]).
+//! ([`super::assigned`]).
 
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
 use fencepost_fabric::sync::Ordering;

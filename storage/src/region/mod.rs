@@ -22,11 +22,11 @@
 //! it. The class changes again only after an epoch (see [`crate::lanes`]). Looking an address up
 //! takes no lock.
 
+mod assigned;
 mod blocks;
-mod found;
-mod given;
+mod free_slots;
 mod growth;
-mod hands;
+mod handover;
 mod image;
 mod restore;
 mod table;
@@ -39,10 +39,10 @@ use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_fabric::sync::Ordering;
 use parking_lot::Mutex;
 
+use assigned::Spare;
 pub use blocks::{BLOCK_BYTES, BlockId, Region, class_of};
-use given::Spare;
 use growth::Growth;
-pub(crate) use hands::Fate;
+pub(crate) use handover::Fate;
 pub use image::Image;
 use table::{Place, Table};
 
@@ -69,7 +69,7 @@ pub struct Regions {
     growth: Mutex<Growth>,
     /// Regions that are reserved and not kept yet.
     reserved: Mutex<HashMap<u32, Spare>>,
-    /// Regions that were backups here before, and their floors ([`hands`]).
+    /// Regions that were backups here before, and their floors ([`handover`]).
     promoted: Mutex<HashMap<u32, Timestamp>>,
     /// Regions that this machine has handed over, and whether peers still find their memory here.
     parted: Mutex<HashMap<u32, bool>>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost_fabric::SimDisk;
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, Plan};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::lanes::{Lanes, Supply};
 use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed};
 use fencepost_storage::region::{BlockId, MIN_REGION_BYTES, Regions};
@@ -109,7 +109,7 @@ impl House {
         object.clear();
         object.put(0, payload.unwrap_or_default());
         let header = seen.succeed(Timestamp::from_raw(now), payload.is_some());
-        object.finish_install(header, Link::new(7, OldPlace::NONE));
+        object.finish_install(header, LinkWord::new(7, OldPlace::NONE));
         logged
     }
 
@@ -158,7 +158,7 @@ fn replay(regions: &Regions, kind: u8, words: &[u64]) {
         object.put(0, &words[3..]);
         object.finish_install(
             Header(0).succeed(now, kind == 1),
-            Link::new(7, OldPlace::NONE),
+            LinkWord::new(7, OldPlace::NONE),
         );
     }
 }

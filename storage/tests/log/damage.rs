@@ -4,7 +4,7 @@
 use fencepost_fabric::{Disk, Random, SimDisk};
 use fencepost_storage::log::{LogError, Lsn, Needed};
 
-use crate::support::{Found, SEGMENT_BYTES, from, open, read, segment_files, written};
+use crate::support::{RecoveredRecord, SEGMENT_BYTES, from, open, read, segment_files, written};
 
 /// The LSN range of the file with this index.
 fn place(index: usize, offset: u64) -> u64 {
@@ -155,7 +155,7 @@ fn replay_may_begin_at_any_record() {
 }
 
 /// The last segment with records in it, and how far it is used.
-fn last_used(disk: &SimDisk, files: &[String], all: &[Found]) -> (usize, u64) {
+fn last_used(disk: &SimDisk, files: &[String], all: &[RecoveredRecord]) -> (usize, u64) {
     let end = all[all.len() - 1].end();
     let last = (end / SEGMENT_BYTES) as usize;
     assert!(

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use fencepost_fabric::{Random, SimDisk};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Needed, Room};
+use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, LogReservation, Needed};
 use pollster::block_on;
 
 use crate::support::{SEGMENT_BYTES, body, open, read};
@@ -36,7 +36,7 @@ fn record_bytes(body: &[u8]) -> usize {
 }
 
 /// Takes all the room there is, in pieces.
-fn take_all(log: &Log) -> Vec<Room> {
+fn take_all(log: &Log) -> Vec<LogReservation> {
     let mut rooms = Vec::new();
     while let Some(room) = log.try_reserve(100, 1) {
         rooms.push(room);

@@ -7,13 +7,13 @@ use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed
 
 /// One record as recovery gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct RecoveredRecord {
     pub lsn: u64,
     pub kind: u8,
     pub body: Vec<u8>,
 }
 
-impl Found {
+impl RecoveredRecord {
     /// Where the record ends.
     pub fn end(&self) -> u64 {
         self.lsn + 16 + self.body.len().next_multiple_of(8) as u64
@@ -31,14 +31,17 @@ pub fn small() -> LogOptions {
 }
 
 /// Reads a log without opening it for writing.
-pub fn read(disk: &SimDisk, needed: Needed) -> Result<(Vec<Found>, RecoveryReport), LogError> {
+pub fn read(
+    disk: &SimDisk,
+    needed: Needed,
+) -> Result<(Vec<RecoveredRecord>, RecoveryReport), LogError> {
     let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
     Ok((found, recovery.report()))
 }
 
 /// Recovers a log, and opens it.
-pub fn open(disk: &SimDisk, needed: Needed) -> Result<(Log, Vec<Found>), LogError> {
+pub fn open(disk: &SimDisk, needed: Needed) -> Result<(Log, Vec<RecoveredRecord>), LogError> {
     let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
     let (log, _) = recovery.finish(Box::new(|| 0))?;
@@ -52,13 +55,13 @@ pub fn from(lsn: Lsn) -> Needed {
     }
 }
 
-fn collect(recovery: &mut LogRecovery) -> Result<Vec<Found>, LogError> {
+fn collect(recovery: &mut LogRecovery) -> Result<Vec<RecoveredRecord>, LogError> {
     let mut found = Vec::new();
     while let Some(chunk) = recovery.next_chunk()? {
         assert_eq!(chunk.len(), chunk.records().count() as u64);
         for record in chunk.records() {
             assert_eq!(record.body.as_ptr() as usize % 8, 0, "bodies are aligned");
-            found.push(Found {
+            found.push(RecoveredRecord {
                 lsn: record.lsn.raw(),
                 kind: record.kind,
                 body: record.body.to_vec(),
@@ -76,7 +79,7 @@ pub fn body(random: &mut Random, most: u64) -> Vec<u8> {
 }
 
 /// A closed log of some segments, each append flushed on its own; with what is in it.
-pub fn written(seed: u64, appends: usize) -> (SimDisk, Vec<Found>) {
+pub fn written(seed: u64, appends: usize) -> (SimDisk, Vec<RecoveredRecord>) {
     let (disk, mut random) = (SimDisk::new(seed), Random::new(seed));
     let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
     for _ in 0..appends {

@@ -73,21 +73,21 @@ pub(crate) enum Next {
     /// The own clock plus these ticks.
     Own { ahead: u64 },
     /// The CM told its time between `asked`, by the own clock, and now.
-    Exchange { asked: u64, told: Told },
+    Exchange { asked: u64, told: TimeAnswer },
     /// Nothing is known.
     Unknown,
 }
 
 /// The time that a CM tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct TimeAnswer {
     /// The CM's clock, in nanoseconds.
     pub ns: u64,
     /// Ticks that are added to the clock.
     pub ahead: u64,
 }
 
-impl Told {
+impl TimeAnswer {
     fn time_ns(self) -> u64 {
         let ahead = self.ahead.saturating_mul(TICK_NS);
         self.ns.saturating_add(ahead)
@@ -214,9 +214,9 @@ impl Clock {
     }
 
     /// Returns the time that the CM tells other machines, also while the clock is stopped.
-    pub(crate) fn tell(&self) -> Told {
+    pub(crate) fn tell(&self) -> TimeAnswer {
         let next = self.time.as_ref().and_then(|time| *time.next.lock());
-        Told {
+        TimeAnswer {
             ns: self.own_ns(),
             ahead: next.unwrap_or_else(|| self.value.load(Ordering::SeqCst)),
         }
@@ -263,7 +263,7 @@ impl Clock {
             fence(Ordering::SeqCst);
             let now = time.own.now_ns();
             let floor = match was_common {
-                true => Told {
+                true => TimeAnswer {
                     ns: now,
                     ahead: value,
                 }
@@ -272,7 +272,7 @@ impl Clock {
             };
             let said = match next {
                 Next::Own { ahead } => {
-                    let at = Told { ns: now, ahead }.time_ns();
+                    let at = TimeAnswer { ns: now, ahead }.time_ns();
                     Some(Interval { low: at, high: at })
                 }
                 Next::Exchange { asked, told } => Interval::of_exchange(asked, told.time_ns(), now),
@@ -317,7 +317,7 @@ impl Clock {
 
     /// Learns from an exchange: the CM has `told` the time between `asked`, by the own clock, and
     /// now.
-    pub(crate) fn learn(&self, asked: u64, told: Told) {
+    pub(crate) fn learn(&self, asked: u64, told: TimeAnswer) {
         if let Some(time) = &self.time {
             let now = time.own.now_ns();
             time.bounds.learn(asked, told.time_ns(), now);

@@ -23,15 +23,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencepost_fabric::Kept;
+use fencepost_fabric::HeldRecord;
 use fencepost_storage::classes::{CLASSES, Class};
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, ObjectRef, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use super::evidence::{self, Found};
+use super::evidence::{self, EvidenceByTransaction};
 use super::message::{self, Kind, Reader, Write};
 use super::restart::copied::Copied;
 use crate::changes;
@@ -168,7 +168,7 @@ impl Awaited {
 /// A record, and its reservation in the log.
 struct Held {
     record: Vec<u64>,
-    kept: Option<Kept>,
+    kept: Option<HeldRecord>,
     /// The copy of a record that has left the log and must survive the machine.
     _copied: Option<Copied>,
 }
@@ -179,7 +179,7 @@ impl Backup {
         &mut self,
         regions: &Regions,
         record: &[u64],
-        kept: Option<Kept>,
+        kept: Option<HeldRecord>,
         last: bool,
     ) -> Result<(), BadRecord> {
         self.hold_copied(regions, record, (kept, None), last)
@@ -190,7 +190,7 @@ impl Backup {
         &mut self,
         regions: &Regions,
         record: &[u64],
-        (kept, copied): (Option<Kept>, Option<Copied>),
+        (kept, copied): (Option<HeldRecord>, Option<Copied>),
         last: bool,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(record);
@@ -213,7 +213,7 @@ impl Backup {
     }
 
     /// Handles ABORT: drops the records and returns the log reservations to release.
-    pub fn abort(&mut self, id: TxnId) -> Vec<Kept> {
+    pub fn abort(&mut self, id: TxnId) -> Vec<HeldRecord> {
         released(self.take(id)).collect()
     }
 
@@ -224,7 +224,7 @@ impl Backup {
         regions: &Regions,
         changed: &Changed,
         id: TxnId,
-    ) -> Result<Option<Vec<Kept>>, BadRecord> {
+    ) -> Result<Option<Vec<HeldRecord>>, BadRecord> {
         let parts = self.take(id);
         let Some(awaited) = apply_all(regions, changed, &parts)? else {
             return Ok(Some(released(parts).collect()));
@@ -236,7 +236,7 @@ impl Backup {
     }
 
     /// Adds the evidence of transactions that are not truncated to `found`.
-    pub fn find(&self, found: &mut Found) {
+    pub fn find(&self, found: &mut EvidenceByTransaction) {
         for (id, waiting) in self.waiting.iter().filter(|(_, waiting)| waiting.whole) {
             // The records were checked when they arrived.
             for held in &waiting.parts {
@@ -282,7 +282,7 @@ impl Backup {
         &mut self,
         regions: &Regions,
         changed: &Changed,
-    ) -> Result<Vec<Kept>, BadRecord> {
+    ) -> Result<Vec<HeldRecord>, BadRecord> {
         let mut all = Vec::new();
         while !self.due.is_empty() {
             let applied = changed.applied.load(Ordering::Acquire);
@@ -339,7 +339,7 @@ impl Backup {
     }
 }
 
-fn released(parts: Vec<Held>) -> impl Iterator<Item = Kept> {
+fn released(parts: Vec<Held>) -> impl Iterator<Item = HeldRecord> {
     parts.into_iter().filter_map(|held| held.kept)
 }
 
@@ -571,7 +571,7 @@ fn apply_stamped(
     if let Some(word) = stamped.filter(|word| stays && *word < object.len()) {
         object.put(word, &[w.raw()]);
     }
-    let link = Link::new(write.about as u16, OldPlace::NONE);
+    let link = LinkWord::new(write.about as u16, OldPlace::NONE);
     object.finish_install(header.succeed(w, stays), link);
     changed.applied.fetch_add(1, Ordering::Release);
     Ok(None)

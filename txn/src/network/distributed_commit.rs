@@ -31,15 +31,15 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::in_flight::{Asking, Ending};
+use super::in_flight::{Asking, CommitCompletion};
 use super::participants::{COMMIT_BACKUP, LOCK};
 use super::peer_sender::PeerSender;
+use crate::backoff::yield_now;
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::machine::Machine;
-use crate::moment::let_others_run;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
@@ -48,7 +48,7 @@ use crate::work::Work;
 /// Attempts of a commit to reserve space in the participants' logs before it aborts.
 const ROOM_ROUNDS: u32 = 1 << 14;
 /// Sleep between two attempts, after many attempts without sleep.
-const NAP: Duration = Duration::from_micros(50);
+const BACKOFF: Duration = Duration::from_micros(50);
 
 /// The reason why a commit does not continue.
 enum Halt {
@@ -85,7 +85,7 @@ impl Transaction {
             match done {
                 Ok(done) => Ok(done),
                 Err(Halt::InDoubt) if fault::injected(Fault::AbortInDoubt) => Err(RECONFIGURED),
-                Err(Halt::InDoubt) => self.settle(network).await,
+                Err(Halt::InDoubt) => self.await_recovery_decision(network).await,
                 Err(Halt::Failed(failure)) => {
                     self.context_mut().unlock();
                     let busy = LockFailure::is_busy;
@@ -234,7 +234,7 @@ impl Transaction {
     }
 
     /// Waits for the decision of recovery about a commit, and carries it out here.
-    async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
+    async fn await_recovery_decision(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
         let decision = network.in_flight.decision(id);
         let in_place = self.context().writes.is_empty();
@@ -353,7 +353,7 @@ impl Transaction {
     /// Polls the peers' records, or yields to other tasks if there are none.
     async fn pause(&self, network: &Network) {
         if !network.poll(self.machine()) {
-            let_others_run().await;
+            yield_now().await;
         }
     }
 
@@ -367,11 +367,11 @@ impl Transaction {
         }
         if !network.driven {
             match round > SHORT {
-                true => std::thread::sleep(NAP),
+                true => std::thread::sleep(BACKOFF),
                 false => std::thread::yield_now(),
             }
         }
-        let_others_run().await;
+        yield_now().await;
     }
 
     /// Backs off from locked objects for a pseudo-random time that differs between attempts, so
@@ -391,7 +391,7 @@ impl Transaction {
         let machine = Arc::clone(self.machine());
         let (participants, acks) = self.show(network, w).ok_or(Halt::InDoubt)?;
         let known = locked_here || acks.is_empty();
-        let mut ending = Ending {
+        let mut ending = CommitCompletion {
             network,
             regions: machine.regions(),
             id,
@@ -442,7 +442,7 @@ impl Transaction {
         let participants = context.remote.participants.drain(..);
         let participants = participants.map(|participant| participant.machine);
         let participants = participants.collect();
-        context.is_in_place(w);
+        context.finish_commit(w);
         Some((participants, acks))
     }
 
@@ -454,7 +454,7 @@ impl Transaction {
         let Some((participants, acks)) = self.show(network, w) else {
             return Err(self);
         };
-        drop(Ending {
+        drop(CommitCompletion {
             network,
             regions: machine.regions(),
             id,
@@ -493,7 +493,7 @@ impl Context {
     }
 
     /// Finishes the local part of a commit that has taken effect, and clears the write set.
-    fn is_in_place(&mut self, w: Timestamp) {
+    fn finish_commit(&mut self, w: Timestamp) {
         self.slot.end_commit();
         self.truncate(w);
         // If the future is dropped from here on, the transaction must not undo these writes.
@@ -508,7 +508,7 @@ impl Context {
         if !self.writes.is_empty() {
             self.leave_out_what_came_back();
             self.put_in_place(w);
-            self.is_in_place(w);
+            self.finish_commit(w);
         }
     }
 }
@@ -528,7 +528,7 @@ impl Network {
             }
             if !self.poll(machine) {
                 std::thread::yield_now();
-                let_others_run().await;
+                yield_now().await;
             }
         }
         reply.await

@@ -43,7 +43,7 @@ pub(super) const CHASE: u8 = 10;
 pub(super) const DOOM: u8 = 11;
 
 /// The wait, in ticks of the clock, after which a walk begins: 20 ms.
-const PATIENCE: u64 = 20_000_000 / TICK_NS;
+const STALLED_TICKS: u64 = 20_000_000 / TICK_NS;
 /// Maximum number of messages of a walk: a walk into a cycle without its first holder would not
 /// end.
 const LONGEST: u64 = 1024;
@@ -127,7 +127,7 @@ fn machine(word: u64) -> Result<MachineId, BadRecord> {
 impl Network {
     /// Begins a walk from each transaction that has waited for some time.
     pub fn detect_distributed_deadlocks(&self, machine: &Machine, now: Timestamp) {
-        for waiter in machine.intents().stalled(now, PATIENCE) {
+        for waiter in machine.intents().stalled(now, STALLED_TICKS) {
             let began = self.for_all(waiter);
             let walk = Walk {
                 began,

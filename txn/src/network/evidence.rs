@@ -33,9 +33,9 @@ pub(super) const STAMPED_SHIFT: u32 = 16;
 
 /// The evidence by transaction and region.
 #[derive(Default)]
-pub(super) struct Found(BTreeMap<(TxnId, u32), Seen>);
+pub(super) struct EvidenceByTransaction(BTreeMap<(TxnId, u32), Seen>);
 
-impl Found {
+impl EvidenceByTransaction {
     /// Adds evidence from a record that writes the regions `written`, with the write timestamp `w`
     /// if the record has it.
     pub fn add(
@@ -100,7 +100,7 @@ impl Machine {
         let Some(network) = self.network() else {
             return Vec::new();
         };
-        let mut found = Found::default();
+        let mut found = EvidenceByTransaction::default();
         let receivers = network.receivers.lock();
         receivers
             .iter()

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use fencepost_fabric::{Completion, FabricError, MachineId, Place};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, OldPlace};
-use fencepost_storage::old_versions::Found;
+use fencepost_storage::old_versions::ChainSearch;
 use fencepost_storage::old_versions::copy::{self, OldCopy};
 use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
 use fencepost_storage::{Addr, ObjectCopy, Piece, Timestamp, View};
@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 use super::Network;
 use super::backing::segment;
 use super::traffic::Posted;
-use crate::moment::moment;
+use crate::backoff::moment;
 use crate::read::Look;
 use crate::stop::{AbortReason, Stop};
 use crate::work::Work;
@@ -297,12 +297,12 @@ impl Network {
         (machine, copy): (MachineId, &ObjectCopy),
         at: Timestamp,
         f: Look<'_>,
-    ) -> Result<Found<()>, Stop> {
+    ) -> Result<ChainSearch<()>, Stop> {
         let len = copy.payload().len();
         let (mut place, mut replaced) = (copy.link().place(), copy.header().timestamp());
         while !place.is_none() {
             if place == OldPlace::LOST {
-                return Ok(Found::Gone);
+                return Ok(ChainSearch::Gone);
             }
             let (page, word) = copy::generation_at(place);
             (0..2).for_each(|_| self.counting.count(Posted::Object));
@@ -314,23 +314,23 @@ impl Network {
             let (record, counted) = match (record, counted) {
                 (Ok(record), Ok(counted)) => (record, counted),
                 (Err(FabricError::Unsteady | FabricError::Refused(_)), _) => {
-                    return Ok(Found::Gone);
+                    return Ok(ChainSearch::Gone);
                 }
                 _ => return Err(UNREACHABLE),
             };
             let counted = counted.first().copied().unwrap_or(0);
             let Some(old) = OldCopy::of(&record, counted, place, replaced) else {
-                return Ok(Found::Gone);
+                return Ok(ChainSearch::Gone);
             };
             if old.header.timestamp() <= at {
                 if !old.header.is_allocated() {
-                    return Ok(Found::Absent);
+                    return Ok(ChainSearch::Absent);
                 }
                 f(&View::Own(old.payload));
-                return Ok(Found::Version((), old.header));
+                return Ok(ChainSearch::Version((), old.header));
             }
             (place, replaced) = (old.before, old.header.timestamp());
         }
-        Ok(Found::Later(replaced))
+        Ok(ChainSearch::Later(replaced))
     }
 }

@@ -201,7 +201,7 @@ impl InFlightCommits {
     }
 
     /// Marks a commit as not needed by recovery any more.
-    pub fn settle(&self, id: TxnId) {
+    pub fn release_from_recovery(&self, id: TxnId) {
         let mut commits = self.0.lock();
         if let Some(commit) = commits.by_id.get_mut(&id) {
             commit.settled = true;
@@ -255,7 +255,7 @@ impl InFlightCommits {
         }
     }
 
-    /// Does the same as [`Self::settle`] for all commits of configurations before `current`.
+    /// Does the same as [`Self::release_from_recovery`] for all commits of configurations before `current`.
     pub fn settle_before(&self, current: u64) {
         self.0.lock().by_id.retain(|id, commit| {
             let old = id.configuration < current;
@@ -354,7 +354,7 @@ fn take_acks(acks: &mut Vec<Completion<()>>) -> bool {
 
 /// The completion of a commit that has taken effect. Its drop truncates the commit or keeps waiting
 /// for acks, so it happens whether or not a session still waits.
-pub(super) struct Ending<'a> {
+pub(super) struct CommitCompletion<'a> {
     pub network: &'a Network,
     pub regions: &'a Regions,
     pub id: TxnId,
@@ -366,7 +366,7 @@ pub(super) struct Ending<'a> {
     pub asks: bool,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for CommitCompletion<'_> {
     fn drop(&mut self) {
         let (id, mut acks) = (self.id, std::mem::take(&mut self.acks));
         let participants = std::mem::take(&mut self.participants);
@@ -501,7 +501,7 @@ mod tests {
             commits.decide(id, later);
             let told = pollster::block_on(commits.decision(id)).expect("it is decided");
             assert_eq!(told, (first == Decision::Commit).then_some(w));
-            commits.settle(id);
+            commits.release_from_recovery(id);
             assert!(commits.has(id));
             commits.mark_done(id);
             assert!(commits.is_empty());

@@ -19,7 +19,7 @@ use crate::record::TxnId;
 use crate::{Machine, MachineOptions};
 
 const ME: MachineId = MachineId(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Checks a millisecond apart; after them the other thread has reached its wait.
 const LOOKS: usize = 100;
 
@@ -50,14 +50,14 @@ fn who_asks_what_is_left_stands_in_nobodys_way() {
                 yield_now();
             }
             for _ in 0..LOOKS {
-                let home = network.home.try_lock_for(PATIENCE);
+                let home = network.home.try_lock_for(TIME_LIMIT);
                 assert!(home.is_some(), "who truncates waits for who asks");
                 drop(home);
                 sleep(Duration::from_millis(1));
             }
             asks
         };
-        let asks = network.in_flight.hold_up(PATIENCE, truncates);
+        let asks = network.in_flight.hold_up(TIME_LIMIT, truncates);
         let asks = asks.expect("nobody has the commits");
         assert!(asks.join().expect("no panic"));
     });
@@ -81,7 +81,7 @@ fn who_truncates_does_not_wait_for_a_configuration_with_the_commits_in_its_hands
         network.configured.apply(&current, || {
             scope.spawn(|| network.finish(machine.regions()));
             for _ in 0..LOOKS {
-                let commits = network.in_flight.hold_up(PATIENCE, || ());
+                let commits = network.in_flight.hold_up(TIME_LIMIT, || ());
                 assert!(commits.is_some(), "who is in it waits for who truncates");
                 sleep(Duration::from_millis(1));
             }

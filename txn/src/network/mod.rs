@@ -37,11 +37,8 @@
 
 mod backing;
 mod backup;
-mod before;
-mod boards;
 pub mod call;
 mod configured;
-mod copies;
 pub mod disk;
 mod distributed_commit;
 mod distributed_deadlock;
@@ -50,7 +47,7 @@ mod evidence;
 mod far;
 mod headers;
 mod in_flight;
-mod lack;
+mod inner_node_cache;
 mod leasing;
 #[cfg(test)]
 mod lock_order;
@@ -63,13 +60,16 @@ mod peer_receiver;
 mod peer_sender;
 mod peers;
 mod poller;
+mod prerequisites;
 mod primary;
 mod region_allocation;
 mod remote_lock_wait;
 mod rest;
 pub mod restart;
+mod retained_data;
 mod slot_leases;
 mod slot_reservations;
+mod status_page;
 mod steps;
 mod time;
 mod traffic;
@@ -81,7 +81,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-pub use fencepost_cluster::join::{ClusterSecret, Door};
+pub use fencepost_cluster::join::{ClusterSecret, JoinEndpoint};
 pub use fencepost_cluster::lease::LeaseTerms;
 pub use fencepost_cluster::reconfiguration::Resumed;
 pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
@@ -94,17 +94,14 @@ use parking_lot::Mutex;
 
 use backing::Registered;
 use backup::{Backup, Changed};
-pub(crate) use before::Before;
-use boards::BOARD;
 use call::Services;
 use configured::Configured;
 use disk::Disk;
+pub use driver::{DataRecoveryCounts, Step, Timeline};
 use driver::{Inbox, Input, ReconfigurationDriver};
-pub use driver::{RefillCounts, Step, Timeline};
 pub(crate) use far::Reach;
 pub(crate) use headers::{Expected, Headers};
 use in_flight::InFlightCommits;
-pub use lack::Lack;
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
 pub use members::{MemberState, Members};
@@ -116,11 +113,14 @@ pub(crate) use peer_sender::PeerSender;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use poller::start_threads;
+pub use prerequisites::Lack;
 use region_allocation::Known;
 pub(crate) use region_allocation::LocalRegionMap;
 use region_allocation::RegionAllocationClient;
 pub(crate) use remote_lock_wait::Back;
+pub(crate) use retained_data::Before;
 pub(crate) use slot_reservations::{ReservedSlot, Wanted};
+use status_page::BOARD;
 pub use steps::steps;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
@@ -175,8 +175,8 @@ pub(crate) struct Network {
     /// Whether peers' memory is not mapped.
     far: bool,
     blocks: far::Blocks,
-    copies: copies::Copies,
-    gathering: Mutex<boards::Gatherings>,
+    copies: inner_node_cache::Copies,
+    gathering: Mutex<status_page::Gatherings>,
     asking: time::Asking,
     leasing: Option<Arc<Leasing>>,
     suspicions: Arc<Suspicions>,
@@ -238,7 +238,7 @@ impl Network {
             inbox,
             driver,
             peers: Peers::of(peers),
-            board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
+            board: fabric.provide(BOARD, status_page::WORDS, Writer::Owner)?,
             me,
             fabric: Arc::clone(fabric),
             counting,
@@ -262,7 +262,7 @@ impl Network {
             log_words: options.log_words,
             far: !fabric.maps_peers(),
             blocks: far::Blocks::default(),
-            copies: copies::Copies::default(),
+            copies: inner_node_cache::Copies::default(),
             gathering: Mutex::default(),
             asking: time::Asking::new(options),
             disk,
@@ -323,7 +323,7 @@ impl Network {
     }
 
     /// Returns the peers that are members.
-    fn fellows(&self) -> impl Iterator<Item = &Peer> {
+    fn member_peers(&self) -> impl Iterator<Item = &Peer> {
         self.peers.iter().filter(|peer| self.is_member(peer))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_cluster::join::Door;
+use fencepost_cluster::join::JoinEndpoint;
 use fencepost_cluster::lease::LeaseTerms;
 use fencepost_cluster::{ConfigStore, Configuration, Replication};
 use fencepost_fabric::{Fabric, Gone, HostClock, MonotonicClock};
@@ -30,7 +30,7 @@ pub struct NetworkOptions {
     /// replaced.
     pub store: Option<Arc<dyn ConfigStore>>,
     /// The join endpoint; `None` if no machine may join.
-    pub door: Option<Arc<Door>>,
+    pub door: Option<Arc<JoinEndpoint>>,
     /// The starting state of a machine with a disk; `None` on all machines or on none.
     pub disk: Option<Arc<OnDisk>>,
     /// The memory left by earlier machines, for a machine that joins.

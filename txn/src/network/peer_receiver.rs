@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fencepost_fabric::ring::{self, RingReader};
-use fencepost_fabric::{Fabric, FabricError, Kept, MachineId};
+use fencepost_fabric::{Fabric, FabricError, HeldRecord, MachineId};
 use fencepost_storage::{Addr, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 
@@ -23,7 +23,7 @@ use super::call::Arriving;
 use super::disk::{self, Announcing, DURABLE, FULL};
 use super::distributed_deadlock;
 use super::driver::{self, Assembling, Input};
-use super::evidence::Found;
+use super::evidence::EvidenceByTransaction;
 use super::headers;
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
@@ -124,7 +124,7 @@ impl PeerReceiver {
     /// Carries out the decision of recovery: a transaction takes effect at `w` in all regions whose
     /// primary this machine is, or has no effect. `found` are its writes as other machines have
     /// them.
-    pub fn settle<'a>(
+    pub fn apply_decision<'a>(
         &mut self,
         machine: &Machine,
         id: TxnId,
@@ -135,7 +135,7 @@ impl PeerReceiver {
             // Content that cannot be decoded comes from a faulty peer.
             let _ = self.primary.supply(machine, id, content);
         }
-        self.primary.settle(machine, LANE, id, w);
+        self.primary.apply_decision(machine, LANE, id, w);
     }
 
     /// Drops all records of a transaction whose recovery is complete.
@@ -160,7 +160,7 @@ impl PeerReceiver {
         let mut ids = self.primary.before(current);
         ids.extend(self.backup.before(current));
         for id in ids {
-            self.primary.settle(machine, LANE, id, None);
+            self.primary.apply_decision(machine, LANE, id, None);
             self.truncate_recovered(id);
         }
     }
@@ -217,7 +217,7 @@ impl PeerReceiver {
     }
 
     /// Adds the evidence of the peer's transactions to `found`.
-    pub fn find(&self, found: &mut Found) {
+    pub fn find(&self, found: &mut EvidenceByTransaction) {
         self.primary.find(found);
         self.backup.find(found);
     }
@@ -413,7 +413,7 @@ impl PeerReceiver {
         &mut self,
         machine: &Machine,
         network: &Network,
-        (tag, kept): (u8, Kept),
+        (tag, kept): (u8, HeldRecord),
         words: &[u64],
     ) -> Result<(), BadRecord> {
         match tag {

@@ -20,10 +20,10 @@ use fencepost_storage::old_versions::OldVersions;
 
 use super::Network;
 use super::backing::OfPeer;
-use super::boards;
 use super::call::CallChannel;
 use super::peer_receiver::PeerReceiver;
 use super::peer_sender::PeerSender;
+use super::status_page;
 use super::traffic::Counting;
 use super::truncated::Numbers;
 
@@ -66,7 +66,7 @@ impl Meeting<'_> {
         let board = OnceLock::new();
         if !fabric.maps_peers() {
             // The copy of the status page.
-            let _ = board.set(Arc::new(Memory::anonymous(boards::WORDS)?));
+            let _ = board.set(Arc::new(Memory::anonymous(status_page::WORDS)?));
         }
         let sender = PeerSender::new(fabric, counting, id, log_words, numbers)?;
         let peer = Peer {

@@ -41,7 +41,7 @@ const ATTENDED_AT_ONCE: u32 = 8;
 
 /// The result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum PollResult {
     Nothing,
     /// Peers have written records or messages.
     Work,
@@ -72,7 +72,7 @@ impl Network {
     }
 
     /// Polls and does the additional work. Returns whether there was any.
-    fn attend_once(&self, machine: &Machine) -> Found {
+    fn attend_once(&self, machine: &Machine) -> PollResult {
         let polled = self.try_poll(machine);
         if polled.is_none() {
             // Another thread is polling and may have missed this message: ring the bell so that the
@@ -82,9 +82,9 @@ impl Network {
         let governed = self.govern(machine);
         let worked = self.work.get().is_some_and(|work| work());
         match polled.unwrap_or(false) || worked {
-            _ if governed => Found::Governing,
-            true => Found::Work,
-            false => Found::Nothing,
+            _ if governed => PollResult::Governing,
+            true => PollResult::Work,
+            false => PollResult::Nothing,
         }
     }
 
@@ -93,7 +93,7 @@ impl Network {
         self.finish(machine.regions());
         // A renewed lease causes no event.
         self.configured.tell_waiting();
-        for peer in self.fellows().filter(|peer| peer.sender.is_awaited()) {
+        for peer in self.member_peers().filter(|peer| peer.sender.is_awaited()) {
             let _ = peer.sender.probe();
         }
         self.look_at_door();
@@ -117,7 +117,7 @@ impl Network {
         self.detect_distributed_deadlocks(machine, now);
         self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
-        self.gather_boards(machine.clock(), mine);
+        self.gather_status_pages(machine.clock(), mine);
         self.oldest(mine);
     }
 }
@@ -150,7 +150,7 @@ impl Machine {
             }
             let found = network.attend_once(self);
             network.tick(self);
-            found != Found::Nothing
+            found != PollResult::Nothing
         })
     }
 }
@@ -173,7 +173,7 @@ impl Attendant for Looks {
         if times.is_multiple_of(TICK_ATTENDED) {
             network.tick(&machine);
         }
-        (0..ATTENDED_AT_ONCE).all(|_| network.attend_once(&machine) != Found::Nothing)
+        (0..ATTENDED_AT_ONCE).all(|_| network.attend_once(&machine) != PollResult::Nothing)
     }
 }
 
@@ -213,15 +213,15 @@ fn run(weak: &Weak<Machine>, looks: u32) {
             network.tick(&machine);
         }
         match network.attend_once(&machine) {
-            Found::Work => {
+            PollResult::Work => {
                 quiet = 0;
                 finds += 1;
                 if finds < LOOKS_AT_ONCE {
                     continue;
                 }
             }
-            Found::Governing => quiet = 0,
-            Found::Nothing => quiet += 1,
+            PollResult::Governing => quiet = 0,
+            PollResult::Nothing => quiet += 1,
         }
         finds = 0;
         if quiet < looks {
@@ -231,12 +231,12 @@ fn run(weak: &Weak<Machine>, looks: u32) {
         network.tick(&machine);
         let fabric = Arc::clone(network.fabric());
         let armed = fabric.bell().arm();
-        if network.attend_once(&machine) != Found::Nothing {
+        if network.attend_once(&machine) != PollResult::Nothing {
             fabric.bell().disarm();
             continue;
         }
         let waits = |peer: &Peer| peer.sender.has_truncated() || peer.sender.is_awaited();
-        let busy = network.fellows().any(waits);
+        let busy = network.member_peers().any(waits);
         let sleep = network.until_due(if busy { BUSY } else { IDLE });
         // A sleeping poller must not keep the machine alive.
         drop(machine);

@@ -16,14 +16,14 @@
 use std::collections::HashMap;
 
 use fencepost_cluster::few::FewSet;
-use fencepost_fabric::{Kept, MachineId};
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_fabric::{HeldRecord, MachineId};
+use fencepost_storage::header::{Header, LinkWord, OldPlace};
 use fencepost_storage::lanes::Lane;
 use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
-use super::evidence::{self, Found, put_content};
+use super::evidence::{self, EvidenceByTransaction, put_content};
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use super::remote_lock_wait::holder_at_peer;
 use super::slot_leases::SlotLeases;
@@ -105,7 +105,7 @@ pub(super) struct Primary {
     /// Committed transactions that are not truncated, with their write timestamps.
     committed: HashMap<TxnId, (Locked, Timestamp), FixedState>,
     /// Log reservations of records that stay until truncation.
-    kept: HashMap<TxnId, Vec<Kept>, FixedState>,
+    kept: HashMap<TxnId, Vec<HeldRecord>, FixedState>,
     /// Slots leased to the peer for new objects.
     pub slot_leases: SlotLeases,
 }
@@ -116,8 +116,8 @@ impl Primary {
         &mut self,
         machine: &Machine,
         record: &[u64],
-        kept: Option<Kept>,
-    ) -> Result<(TxnId, LockReply, Option<Kept>), BadRecord> {
+        kept: Option<HeldRecord>,
+    ) -> Result<(TxnId, LockReply, Option<HeldRecord>), BadRecord> {
         let mut reader = Reader(record);
         let id = reader.id()?;
         reader.skip_regions()?;
@@ -187,8 +187,8 @@ impl Primary {
         &mut self,
         machine: &Machine,
         record: &[u64],
-        kept: Kept,
-    ) -> Result<Option<Kept>, BadRecord> {
+        kept: HeldRecord,
+    ) -> Result<Option<HeldRecord>, BadRecord> {
         let mut reader = Reader(record);
         let id = reader.id()?;
         let locked = self.locked.get_mut(&id);
@@ -230,7 +230,7 @@ impl Primary {
         machine: &Machine,
         lane: usize,
         record: &[u64],
-        kept: Kept,
+        kept: HeldRecord,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(record);
         let (id, w) = (reader.id()?, reader.timestamp()?);
@@ -281,7 +281,13 @@ impl Primary {
 
     /// Carries out the decision of recovery: the transaction takes effect at `w`, or has no effect.
     /// Its records stay. Does nothing if the decision was carried out before.
-    pub fn settle(&mut self, machine: &Machine, lane: usize, id: TxnId, w: Option<Timestamp>) {
+    pub fn apply_decision(
+        &mut self,
+        machine: &Machine,
+        lane: usize,
+        id: TxnId,
+        w: Option<Timestamp>,
+    ) {
         let Some(locked) = self.locked.remove(&id) else {
             return;
         };
@@ -328,7 +334,7 @@ impl Primary {
     }
 
     /// Handles ABORT: releases the locks and returns the log reservations to release.
-    pub fn abort(&mut self, machine: &Machine, id: TxnId) -> Vec<Kept> {
+    pub fn abort(&mut self, machine: &Machine, id: TxnId) -> Vec<HeldRecord> {
         if let Some(locked) = self.locked.remove(&id) {
             unlock(machine, &locked.held);
         }
@@ -336,13 +342,13 @@ impl Primary {
     }
 
     /// Handles TRUNCATE: returns the log reservations to release.
-    pub fn truncate(&mut self, id: TxnId) -> Vec<Kept> {
+    pub fn truncate(&mut self, id: TxnId) -> Vec<HeldRecord> {
         self.committed.remove(&id);
         self.kept.remove(&id).unwrap_or_default()
     }
 
     /// Adds the evidence of transactions that are not truncated to `found`.
-    pub fn find(&self, found: &mut Found) {
+    pub fn find(&self, found: &mut EvidenceByTransaction) {
         let locked = self.locked.iter().map(|(id, locked)| (id, locked, None));
         let committed = self.committed.iter();
         let committed = committed.map(|(id, (locked, w))| (id, locked, Some(*w)));
@@ -552,5 +558,8 @@ fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w:
     if let Some(word) = held.stamped.filter(|_| !freed) {
         object.put(word, &[w.raw()]);
     }
-    object.finish_install(held.base.succeed(w, !freed), Link::new(incarnation, place));
+    object.finish_install(
+        held.base.succeed(w, !freed),
+        LinkWord::new(incarnation, place),
+    );
 }

@@ -25,7 +25,7 @@ impl Network {
         // The reconfiguration driver may wait for the receivers.
         let settled = self.is_settled();
         let receivers = self.receivers.lock();
-        let peers = || self.fellows();
+        let peers = || self.member_peers();
         // Called one after the other: in one expression all locks would be held to its end
         // (REST-1).
         let all: [(&str, &dyn Fn() -> bool); 12] = [

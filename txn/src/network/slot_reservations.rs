@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_primary_has_lent_stays_where_a_region_changes_hands() {
+    fn slots_leased_by_the_next_primary_survive_a_handover() {
         let (slot_reservations, region) =
             (SlotReservations::default(), Addr::from_raw(64).region());
         let (before, heir) = (MachineId(2), MachineId(3));

@@ -22,9 +22,9 @@ use fencepost_storage::Timestamp;
 
 use super::message::Reader;
 use super::{Network, NetworkOptions, PeerSender};
-use crate::clock::{Clock, ClockState, TICK_NS, Told};
+use crate::backoff::yield_now;
+use crate::clock::{Clock, ClockState, TICK_NS, TimeAnswer};
 use crate::machine::Machine;
-use crate::moment::let_others_run;
 use crate::record::BadRecord;
 use crate::stop::AbortReason;
 
@@ -41,12 +41,12 @@ const EVERY_IN_USE: u64 = 10_000_000;
 /// Nanoseconds between exchanges while no transaction waits.
 const EVERY_IDLE: u64 = 1_000_000_000;
 /// Nanoseconds after which a machine without an answer asks again.
-const PATIENCE: u64 = 20_000_000;
+const ASK_AGAIN_NS: u64 = 20_000_000;
 
 /// Nanoseconds of waiting above which the thread sleeps instead of polling the clock.
 const LONG: u64 = 200_000;
 /// The length of one sleep.
-const NAP: Duration = Duration::from_micros(50);
+const BACKOFF: Duration = Duration::from_micros(50);
 
 /// The state of the requests for the time.
 pub(super) struct Asking {
@@ -92,7 +92,7 @@ impl Network {
         } = &self.asking;
         let (now, last) = (clock.own_ns().max(1), asked.load(Ordering::Relaxed));
         let waits = last > answered.load(Ordering::Relaxed);
-        if waits && now.saturating_sub(last) < PATIENCE {
+        if waits && now.saturating_sub(last) < ASK_AGAIN_NS {
             return;
         }
         let mine = asked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -158,11 +158,11 @@ impl Network {
         // A driven machine has no other threads to wait for.
         if !self.poll(machine) && !self.driven {
             match left.saturating_mul(TICK_NS) > LONG {
-                true => std::thread::sleep(NAP),
+                true => std::thread::sleep(BACKOFF),
                 false => std::thread::yield_now(),
             }
         }
-        let_others_run().await;
+        yield_now().await;
     }
 
     /// Handles TIME: answers a peer, if this machine is the CM.
@@ -175,7 +175,7 @@ impl Network {
         let asked = Reader(words).word()?;
         self.configured.within(|_| {
             if self.configured.cm() == self.me && sender.was_up() {
-                let Told { ns, ahead } = clock.tell();
+                let TimeAnswer { ns, ahead } = clock.tell();
                 let _ = sender.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
             }
         });
@@ -203,7 +203,7 @@ impl Network {
             }
             match host == self.asking.host {
                 true => clock.share(ahead),
-                false => clock.learn(asked, Told { ns, ahead }),
+                false => clock.learn(asked, TimeAnswer { ns, ahead }),
             }
             self.asking.answered.fetch_max(asked, Ordering::Relaxed);
         });

@@ -105,7 +105,7 @@ impl Network {
             return;
         }
         // An evicted machine truncates nothing more.
-        let senders = || self.fellows().map(|peer| &peer.sender);
+        let senders = || self.member_peers().map(|peer| &peer.sender);
         let low = self.numbers.find_low(|| {
             let disk = self.disk.as_ref();
             let own = disk.and_then(|disk| disk.oldest_truncated());

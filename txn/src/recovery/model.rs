@@ -38,7 +38,7 @@ struct State {
 
 /// The evidence that the replicas of a region exchange before it votes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum SharedEvidence {
     /// All evidence that any replica has.
     All,
     /// Only that there was a LOCK, as in SOSP'15 §5.3 step 5.
@@ -70,7 +70,7 @@ impl State {
     }
 
     /// Returns all possible next states.
-    fn next(&self, told: Told) -> Vec<State> {
+    fn next(&self, told: SharedEvidence) -> Vec<State> {
         let mut next = Vec::new();
         for region in 0..REGIONS {
             for replica in 0..self.replicas[region].len() {
@@ -146,24 +146,24 @@ impl State {
 
     /// Returns the evidence of a replica after the exchange. A replica that has truncated the
     /// transaction needs none.
-    fn tell_step(&self, region: usize, seen: Evidence, told: Told) -> Option<Evidence> {
+    fn tell_step(&self, region: usize, seen: Evidence, told: SharedEvidence) -> Option<Evidence> {
         let region = &self.replicas[region];
         if seen == Evidence::TRUNCATED || !State::has_records(region) {
             return None;
         }
         Some(match told {
-            Told::All => region
+            SharedEvidence::All => region
                 .iter()
                 .copied()
                 .fold(seen, |all, seen| all.and(seen.without(Evidence::TRUNCATED))),
-            Told::Lock if seen == Evidence::NONE => Evidence::LOCK,
-            Told::Lock => seen,
+            SharedEvidence::Lock if seen == Evidence::NONE => Evidence::LOCK,
+            SharedEvidence::Lock => seen,
         })
     }
 
     /// Returns the state after the decision, once all replicas have the evidence. A transaction
     /// without any record is not recovered.
-    fn vote(&self, told: Told) -> Option<State> {
+    fn vote(&self, told: SharedEvidence) -> Option<State> {
         let is_told = |(at, region): (usize, &Vec<Evidence>)| {
             let mut each = region.iter();
             each.all(|seen| {
@@ -235,7 +235,7 @@ fn nobody_knows(region: &[Evidence]) -> bool {
 }
 
 /// Visits all states. Returns their number, or the first state that violates an invariant.
-fn explore(told: Told) -> Result<usize, (&'static str, State)> {
+fn explore(told: SharedEvidence) -> Result<usize, (&'static str, State)> {
     let mut known = HashSet::from([State::begin()]);
     let mut open = vec![State::begin()];
     while let Some(state) = open.pop() {
@@ -253,7 +253,7 @@ fn explore(told: Told) -> Result<usize, (&'static str, State)> {
 
 #[test]
 fn no_loss_at_any_point_changes_what_was_decided() {
-    match explore(Told::All) {
+    match explore(SharedEvidence::All) {
         Ok(states) => assert!(states > 1000, "{states}"),
         Err((wrong, state)) => panic!("{wrong}: {state:?}"),
     }
@@ -263,5 +263,5 @@ fn no_loss_at_any_point_changes_what_was_decided() {
 /// is undone when that backup is lost, although other transactions have seen its writes.
 #[test]
 fn replicas_have_to_be_told_more_than_of_a_lock() {
-    assert!(explore(Told::Lock).is_err());
+    assert!(explore(SharedEvidence::Lock).is_err());
 }

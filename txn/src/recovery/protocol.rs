@@ -151,7 +151,7 @@ impl Recovery {
 
     /// Returns whether this machine has no record of an older configuration, will receive none, and
     /// has nothing to decide. Other machines may still ask it to decide.
-    pub fn is_done(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.running.as_ref().is_some_and(|running| {
             let mut regions = running.regions.values();
             regions.all(Region::is_settled) && running.coordinator.is_settled()

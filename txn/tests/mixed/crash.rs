@@ -39,7 +39,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
 
 /// The record of one thread until the power loss: its finished stories, and the one whose outcome
 /// was not reported.
-type Told = (Vec<Story>, Option<Story>);
+type ThreadRecord = (Vec<Story>, Option<Story>);
 
 /// Commits that must be reported before the power loss, however busy the host is.
 const TOLD: usize = 8;
@@ -51,7 +51,7 @@ fn run_until_crash(
     seed: u64,
     first: u64,
     loss: CrashLoss,
-) -> Vec<Told> {
+) -> Vec<ThreadRecord> {
     let dead = AtomicBool::new(false);
     let told = AtomicUsize::new(0);
     std::thread::scope(|scope| {

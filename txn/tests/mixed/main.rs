@@ -3,10 +3,10 @@
 //! must fit one order: a commit at its write timestamp, and every other transaction, including
 //! aborted ones, at its snapshot.
 
-mod adrift;
 mod crash;
 mod memory;
 mod model;
+mod pending_patches;
 mod prewrite;
 mod set;
 mod steps;

@@ -216,7 +216,7 @@ impl NodeKind for Brittle {
     }
 
     fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-        assert!(image[0] != 13, "planted");
+        assert!(image[0] != 13, "injected panic");
         image[1] = op[0];
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! New objects whose primary is another machine than the coordinator.
 
 mod evidence;
-mod hands;
+mod handover;
 mod race;
 mod ranges;
 mod regions;
@@ -48,7 +48,7 @@ fn a_new_object_is_where_it_was_asked_for_and_only_its_transaction_sees_it_befor
             }
         }
         commit(tx);
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), 6);
     }
 }
@@ -80,7 +80,7 @@ fn what_was_made_elsewhere_is_an_object_like_others() {
         block_on(tx.free(first.addr)).expect("there");
         commit(tx);
         assert_eq!((lockfree(0), lockfree(1)), (LockFree::Gone, LockFree::Gone));
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), 0);
     }
 }
@@ -109,7 +109,7 @@ fn slots_of_what_did_not_commit_serve_again() {
             assert!(world.machines[0].reserved().stock.contains(&new.addr));
         }
         assert!(slots.iter().all(|slot| *slot == slots[0]), "{slots:?}");
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), 0);
         // The earlier contents of the image must not appear.
         let mut tx = world.begin(0, Mode::ReadWrite);
@@ -117,7 +117,7 @@ fn slots_of_what_did_not_commit_serve_again() {
         assert_eq!(new, slots[0]);
         commit(tx);
         assert_eq!(world.word(1, new.addr), Some(0));
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -142,7 +142,7 @@ fn a_commit_that_fails_leaves_the_slot_to_the_next_one() {
         tx.write_new(again, &[4; 3]).expect("its own");
         commit(tx);
         assert_eq!(world.word(1, again.addr), Some(4));
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -167,7 +167,7 @@ fn going_back_to_a_savepoint_takes_new_objects_and_their_changes_back() {
         tx.release(savepoint);
         commit(tx);
         assert_eq!(world.word(1, kept.addr), Some(1));
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), 1);
     }
 }
@@ -186,7 +186,7 @@ fn a_run_lies_side_by_side() {
         assert!((0..COUNT).all(|i| tx.owns(at(i))));
         // Slots beyond the limit of reserved slots go back.
         tx.abort();
-        world.settle();
+        world.wait_until_idle();
         world.wait("a smaller stock", || world.reserved().0.len() <= 32);
         let mut tx = world.begin(0, Mode::ReadWrite);
         let run = block_on(tx.alloc_run(1, 10, place(1))).expect("memory");
@@ -204,7 +204,7 @@ fn a_run_lies_side_by_side() {
         let too_many = block_on(tx.alloc_run(100, 100_000, place(1)));
         assert!(matches!(too_many, Err(Stop::TooLarge(_))));
         tx.abort();
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -228,7 +228,7 @@ fn what_went_back_before_it_was_asked_for_counts() {
             made[0] > 50 && made.iter().all(|n| *n == made[0]),
             "{made:?}"
         );
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -255,7 +255,7 @@ fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
             // This machine still has memory.
             block_on(tx.alloc(10, Near::Own)).expect("memory");
             tx.abort();
-            world.settle();
+            world.wait_until_idle();
         }
         world.machines[0].close().expect("no log");
         world.wait("all slots to go back", || world.reserved().1.is_empty());
@@ -271,7 +271,7 @@ fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
         let began = Instant::now();
         world.object(0, 1, 3, 1);
         world.object(2, 1, 3, 1);
-        world.settle();
+        world.wait_until_idle();
         let leased = world.machines[1].reserved().leased.len();
         // If the host was slow, the slots were idle and have gone back.
         assert!(
@@ -279,7 +279,7 @@ fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
             "{leased}"
         );
         world.wait("idle stocks to go back", || world.reserved().1.is_empty());
-        world.settle();
+        world.wait_until_idle();
         world.object(0, 1, 300, 1);
         world.machines[0].close().expect("no log");
         world.wait("all slots to go back", || world.reserved().1.is_empty());
@@ -300,10 +300,10 @@ fn slots_that_nobody_waits_for_any_more_are_not_lost() {
                 let _: Poll<_> = alloc.as_mut().poll(&mut cx);
             }
             tx.abort();
-            world.settle();
+            world.wait_until_idle();
             world.object(0, 1, words, 5);
         }
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), 2);
     }
 }
@@ -330,7 +330,7 @@ fn many_new_objects_commit_up_to_what_the_logs_take() {
         }
         let (_, refused) = many(LOG_WORDS / 20);
         assert!(matches!(refused, Err(Stop::TooLarge(_))), "{refused:?}");
-        world.settle();
+        world.wait_until_idle();
         assert_eq!(world.objects(), made.len());
     }
 }
@@ -357,7 +357,7 @@ fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
             assert_eq!(seen.map(|(words, _)| words), Some((w.raw(), then)));
         }
         tx.abort();
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -387,7 +387,7 @@ fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
         assert_eq!(now, [Some(2), Some(3), Some(4)]);
         past.abort();
         before.abort();
-        world.settle();
+        world.wait_until_idle();
     }
 }
 

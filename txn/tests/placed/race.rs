@@ -125,7 +125,7 @@ fn whoever_follows_a_pointer_finds_the_new_object() {
             stop.store(true, Ordering::Relaxed);
             assert!(committed.iter().sum::<u32>() > 50, "{committed:?}");
         });
-        world.settle();
+        world.wait_until_idle();
         let mut tx = world.begin(1, Mode::ReadOnly);
         block_on(follow(&mut tx, &cells)).expect("nobody is in the way");
         let mut behind = 0;

@@ -34,13 +34,13 @@ fn a_little_change_of_a_large_object_is_sent_as_little() {
     for at in [0, 1] {
         let addr = world.object(0, at, WORDS, 1).addr;
         let mut expected = vec![1; WORDS];
-        world.settle();
+        world.wait_until_idle();
         let before = posted(&world, 0);
         let mut tx = world.begin(0, Mode::ReadWrite);
         let change = |image: &mut [u64]| (image[3], image[260]) = (5, 6);
         block_on(tx.update(addr, change)).expect("there");
         commit(tx);
-        world.settle();
+        world.wait_until_idle();
         // To the primary and two backups, or to two backups.
         assert!(posted(&world, 0) - before < 150);
         (expected[3], expected[260]) = (5, 6);
@@ -50,7 +50,7 @@ fn a_little_change_of_a_large_object_is_sent_as_little() {
         let mut tx = world.begin(0, Mode::ReadWrite);
         block_on(tx.write(addr, &[7; WORDS])).expect("there");
         commit(tx);
-        world.settle();
+        world.wait_until_idle();
         assert!(posted(&world, 0) - before > 2 * WORDS as u64);
         assert_eq!(contents(&world, 2, addr), [7; WORDS]);
     }
@@ -68,7 +68,7 @@ fn replicas_are_alike_after_changes_of_all_sizes_by_all_machines() {
                 let words = from..(from + count).min(WORDS);
                 let machine = step as usize % 3;
                 // The previous commit has released its locks.
-                world.settle();
+                world.wait_until_idle();
                 let mut tx = world.begin(machine, Mode::ReadWrite);
                 let savepoint = tx.savepoint();
                 if step % 5 == 0 {
@@ -83,7 +83,7 @@ fn replicas_are_alike_after_changes_of_all_sizes_by_all_machines() {
                 assert_eq!(contents(&world, reader, addr), expected, "{kind:?}");
             }
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -120,7 +120,7 @@ fn what_many_change_at_once_is_all_there_on_all_replicas() {
                 });
             }
         });
-        world.settle();
+        world.wait_until_idle();
         let sum = |addr: &Addr| contents(&world, 1, *addr).iter().sum::<u64>();
         let sum: u64 = objects.iter().map(sum).sum();
         assert_eq!(sum, committed.into_inner() as u64, "{kind:?}");
@@ -148,7 +148,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
                     panic!("a patch is in nobody's way");
                 };
                 // The next one finds no lock.
-                world.settle();
+                world.wait_until_idle();
                 w
             });
             let mut expected = vec![0; WORDS];
@@ -158,7 +158,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
             // The first node had not moved, and one commit is that of the primary itself.
             assert_eq!(moved(&world) - before, 2, "{kind:?}");
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -178,7 +178,7 @@ fn a_patch_that_changes_nothing_commits() {
                 let done = block_on(tx.patch(node, &PLAIN, &[9, 0]));
                 assert_eq!(done, Ok(Ok(())));
                 commit(tx);
-                world.settle();
+                world.wait_until_idle();
             }
             assert_eq!(contents(&world, 2, node)[1..], [4; WORDS - 1], "{kind:?}");
         }
@@ -203,7 +203,7 @@ fn values_that_a_lock_has_no_room_for_follow_it() {
         let object = |_| world.object(1, 1, NODE_WORDS, 0).addr;
         let nodes: Vec<Addr> = (0..NODES).map(object).collect();
         for (many, follow) in [(NODES / 8, 0), (NODES, 1)] {
-            world.settle();
+            world.wait_until_idle();
             let before = moved(&world);
             let mut tx = world.begin(0, Mode::ReadWrite);
             for node in &nodes[..many] {
@@ -211,7 +211,7 @@ fn values_that_a_lock_has_no_room_for_follow_it() {
                 assert_eq!(done, Ok(Ok(())));
             }
             commit(tx);
-            world.settle();
+            world.wait_until_idle();
             assert_eq!(moved(&world) - before, follow, "{kind:?}");
         }
         let sums = |node| contents(&world, 1, node)[7];

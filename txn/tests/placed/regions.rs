@@ -74,7 +74,7 @@ fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
                 assert_eq!(mapping.group.0.0, mine[0]);
             }
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -88,7 +88,7 @@ fn a_machine_gets_a_region_for_what_another_makes_there() {
             assert!(world.machines[1].regions().is_own(*addr));
             assert_eq!(world.word(0, *addr), Some(at as u64));
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -119,7 +119,7 @@ fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
             );
             assert_eq!(world.machines[1].primary_of(addr), None);
         }
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -152,7 +152,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
         }
         assert_eq!(regions(&world, 1).len(), before + 1);
         assert_eq!(world.word(1, made[3]), Some(3));
-        world.settle();
+        world.wait_until_idle();
         for addr in kept {
             let mut tx = world.begin(1, Mode::ReadWrite);
             block_on(tx.free(addr)).expect("there");
@@ -170,7 +170,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
             (last.region().0, world.word(1, last)),
             (before as u32 + 1, Some(0))
         );
-        world.settle();
+        world.wait_until_idle();
     }
 }
 

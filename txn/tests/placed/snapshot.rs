@@ -50,12 +50,12 @@ fn readers_elsewhere_see_what_the_transaction_does_whatever_is_written_and_freed
             word(&mut world.begin(1, Mode::ReadOnly), objects[2]),
             Some(2)
         );
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
 #[test]
-fn the_boards_hold_what_readers_elsewhere_need_until_the_transaction_ends() {
+fn status_pages_hold_versions_of_remote_readers_until_their_end() {
     for kind in KINDS {
         let world = World::new(kind, 2, 1);
         let mut tx = world.begin(0, Mode::ReadOnly);

@@ -36,7 +36,7 @@ fn overwrite(world: &World, machine: usize, addr: Addr) {
     let mut tx = world.begin(machine, Mode::ReadWrite);
     block_on(tx.write(addr, &[7])).expect("there");
     commit(tx);
-    world.settle();
+    world.wait_until_idle();
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_primary_of_more_than_four_objects_is_asked_once_and_of_fewer_they_are_read(
             cost,
             "{kind:?}, {count}"
         );
-        world.settle();
+        world.wait_until_idle();
     }
 }
 
@@ -78,7 +78,7 @@ fn what_a_commit_has_locked_is_not_looked_at() {
     commit(tx);
     let after = looked(&world);
     assert_eq!((after.0 - before.0, after.1 - before.1), (4, 0));
-    world.settle();
+    world.wait_until_idle();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn more_than_a_message_takes_is_asked_in_several() {
     overwrite(&world, 1, some[599]);
     let outcome = block_on(tx.commit());
     assert_eq!(outcome, Ok(Outcome::Aborted(AbortReason::ReadConflict)));
-    world.settle();
+    world.wait_until_idle();
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn a_primary_that_is_asked_finds_what_has_changed_wherever_it_is() {
                     let mut tx = world.begin(2, Mode::ReadWrite);
                     block_on(tx.free(all[changed])).expect("there");
                     commit(tx);
-                    world.settle();
+                    world.wait_until_idle();
                 }
             }
             let outcome = block_on(tx.commit());
             assert_eq!(outcome, Ok(Outcome::Aborted(AbortReason::ReadConflict)));
             assert_eq!(world.word(0, one), Some(1));
-            world.settle();
+            world.wait_until_idle();
         }
     }
 }
@@ -150,7 +150,7 @@ fn a_refresh_asks_for_what_was_read_and_for_what_is_to_be_overwritten() {
             commit(tx);
         }
     }
-    world.settle();
+    world.wait_until_idle();
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn two_that_have_each_locked_what_the_other_has_read_do_not_both_commit() {
         let both = [first, second].map(|outcome| matches!(outcome, Outcome::Committed(_)));
         assert!(both != [true, true], "write skew in round {round}");
     }
-    world.settle();
+    world.wait_until_idle();
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_question_to_a_machine_that_closes_ends_the_commit() {
     let world = World::new(Kind::Tcp, 3, 1);
     let (all, one) = objects(&world, 6);
     let tx = begin(&world, &all, one);
-    world.settle();
+    world.wait_until_idle();
     world.machines[1].close().expect("no log");
     let before = looked(&world);
     let outcome = block_on(tx.commit());

@@ -161,7 +161,7 @@ impl World {
 
     /// Waits until all machines are at rest; then checks that no lock and no difference between
     /// replicas is left.
-    pub fn settle(&self) {
+    pub fn wait_until_idle(&self) {
         self.wait("rest", || {
             let (stock, leased) = self.reserved();
             Machine::are_at_rest(&self.machines) && stock == leased

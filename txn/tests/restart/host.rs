@@ -13,7 +13,7 @@ use fencepost_fabric::{
     Bell, Completer, Completion, Event, Fabric, FabricCounters, FabricError, Member, Memory, Nvram,
     Place, SegmentId, ShmFabric, Writer,
 };
-use fencepost_txn::network::restart::{RestartError, settle};
+use fencepost_txn::network::restart::{RestartError, repair_memory};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, Resumed};
 use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome, Transaction};
 use parking_lot::Mutex;
@@ -240,7 +240,7 @@ impl Host {
                 let map = nvram.map(life).expect("a map");
                 let begun = (!map.is_empty()).then(|| Resumed::unseal(&map).expect("whole"));
                 let before = (before, begun.as_ref());
-                Some(settle(&nvram.after(life), before, replication)?)
+                Some(repair_memory(&nvram.after(life), before, replication)?)
             }
         };
         let map = resumed.as_ref().map_or_else(Vec::new, Resumed::seal);

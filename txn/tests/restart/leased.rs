@@ -25,7 +25,7 @@ use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
 use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, Stored, TakenBack};
 use fencepost_txn::network::{
-    ClusterSecret, ConfigStore, Configuration, Door, LeaseTerms, LocalStore, Mapping,
+    ClusterSecret, ConfigStore, Configuration, JoinEndpoint, LeaseTerms, LocalStore, Mapping,
     NetworkOptions, Replication, members,
 };
 use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
@@ -73,7 +73,7 @@ struct Ground {
     network: Arc<LocalNetwork>,
     store: Arc<LocalStore>,
     time: Arc<Time>,
-    door: Arc<Door>,
+    door: Arc<JoinEndpoint>,
     replicas: usize,
 }
 
@@ -86,7 +86,7 @@ impl Ground {
             network,
             store,
             time: Arc::new(Time(AtomicU64::new(1_000_000_000))),
-            door: Arc::new(Door::new(Arc::new(SimDisk::new(1)), secret)),
+            door: Arc::new(JoinEndpoint::new(Arc::new(SimDisk::new(1)), secret)),
             replicas,
         }
     }
@@ -404,7 +404,7 @@ impl World {
         let mut contents = Contents::read(&durable(disk)).expect("its disk");
         let (id, configuration) = loop {
             let written = contents.machine();
-            match self.knock(place, Keeps::Disk { written }) {
+            match self.request_to_join(place, Keeps::Disk { written }) {
                 Some(Heard::Joined(id, configuration)) => break (id, configuration),
                 Some(Heard::Offered(offer)) => {
                     contents.write_down(&offer).expect("is written down");
@@ -433,7 +433,7 @@ impl World {
     }
 
     /// Sends a join request for the machine at a place; returns `None` if it must ask again.
-    fn knock(&self, place: u32, keeps: Keeps) -> Option<Heard> {
+    fn request_to_join(&self, place: u32, keeps: Keeps) -> Option<Heard> {
         let places = Configuration::of_process(MACHINES.max(place)).expect("machines");
         let own = places.machine(MachineId(place)).expect("a place");
         let mut random = Random::new(self.time.now_ns());
@@ -444,7 +444,11 @@ impl World {
             domain: own.domain.clone(),
             keeps,
         };
-        let knock = self.ground.door.knock(request, &mut random).expect("left");
+        let knock = self
+            .ground
+            .door
+            .begin_join(request, &mut random)
+            .expect("left");
         let (knock, heard) = (RefCell::new(knock), Cell::new(None));
         self.until("an answer", || {
             let answer = knock.borrow_mut().hear().transpose();

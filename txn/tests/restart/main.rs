@@ -8,9 +8,9 @@ mod bank;
 mod disk;
 mod host;
 mod in_turn;
+mod injected_faults;
 mod leased;
 mod met_before;
-mod planted;
 
 use fencepost_txn::{Addr, Mode, Outcome};
 use host::{Host, Machines, place};

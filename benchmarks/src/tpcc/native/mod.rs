@@ -102,7 +102,7 @@ impl Workload for TpccNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
+        if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
         let mut books = NativeBooks {

@@ -24,7 +24,7 @@ use fencepost_txn::{Addr, Coordinator, FatPtr, Machine, Stop, Transaction};
 
 use crate::error::BenchError;
 use crate::native::rows::{HashRows, TreeRows};
-use crate::native::{Machines, Spread};
+use crate::native::{Machines, Partitions};
 use crate::tpcc::mix::{District, Who};
 use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::CUSTOMER;
@@ -70,7 +70,7 @@ pub(super) mod column {
 const NAME_BYTES: usize = 16;
 
 /// The tables of all machines.
-pub(super) struct Tables(Spread<Part>);
+pub(super) struct Tables(Partitions<Part>);
 
 impl Tables {
     /// Creates the tables, empty.

@@ -6,7 +6,7 @@ use fencepost_txn::Transaction;
 use super::tables::column;
 use super::*;
 use crate::native::rows::copy;
-use crate::native::{FabricKind, insist, machine_for_tests, machines_for_tests, settle};
+use crate::native::{FabricKind, insist, machine_for_tests, machines_for_tests, run_future};
 use crate::tpcc::mix::Remote;
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{Scale, pack};
@@ -26,7 +26,7 @@ fn used(machines: Machines) -> TpccNative {
     let mut random = Random::new(12);
     for _ in 0..600 {
         let request = client.generate(&mut random);
-        let ended = settle(client.execute(&request)).expect("it runs");
+        let ended = run_future(client.execute(&request)).expect("it runs");
         assert!(!matches!(ended, Attempt::Aborted(_)), "alone: {ended:?}");
     }
     drop(client);
@@ -40,8 +40,8 @@ fn plant(
     change: impl AsyncFn(&mut Transaction, &Tables) -> Result<(), IndexError>,
 ) -> String {
     let mut coordinator = tpcc.machines.of(0).coordinator();
-    let planted = insist(&mut coordinator, async |tx| change(tx, &tpcc.tables).await);
-    settle(planted).expect("it commits");
+    let changed = insist(&mut coordinator, async |tx| change(tx, &tpcc.tables).await);
+    run_future(changed).expect("it commits");
     tpcc.verify().expect("it looks").unwrap_or_default()
 }
 
@@ -144,7 +144,7 @@ fn what_a_warehouse_has_and_needs_is_in_the_memory_of_its_machine() {
     for warehouse in 1..=4 {
         let part = tpcc.tables.of(warehouse);
         let machine = tpcc.machines.of(tpcc.tables.home(warehouse));
-        settle(insist(&mut machine.coordinator(), async |tx| {
+        run_future(insist(&mut machine.coordinator(), async |tx| {
             let district = pack(warehouse, 10, 0);
             let first = (warehouse as u64 - 1) * 300 + 1;
             let mut places = vec![

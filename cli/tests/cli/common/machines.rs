@@ -13,7 +13,7 @@ use super::namespaces::Namespaces;
 use super::{free_port, program};
 
 /// Long enough for a host that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 const SECRET: &str = "correct horse battery staple";
 
 /// The machines; dropping it kills them.
@@ -150,7 +150,7 @@ impl Machines {
             let began = Instant::now();
             while !self.is_ready(*at) {
                 let said = self.said(*at);
-                let late = said.contains("not heard of in time") && began.elapsed() < PATIENCE;
+                let late = said.contains("not heard of in time") && began.elapsed() < TIME_LIMIT;
                 assert!(late, "{said}\n{}", self.all_said());
                 start(self, *at);
             }
@@ -173,7 +173,7 @@ impl Machines {
 
     /// Waits for a machine to end by itself; returns its exit code.
     pub fn code(&mut self, machine: usize) -> Option<i32> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             let child = &mut self.machines[machine].child;
             match child.try_wait().expect("a child") {

@@ -181,7 +181,7 @@ pub fn crash_rounds() -> u32 {
 }
 
 /// Long enough for a host that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns a free port of this host, for a process that is about to listen on it. The port is
 /// outside the system's range for outgoing connections, because the connection of another test
@@ -217,7 +217,7 @@ pub fn insist<T, E: std::fmt::Debug>(what: &str, mut done: impl FnMut() -> Resul
     loop {
         match done() {
             Ok(done) => return done,
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{what}: {error:?}"),
+            Err(error) => assert!(began.elapsed() < TIME_LIMIT, "{what}: {error:?}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -91,7 +91,7 @@ pub fn settled(notes: Vec<Notes>) -> Vec<Visit> {
 }
 
 /// The outcome of a transaction.
-enum End {
+enum Outcome {
     Committed,
     Aborted,
     /// The transaction has not committed, and its server is gone.
@@ -276,18 +276,18 @@ impl<'a> Client<'a> {
     /// of the server.
     fn end(&mut self, mut visit: Visit, appended: Vec<Object>, done: Result<(), SqlFailure>) {
         match self.ended(done) {
-            End::Committed => {
+            Outcome::Committed => {
                 visit.ended = self.common.now();
                 visit.appended = appended;
                 self.notes.committed += 1;
                 self.member_until = self.notes.visits.len() + 1;
             }
-            End::Aborted => visit.ended = self.common.now(),
-            End::Gone => {
+            Outcome::Aborted => visit.ended = self.common.now(),
+            Outcome::Gone => {
                 visit.began = SOMETIME;
                 visit.ended = NEVER;
             }
-            End::InDoubt => {
+            Outcome::InDoubt => {
                 visit.ended = NEVER;
                 visit.appended = appended;
                 return self.notes.in_doubt.push(visit);
@@ -306,10 +306,10 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the outcome of a transaction; switches to another server if this one is gone.
-    fn ended(&mut self, done: Result<(), SqlFailure>) -> End {
+    fn ended(&mut self, done: Result<(), SqlFailure>) -> Outcome {
         match done {
-            Ok(()) => End::Committed,
-            Err(failure) if failure.conflict().is_some() => End::Aborted,
+            Ok(()) => Outcome::Committed,
+            Err(failure) if failure.conflict().is_some() => Outcome::Aborted,
             Err(failure) if failure.is_connection_lost() && !self.others.is_empty() => {
                 self.notes.lost += 1;
                 self.forgive();
@@ -318,8 +318,8 @@ impl<'a> Client<'a> {
                     Desk::at(&self.others[other as usize])
                 });
                 match failure.is_in_doubt() {
-                    true => End::InDoubt,
-                    false => End::Gone,
+                    true => Outcome::InDoubt,
+                    false => Outcome::Gone,
                 }
             }
             Err(failure) => panic!("{failure}"),
@@ -341,7 +341,7 @@ impl<'a> Client<'a> {
             session.execute(add, &[Arg::Int8(amount), to])?;
             Ok(Some(()))
         });
-        if let End::Committed = self.ended(done.map(drop)) {
+        if let Outcome::Committed = self.ended(done.map(drop)) {
             self.notes.transfers += 1;
         }
     }

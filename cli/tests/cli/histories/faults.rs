@@ -73,6 +73,6 @@ fn with(history: &[Visit], further: &[Visit]) -> Vec<Visit> {
 
 #[track_caller]
 fn assert_wrong(history: &[Visit], what: &str) {
-    let found = check_appends(history).expect_err("a planted fault");
+    let found = check_appends(history).expect_err("an injected fault");
     assert!(found.contains(what), "{found}");
 }

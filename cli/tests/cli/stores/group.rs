@@ -156,7 +156,7 @@ fn a_dev_cluster_starts_a_machine_again_that_its_machines_let_in() {
 }
 
 #[test]
-fn a_newcomer_that_finds_none_of_the_machines_says_so() {
+fn joining_machine_that_reaches_no_member_reports_it() {
     let (_directory, [secret, _]) = secrets();
     let nobody = address("127.0.3.14");
     let of = Of {

@@ -16,7 +16,7 @@ use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
 use crate::common::doomed::Doomed;
 use crate::common::{Ends, free_port, insist, program};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 /// Long enough for a host that is busy with other tests.
 const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
 const ACCOUNTS: i64 = 20;
@@ -41,7 +41,7 @@ pub fn becomes(url: &str, query: &str, expected: i64) {
         if answer.as_ref().ok() == Some(&expected) {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{query}: {answer:?}");
+        assert!(began.elapsed() < TIME_LIMIT, "{query}: {answer:?}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -88,7 +88,7 @@ impl Load<'_> {
             let before = done.load(Ordering::Relaxed);
             let began = Instant::now();
             while done.load(Ordering::Relaxed) < before + 20 {
-                assert!(began.elapsed() < PATIENCE, "a client stands still");
+                assert!(began.elapsed() < TIME_LIMIT, "a client stands still");
                 thread::sleep(Duration::from_millis(10));
             }
         }

@@ -9,7 +9,7 @@ use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
 use crate::reconfiguration::Holdings;
-use crate::reconfiguration::gather::{Gathered, gather};
+use crate::reconfiguration::gather::{KnownRegions, gather};
 use crate::reconfiguration::remap::{Occasion, Remapped, remap_regions};
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
 use crate::testing;
@@ -63,7 +63,7 @@ fn answers(list: Vec<(u32, Holdings)>) -> FewMap<MachineId, Holdings> {
         .collect()
 }
 
-fn found(gathered: &Gathered) -> Vec<u32> {
+fn found(gathered: &KnownRegions) -> Vec<u32> {
     gathered.regions.keys().map(|region| region.0).collect()
 }
 
@@ -161,7 +161,7 @@ fn remap(
 }
 
 /// Returns the answers of the members about these regions; those in `empty` are not whole.
-fn gathered_in(of: &[Mapping], empty: &[(u32, u32)], next: &Configuration) -> Gathered {
+fn gathered_in(of: &[Mapping], empty: &[(u32, u32)], next: &Configuration) -> KnownRegions {
     let answers = next.machines().iter().map(|machine| {
         let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
         let regions = regions.map(|mapping| HeldRegion {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::network::WHOEVER;
-use super::types::{Ask, Here, NodeId, Place, Told};
+use super::types::{Ask, Here, NodeId, Place, Reply};
 use crate::configuration::{Configuration, Machine};
 
 /// The smallest number of voters with which leadership is moved. With fewer voters the group needs
@@ -169,7 +169,7 @@ impl Shared {
     async fn who(&self, address: &str, machine: u32) -> Option<Here> {
         let told = self.network.ask(WHOEVER, address, Ask::Who).await.ok()?;
         match told {
-            Told::Here(here) if here.machine == machine => Some(here),
+            Reply::Here(here) if here.machine == machine => Some(here),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 //! ```text
 //!  m1 RaftStore ◄── transport ──► m2 RaftStore (leads) ◄── transport ──► m3 RaftStore
 //!      read, swap: sent to the leader ─►│ log, majority, apply; voters follow the configuration
-//!      RaftStranger: reads through any of them, sends join messages (`letters`)
+//!      RaftOutsider: reads through any of them, sends join messages (`join_messages`)
 //! ```
 //!
 //! *Invariants.* A swap carries a token. Sending it again after a lost answer changes nothing and
@@ -21,9 +21,9 @@
 //! unreachable.
 
 mod follow;
-mod kept;
-mod letters;
+mod join_messages;
 mod network;
+mod storage;
 mod types;
 
 use std::collections::BTreeMap;
@@ -38,12 +38,12 @@ use openraft::{Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use self::kept::Kept;
-pub use self::letters::RaftStranger;
-use self::letters::{Letters, Own};
+pub use self::join_messages::RaftOutsider;
+use self::join_messages::{JoinMessages, Own};
 pub use self::network::RaftTransport;
 use self::network::{Network, WHOEVER};
-use self::types::{Applied, Ask, Asked, Change, Group, Here, NodeId, Place, Told, decode, encode};
+use self::storage::RaftStorage;
+use self::types::{Applied, Ask, Asked, Change, Group, Here, NodeId, Place, Reply, decode, encode};
 use super::{Answer, ConfigStore, StoreError, Swapped};
 use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
@@ -104,9 +104,9 @@ struct Shared {
     me: NodeId,
     place: Place,
     raft: Raft<Group>,
-    kept: Kept,
+    kept: RaftStorage,
     network: Network,
-    letters: Letters,
+    letters: JoinMessages,
     /// Machines that may know the leader while this machine is in no group yet.
     others: Vec<String>,
     pace: Duration,
@@ -129,7 +129,7 @@ impl RaftStore {
         pace: RaftPace,
         random: Random,
     ) -> Result<Self, StoreError> {
-        let kept = Kept::open(disk)?;
+        let kept = RaftStorage::open(disk)?;
         let network = Network(transport);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -164,7 +164,7 @@ impl RaftStore {
             raft,
             kept,
             network,
-            letters: Letters::default(),
+            letters: JoinMessages::default(),
             others,
             pace: pace.heartbeat,
             patience: pace.patience,
@@ -232,12 +232,12 @@ impl RaftStore {
     /// [`StoreError::Unreachable`] if no machine answers.
     pub fn who(&self, address: &str) -> Result<RaftPeer, StoreError> {
         match self.shared.network.ask_now(WHOEVER, address, Ask::Who)? {
-            Told::Here(here) => Ok(here.into()),
+            Reply::Here(here) => Ok(here.into()),
             other => Err(out_of_turn(&other)),
         }
     }
 
-    /// Returns the join messages for this machine, which outsiders send ([`RaftStranger`]).
+    /// Returns the join messages for this machine, which outsiders send ([`RaftOutsider`]).
     pub fn letters(&self) -> Arc<dyn Letterbox> {
         Arc::new(Own(Arc::clone(&self.shared)))
     }
@@ -252,9 +252,9 @@ impl RaftStore {
                 Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
                     // Without a majority Raft would retry for ever.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
-                    told.await.unwrap_or(Told::NotNow)
+                    told.await.unwrap_or(Reply::NotNow)
                 }
-                _ => Told::NotNow,
+                _ => Reply::NotNow,
             };
             Ok(encode(&told))
         })
@@ -310,7 +310,7 @@ impl ConfigStore for RaftStore {
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             match shared.ask_leader(Ask::Read).await? {
-                Told::Current(sealed) => unsealed(sealed),
+                Reply::Current(sealed) => unsealed(sealed),
                 other => Err(out_of_turn(&other)),
             }
         })
@@ -332,9 +332,9 @@ impl ConfigStore for RaftStore {
         let (shared, ours) = (Arc::clone(&self.shared), new.cluster());
         self.run(async move {
             match shared.ask_leader(Ask::Swap(change)).await? {
-                Told::Swapped(Applied::Won) => Ok(Swapped::Won),
-                Told::Swapped(Applied::Lost) => Ok(Swapped::Lost),
-                Told::Swapped(Applied::OtherCluster(theirs)) => Err(StoreError::OtherCluster {
+                Reply::Swapped(Applied::Won) => Ok(Swapped::Won),
+                Reply::Swapped(Applied::Lost) => Ok(Swapped::Lost),
+                Reply::Swapped(Applied::OtherCluster(theirs)) => Err(StoreError::OtherCluster {
                     theirs: ClusterId(theirs),
                     ours,
                 }),
@@ -346,7 +346,7 @@ impl ConfigStore for RaftStore {
 
 impl Shared {
     /// Sends a question to the leader, until it is answered or the time ends.
-    async fn ask_leader(&self, ask: Ask) -> Result<Told, StoreError> {
+    async fn ask_leader(&self, ask: Ask) -> Result<Reply, StoreError> {
         let asked = tokio::time::timeout(self.patience, async {
             let mut others = self.others.iter().cycle();
             loop {
@@ -358,11 +358,11 @@ impl Shared {
                             let ask = Ask::Pass(Box::new(ask.clone()));
                             self.pass(WHOEVER, address, ask).await
                         }
-                        None => Told::NotNow,
+                        None => Reply::NotNow,
                     },
                 };
                 match told {
-                    Told::NotNow => tokio::time::sleep(REST).await,
+                    Reply::NotNow => tokio::time::sleep(REST).await,
                     told => return told,
                 }
             }
@@ -381,45 +381,45 @@ impl Shared {
         Some((life, place.address.clone()))
     }
 
-    async fn pass(&self, of: NodeId, address: &str, ask: Ask) -> Told {
+    async fn pass(&self, of: NodeId, address: &str, ask: Ask) -> Reply {
         let told = self.network.ask(of, address, ask).await;
-        told.unwrap_or(Told::NotNow)
+        told.unwrap_or(Reply::NotNow)
     }
 
     /// Answers a question. A question for the leader is answered only if this machine leads or
     /// knows the leader.
-    async fn answer(&self, ask: Ask) -> Told {
+    async fn answer(&self, ask: Ask) -> Reply {
         match ask {
-            Ask::Append(request) => Told::Append(self.raft.append_entries(request).await),
-            Ask::Vote(request) => Told::Vote(self.raft.vote(request).await),
-            Ask::Snapshot(request) => Told::Snapshot(self.raft.install_snapshot(request).await),
-            Ask::Who => Told::Here(self.here()),
+            Ask::Append(request) => Reply::Append(self.raft.append_entries(request).await),
+            Ask::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            Ask::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            Ask::Who => Reply::Here(self.here()),
             Ask::Leave { name, letter } => {
                 self.letters.leave(&name, letter);
-                Told::Letters(Vec::new())
+                Reply::Letters(Vec::new())
             }
-            Ask::Take { end } => Told::Letters(self.letters.take_all(&end)),
+            Ask::Take { end } => Reply::Letters(self.letters.take_all(&end)),
             Ask::Pass(ask) => match self.leader().await {
                 Some((life, _)) if life == self.me => self.decide(*ask).await,
                 Some((life, address)) => self.pass(life, &address, *ask).await,
-                None => Told::NotNow,
+                None => Reply::NotNow,
             },
             ask => self.decide(ask).await,
         }
     }
 
     /// Answers a question to the leader, if this machine leads.
-    async fn decide(&self, ask: Ask) -> Told {
+    async fn decide(&self, ask: Ask) -> Reply {
         match ask {
             Ask::Read => match self.raft.ensure_linearizable().await {
-                Ok(_) => Told::Current(self.kept.current()),
-                Err(_) => Told::NotNow,
+                Ok(_) => Reply::Current(self.kept.current()),
+                Err(_) => Reply::NotNow,
             },
             Ask::Swap(change) => match self.raft.client_write(change).await {
-                Ok(written) => Told::Swapped(written.data),
-                Err(_) => Told::NotNow,
+                Ok(written) => Reply::Swapped(written.data),
+                Err(_) => Reply::NotNow,
             },
-            _ => Told::NotNow,
+            _ => Reply::NotNow,
         }
     }
 

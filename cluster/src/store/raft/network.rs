@@ -11,7 +11,7 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 
-use super::types::{Ask, Asked, Group, NodeId, Place, Told, decode, encode};
+use super::types::{Ask, Asked, Group, NodeId, Place, Reply, decode, encode};
 use crate::store::StoreError;
 
 /// The receiver of a question to any machine at an address.
@@ -43,13 +43,13 @@ type CallError<E> = RPCError<NodeId, Place, E>;
 
 impl Network {
     /// Asks an incarnation of the machine at an address, on the calling thread.
-    pub fn ask_now(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
+    pub fn ask_now(&self, of: NodeId, address: &str, ask: Ask) -> Result<Reply, StoreError> {
         let answer = self.0.call(address, &encode(&Asked { of, ask }))?;
         decode(&answer).map_err(|error| StoreError::Unreachable(error.to_string()))
     }
 
     /// Asks an incarnation of the machine at an address.
-    pub async fn ask(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
+    pub async fn ask(&self, of: NodeId, address: &str, ask: Ask) -> Result<Reply, StoreError> {
         let (network, address) = (self.clone(), address.to_owned());
         let asked = tokio::task::spawn_blocking(move || network.ask_now(of, &address, ask));
         let asked = asked.await;
@@ -74,7 +74,7 @@ impl Peer {
         &self,
         ask: Ask,
         option: RPCOption,
-    ) -> Result<Told, CallError<E>> {
+    ) -> Result<Reply, CallError<E>> {
         let asked = self.network.ask(self.life, &self.address, ask);
         match tokio::time::timeout(option.hard_ttl(), asked).await {
             Ok(Ok(told)) => Ok(told),
@@ -103,7 +103,7 @@ impl RaftNetwork<Group> for Peer {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError<RaftError<NodeId>>> {
         match self.ask(Ask::Append(request), option).await? {
-            Told::Append(answer) => answer.map_err(|error| self.remote(error)),
+            Reply::Append(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
     }
@@ -115,7 +115,7 @@ impl RaftNetwork<Group> for Peer {
     ) -> Result<InstallSnapshotResponse<NodeId>, CallError<RaftError<NodeId, InstallSnapshotError>>>
     {
         match self.ask(Ask::Snapshot(request), option).await? {
-            Told::Snapshot(answer) => answer.map_err(|error| self.remote(error)),
+            Reply::Snapshot(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
     }
@@ -126,7 +126,7 @@ impl RaftNetwork<Group> for Peer {
         option: RPCOption,
     ) -> Result<VoteResponse<NodeId>, CallError<RaftError<NodeId>>> {
         match self.ask(Ask::Vote(request), option).await? {
-            Told::Vote(answer) => answer.map_err(|error| self.remote(error)),
+            Reply::Vote(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
     }

@@ -109,7 +109,7 @@ impl Ask {
 
 /// The answer to a question.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum Reply {
     /// To [`Ask::Append`].
     Append(Result<AppendEntriesResponse<NodeId>, RaftError<NodeId>>),
     /// To [`Ask::Vote`].
@@ -163,8 +163,8 @@ mod tests {
             Applied::Lost,
             Applied::OtherCluster(u128::MAX - 1),
         ] {
-            let told = decode::<Told>(&encode(&Told::Swapped(applied)));
-            assert!(matches!(told, Ok(Told::Swapped(same)) if same == applied));
+            let told = decode::<Reply>(&encode(&Reply::Swapped(applied)));
+            assert!(matches!(told, Ok(Reply::Swapped(same)) if same == applied));
         }
         let nested = "[".repeat(1 << 16);
         assert!(decode::<Asked>(nested.as_bytes()).is_err());

@@ -7,7 +7,7 @@ use crate::ShmFabric;
 use crate::fabric::Fabric;
 use crate::segment::{SegmentId, Writer};
 use crate::sync::Ordering;
-use crate::{Afterlife, Memory};
+use crate::{Memory, MemoryStore};
 
 const LIFE: u64 = 3;
 const ME: MachineId = MachineId(1);
@@ -252,7 +252,7 @@ fn one_process_at_a_time_saves_a_machine_and_nobody_begins_meanwhile() {
     let savers = [(); 2].map(|()| host.nvram.enter_to_save().expect("nobody begins"));
     std::thread::scope(|scope| {
         let begins = scope.spawn(|| host.nvram.enter().map(drop));
-        std::thread::sleep(super::super::NAP);
+        std::thread::sleep(super::super::POLL_INTERVAL);
         assert!(!begins.is_finished());
         drop(savers);
         begins.join().expect("ends").expect("it was its turn");

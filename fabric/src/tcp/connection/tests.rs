@@ -25,7 +25,7 @@ fn pair() -> (Arc<Connection>, TcpStream) {
     here.set_nonblocking(true).expect("a socket");
     let (there, _) = listener.accept().expect("connected");
     let bell = Bell::new(Arc::new(Memory::anonymous(1).expect("memory")), 0);
-    let card = Card::new(&bell).expect("descriptors");
+    let card = OneSidedAgent::new(&bell).expect("descriptors");
     (Connection::new(here, None, &card), there)
 }
 

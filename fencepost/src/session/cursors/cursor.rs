@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{Execution, Kept, Plan, row_address};
+use fencepost_planner::{Execution, MaterializedRows, Plan, row_address};
 use fencepost_sql::cursors::{CursorInfo, RowsOf};
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
@@ -30,7 +30,7 @@ pub(in crate::session) struct Cursor {
     /// For each column, whether it is sent in binary.
     pub binary: Box<[bool]>,
     /// Rows that have been produced and may be fetched.
-    pub kept: Kept,
+    pub kept: MaterializedRows,
     pub position: Position,
     /// True once all rows have been produced.
     pub over: bool,
@@ -52,7 +52,7 @@ pub(in crate::session) struct Cursor {
 }
 
 impl Cursor {
-    pub fn declared(declared: &Arc<Declared>, portal: Portal, kept: Kept) -> Cursor {
+    pub fn declared(declared: &Arc<Declared>, portal: Portal, kept: MaterializedRows) -> Cursor {
         let columns = declared.planned.columns.as_deref().unwrap_or_default();
         let mut cursor = Cursor::bound(portal, kept);
         cursor.binary = match declared.options.binary {
@@ -63,7 +63,7 @@ impl Cursor {
         cursor
     }
 
-    pub fn bound(portal: Portal, kept: Kept) -> Cursor {
+    pub fn bound(portal: Portal, kept: MaterializedRows) -> Cursor {
         Cursor {
             portal,
             declared: None,

@@ -6,7 +6,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::cursor::Cursor;
-use super::{Completion, Keeping, Session, no_cursor};
+use super::{Completion, MaterializedRowsSink, Session, no_cursor};
 
 /// The number of rows that are produced at a time.
 const CHUNK: u64 = 256;
@@ -197,7 +197,7 @@ impl Session {
             return Ok(());
         }
         let from = cursor.kept.last() + 1;
-        let mut sink = Keeping::of(&mut cursor.kept);
+        let mut sink = MaterializedRowsSink::of(&mut cursor.kept);
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let done = Box::pin(self.run_plan(&mut cursor.portal, wanted, &mut sink, false)).await?;
         if let Some(tx) = &self.tx {

@@ -21,7 +21,7 @@ mod named;
 
 use std::sync::Arc;
 
-use fencepost_planner::{Keeping, Kept, RowSink, Tag};
+use fencepost_planner::{MaterializedRows, MaterializedRowsSink, RowSink, Tag};
 use fencepost_sql::bound::{Fetch, Statement};
 use fencepost_sql::cursors::CursorInfo;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -90,11 +90,12 @@ impl Session {
                 Prepared::new(Arc::clone(&declared.planned), Vec::new()),
                 portal.params.clone(),
             );
-            let mut cursor = Cursor::declared(declared, inner, Kept::new(&self.db.machine));
+            let mut cursor =
+                Cursor::declared(declared, inner, MaterializedRows::new(&self.db.machine));
             cursor.created = self.eval.statement_start;
             if self.block == Block::Implicit {
                 // The statement forms a whole transaction, and may be retried.
-                let mut sink = Keeping::of(&mut cursor.kept);
+                let mut sink = MaterializedRowsSink::of(&mut cursor.kept);
                 Box::pin(self.run_plan(&mut cursor.portal, 0, &mut sink, last)).await?;
                 cursor.end_run();
                 cursor.held = self.block == Block::Idle;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{Kept, RowSink, Tag};
+use fencepost_planner::{MaterializedRows, RowSink, Tag};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 
@@ -25,7 +25,7 @@ impl Session {
         binary: Box<[bool]>,
     ) -> Result<(), SqlError> {
         self.check_cursor_free(name).inspect_err(|_| self.fail())?;
-        let mut cursor = Cursor::bound(portal, Kept::new(&self.db.machine));
+        let mut cursor = Cursor::bound(portal, MaterializedRows::new(&self.db.machine));
         cursor.binary = binary;
         cursor.created = self.eval.statement_start;
         // The portal belongs to the transaction of the statements up to the next Sync.

@@ -1,9 +1,9 @@
 //! Statements whose parts run on several machines.
 
 mod alone;
+mod explain;
 mod one_snapshot;
 mod results;
-mod shown;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -21,7 +21,7 @@ const REQUEST_BYTES_MAX: usize = 8 << 10;
 const SERVICES: u8 = 10;
 
 /// The longest time until a machine replies.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Statements that produce the requests used as seeds.
 const WORK: [&str; 9] = [
@@ -57,7 +57,7 @@ pub fn run(service: u8, request: &[u8]) {
     let began = Instant::now();
     let mut context = Context::from_waker(Waker::noop());
     while call.as_mut().poll(&mut context).is_pending() {
-        let late = began.elapsed() > PATIENCE;
+        let late = began.elapsed() > TIME_LIMIT;
         assert!(
             !late,
             "no answer to {:?} of service {service}",

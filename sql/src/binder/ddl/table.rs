@@ -8,9 +8,9 @@ use super::super::scope::Scope;
 use super::super::system_columns::check_column_name;
 use super::super::{Binder, names};
 use super::constraint::{Shape, deferrable_key, nulls_equal};
-use super::keeping::check_unpartitioned;
 use super::key_columns;
 use super::partition::Options;
+use super::storage_options::check_unpartitioned;
 use crate::bound::{
     Alike, CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
 };

@@ -2,7 +2,7 @@
 
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::*;
-use crate::catalog::{Bound, Edge, Family, PartitionKey, PartitionOf, Strategy};
+use crate::catalog::{Bound, Edge, HierarchyPlace, PartitionKey, PartitionOf, Strategy};
 use crate::catalog::{CheckDef, Collation, ForeignKeyDef, KeyLook, Referential, Storage};
 use crate::catalog::{Membership, RoleDef, RoleSettings, ViewDef, ViewMore};
 use crate::value::Value;
@@ -60,7 +60,7 @@ fn partitioned() -> TableDef {
 fn between() -> TableDef {
     let mut table = table();
     table.indexes[0].roots = Roots::Each([].into());
-    table.family = Some(Box::new(Family {
+    table.family = Some(Box::new(HierarchyPlace {
         key: Some(PartitionKey {
             strategy: Strategy::Hash,
             columns: vec![0],
@@ -96,9 +96,9 @@ fn families_come_back() {
             bound,
             links: Vec::new(),
         };
-        leaf.family = Some(Box::new(Family {
+        leaf.family = Some(Box::new(HierarchyPlace {
             of: Some(of),
-            ..Family::default()
+            ..HierarchyPlace::default()
         }));
         bounds.push(leaf);
     }

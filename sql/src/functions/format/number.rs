@@ -7,7 +7,7 @@
 use rust_decimal::Decimal;
 
 use super::Outcome;
-use super::moment::ordinal;
+use super::timestamp::ordinal;
 use crate::error::{SqlError, SqlState};
 use crate::functions::decimal;
 use crate::types::numeric;

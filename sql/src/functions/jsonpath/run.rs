@@ -60,7 +60,7 @@ struct Place<'j> {
     passes: bool,
 }
 
-type Found<'j> = Vec<Item<'j>>;
+type Matches<'j> = Vec<Item<'j>>;
 
 impl<'j> Run<'j> {
     pub(super) fn new(path: &'j Path, root: &'j Json<'j>, vars: Option<&'j Json<'j>>) -> Run<'j> {
@@ -74,7 +74,7 @@ impl<'j> Run<'j> {
     }
 
     /// Finds all items.
-    pub(super) fn all(&self, out: &mut Found<'j>) -> Result<(), Fault> {
+    pub(super) fn all(&self, out: &mut Matches<'j>) -> Result<(), Fault> {
         let place = Place {
             current: Item::of(self.root),
             size: 0,
@@ -84,7 +84,12 @@ impl<'j> Run<'j> {
     }
 
     /// Finds the items of an expression.
-    fn chain(&self, chain: &'j Chain, place: &Place<'j>, out: &mut Found<'j>) -> Result<(), Fault> {
+    fn chain(
+        &self,
+        chain: &'j Chain,
+        place: &Place<'j>,
+        out: &mut Matches<'j>,
+    ) -> Result<(), Fault> {
         let steps = &chain.steps[..];
         let item = match &chain.head {
             Head::Root => Item::of(self.root),
@@ -140,7 +145,7 @@ impl<'j> Run<'j> {
         &self,
         chain: &'j Chain,
         place: &Place<'j>,
-        out: &mut Found<'j>,
+        out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         if !self.path.lax {
             return self.chain(chain, place, out);
@@ -164,7 +169,7 @@ impl<'j> Run<'j> {
         item: Item<'j>,
         place: &Place<'j>,
         unwraps: bool,
-        out: &mut Found<'j>,
+        out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let Some((step, rest)) = steps.split_first() else {
             out.push(item);
@@ -253,7 +258,7 @@ impl<'j> Run<'j> {
         rest: &'j [Step],
         item: &Item<'j>,
         place: &Place<'j>,
-        out: &mut Found<'j>,
+        out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         if level > to {
             return Ok(());
@@ -276,7 +281,7 @@ impl<'j> Run<'j> {
         rest: &'j [Step],
         item: Item<'j>,
         place: &Place<'j>,
-        out: &mut Found<'j>,
+        out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let parts = match &item {
             Item::Array(_) => item.parts().unwrap_or_default(),
@@ -374,7 +379,7 @@ impl<'j> Run<'j> {
         rest: &'j [Step],
         item: Item<'j>,
         place: &Place<'j>,
-        out: &mut Found<'j>,
+        out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let name = method.name();
         let only = |state, what: &str| {

@@ -7,7 +7,7 @@ use crate::lock_mode::LockMode;
 
 /// A maintenance command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upkeep {
+pub enum MaintenanceCommand {
     /// VACUUM
     Vacuum,
     /// ANALYZE
@@ -33,18 +33,18 @@ pub enum Upkeep {
 
 /// The syntax tree of a maintenance command.
 #[derive(Debug)]
-pub struct UpkeepSyntax {
+pub struct MaintenanceSyntax {
     /// The command.
-    pub upkeep: Upkeep,
+    pub upkeep: MaintenanceCommand,
     /// The relations; empty for all.
-    pub targets: Vec<UpkeepTarget>,
+    pub targets: Vec<MaintenanceTarget>,
     /// CONCURRENTLY
     pub concurrently: bool,
 }
 
 /// A relation of a maintenance command.
 #[derive(Debug)]
-pub struct UpkeepTarget {
+pub struct MaintenanceTarget {
     /// The schema, if it is named.
     pub schema: Option<String>,
     /// The name.
@@ -87,7 +87,7 @@ const MODES: [(&[&str], LockMode); 8] = [
 ];
 
 /// Parses the statement, if it is a maintenance command.
-pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<UpkeepSyntax>, SqlError> {
+pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<MaintenanceSyntax>, SqlError> {
     let syntax = match word {
         "vacuum" => vacuum(c)?,
         "analyze" | "analyse" => analyze(c)?,
@@ -100,7 +100,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<UpkeepSynta
     Ok(Some(syntax))
 }
 
-fn vacuum(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+fn vacuum(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     let mut given = options(c, "VACUUM", &OF_VACUUM)?;
     if given.is_empty() {
         for word in ["full", "freeze", "verbose", "analyze", "analyse"] {
@@ -118,38 +118,38 @@ fn vacuum(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
             "ANALYZE option must be specified when a column list is provided",
         ));
     }
-    Ok(of(Upkeep::Vacuum, targets))
+    Ok(of(MaintenanceCommand::Vacuum, targets))
 }
 
-fn analyze(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+fn analyze(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     options(c, "ANALYZE", &OF_ANALYZE)?;
     c.accept("verbose");
-    Ok(of(Upkeep::Analyze, targets(c)?))
+    Ok(of(MaintenanceCommand::Analyze, targets(c)?))
 }
 
-fn reindex(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+fn reindex(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     let given = options(c, "REINDEX", &OF_REINDEX)?;
     let upkeep = match () {
-        () if c.accept("table") => Upkeep::ReindexTable,
-        () if c.accept("index") => Upkeep::ReindexIndex,
-        () if c.accept("schema") => Upkeep::ReindexSchema,
-        () if c.accept("database") || c.accept("system") => Upkeep::ReindexDatabase,
+        () if c.accept("table") => MaintenanceCommand::ReindexTable,
+        () if c.accept("index") => MaintenanceCommand::ReindexIndex,
+        () if c.accept("schema") => MaintenanceCommand::ReindexSchema,
+        () if c.accept("database") || c.accept("system") => MaintenanceCommand::ReindexDatabase,
         () => return Err(c.unexpected()),
     };
     let concurrently = c.accept("concurrently");
     let target = target(c)?;
     let of_option = |(name, on): &(String, bool)| name == "concurrently" && *on;
-    Ok(UpkeepSyntax {
+    Ok(MaintenanceSyntax {
         concurrently: concurrently || given.iter().any(of_option),
         ..of(upkeep, vec![target])
     })
 }
 
-fn cluster(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+fn cluster(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     options(c, "CLUSTER", &OF_CLUSTER)?;
     c.accept("verbose");
     if c.peek().is_none() {
-        return Ok(of(Upkeep::Cluster, Vec::new()));
+        return Ok(of(MaintenanceCommand::Cluster, Vec::new()));
     }
     let mut first = target(c)?;
     if c.accept("on") {
@@ -159,15 +159,15 @@ fn cluster(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
     } else if c.accept("using") {
         first.parts.push(c.identifier()?);
     }
-    Ok(of(Upkeep::Cluster, vec![first]))
+    Ok(of(MaintenanceCommand::Cluster, vec![first]))
 }
 
-fn lock(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+fn lock(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     c.accept("table");
     let mut targets = Vec::new();
     loop {
         let only = c.accept("only");
-        targets.push(UpkeepTarget { only, ..target(c)? });
+        targets.push(MaintenanceTarget { only, ..target(c)? });
         c.accept_operator("*");
         if c.accept_kind(Kind::Comma).is_none() {
             break;
@@ -181,11 +181,11 @@ fn lock(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
         c.expect("mode")?;
     }
     let waits = !c.accept("nowait");
-    Ok(of(Upkeep::Lock { mode, waits }, targets))
+    Ok(of(MaintenanceCommand::Lock { mode, waits }, targets))
 }
 
-fn of(upkeep: Upkeep, targets: Vec<UpkeepTarget>) -> UpkeepSyntax {
-    UpkeepSyntax {
+fn of(upkeep: MaintenanceCommand, targets: Vec<MaintenanceTarget>) -> MaintenanceSyntax {
+    MaintenanceSyntax {
         upkeep,
         targets,
         concurrently: false,
@@ -229,7 +229,7 @@ fn options(
     Ok(given)
 }
 
-fn targets(c: &mut Cursor<'_>) -> Result<Vec<UpkeepTarget>, SqlError> {
+fn targets(c: &mut Cursor<'_>) -> Result<Vec<MaintenanceTarget>, SqlError> {
     let mut targets = Vec::new();
     while c.peek().is_some() {
         let mut target = target(c)?;
@@ -253,9 +253,9 @@ fn targets(c: &mut Cursor<'_>) -> Result<Vec<UpkeepTarget>, SqlError> {
     Ok(targets)
 }
 
-fn target(c: &mut Cursor<'_>) -> Result<UpkeepTarget, SqlError> {
+fn target(c: &mut Cursor<'_>) -> Result<MaintenanceTarget, SqlError> {
     let (schema, name) = c.qualified()?;
-    Ok(UpkeepTarget {
+    Ok(MaintenanceTarget {
         schema,
         name,
         parts: Vec::new(),

@@ -59,12 +59,12 @@ struct State {
 
 /// Results to deliver once the state is unlocked.
 #[derive(Default)]
-struct Told {
+struct Deliveries {
     ended: Vec<(Completer<Ended>, CallError)>,
     woken: Vec<Waker>,
 }
 
-impl Told {
+impl Deliveries {
     fn tell(self) {
         for (waiting, error) in self.ended {
             waiting.complete(Ok(Err(error)));
@@ -193,8 +193,8 @@ impl CallChannel {
         waits
     }
 
-    fn write(&self, state: &mut State) -> Told {
-        let mut told = Told::default();
+    fn write(&self, state: &mut State) -> Deliveries {
+        let mut told = Deliveries::default();
         let mut written = false;
         if !self.ready.load(Ordering::Acquire) {
             self.busy.store(true, Ordering::Release);
@@ -234,12 +234,12 @@ impl CallChannel {
 
     /// Breaks the channel: nothing more is sent to the peer or expected from it.
     pub fn break_off(&self) {
-        let mut told = Told::default();
+        let mut told = Deliveries::default();
         self.break_off_locked(&mut self.state.lock(), &mut told);
         told.tell();
     }
 
-    fn break_off_locked(&self, state: &mut State, told: &mut Told) {
+    fn break_off_locked(&self, state: &mut State, told: &mut Deliveries) {
         self.broken.store(true, Ordering::Release);
         // A request of which no part was written has had no effect.
         let unwritten = |ticket: &u64| {

@@ -39,7 +39,7 @@ use message::{Gathering, How, Incoming, Kind};
 
 /// How long a closing machine tries to write the pending messages.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-const NAP: Duration = Duration::from_micros(200);
+const BACKOFF: Duration = Duration::from_micros(200);
 
 /// The reason why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -303,7 +303,7 @@ impl Network {
         let deadline = Instant::now() + LAST_WORDS;
         for peer in &self.peers {
             while peer.channel.pump() && Instant::now() < deadline {
-                std::thread::sleep(NAP);
+                std::thread::sleep(BACKOFF);
             }
             peer.channel.break_off();
             self.say_given_up(peer.id);

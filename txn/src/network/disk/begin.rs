@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencepost_cluster::few::FewMap;
-use fencepost_cluster::join::Offer;
+use fencepost_cluster::join::DiskOffer;
 use fencepost_cluster::reconfiguration::Resumed;
 use fencepost_cluster::{Configuration, ConfigurationId, MAX_MACHINES, Machine};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
@@ -26,15 +26,15 @@ use parking_lot::Mutex;
 
 use super::Disk;
 use super::agree::Agreed;
-use super::before;
-use super::kept::Kept;
-use super::left::Left;
+use super::log_content::Left;
 use super::meet::{MeetError, Meeting, TakenBack};
 use super::record::{self, Begun, Held, Holdings};
 use super::replay::{make, replay};
+use super::retained_data;
+use super::retained_records::RetainedRecords;
 use super::state::State;
 use crate::checkpointer::Checkpointer;
-use crate::network::before::Before;
+use crate::network::retained_data::Before;
 use crate::options::{Durable, OpenError};
 use crate::replay::Replayed;
 use crate::start::Directory;
@@ -118,7 +118,7 @@ impl Contents {
     }
 
     fn left(durable: &Durable, directory: &Directory) -> Result<Left, OpenError> {
-        let kept = Kept::read(&*durable.disk)?;
+        let kept = RetainedRecords::read(&*durable.disk)?;
         if directory.manifest.is_some() && kept.is_none() {
             return Err(OpenError::Alone(durable.disk.path("")));
         }
@@ -169,7 +169,7 @@ impl Contents {
     ///
     /// # Errors
     /// [`OpenError`]; also if the data belong to another cluster.
-    pub fn write_down(&mut self, offer: &Offer) -> Result<(), OpenError> {
+    pub fn write_down(&mut self, offer: &DiskOffer) -> Result<(), OpenError> {
         let strange = |left: &Left| {
             let begun = left.begun.as_ref()?;
             let holdings = left.holdings.as_ref()?;
@@ -316,7 +316,7 @@ impl OnDisk {
             Some(_) => 0,
         };
         let before = match self.joins {
-            true => before::load(&durable, &directory, &left, regions.region_bytes()),
+            true => retained_data::load(&durable, &directory, &left, regions.region_bytes()),
             false => None,
         };
         let mut log = directory.log(&durable)?;
@@ -346,12 +346,12 @@ impl OnDisk {
         };
         let kept = match (left.begun, left.holdings) {
             // The log contains all of this already.
-            (Some(begun), Some(holdings)) if self.joins => Kept {
+            (Some(begun), Some(holdings)) if self.joins => RetainedRecords {
                 me: Some(me),
                 begun,
                 holdings,
             },
-            _ => Kept {
+            _ => RetainedRecords {
                 me: Some(me),
                 begun,
                 holdings: holdings.clone(),

@@ -57,7 +57,7 @@
 //!   in force said so, and its state is not needed any more. It decides nothing at a restart, and
 //!   is a region's replica by DISK-2 and DISK-10 alone.
 //! * DISK-13: data from before a machine's eviction never count as its current data
-//!   (`super::before`).
+//!   (`super::retained_data`).
 //! * DISK-6: no commit begins if the disk of a participant is known to be full. The space that its
 //!   log has allocated is for commits that have begun (`space.rs`).
 //!
@@ -70,14 +70,14 @@
 
 mod agree;
 mod announce;
-mod before;
 mod begin;
-mod kept;
-mod left;
+mod log_content;
 mod meet;
 mod part;
 mod record;
 mod replay;
+mod retained_data;
+mod retained_records;
 mod space;
 mod state;
 
@@ -99,13 +99,13 @@ use parking_lot::Mutex;
 
 pub(super) use announce::{Announcing, DURABLE, NEVER};
 pub use begin::{Beginning, Contents, OnDisk, Stored};
-use kept::Kept;
-pub(crate) use kept::is_of_others;
 pub use meet::{MeetError, TakenBack};
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
-use record::Told;
+use record::ToldRecord;
 pub(super) use record::{Held, Holdings};
+use retained_records::RetainedRecords;
+pub(crate) use retained_records::is_of_others;
 pub(super) use space::FULL;
 
 use super::{Network, RemoteParticipants};
@@ -120,7 +120,7 @@ pub(crate) struct Disk {
     fabric: Arc<dyn Fabric>,
     state: Mutex<State>,
     /// The identity of the machine, and its regions.
-    kept: Mutex<Kept>,
+    kept: Mutex<RetainedRecords>,
     /// No further record becomes durable.
     failed: AtomicBool,
     /// The machine has given up its lease because of the failure.
@@ -162,7 +162,7 @@ impl Disk {
         log: Log,
         fabric: &Arc<dyn Fabric>,
         (directory, lock): (Arc<dyn fencepost_fabric::Disk>, DiskLock),
-        kept: Kept,
+        kept: RetainedRecords,
     ) -> Disk {
         Disk {
             log,
@@ -305,7 +305,7 @@ impl Disk {
 
     /// Logs evidence of a transaction that recovery keeps on this machine (DISK-8).
     pub fn keep_told(&self, seen: &Seen, content: &[u64]) {
-        self.append_of(record::TOLD, seen.id, &Told::encode(seen, content));
+        self.append_of(record::TOLD, seen.id, &ToldRecord::encode(seen, content));
     }
 
     /// Logs the decision of recovery about a transaction (DISK-8).

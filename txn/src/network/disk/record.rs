@@ -34,7 +34,7 @@
 //! Records are read from a disk, and are decoded like those of a peer.
 
 use fencepost_cluster::few::FewMap;
-use fencepost_cluster::join::{DiskData, Offer};
+use fencepost_cluster::join::{DiskData, DiskOffer};
 use fencepost_cluster::{Configuration, Mapping, RegionId, Wire};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
@@ -142,7 +142,7 @@ impl Holdings {
 }
 
 /// Returns a JOINED record.
-pub fn joined(offer: &Offer) -> Vec<u64> {
+pub fn joined(offer: &DiskOffer) -> Vec<u64> {
     let DiskData { life, region_bytes } = offer.data;
     let mut words = vec![u64::from(offer.machine.0), life, region_bytes];
     put_bytes(&mut words, &offer.configuration.encode());
@@ -150,12 +150,12 @@ pub fn joined(offer: &Offer) -> Vec<u64> {
 }
 
 /// Decodes a JOINED record.
-pub fn take_joined(words: &[u64]) -> Result<Offer, BadRecord> {
+pub fn take_joined(words: &[u64]) -> Result<DiskOffer, BadRecord> {
     let mut reader = Reader(words);
     let machine = u32::try_from(reader.word()?);
     let machine = machine.map_err(|_| BadRecord("a machine whose number is too large"))?;
     let (life, region_bytes) = (reader.word()?, reader.word()?);
-    Ok(Offer {
+    Ok(DiskOffer {
         machine: MachineId(machine),
         configuration: take_value(&mut reader)?,
         data: DiskData { life, region_bytes },
@@ -163,7 +163,7 @@ pub fn take_joined(words: &[u64]) -> Result<Offer, BadRecord> {
 }
 
 /// A decoded TOLD record.
-pub struct Told<'a> {
+pub struct ToldRecord<'a> {
     pub id: TxnId,
     pub w: Option<Timestamp>,
     pub written: &'a [u64],
@@ -171,13 +171,13 @@ pub struct Told<'a> {
     pub content: &'a [u64],
 }
 
-impl<'a> Told<'a> {
-    pub fn decode(words: &'a [u64]) -> Result<Told<'a>, BadRecord> {
+impl<'a> ToldRecord<'a> {
+    pub fn decode(words: &'a [u64]) -> Result<ToldRecord<'a>, BadRecord> {
         let mut reader = Reader(words);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let written = reader.counted()?;
         let region = u32::try_from(reader.word()?);
-        Ok(Told {
+        Ok(ToldRecord {
             id,
             w: (w > Timestamp::ZERO).then_some(w),
             written,

@@ -14,8 +14,8 @@ use fencepost_storage::{RegionId, Timestamp};
 use foldhash::fast::FixedState;
 
 use super::agree::Agreed;
-use super::left::words;
-use super::record::{self, Begun, Told};
+use super::log_content::words;
+use super::record::{self, Begun, ToldRecord};
 use crate::network::backup::{self, Changed};
 use crate::network::message::Reader;
 use crate::options::OpenError;
@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
                 }
             }
             record::TOLD => {
-                let told = Told::decode(words)?;
+                let told = ToldRecord::decode(words)?;
                 let writes = self.open.entry(told.id).or_default();
                 writes.w = writes.w.or(told.w);
                 writes.prepared.push(told.content.to_vec());

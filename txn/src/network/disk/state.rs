@@ -12,7 +12,7 @@ use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_storage::Timestamp;
 
-use super::left::{Doubt, Left};
+use super::log_content::{Doubt, Left};
 use super::record::{Begun, Holdings, put_outcomes, take_outcomes};
 use crate::network::message::Reader;
 use crate::record::{BadRecord, TxnId};

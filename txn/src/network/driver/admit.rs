@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use fencepost_cluster::Swapped;
-use fencepost_cluster::join::{Admission, Admitted, JoinMessage, Nonce, Stranger};
+use fencepost_cluster::join::{Admission, Admitted, JoinMessage, Nonce, Outsider};
 
 use super::{Input, ReconfigurationDriver, State};
 use crate::network::Network;
@@ -59,7 +59,7 @@ impl Network {
         &self,
         driver: &ReconfigurationDriver,
         state: &mut State,
-        stranger: Stranger,
+        stranger: Outsider,
         message: JoinMessage,
     ) {
         let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {

@@ -83,13 +83,13 @@ impl Network {
                     self.recovers.store(false, Ordering::Release);
                     let now = driver.clock.now_ns();
                     state.timelines.since_applied(Step::AllActive, now);
-                    self.begin_refill(machine, now, state);
+                    self.begin_data_recovery(machine, now, state);
                 }
                 Action::Report(report) => self.region_allocation.report(report),
                 Action::Wished(stored) => self.wished(driver, state, stored),
                 Action::Part => self.parts.store(true, Ordering::Release),
                 Action::Evicted(_) => {
-                    self.pause_refill(machine, state);
+                    self.pause_data_recovery(machine, state);
                     self.evict(machine, driver, state);
                 }
             }
@@ -152,7 +152,7 @@ impl Network {
         if let Some(admission) = &mut state.admission {
             admission.apply(configuration.clone());
         }
-        self.pause_refill(machine, state);
+        self.pause_data_recovery(machine, state);
         self.recovers.store(true, Ordering::Release);
         let moved = self.regions_that_move(new, state.last_drained);
         let (unanswered, (refused, outgoing, parted)) =

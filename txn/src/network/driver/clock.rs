@@ -18,7 +18,7 @@ use fencepost_cluster::reconfiguration::{NewClock, NewConfig};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use crate::clock::{Clock, Next, TICK_NS, Told};
+use crate::clock::{Clock, Next, TICK_NS, TimeAnswer};
 use crate::network::Network;
 
 /// The state of the clock handover to the next configuration.
@@ -48,7 +48,7 @@ impl Handover {
 impl Network {
     /// Returns the clock of this machine for NEW-CONFIG.
     pub(super) fn new_clock(&self, clock: &Clock, handover: &Handover) -> NewClock {
-        let Told { ns, ahead } = clock.tell();
+        let TimeAnswer { ns, ahead } = clock.tell();
         NewClock {
             host: self.asking.host(),
             ns,
@@ -84,7 +84,7 @@ impl Network {
             }
             (Some(NewClock { ns, ahead, .. }), Some(asked)) => Next::Exchange {
                 asked,
-                told: Told { ns, ahead },
+                told: TimeAnswer { ns, ahead },
             },
             // The machine has just joined, and asks for the time.
             _ => Next::Unknown,

@@ -25,11 +25,11 @@
 mod admit;
 mod apply_actions;
 mod clock;
+mod data_recovery;
 mod drain;
 mod leave;
 mod parts;
 mod recover;
-mod refill;
 mod severed;
 mod timeline;
 
@@ -42,7 +42,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fencepost_cluster::allocation::MovedRegion;
-use fencepost_cluster::join::{Admission, Door, JoinMessage, Stranger};
+use fencepost_cluster::join::{Admission, JoinEndpoint, JoinMessage, Outsider};
 use fencepost_cluster::lease::{LeaseEvent, LeaseTerms};
 use fencepost_cluster::reconfiguration::{
     Action, Options, Reconfiguration, ReconfigurationMessage, Refused,
@@ -60,11 +60,11 @@ use crate::stop::Stop;
 
 use crate::work::Work;
 use clock::Handover;
+use data_recovery::DataRecovery;
+pub use data_recovery::DataRecoveryCounts;
 use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
 use recover::Recovering;
-use refill::Refill;
-pub use refill::RefillCounts;
 use severed::Severed;
 use timeline::Timelines;
 pub use timeline::{Step, Timeline};
@@ -79,7 +79,7 @@ pub(super) enum Input {
     Message(MachineId, ReconfigurationMessage),
     Recovery(MachineId, RecoveryMessage),
     /// A message from a machine at the join endpoint.
-    Stranger(Stranger, JoinMessage),
+    Stranger(Outsider, JoinMessage),
     /// A machine is to leave; with `true` a machine without regions leaves at once.
     Leave(MachineId, bool),
     /// Messages to or from a peer may be lost.
@@ -116,7 +116,7 @@ pub(super) struct ReconfigurationDriver {
     /// Whether all regions have been active since this machine joined.
     settled_in: AtomicBool,
     /// The join endpoint, and when the CM checks it next.
-    door: Option<Arc<Door>>,
+    door: Option<Arc<JoinEndpoint>>,
     door_at: AtomicU64,
     state: Mutex<State>,
 }
@@ -137,7 +137,7 @@ struct State {
     /// Regions with another primary. No machine uses them before all regions are active.
     moved: Vec<MovedRegion>,
     recovering: Recovering,
-    refill: Refill,
+    refill: DataRecovery,
     /// The configuration for which the CM must still be told that all replicas here are complete.
     whole_in: Option<ConfigurationId>,
     admission: Option<Admission>,
@@ -210,7 +210,7 @@ impl ReconfigurationDriver {
                 applied: None,
                 moved: Vec::new(),
                 recovering: Recovering::new(me),
-                refill: Refill::new(now),
+                refill: DataRecovery::new(now),
                 whole_in: None,
                 admission: admit::admission(options),
                 makes_up: options.disk.is_some(),
@@ -395,7 +395,7 @@ impl Network {
         self.make_up(driver, state);
         self.apply_actions(machine, driver, state);
         self.drain(machine, driver, state);
-        self.refill(machine, driver, state);
+        self.recover_data(machine, driver, state);
         self.tell_whole(driver, state);
         self.look_after_recovery(machine, driver, state);
         self.apply_actions(machine, driver, state);

@@ -385,11 +385,11 @@ impl Network {
             // No machine uses a region with a new primary before it is settled.
             Action::Lock { .. } | Action::Active(_) | Action::RegionsActive => {}
             Action::Commit(seen) => {
-                self.settle(machine, state, &seen, seen.w);
+                self.apply_decision(machine, state, &seen, seen.w);
                 state.recovering.keep(seen, None);
             }
             Action::Abort(seen) => {
-                self.settle(machine, state, &seen, None);
+                self.apply_decision(machine, state, &seen, None);
                 state.recovering.keep(seen, None);
             }
             Action::Truncate { id } => {
@@ -402,7 +402,13 @@ impl Network {
     }
 
     /// Settles a transaction in a region: it takes effect at `w`, or has no effect.
-    fn settle(&self, machine: &Machine, state: &mut State, seen: &Seen, w: Option<Timestamp>) {
+    fn apply_decision(
+        &self,
+        machine: &Machine,
+        state: &mut State,
+        seen: &Seen,
+        w: Option<Timestamp>,
+    ) {
         let (id, region) = (seen.id, seen.region);
         if machine.regions().has_own(RegionId(region)) {
             // For this machine's own transaction the coordinator does it, or its log records do.
@@ -414,7 +420,7 @@ impl Network {
                 {
                     let kept = state.recovering.kept.range((id, 0)..=(id, u32::MAX));
                     let found = kept.filter_map(|(_, held)| held.content.as_deref());
-                    receiver.settle(machine, id, w, found);
+                    receiver.apply_decision(machine, id, w, found);
                 }
             }
             return;
@@ -457,7 +463,7 @@ impl Network {
     fn truncate_recovered(&self, id: TxnId) {
         if id.machine == self.me.0 {
             self.home.lock().abort(id);
-            self.in_flight.settle(id);
+            self.in_flight.release_from_recovery(id);
             return;
         }
         let mut receivers = self.receivers.lock();
@@ -478,7 +484,7 @@ impl Network {
         state: &mut State,
     ) {
         let recovering = &mut state.recovering;
-        let done = recovering.protocol.is_done() || fault::injected(Fault::ServeBeforeSettled);
+        let done = recovering.protocol.is_over() || fault::injected(Fault::ServeBeforeSettled);
         if !recovering.running || !done || recovering.waits_for_disk() {
             return;
         }
@@ -511,7 +517,7 @@ impl Network {
             .by_ref()
             .filter(|moved| {
                 let mapping = &moved.mapping;
-                machine.change_hands(mapping.region, &mapping.replicas, floor)
+                machine.hand_over(mapping.region, &mapping.replicas, floor)
             })
             .map(|moved| moved.mapping.region)
             .collect();

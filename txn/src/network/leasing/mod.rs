@@ -50,7 +50,7 @@ pub(super) use self::suspicions::Suspicions;
 use crate::machine::Machine;
 
 /// How long after the begin a CM waits before it watches initial members that have sent no message.
-const FOUNDING_NS: u64 = 1_000_000_000;
+const BOOTSTRAP_NS: u64 = 1_000_000_000;
 /// Events of one poll that need no allocation.
 const FEW: usize = 8;
 
@@ -153,7 +153,7 @@ impl Leasing {
         let mut state = self.state.lock();
         let now = self.clock.now_ns();
         if state.configuration.cm() == self.me {
-            let patience = FOUNDING_NS.max(self.terms.duration_ns());
+            let patience = BOOTSTRAP_NS.max(self.terms.duration_ns());
             state.watch_all_at = Some(now.saturating_add(patience));
         } else if state.leases.is_none() && !self.is_stopped() {
             let leases = Leases::new(self.me, &state.configuration, self.terms, self.life, now);

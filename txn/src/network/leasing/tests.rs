@@ -77,7 +77,7 @@ impl World {
 #[test]
 fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
     let world = World::new(3);
-    world.pass(3 * FOUNDING_NS / MS, &[0, 1, 2]);
+    world.pass(3 * BOOTSTRAP_NS / MS, &[0, 1, 2]);
     assert!(world.machines.iter().all(|machine| !machine.holds()));
     // A machine that has seen all others begins, and the CM grants its lease.
     world.machines[2].begin();
@@ -85,7 +85,7 @@ fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
     assert!(world.machines[0].holds() && world.machines[2].holds());
     assert!(!world.machines[1].holds());
     world.begin();
-    world.pass(3 * FOUNDING_NS / MS, &[0, 1, 2]);
+    world.pass(3 * BOOTSTRAP_NS / MS, &[0, 1, 2]);
     assert!(world.machines.iter().all(Leasing::holds));
     for at in 0..3 {
         assert_eq!(world.told(at), []);
@@ -94,10 +94,10 @@ fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
 }
 
 #[test]
-fn a_founder_that_never_speaks_is_suspected() {
+fn silent_initial_member_is_suspected() {
     let world = World::new(3);
     world.begin();
-    world.pass(FOUNDING_NS / MS + 5, &[0, 1]);
+    world.pass(BOOTSTRAP_NS / MS + 5, &[0, 1]);
     assert_eq!(world.told(0), []);
     world.pass(10, &[0, 1]);
     assert_eq!(world.told(0), [LeaseEvent::Expired(MachineId(3))]);

@@ -43,7 +43,7 @@ impl Network {
         if region.0 as usize >= MAX_REGIONS {
             return Completion::done(Ok(false));
         }
-        self.with_allotment(|state, _| {
+        self.with_state(|state, _| {
             if state.lost.contains(&state.cm) {
                 return Completion::done(Err(FabricError::Lost));
             }
@@ -81,7 +81,7 @@ impl Network {
             // After a restart the root object may belong to another machine.
             let another = self.knows(root) && !machine.regions().has_own(root);
             self.found_root(machine);
-            another || machine.is_founder()
+            another || machine.has_root_object()
         } else if self.knows(root) {
             true
         } else {
@@ -122,7 +122,7 @@ impl Network {
     }
 
     fn list(&self, from: RegionId) -> Completion<Part> {
-        self.with_allotment(|state, _| {
+        self.with_state(|state, _| {
             if let Some(allocator) = &state.allocator {
                 let all = allocator.map().mappings().cloned();
                 return Completion::done(Ok((all.collect(), false)));

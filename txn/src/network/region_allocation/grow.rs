@@ -8,7 +8,7 @@ use fencepost_storage::lanes::{Lane, Supply};
 use fencepost_storage::{Addr, OutOfMemory};
 
 use super::super::Network;
-use super::{State, Told};
+use super::{Deliveries, State};
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Tells the waiters that the region exists.
-    pub(super) fn grown(&mut self, request: RequestId, told: &mut Told) {
+    pub(super) fn grown(&mut self, request: RequestId, told: &mut Deliveries) {
         let growing = self.answered(request).into_iter();
         let waiting = growing.flat_map(|growing| growing.waiting);
         told.answers.extend(waiting.map(|waiting| (waiting, true)));
@@ -55,7 +55,7 @@ impl State {
         &mut self,
         request: RequestId,
         why: AllocationError,
-        told: &mut Told,
+        told: &mut Deliveries,
     ) -> Option<(MachineId, RegionMessage)> {
         let Growing { wish, waiting, .. } = self.answered(request)?;
         if why == AllocationError::Unreachable && self.replaces {
@@ -90,7 +90,7 @@ impl Network {
 
     /// Requests region 0 at the CM, once.
     pub(super) fn found_root(&self, machine: &Machine) {
-        let first = self.with_allotment(|state, _| !std::mem::replace(&mut state.founded, true));
+        let first = self.with_state(|state, _| !std::mem::replace(&mut state.founded, true));
         if first {
             let (near, primary) = (None, Some(self.me));
             drop(self.ask_for_region(machine, Wish { near, primary }));
@@ -98,7 +98,7 @@ impl Network {
     }
 
     fn ask_for_region(&self, machine: &Machine, wish: Wish) -> Completion<bool> {
-        self.with_allotment(|state, told| {
+        self.with_state(|state, told| {
             if state.lost.contains(&state.cm) {
                 return Completion::done(Err(FabricError::Lost));
             }

@@ -27,7 +27,7 @@
 
 mod find;
 mod grow;
-mod hands;
+mod handover;
 mod host;
 mod local_region_map;
 mod reconfigure;
@@ -101,14 +101,14 @@ type Part = (Vec<Mapping>, bool);
 
 /// Answers to deliver once the state is unlocked.
 #[derive(Default)]
-struct Told {
+struct Deliveries {
     answers: Vec<(Completer<bool>, bool)>,
     parts: Vec<(Completer<Part>, Part)>,
     /// Requests that end without an answer.
     unanswered: Vec<Completer<bool>>,
 }
 
-impl Told {
+impl Deliveries {
     fn tell(self) {
         for (waiting, answer) in self.answers {
             waiting.complete(Ok(answer));
@@ -219,7 +219,7 @@ impl State {
         host: &mut Host<'_>,
         to: MachineId,
         message: RegionMessage,
-        told: &mut Told,
+        told: &mut Deliveries,
     ) {
         match to == self.me {
             true => self.take(host, self.me, message, told),
@@ -233,7 +233,7 @@ impl State {
         host: &mut Host<'_>,
         from: MachineId,
         message: RegionMessage,
-        told: &mut Told,
+        told: &mut Deliveries,
     ) {
         let mut inbox = VecDeque::from([(from, message)]);
         while let Some((from, message)) = inbox.pop_front() {
@@ -251,7 +251,7 @@ impl State {
         host: &mut Host<'_>,
         from: MachineId,
         message: RegionMessage,
-        told: &mut Told,
+        told: &mut Deliveries,
     ) -> Vec<(MachineId, RegionMessage)> {
         match &message.body {
             // ALLOT-2.
@@ -286,7 +286,7 @@ impl State {
         &mut self,
         host: &Host<'_>,
         event: CacheEvent,
-        told: &mut Told,
+        told: &mut Deliveries,
     ) -> Option<(MachineId, RegionMessage)> {
         match event {
             // A waiter for an inactive region continues to wait.
@@ -312,7 +312,7 @@ impl State {
         None
     }
 
-    fn found(&mut self, region: RegionId, there: bool, told: &mut Told) {
+    fn found(&mut self, region: RegionId, there: bool, told: &mut Deliveries) {
         let waiting = self.lookups.remove(&region).unwrap_or_default();
         let answers = waiting.into_iter().map(|waiting| (waiting, there));
         told.answers.extend(answers);
@@ -328,8 +328,8 @@ impl State {
 
 impl Network {
     /// Calls `f` with the state, then sends its messages to peers and delivers its answers.
-    fn with_allotment<T>(&self, f: impl FnOnce(&mut State, &mut Told) -> T) -> T {
-        let mut told = Told::default();
+    fn with_state<T>(&self, f: impl FnOnce(&mut State, &mut Deliveries) -> T) -> T {
+        let mut told = Deliveries::default();
         let mut state = self.region_allocation.0.lock();
         let value = f(&mut state, &mut told);
         state.write_down();
@@ -357,7 +357,7 @@ impl Network {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let message = decode(words)?;
-        self.with_allotment(|state, told| {
+        self.with_state(|state, told| {
             state.take(&mut self.host(machine), from, message, told);
         });
         Ok(())
@@ -367,7 +367,7 @@ impl Network {
     pub(super) fn look_after_regions(&self, machine: &Machine) {
         let broken = self.peers.iter().filter(|peer| peer.channel.is_broken());
         let broken: Vec<MachineId> = broken.map(|peer| peer.id).collect();
-        let dropped = self.with_allotment(|state, told| {
+        let dropped = self.with_state(|state, told| {
             let mut dropped = None;
             for peer in broken {
                 if !state.lost.insert(peer) {

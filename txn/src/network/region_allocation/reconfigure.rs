@@ -122,7 +122,7 @@ impl Network {
         last_drained: ConfigurationId,
     ) -> FewSet<RegionId> {
         let id = new.configuration.id();
-        self.with_allotment(|state, _| {
+        self.with_state(|state, _| {
             let missed = |mapping: &Mapping| {
                 let unheld = || state.replica.get(mapping.region).is_none();
                 match self.region_map.primary(mapping.region) {
@@ -148,7 +148,7 @@ impl Network {
         new: &NewConfig,
         moved: &FewSet<RegionId>,
     ) -> (Vec<Refused>, Outgoing, Vec<RegionId>) {
-        self.with_allotment(|state, told| {
+        self.with_state(|state, told| {
             state.cm = new.configuration.cm();
             state.writing.is_in(new.configuration.id());
             state.outbox.retain(|(to, _)| new.configuration.has(*to));
@@ -172,8 +172,7 @@ impl Network {
             }
             for MovedRegion { mapping, .. } in &new.moved {
                 if !moved.contains(&mapping.region) && self.knows(mapping.region) {
-                    let _ =
-                        machine.change_hands(mapping.region, &mapping.replicas, Timestamp::ZERO);
+                    let _ = machine.hand_over(mapping.region, &mapping.replicas, Timestamp::ZERO);
                 }
             }
             let mut questions = applied.questions;
@@ -189,7 +188,7 @@ impl Network {
 
     /// Returns the primary of a region, even if the region is not active.
     pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> RegionPrimary {
-        self.with_allotment(|state, _| {
+        self.with_state(|state, _| {
             if state.gone.contains(&region) {
                 return RegionPrimary::Lost;
             }
@@ -210,7 +209,7 @@ impl Network {
 
     /// Sends messages, or handles those to this machine itself.
     pub(in crate::network) fn send_regions(&self, machine: &Machine, outgoing: Outgoing) {
-        self.with_allotment(|state, told| {
+        self.with_state(|state, told| {
             let mut host = self.host(machine);
             for (to, message) in outgoing {
                 state.send(&mut host, to, message, told);
@@ -223,9 +222,9 @@ impl Network {
         let (_, floor) = machine.interval();
         for MovedRegion { mapping, .. } in moved {
             // The regions of this machine are promoted by now.
-            let _ = machine.change_hands(mapping.region, &mapping.replicas, floor);
+            let _ = machine.hand_over(mapping.region, &mapping.replicas, floor);
         }
-        self.with_allotment(|state, told| {
+        self.with_state(|state, told| {
             state.writing.has_recovered();
             for moved in moved {
                 let mapping = &moved.mapping;

@@ -1,12 +1,12 @@
 //! A record of this machine's regions where its memory survives it. It is written at each change,
 //! before other machines are told.
 
-use fencepost_cluster::reconfiguration::Kept;
+use fencepost_cluster::reconfiguration::SavedRegions;
 use fencepost_cluster::{ConfigurationId, MapVersion};
 use fencepost_fabric::{Fabric, FabricError};
 
 use super::State;
-use crate::network::restart::kept::Notes;
+use crate::network::restart::retained_regions::Notes;
 
 /// The place of the record, and its last content.
 pub(super) struct Writing {
@@ -67,7 +67,7 @@ impl State {
         }
         let holdings = self.regions().holdings(recovered);
         if let Some(notes) = &mut self.writing.notes {
-            notes.write(&Kept {
+            notes.write(&SavedRegions {
                 holdings,
                 configuration,
                 recovered,

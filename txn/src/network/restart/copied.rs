@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use fencepost_fabric::{Fabric, MachineId, Memory, Remains, SegmentId, Writer};
+use fencepost_fabric::{Fabric, MachineId, Memory, RetainedMemory, SegmentId, Writer};
 
 use crate::record::BadRecord;
 
@@ -67,7 +67,7 @@ impl Copies {
 }
 
 /// Returns the copies that a machine has left: the writer, tag and words of each.
-pub fn left_by(remains: &Remains) -> Vec<(MachineId, u8, Vec<u64>)> {
+pub fn left_by(remains: &RetainedMemory) -> Vec<(MachineId, u8, Vec<u64>)> {
     let copies = remains.of_kind(SegmentId::RECORD);
     copies
         .into_iter()

@@ -21,7 +21,7 @@ use fencepost_storage::{Addr, RegionId, Timestamp};
 use super::super::evidence;
 use super::super::message::{Kind, Reader, Value, Write};
 use super::Source;
-use super::logs::{Found, Logs, moved_value};
+use super::logs::{Logs, TransactionRecords, moved_value};
 use crate::record::{BadRecord, TxnId};
 
 /// The new value of an object.
@@ -175,7 +175,7 @@ type Sources<'a> = FewMap<RegionId, Source<'a>>;
 
 /// Returns the writes of a transaction as far as they are known; a COMMIT-BACKUP has more than a
 /// LOCK.
-fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
+fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
     let mut all = ByRegion::new();
     for backed in found.whole() {
         let mut there = ByRegion::new();
@@ -204,7 +204,11 @@ fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecor
 }
 
 /// Returns the write timestamp of a transaction if it takes effect.
-fn decide(found: &Found, changes: &ByRegion, sources: &Sources<'_>) -> Option<Timestamp> {
+fn decide(
+    found: &TransactionRecords,
+    changes: &ByRegion,
+    sources: &Sources<'_>,
+) -> Option<Timestamp> {
     let w = found.w.filter(|_| !found.aborted)?;
     if !found.committed && found.whole().next().is_none() {
         return None;

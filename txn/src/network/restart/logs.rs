@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_cluster::few::{FewMap, FewSet};
-use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId, ring};
+use fencepost_fabric::{MachineId, MemoryStore, RetainedMemory, SegmentId, ring};
 use fencepost_storage::Timestamp;
 
 use super::super::message::{Reader, Value};
@@ -18,12 +18,12 @@ use crate::record::{self, BadRecord, TxnId};
 /// The records by transaction.
 #[derive(Default)]
 pub struct Logs {
-    pub transactions: BTreeMap<TxnId, Found>,
+    pub transactions: BTreeMap<TxnId, TransactionRecords>,
 }
 
 /// The records of one transaction.
 #[derive(Default)]
-pub struct Found {
+pub struct TransactionRecords {
     /// All regions that it writes.
     pub written: FewSet<u32>,
     /// The write timestamp, if it is known.
@@ -52,7 +52,7 @@ pub struct Backed {
     pub whole: bool,
 }
 
-impl Found {
+impl TransactionRecords {
     /// Returns the COMMIT-BACKUPs of which all parts are present.
     pub fn whole(&self) -> impl Iterator<Item = &Backed> {
         self.backups.values().filter(|backed| backed.whole)
@@ -63,8 +63,8 @@ impl Logs {
     /// Reads all logs, without transactions of configurations before `recovered`, which are settled
     /// on all machines.
     pub fn read(
-        after: &dyn Afterlife,
-        remains: &FewMap<MachineId, Remains>,
+        after: &dyn MemoryStore,
+        remains: &FewMap<MachineId, RetainedMemory>,
         recovered: u64,
     ) -> Result<Logs, RestartError> {
         let mut logs = Logs::default();
@@ -80,7 +80,7 @@ impl Logs {
                     continue;
                 }
                 let of = MachineId(segment.number());
-                let word = |left: Option<&Remains>, kind, number| {
+                let word = |left: Option<&RetainedMemory>, kind, number| {
                     let memory = left?.get(SegmentId::new(kind, LOG, number))?;
                     let mut word = [0];
                     memory.copy_out(0, &mut word).then_some(word[0])

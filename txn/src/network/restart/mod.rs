@@ -40,18 +40,18 @@
 
 pub(super) mod copied;
 mod decide;
-pub(super) mod kept;
 mod logs;
 mod order;
 mod resume;
+pub(super) mod retained_regions;
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{self, AtomicUsize};
 
 use fencepost_cluster::few::FewMap;
-use fencepost_cluster::reconfiguration::{Kept, Resumed, Resuming, resume};
+use fencepost_cluster::reconfiguration::{Resumed, Resuming, SavedRegions, resume};
 use fencepost_cluster::{Configuration, Replication};
-use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId};
+use fencepost_fabric::{MachineId, MemoryStore, RetainedMemory, SegmentId};
 use fencepost_storage::region::Image;
 use fencepost_storage::{RegionId, Timestamp};
 
@@ -100,15 +100,15 @@ fn list(regions: &[RegionId]) -> String {
 
 /// The memory of all machines that have some.
 struct Left {
-    remains: FewMap<MachineId, Remains>,
-    kept: FewMap<MachineId, Kept>,
+    remains: FewMap<MachineId, RetainedMemory>,
+    kept: FewMap<MachineId, SavedRegions>,
     images: FewMap<(MachineId, RegionId), Image>,
 }
 
 impl Left {
     /// Reads the memory that the members of a configuration have left.
     fn of(
-        after: &dyn Afterlife,
+        after: &dyn MemoryStore,
         members: &[MachineId],
         begun: Option<&Resumed>,
     ) -> Result<Left, RestartError> {
@@ -119,7 +119,9 @@ impl Left {
         };
         for machine in members.iter().copied() {
             let remains = after.remains(machine)?;
-            let written = remains.get(kept::SEGMENT).and_then(|kept| kept::read(kept));
+            let written = remains
+                .get(retained_regions::SEGMENT)
+                .and_then(|kept| retained_regions::read(kept));
             // A machine that ended before it wrote anything has its starting state; a machine that
             // joined since has nothing.
             let from_begin = || {
@@ -156,7 +158,7 @@ impl Left {
 impl Left {
     /// Returns the machines that have all data of a region.
     fn whole(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
-        let has = move |(machine, kept): (&MachineId, &Kept)| {
+        let has = move |(machine, kept): (&MachineId, &SavedRegions)| {
             let mut held = kept.holdings.held.iter();
             let whole = held.any(|held| held.mapping.region == region && held.whole);
             whole.then_some(*machine)
@@ -179,8 +181,8 @@ struct Source<'a> {
 ///
 /// # Errors
 /// [`RestartError`]; the memory is unchanged then.
-pub fn settle(
-    after: &(dyn Afterlife + Sync),
+pub fn repair_memory(
+    after: &(dyn MemoryStore + Sync),
     (before, begun): (&Configuration, Option<&Resumed>),
     replication: Replication,
 ) -> Result<Resumed, RestartError> {
@@ -228,7 +230,7 @@ pub fn settle(
 
 /// The inputs for the repair of regions.
 struct Ordering<'a> {
-    after: &'a (dyn Afterlife + Sync),
+    after: &'a (dyn MemoryStore + Sync),
     left: &'a Left,
     sources: &'a FewMap<RegionId, Source<'a>>,
     decided: &'a Decided,

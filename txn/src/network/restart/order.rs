@@ -5,7 +5,7 @@
 //! writes are applied by version, in order, as a running backup does ([`super::super::backup`]).
 
 use fencepost_fabric::MachineId;
-use fencepost_storage::header::{Link, OldPlace};
+use fencepost_storage::header::{LinkWord, OldPlace};
 use fencepost_storage::region::Image;
 use fencepost_storage::{ObjectRef, RegionId, Timestamp};
 
@@ -114,7 +114,7 @@ fn put(
     }
     object.finish_install(
         header.succeed(w, stays),
-        Link::new(incarnation, OldPlace::NONE),
+        LinkWord::new(incarnation, OldPlace::NONE),
     );
     Ok(())
 }

@@ -30,8 +30,8 @@ impl World {
                         self.wrong("REGIONS-ACTIVE twice, or too early");
                     }
                 }
-                Action::Commit(seen) => self.settle(id, seen, Decision::Commit),
-                Action::Abort(seen) => self.settle(id, seen, Decision::Abort),
+                Action::Commit(seen) => self.record_decision(id, seen, Decision::Commit),
+                Action::Abort(seen) => self.record_decision(id, seen, Decision::Abort),
                 Action::Truncate { id: txn } => self.truncate(id, txn),
                 Action::Decided { id: txn, decision } => self.decide(id, txn, decision),
             }
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self, id: MachineId, seen: Seen, decision: Decision) {
+    fn record_decision(&mut self, id: MachineId, seen: Seen, decision: Decision) {
         if self.decided.get(&seen.id) != Some(&decision) {
             self.wrong(format!("{id} is told what nobody decided"));
         }

@@ -123,14 +123,14 @@ fn a_region_that_is_lost_has_nothing_against_it() {
         });
         assert_eq!(decided, Some(expected), "{votes:?}");
         assert_eq!(sent(actions).len(), 1);
-        assert!(!recovery.is_done());
+        assert!(!recovery.is_over());
         let ack = message(Body::RecoveryAck { id: id(1) });
         let actions = recovery.receive(0, OTHER, ack, &around);
         assert_eq!(
             sent(actions),
             [(OTHER, Body::TruncateRecovery { id: id(1) })]
         );
-        assert!(recovery.is_done());
+        assert!(recovery.is_over());
     }
 }
 
@@ -186,7 +186,7 @@ fn who_waits_is_told_though_nobody_has_a_record() {
         decision: Decision::Abort,
     };
     assert!(actions.contains(&aborted(1)));
-    assert!(recovery.is_done());
+    assert!(recovery.is_over());
 }
 
 #[test]

@@ -221,7 +221,7 @@ impl World {
     fn is_over(&self) -> bool {
         let configuration = self.configuration.0;
         self.nodes.values().all(|node| node.begun == configuration)
-            && self.recoveries.values().all(Recovery::is_done)
+            && self.recoveries.values().all(Recovery::is_over)
     }
 
     /// Begins the next configuration, without some of the machines and possibly with a new one.

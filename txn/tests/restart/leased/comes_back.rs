@@ -57,7 +57,7 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     drop(world.machines.remove(&3));
     let mut offered = Contents::read(&durable(&disks.disks[2])).expect("its disk");
     let written = offered.machine();
-    let Some(Heard::Offered(offer)) = world.knock(3, Keeps::Disk { written }) else {
+    let Some(Heard::Offered(offer)) = world.request_to_join(3, Keeps::Disk { written }) else {
         panic!("it was let in");
     };
     offered.write_down(&offer).expect("is written down");
@@ -172,7 +172,7 @@ pub fn a_machine_that_comes_back_gets_what_has_changed() {
         let came = world.join(3, &disk);
         world.until("all has its replicas", || world.is_whole());
         world.check();
-        let count = world.machines[&came].refill_counts();
+        let count = world.machines[&came].data_recovery_counts();
         println!("empty {empty}, checkpoint {checkpoint}: {count:?}");
         counts.push(count);
         let is_right = |world: &World| {

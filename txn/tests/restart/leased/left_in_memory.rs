@@ -1,6 +1,6 @@
 //! A machine whose process has ended returns while the others run, and its memory still exists.
 
-use fencepost_fabric::{Gone, Memory, Remains, SegmentId};
+use fencepost_fabric::{Gone, Memory, RetainedMemory, SegmentId};
 use fencepost_storage::region::Image;
 
 use super::*;
@@ -44,7 +44,7 @@ fn memory_of(world: &World, by: &Arc<dyn Fabric>, machine: u32) -> Vec<(SegmentI
 }
 
 /// Copies memory, as the kernel keeps it when a process is killed.
-fn copy(memory: &[(SegmentId, Arc<Memory>)]) -> Remains {
+fn copy(memory: &[(SegmentId, Arc<Memory>)]) -> RetainedMemory {
     let copy = |(segment, memory): &(SegmentId, Arc<Memory>)| {
         let copy = Memory::anonymous(memory.len()).expect("memory");
         for (from, to) in memory.words().iter().zip(copy.words()) {
@@ -55,19 +55,19 @@ fn copy(memory: &[(SegmentId, Arc<Memory>)]) -> Remains {
         }
         (*segment, Arc::new(copy))
     };
-    Remains::new(memory.iter().map(copy))
+    RetainedMemory::new(memory.iter().map(copy))
 }
 
-fn image(remains: &Remains, addr: Addr) -> Image {
+fn image(remains: &RetainedMemory, addr: Addr) -> Image {
     let region = addr.region();
     let memory = remains.get(SegmentId::new(SegmentId::REGION, 0, region.0));
     Image::of(region, memory.expect("a region")).expect("a region")
 }
 
 /// Lets a machine join at the third place, with the retained memory of earlier ones.
-fn join(world: &mut World, gone: Vec<Remains>) -> (u32, Arc<dyn Fabric>) {
+fn join(world: &mut World, gone: Vec<RetainedMemory>) -> (u32, Arc<dyn Fabric>) {
     let (id, configuration) = loop {
-        if let Some(Heard::Joined(id, configuration)) = world.knock(3, Keeps::Nothing) {
+        if let Some(Heard::Joined(id, configuration)) = world.request_to_join(3, Keeps::Nothing) {
             break (id, configuration);
         }
     };
@@ -135,7 +135,7 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
         let (came, fabric) = join(&mut world, gone);
         world.until("all has its replicas", || world.is_whole());
         world.check();
-        let count = world.machines[&came].refill_counts();
+        let count = world.machines[&came].data_recovery_counts();
         println!("left {is_left}: {count:?}");
         counts.push(count);
         let is_right = |world: &World| {
@@ -157,7 +157,7 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
         let (came, _fabric) = join(&mut world, gone);
         world.until("all has its replicas", || world.is_whole());
         is_right(&world);
-        let count = world.machines[&came].refill_counts();
+        let count = world.machines[&came].data_recovery_counts();
         println!("again, left {is_left}: {count:?}");
         counts.push(count);
         world.lose(1);

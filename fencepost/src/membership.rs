@@ -1,0 +1,272 @@
+//! Determines the role of a machine: an initial member of a cluster, or a machine that joins a
+//! running one.
+//!
+//! ```text
+//! no machine runs, or initial member that has not run ─► starts in the first configuration
+//! others run, and this initial member has run before  ─┐
+//! no initial member                                   ─┴► join request ─► member with a new number
+//! ```
+//! When the process of a machine ends, the other machines have its data, and its number is not used
+//! again. So it returns like a new machine. Until the others have evicted it, its address is in
+//! use, and it repeats the join request.
+//!
+//! A machine that keeps its data on a disk restarts differently (`disks.rs`).
+//!
+//! # Failure
+//! A refused machine reports the reason and ends. If there is no reply, or the configuration is
+//! being changed, the machine retries for some time. If an initial member ends before all of them
+//! were ready, no machine can admit it: restart all of them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_cluster::join::{
+    ClusterSecret, Heard, JoinEndpoint, JoinRefusal, JoinRequest, Keeps, NotAdmitted,
+    PROTOCOL_VERSION,
+};
+use fencepost_cluster::{
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, Standing, StoreError,
+    Swapped,
+};
+use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
+use pollster::FutureExt;
+
+use crate::disks::Again;
+use crate::error::OpenError;
+
+/// The subdirectory of the shared directory that holds the configuration.
+pub(crate) const CONFIGURATION: &str = "configuration";
+/// The subdirectory of the configuration directory for join requests.
+pub(crate) const DOOR: &str = "door";
+/// The time limit for joining.
+pub(crate) const JOIN_TIME_LIMIT: Duration = Duration::from_secs(60);
+/// The time limit for one reply.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+/// The longest time that this machine's previous process may need to end after it is killed.
+const ENDING: Duration = Duration::from_secs(5);
+/// The delay between two attempts.
+pub(crate) const REST: Duration = Duration::from_millis(50);
+/// The delay between two checks for a reply.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The role of a machine at its start.
+pub(crate) struct Part {
+    pub me: MachineId,
+    pub configuration: Configuration,
+    /// Whether the machine still has to apply that configuration.
+    pub joins: bool,
+    pub kept: Option<StoreAccess>,
+}
+
+/// The configuration store, and the join endpoint.
+pub(crate) struct StoreAccess {
+    pub store: Arc<dyn ConfigStore>,
+    pub door: Arc<JoinEndpoint>,
+    pub place: Option<Place>,
+    /// Returns why the store does not count on this machine yet. Until then the machine is not
+    /// ready. `None` if the store never waits for machines.
+    pub awaits: Option<Awaits>,
+    /// For a machine that keeps its data on a disk.
+    pub again: Option<Again>,
+}
+
+/// Returns the reason to wait, if there is one.
+pub(crate) type Awaits = Box<dyn Fn() -> Option<String>>;
+
+/// Releases the place of an initial member that has met no other machine, so that it can start
+/// again.
+pub(crate) type Place = Box<dyn Fn()>;
+
+impl Part {
+    /// Releases the place of an initial member, if it has one.
+    pub fn give_back(&self) {
+        if let Some(give_back) = self.kept.as_ref().and_then(|kept| kept.place.as_ref()) {
+            give_back();
+        }
+    }
+}
+
+/// The identity of a machine: an initial member of the first configuration, or a joining machine.
+pub(crate) enum Who {
+    Founder(MachineId),
+    Newcomer(Address),
+}
+
+impl Who {
+    /// Returns the role of a machine in a cluster that does not replace failed machines.
+    pub fn alone(self, first: Configuration) -> Result<Part, OpenError> {
+        match self {
+            Who::Founder(me) => Ok(Part {
+                me,
+                configuration: first,
+                joins: false,
+                kept: None,
+            }),
+            Who::Newcomer(_) => {
+                let why = "machines join only where they have leases and keep their configuration";
+                Err(OpenError::Configuration(why.into()))
+            }
+        }
+    }
+
+    /// Returns the role of a machine in a cluster that keeps its configuration in `directory`.
+    pub fn among_those_of(
+        self,
+        directory: &Path,
+        first: Configuration,
+        secret: ClusterSecret,
+    ) -> Result<Part, OpenError> {
+        let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let door = JoinEndpoint::new(disk.subdir(DOOR).map_err(unusable)?, secret);
+        let door = Arc::new(door);
+        let (address, domain) = match self {
+            Who::Newcomer(address) => {
+                if HostStore::standing(&*disk, None).map_err(store)? == Standing::Nobody {
+                    let why = "no machine of the cluster runs that could let others in";
+                    return Err(OpenError::Configuration(why.into()));
+                }
+                // The machine is a failure domain of its own.
+                let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
+                (address, domain)
+            }
+            Who::Founder(me) => {
+                let standing = standing_of(&*disk, me)?;
+                if standing != Standing::Before {
+                    let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
+                    if is_first(&kept, &first)? {
+                        return Ok(Part {
+                            me,
+                            configuration: first,
+                            joins: false,
+                            kept: Some(StoreAccess {
+                                store: Arc::new(kept),
+                                door,
+                                place: None,
+                                awaits: None,
+                                again: None,
+                            }),
+                        });
+                    }
+                }
+                let founder = first.machine(me);
+                let founder = founder.expect("CONFIG-1: founders are in the first configuration");
+                (founder.address.clone(), founder.domain.clone())
+            }
+        };
+        let (me, configuration) = request_to_join(&door, &first, address, domain)?;
+        let kept = HostStore::keeping(disk, me).map_err(store)?;
+        Ok(Part {
+            me,
+            configuration,
+            joins: true,
+            kept: Some(StoreAccess {
+                store: Arc::new(kept),
+                door,
+                place: None,
+                awaits: None,
+                again: None,
+            }),
+        })
+    }
+}
+
+/// Returns which machines run besides an initial member, whose previous process may still be
+/// ending.
+fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
+    let began = Instant::now();
+    loop {
+        match HostStore::standing(disk, Some(me)) {
+            Err(_) if began.elapsed() < ENDING => std::thread::sleep(REST),
+            standing => return standing.map_err(store),
+        }
+    }
+}
+
+/// Returns whether the cluster is still in its first configuration. Writes that if there is none.
+pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<bool, OpenError> {
+    if kept
+        .compare_and_swap(None, first)
+        .block_on()
+        .map_err(store)?
+        == Swapped::Won
+    {
+        return Ok(true);
+    }
+    let current = kept.read().block_on().map_err(store)?;
+    Ok(current.as_ref() == Some(first))
+}
+
+/// Returns the join request of a machine for the cluster that began with `first`.
+pub(crate) fn request(
+    first: &Configuration,
+    address: Address,
+    domain: FailureDomain,
+) -> JoinRequest {
+    JoinRequest {
+        version: PROTOCOL_VERSION,
+        cluster: Some(first.cluster()),
+        address,
+        domain,
+        keeps: Keeps::Nothing,
+    }
+}
+
+/// Sends join requests to the cluster that began with `first`, until it admits this machine.
+pub(crate) fn request_to_join(
+    door: &Arc<JoinEndpoint>,
+    first: &Configuration,
+    address: Address,
+    domain: FailureDomain,
+) -> Result<(MachineId, Configuration), OpenError> {
+    let request = request(first, address, domain);
+    let mut random = Random::new(entropy_seed());
+    let began = Instant::now();
+    loop {
+        let heard = hear(door, &request, &mut random);
+        let why = match heard {
+            Ok(Some(admitted)) => return Ok(admitted),
+            Ok(None) => None,
+            // The address may be in use by this machine's previous process.
+            Err(NotAdmitted::Refused(why @ (JoinRefusal::Busy | JoinRefusal::AddressInUse))) => {
+                Some(NotAdmitted::Refused(why))
+            }
+            Err(why) => return Err(OpenError::NotAdmitted(why)),
+        };
+        if began.elapsed() > JOIN_TIME_LIMIT {
+            let silent =
+                || OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), "nobody answers".into());
+            return Err(why.map_or_else(silent, OpenError::NotAdmitted));
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+/// Sends one join request. Returns `None` if there is no reply.
+pub(crate) fn hear(
+    door: &Arc<JoinEndpoint>,
+    request: &JoinRequest,
+    random: &mut Random,
+) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
+    let mut knock = door.begin_join(request.clone(), random)?;
+    let began = Instant::now();
+    while began.elapsed() < SILENCE {
+        match knock.hear()? {
+            Some(Heard::Joined(me, configuration)) => return Ok(Some((me, configuration))),
+            // A machine without a disk gets no offer.
+            Some(Heard::Offered(_)) => return Ok(None),
+            None => {}
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(None)
+}
+
+pub(crate) fn unusable(error: impl ToString) -> OpenError {
+    OpenError::Configuration(error.to_string())
+}
+
+pub(crate) fn store(error: StoreError) -> OpenError {
+    OpenError::Store(error)
+}

@@ -1,0 +1,391 @@
+//! A cluster that keeps its configuration by Raft among its machines: how they start, and join.
+//!
+//! ```text
+//! initial member: listens ─► asks the others
+//!      ├─ none is in a group, all are there: the CM creates a group of all
+//!      ├─ a group has this incarnation of it ─► initial member
+//!      └─ a group has a configuration, without it ─┐
+//! joining machine, or initial member of before: ◄──┘
+//!      reads the configuration through any member ─► join request to the CM ─► member ─► listens
+//! ```
+//! These messages use a separate channel ([`TcpAsker`]), because they go to addresses of machines
+//! that may be no members.
+//!
+//! # Invariants
+//! * GROUP-1: no machine bootstraps while others run. A group is bootstrapped by machines that have
+//!   all said that they are in none, with their incarnations. A process that ends loses its vote
+//!   and number.
+//! * GROUP-2: machines with disks create a group after their disks have agreed to restart (DISK-4),
+//!   which they do not while others run. The group's configuration is later than every
+//!   configuration of an earlier group.
+//!
+//! # Failure
+//! While a majority of the machines of the configuration is reachable, it can be changed. Without a
+//! majority, the cluster stops when another machine fails, and admits no machine: restart all of
+//! them. A joining machine ends if it finds none of the machines in its list.
+
+#[cfg(feature = "raft")]
+mod joining {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use fencepost_cluster::join::{ClusterSecret, JoinEndpoint};
+    use fencepost_cluster::{
+        Address, ConfigStore, Configuration, FailureDomain, Machine, MachineId, RaftMember,
+        RaftOutsider, RaftPace, RaftPeer, RaftStore, RaftTransport, StoreError,
+    };
+    use fencepost_fabric::{Answerer, HandshakeError, Random, TcpAsker, TcpFabric, entropy_seed};
+    use parking_lot::Mutex;
+    use pollster::FutureExt;
+
+    use crate::cluster::{Start, is_final};
+    use crate::disks::{Again, OnDiskAs, Outside};
+    use crate::error::OpenError;
+    use crate::membership::{Part, StoreAccess, Who, is_first, request_to_join, store, unusable};
+
+    /// The longest wait for all machines to start.
+    const TIME_LIMIT: Duration = Duration::from_secs(60);
+    /// The longest wait for a reply to a join request, which may need the election of a leader.
+    const ELECTION: Duration = Duration::from_secs(15);
+    /// The time limit for each step of a request.
+    const STEP: Duration = Duration::from_millis(500);
+    /// The time limit for a read or a swap.
+    const ANSWER: Duration = Duration::from_secs(2);
+    /// The time after which a machine that all others refuse ends.
+    const REFUSED: Duration = Duration::from_secs(3);
+    const REST: Duration = Duration::from_millis(20);
+    /// The shortest and the longest heartbeat interval of the group: about two heartbeats a lease.
+    const HEARTBEATS: (Duration, Duration) =
+        (Duration::from_millis(25), Duration::from_millis(250));
+
+    /// The connections to the other machines.
+    #[derive(Debug)]
+    struct Lines {
+        asker: TcpAsker,
+        /// The reasons of the machines that did not reply to the last request, by address.
+        refusals: Mutex<BTreeMap<String, HandshakeError>>,
+    }
+
+    impl Lines {
+        fn new(asker: TcpAsker) -> Lines {
+            let refusals = Mutex::default();
+            Lines { asker, refusals }
+        }
+    }
+
+    impl RaftTransport for Lines {
+        fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
+            let answer = self.asker.ask(address, question, STEP);
+            let mut refusals = self.refusals.lock();
+            match answer {
+                Ok(answer) => {
+                    refusals.remove(address);
+                    Ok(answer)
+                }
+                Err(why) => {
+                    let told = StoreError::Unreachable(why.to_string());
+                    // A machine that refused this one and has ended since would refuse it again:
+                    // keep that reason.
+                    let before = refusals.entry(address.to_owned());
+                    let before = before.or_insert_with(|| why.clone());
+                    if is_final(&why) || !is_final(before) {
+                        *before = why;
+                    }
+                    Err(told)
+                }
+            }
+        }
+    }
+
+    /// Replies to requests for this machine's part of the store.
+    #[derive(Debug)]
+    struct Answers(Arc<RaftStore>);
+
+    impl Answerer for Answers {
+        fn answer(&self, question: &[u8]) -> Vec<u8> {
+            // An empty reply counts as no reply.
+            self.0.serve(question).block_on().unwrap_or_default()
+        }
+    }
+
+    /// The settings that a machine needs to start in such a cluster.
+    pub(crate) struct Group<'a> {
+        pub first: Configuration,
+        pub secret: ClusterSecret,
+        pub lease: Duration,
+        /// Starts the network endpoint of the machine.
+        pub start: Start<'a>,
+    }
+
+    impl Group<'_> {
+        /// Returns the role of a machine in such a cluster, and its network endpoint.
+        pub fn part(&self, who: Who, asker: TcpAsker) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+            let lines = Arc::new(Lines::new(asker));
+            let (address, domain) = match who {
+                Who::Newcomer(address) => {
+                    // The machine is a failure domain of its own.
+                    let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
+                    (address, domain)
+                }
+                Who::Founder(me) => {
+                    let founder = self.first.machine(me);
+                    let founder =
+                        founder.expect("CONFIG-1: founders are in the first configuration");
+                    let (fabric, kept) = self.listen(me, &founder.address, &self.first, &lines)?;
+                    if self.begin(&kept, me, &lines)? {
+                        let part = self.begun(me, self.first.clone(), false, (kept, None));
+                        return Ok((part, fabric));
+                    }
+                    (founder.address.clone(), founder.domain.clone())
+                }
+            };
+            let addresses = addresses(&self.first, None);
+            let stranger = Arc::new(RaftOutsider::new(Arc::clone(&lines) as _, addresses));
+            self.await_group(&stranger)?;
+            let door = Arc::new(JoinEndpoint::at(stranger, self.secret.clone()));
+            let (me, configuration) = request_to_join(&door, &self.first, address.clone(), domain)?;
+            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
+            Ok((self.begun(me, configuration, true, (kept, None)), fabric))
+        }
+
+        fn begun(
+            &self,
+            me: MachineId,
+            configuration: Configuration,
+            joins: bool,
+            (kept, again): (Arc<RaftStore>, Option<Again>),
+        ) -> Part {
+            let door = JoinEndpoint::at(kept.letters(), self.secret.clone());
+            let votes = Arc::clone(&kept);
+            Part {
+                me,
+                configuration,
+                joins,
+                kept: Some(StoreAccess {
+                    store: kept,
+                    door: Arc::new(door),
+                    place: None,
+                    awaits: Some(Box::new(move || votes.waits_for())),
+                    again,
+                }),
+            }
+        }
+
+        /// Returns the role of a machine that keeps its data on a disk, and its network endpoint.
+        /// The group's state was lost when the last machine ended. The restarting machines create
+        /// another group, once their disks agree (GROUP-2).
+        pub fn part_with_a_disk(
+            &self,
+            (me, configuration, joins): OnDiskAs,
+            asker: TcpAsker,
+        ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+            let lines = Arc::new(Lines::new(asker));
+            let own = configuration.machine(me);
+            let own = own.expect("a machine is in the configuration in which it begins");
+            let address = own.address.clone();
+            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
+            let mut known = addresses(&configuration, Some(me));
+            known.extend(addresses(&self.first, Some(me)));
+            let outside = outside_of(lines, known, self.secret.clone());
+            let group = Arc::clone(&kept);
+            let again = Again {
+                outside,
+                found: Some(Box::new(move |next| found_again(&group, next))),
+            };
+            let part = self.begun(me, configuration, joins, (kept, Some(again)));
+            Ok((part, fabric))
+        }
+
+        /// Starts to listen, and to reply to requests for the store.
+        fn listen(
+            &self,
+            me: MachineId,
+            address: &Address,
+            configuration: &Configuration,
+            lines: &Arc<Lines>,
+        ) -> Result<(Arc<TcpFabric>, Arc<RaftStore>), OpenError> {
+            let fabric = (self.start)(me, address)?;
+            let mut random = Random::new(entropy_seed());
+            let member = RaftMember {
+                // 0 stands for no machine.
+                life: random.next_u64() | 1,
+                machine: me,
+                address: address.to_string(),
+            };
+            let (least, most) = HEARTBEATS;
+            let pace = RaftPace {
+                heartbeat: (self.lease / 2).clamp(least, most),
+                patience: ANSWER,
+            };
+            let others = addresses(configuration, Some(me));
+            let lines = Arc::clone(lines) as _;
+            let kept = RaftStore::open(member, others, None, lines, pace, random);
+            let kept = Arc::new(kept.map_err(store)?);
+            kept.follow_configurations();
+            fabric.answer_with(Arc::new(Answers(Arc::clone(&kept))));
+            Ok((fabric, kept))
+        }
+
+        /// Returns whether an initial member may start with the cluster, once all of them are there
+        /// (GROUP-1). Returns false if it has run before.
+        fn begin(
+            &self,
+            kept: &Arc<RaftStore>,
+            me: MachineId,
+            lines: &Lines,
+        ) -> Result<bool, OpenError> {
+            let others = self.first.machines().iter().filter(|m| m.id != me);
+            let others: Vec<_> = others.collect();
+            let began = Instant::now();
+            let mut refused_since = None;
+            loop {
+                let here = kept.here();
+                if kept.votes() {
+                    match is_first(&**kept, &self.first) {
+                        // The others may not have elected a leader yet.
+                        Err(OpenError::Store(StoreError::Unreachable(_))) => {}
+                        known => return known,
+                    }
+                } else {
+                    let ask = |machine: &&Machine| kept.who(machine.address.as_str()).ok();
+                    let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
+                    let is_in = |peer: &RaftPeer| peer.voters.contains(&here.life);
+                    // The machine at an initial member's address may be another one by now.
+                    if there.iter().any(|peer| peer.configured && !is_in(peer)) {
+                        return Ok(false);
+                    }
+                    let founders = others.iter().map(|machine| machine.id);
+                    let all = there.iter().map(|peer| peer.machine).eq(founders);
+                    if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
+                        let all = there.into_iter().chain([here]);
+                        let members = all.map(|peer| member(&self.first, peer)).collect();
+                        kept.found(members).block_on().map_err(store)?;
+                    }
+                }
+                let refusals = lines.refusals.lock().clone();
+                let all = refusals.len() == others.len() && refusals.values().all(is_final);
+                match all && !others.is_empty() {
+                    false => refused_since = None,
+                    true => {
+                        let since = *refused_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() > REFUSED {
+                            return Err(OpenError::Refused(list(&refusals)));
+                        }
+                    }
+                }
+                if began.elapsed() > TIME_LIMIT {
+                    let missing = match refusals.is_empty() {
+                        true => "some machines are of a life before: end all, and start them again"
+                            .into(),
+                        false => list(&refusals),
+                    };
+                    return Err(OpenError::Incomplete(TIME_LIMIT.as_secs(), missing));
+                }
+                std::thread::sleep(REST);
+            }
+        }
+
+        /// Waits until a member of the group returns its configuration.
+        fn await_group(&self, stranger: &RaftOutsider) -> Result<(), OpenError> {
+            let began = Instant::now();
+            loop {
+                let why = match stranger.read() {
+                    Ok(Some(current)) if current.cluster() != self.first.cluster() => {
+                        let (theirs, ours) = (current.cluster(), self.first.cluster());
+                        return Err(store(StoreError::OtherCluster { theirs, ours }));
+                    }
+                    Ok(Some(_)) => return Ok(()),
+                    Ok(None) => "the machines of the cluster have not begun".to_owned(),
+                    Err(why) => why.to_string(),
+                };
+                if began.elapsed() > ELECTION {
+                    return Err(OpenError::Incomplete(ELECTION.as_secs(), why));
+                }
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    /// Returns the access of an outsider to machines at these addresses.
+    pub(crate) fn outside(
+        asker: TcpAsker,
+        addresses: Vec<String>,
+        secret: ClusterSecret,
+    ) -> Outside {
+        outside_of(Arc::new(Lines::new(asker)), addresses, secret)
+    }
+
+    fn outside_of(lines: Arc<Lines>, mut addresses: Vec<String>, secret: ClusterSecret) -> Outside {
+        addresses.sort();
+        addresses.dedup();
+        let stranger = Arc::new(RaftOutsider::new(lines, addresses));
+        let look = Arc::clone(&stranger);
+        Outside {
+            door: Arc::new(JoinEndpoint::at(stranger, secret)),
+            look: Box::new(move || match look.read() {
+                // An unreachable cluster counts as none.
+                Err(StoreError::Unreachable(_)) => Ok(None),
+                known => known.map_err(store),
+            }),
+        }
+    }
+
+    /// Creates a group of the machines of a configuration, all of which restart. Returns once it
+    /// has a leader.
+    fn found_again(kept: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
+        let began = Instant::now();
+        loop {
+            let here = kept.here();
+            if kept.votes() {
+                match kept.read().block_on() {
+                    Err(StoreError::Unreachable(_)) => {}
+                    known => return known.map(drop).map_err(store),
+                }
+            } else if here.machine == next.cm() {
+                let others = next.machines().iter().filter(|one| one.id != here.machine);
+                let ask = |one: &Machine| {
+                    let peer = kept.who(one.address.as_str()).ok();
+                    peer.filter(|peer| peer.machine == one.id && peer.voters.is_empty())
+                };
+                if let Some(there) = others.map(ask).collect::<Option<Vec<RaftPeer>>>() {
+                    let all = there.into_iter().chain([here]);
+                    let members = all.map(|peer| member(next, peer)).collect();
+                    kept.found(members).block_on().map_err(store)?;
+                }
+            }
+            if began.elapsed() > TIME_LIMIT {
+                let why = "the machines did not found a group".into();
+                return Err(OpenError::Incomplete(TIME_LIMIT.as_secs(), why));
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn member(of: &Configuration, peer: RaftPeer) -> RaftMember {
+        let machine = of.machine(peer.machine);
+        let machine = machine.expect("it was asked as one of them");
+        RaftMember {
+            life: peer.life,
+            machine: peer.machine,
+            address: machine.address.to_string(),
+        }
+    }
+
+    fn addresses(configuration: &Configuration, but: Option<MachineId>) -> Vec<String> {
+        let machines = configuration.machines().iter();
+        let machines = machines.filter(|machine| Some(machine.id) != but);
+        machines
+            .map(|machine| machine.address.to_string())
+            .collect()
+    }
+
+    fn list(refusals: &BTreeMap<String, HandshakeError>) -> String {
+        let one = |(address, why): (&String, &HandshakeError)| format!("{address}: {why}");
+        let all: Vec<String> = refusals.iter().map(one).collect();
+        all.join("; ")
+    }
+}
+
+#[cfg(feature = "raft")]
+pub(crate) use joining::{Group, outside};

@@ -1,0 +1,443 @@
+//! The executors for work of other machines. Each runs many tasks on one thread at a time.
+//!
+//! ```text
+//! spawn ─► a room (executor) ─► its thread polls a task each time it is woken
+//!
+//! the hall    the inline executor, on the thread that polls the machine's peers: short work
+//! the rooms   executors with threads of their own: the rest
+//! close ─► each thread ends with its last task; tasks that are left in the hall are dropped
+//! ```
+//! # Failure
+//! A task that panics ends; the other tasks of its executor continue.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, ThreadId};
+
+use parking_lot::Mutex;
+
+/// The largest number of threads.
+const ROOMS_MAX: usize = 4;
+
+/// A unit of work.
+pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Wakes the thread that runs an executor's tasks.
+type Caller = Box<dyn Fn() + Send + Sync>;
+
+/// The inline executor (`hall`), and the executors with threads.
+#[derive(Default)]
+pub(super) struct Rooms {
+    hall: OnceLock<Arc<Executor>>,
+    threads: Mutex<Vec<Handle>>,
+}
+
+struct Handle {
+    room: Arc<Executor>,
+    thread: JoinHandle<()>,
+}
+
+/// An executor: a set of tasks that one thread at a time polls.
+struct Executor {
+    inbox: Mutex<Inbox>,
+    seats: Mutex<TaskSlots>,
+    caller: OnceLock<Caller>,
+    /// Set when a thread wants to poll the tasks, so that the polling thread polls once more.
+    again: AtomicBool,
+    /// The number of tasks that have not ended.
+    load: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Inbox {
+    arrived: Vec<Task>,
+    woken: Vec<Arc<Woken>>,
+    closing: bool,
+    /// The thread that polls the tasks now.
+    runs: Option<ThreadId>,
+}
+
+/// The task slots, and the buffers used while tasks run.
+#[derive(Default)]
+struct TaskSlots {
+    seats: Vec<Option<Seated>>,
+    free: Vec<usize>,
+    arrived: Vec<Task>,
+    ready: Vec<Arc<Woken>>,
+}
+
+/// A task in its slot, with its waker.
+struct Seated {
+    task: Task,
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+/// The waker state of a task.
+struct Woken {
+    room: Arc<Executor>,
+    place: usize,
+    waits: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        if !self.waits.swap(true, Ordering::AcqRel) {
+            let room = Arc::clone(&self.room);
+            room.put(|inbox| inbox.woken.push(self));
+        }
+    }
+}
+
+/// The result of one round over an executor's tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// At least one task was ready.
+    Ran,
+    /// No task was ready.
+    Idle,
+    /// The executor is closing and has no task left.
+    Over,
+}
+
+impl Executor {
+    fn new() -> Arc<Executor> {
+        Arc::new(Executor {
+            inbox: Mutex::default(),
+            seats: Mutex::default(),
+            caller: OnceLock::new(),
+            again: AtomicBool::new(false),
+            load: AtomicUsize::new(0),
+        })
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Inbox)) {
+        put(&mut self.inbox.lock());
+        if let Some(call) = self.caller.get() {
+            call();
+        }
+    }
+
+    /// Adds a task. Returns the task to the caller if the executor is closing.
+    fn enter(&self, task: Task) -> Result<(), Task> {
+        let mut refused = None;
+        self.put(|inbox| match inbox.closing {
+            true => refused = Some(task),
+            false => {
+                self.load.fetch_add(1, Ordering::Relaxed);
+                inbox.arrived.push(task);
+            }
+        });
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn is_run_here(&self) -> bool {
+        self.inbox.lock().runs == Some(std::thread::current().id())
+    }
+
+    /// Polls every ready task once. If another thread is polling, that thread polls once more
+    /// afterwards.
+    fn look(self: &Arc<Self>) -> Look {
+        let mut looked = Look::Idle;
+        self.again.store(true, Ordering::SeqCst);
+        // A thread that finds the slots locked has set the flag before. The holder reads it after
+        // unlocking.
+        while self.again.load(Ordering::SeqCst)
+            && let Some(mut seats) = self.seats.try_lock()
+        {
+            self.again.store(false, Ordering::SeqCst);
+            looked = self.look_from(&mut seats);
+            drop(seats);
+            fence(Ordering::SeqCst);
+        }
+        looked
+    }
+
+    fn look_from(self: &Arc<Self>, seats: &mut TaskSlots) -> Look {
+        let closing = {
+            let mut inbox = self.inbox.lock();
+            std::mem::swap(&mut seats.arrived, &mut inbox.arrived);
+            std::mem::swap(&mut seats.ready, &mut inbox.woken);
+            inbox.runs = Some(std::thread::current().id());
+            inbox.closing
+        };
+        seats.seat_arrived(self);
+        let look = match seats.ready.is_empty() {
+            true if closing && seats.are_empty() => Look::Over,
+            true => Look::Idle,
+            false => Look::Ran,
+        };
+        seats.run_ready(self);
+        self.inbox.lock().runs = None;
+        look
+    }
+
+    /// Closes the executor and drops its tasks. If the caller is one of the tasks, the tasks in
+    /// slots stay.
+    fn clear(&self) {
+        let arrived = {
+            let mut inbox = self.inbox.lock();
+            inbox.closing = true;
+            std::mem::take(&mut inbox.arrived)
+        };
+        let seats = self
+            .seats
+            .try_lock()
+            .map(|mut seats| std::mem::take(&mut *seats));
+        // The drop of a task's data may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop((seats, arrived))));
+    }
+}
+
+impl TaskSlots {
+    fn are_empty(&self) -> bool {
+        self.free.len() == self.seats.len()
+    }
+
+    fn seat_arrived(&mut self, room: &Arc<Executor>) {
+        for task in self.arrived.drain(..) {
+            let place = self.free.pop().unwrap_or_else(|| {
+                self.seats.push(None);
+                self.seats.len() - 1
+            });
+            let woken = Arc::new(Woken {
+                room: Arc::clone(room),
+                place,
+                waits: AtomicBool::new(true),
+                over: AtomicBool::new(false),
+            });
+            self.ready.push(Arc::clone(&woken));
+            self.seats[place] = Some(Seated {
+                task,
+                waker: Waker::from(Arc::clone(&woken)),
+                woken,
+            });
+        }
+    }
+
+    fn run_ready(&mut self, room: &Executor) {
+        for woken in self.ready.drain(..) {
+            woken.waits.store(false, Ordering::Release);
+            if woken.over.load(Ordering::Relaxed) {
+                continue;
+            }
+            let Some(seated) = &mut self.seats[woken.place] else {
+                continue;
+            };
+            let mut context = Context::from_waker(&seated.waker);
+            let task = seated.task.as_mut();
+            let polled = catch_unwind(AssertUnwindSafe(|| task.poll(&mut context)));
+            if !matches!(polled, Ok(Poll::Pending)) {
+                seated.woken.over.store(true, Ordering::Relaxed);
+                let ended = self.seats[woken.place].take();
+                self.free.push(woken.place);
+                room.load.fetch_sub(1, Ordering::Relaxed);
+                // The drop of a task's data may panic.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+            }
+        }
+    }
+}
+
+impl Rooms {
+    /// Starts the threads. The thread that polls the peers runs the tasks of the inline executor;
+    /// `call` wakes it.
+    pub fn start(&self, call: impl Fn() + Send + Sync + 'static) -> std::io::Result<()> {
+        let hall = Executor::new();
+        let _ = hall.caller.set(Box::new(call));
+        let _ = self.hall.set(hall);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        for number in 0..cores.min(ROOMS_MAX) {
+            let room = Executor::new();
+            let runs = Arc::clone(&room);
+            let thread = std::thread::Builder::new()
+                .name(format!("shipped {number}"))
+                .spawn(move || run(&runs))?;
+            let unparks = thread.thread().clone();
+            let _ = room.caller.set(Box::new(move || unparks.unpark()));
+            self.threads.lock().push(Handle { room, thread });
+        }
+        Ok(())
+    }
+
+    /// Runs a short task on the inline executor. Returns the task if no executor runs.
+    pub fn enter_hall(&self, task: Task) -> Result<(), Task> {
+        match self.hall.get() {
+            Some(hall) => hall.enter(task),
+            None => Err(task),
+        }
+    }
+
+    /// Polls the ready tasks of the inline executor. Returns whether there were any.
+    pub fn attend(&self) -> bool {
+        let hall = self.hall.get();
+        hall.is_some_and(|hall| hall.look() == Look::Ran)
+    }
+
+    /// Runs a task to its end on one of the threads. Returns the task if there are no threads.
+    pub fn spawn(&self, task: Task) -> Result<(), Task> {
+        let threads = self.threads.lock();
+        let load = |handle: &&Handle| handle.room.load.load(Ordering::Relaxed);
+        let Some(handle) = threads.iter().min_by_key(load) else {
+            return Err(task);
+        };
+        let room = Arc::clone(&handle.room);
+        drop(threads);
+        room.enter(task)
+    }
+
+    /// Returns whether the caller is one of the tasks.
+    pub fn is_inside(&self) -> bool {
+        let threads = self.threads.lock();
+        let mut rooms = threads.iter().map(|handle| &handle.room);
+        rooms.any(|room| room.is_run_here())
+            || self.hall.get().is_some_and(|hall| hall.is_run_here())
+    }
+
+    /// Lets the threads end after their tasks. If `waits`, waits for that; the caller must be no
+    /// task then.
+    pub fn close(&self, waits: bool) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for handle in &threads {
+            handle.room.put(|inbox| inbox.closing = true);
+        }
+        for handle in threads.into_iter().filter(|_| waits) {
+            // Panics of tasks are caught, so the result has no information.
+            let _ = handle.thread.join();
+        }
+        if let Some(hall) = self.hall.get() {
+            hall.clear();
+        }
+    }
+}
+
+/// Runs the main loop of an executor's thread.
+fn run(room: &Arc<Executor>) {
+    loop {
+        match room.look() {
+            Look::Ran => {}
+            Look::Idle => std::thread::park(),
+            Look::Over => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::mpsc::{Sender, channel};
+
+    const TASKS: usize = 50;
+
+    /// Waits `number` times, is woken by itself or by others, and reports its end. One task panics.
+    async fn task(number: usize, said: Sender<usize>) {
+        for _ in 0..number {
+            let mut paused = false;
+            poll_fn(|cx| match std::mem::replace(&mut paused, true) {
+                true => Poll::Ready(()),
+                false => {
+                    let waker = cx.waker().clone();
+                    match number % 2 {
+                        0 => drop(std::thread::spawn(move || waker.wake())),
+                        _ => waker.wake(),
+                    }
+                    Poll::Pending
+                }
+            })
+            .await;
+        }
+        assert!(number != 7, "a task that panics");
+        said.send(number).expect("is heard");
+    }
+
+    fn all_but_the_one_that_panics(mut ended: Vec<usize>) {
+        ended.sort_unstable();
+        let expected: Vec<usize> = (0..TASKS).filter(|number| *number != 7).collect();
+        assert_eq!(ended, expected);
+    }
+
+    #[test]
+    fn tasks_run_to_their_ends_whatever_others_do() {
+        let rooms = Rooms::default();
+        rooms.start(|| {}).expect("threads");
+        let (said, heard) = channel();
+        for number in 0..TASKS {
+            assert!(rooms.spawn(Box::pin(task(number, said.clone()))).is_ok());
+        }
+        drop(said);
+        rooms.close(true);
+        all_but_the_one_that_panics(heard.iter().collect());
+        assert!(rooms.spawn(Box::pin(async {})).is_err());
+        assert!(rooms.enter_hall(Box::pin(async {})).is_err());
+        assert!(!rooms.is_inside());
+    }
+
+    #[test]
+    fn in_the_hall_whoever_is_called_runs_them() {
+        let rooms = Arc::new(Rooms::default());
+        let (call, called) = channel();
+        let calls = call.clone();
+        // The last call may happen after the test has ended.
+        rooms
+            .start(move || {
+                let _ = calls.send(true);
+            })
+            .expect("threads");
+        let attends = Arc::clone(&rooms);
+        let attendants = [0; 2].map(|_| {
+            let (attend, attended) = channel();
+            let rooms = Arc::clone(&attends);
+            let thread = std::thread::spawn(move || {
+                for () in attended {
+                    while rooms.attend() {}
+                }
+            });
+            (attend, thread)
+        });
+        let dispatch = std::thread::spawn(move || {
+            for (number, goes_on) in called.iter().enumerate() {
+                if !goes_on {
+                    break;
+                }
+                attendants[number % 2].0.send(()).expect("attends");
+            }
+            for (attend, thread) in attendants {
+                drop(attend);
+                thread.join().expect("attends to the end");
+            }
+        });
+        let (said, heard) = channel();
+        for number in 0..TASKS {
+            assert!(
+                rooms
+                    .enter_hall(Box::pin(task(number, said.clone())))
+                    .is_ok()
+            );
+        }
+        drop(said);
+        all_but_the_one_that_panics(heard.iter().collect());
+        call.send(false).expect("is heard");
+        dispatch.join().expect("no panic");
+        rooms.close(true);
+    }
+
+    #[test]
+    fn what_is_left_in_the_hall_is_dropped() {
+        let rooms = Rooms::default();
+        rooms.start(|| {}).expect("threads");
+        let (said, heard) = channel::<()>();
+        let waits = async move {
+            let _said = said;
+            std::future::pending::<()>().await;
+        };
+        assert!(rooms.enter_hall(Box::pin(waits)).is_ok());
+        assert!(rooms.attend());
+        rooms.close(true);
+        assert!(heard.recv().is_err());
+    }
+}

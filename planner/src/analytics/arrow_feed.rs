@@ -1,0 +1,235 @@
+//! The session's side of an analytical SELECT: it produces the rows of scans, and computes
+//! expressions of joined rows, as Arrow batches.
+//!
+//! It allocates nothing for a single row. The values of a row go from a reused batch to the
+//! builders of the columns.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use fencepost_sql::bound::{Aggregate, Expr, Grouping, Node};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::columns::{Cells, ResultColumn, schema};
+use super::shape::{Column, Form, GroupShape};
+use crate::exec::{Batch, Cx, ScanState};
+use crate::plan::Scan;
+
+/// The maximal number of rows of a batch.
+pub const BATCH_ROWS: usize = 8192;
+/// The number of rows that are read before they are added to columns.
+const CHUNK: usize = 512;
+
+/// The source of a column.
+#[derive(Clone, Copy)]
+enum Pick {
+    /// A slot of the from row.
+    Slot(usize),
+    /// A group key.
+    Key(usize),
+    /// The argument of an aggregate.
+    Arg(usize),
+}
+
+/// A batch of columns under construction.
+pub struct Columns {
+    picks: Vec<(Pick, Cells)>,
+    schema: SchemaRef,
+    rows: usize,
+}
+
+impl Columns {
+    /// Creates columns of these slots.
+    pub fn of_slots<'a>(columns: impl Iterator<Item = &'a Column> + Clone) -> Columns {
+        let picks = columns.clone();
+        Columns {
+            schema: schema(columns.map(|column| column.form)),
+            picks: picks
+                .map(|column| (Pick::Slot(column.slot), Cells::new(column.form, BATCH_ROWS)))
+                .collect(),
+            rows: 0,
+        }
+    }
+
+    /// Creates columns of group keys and aggregate arguments.
+    pub fn of_groups(shape: &GroupShape) -> Columns {
+        let keys = (0..).map(Pick::Key).zip(&shape.keys);
+        let args = (0..).map(Pick::Arg).zip(&shape.args);
+        let new = |(pick, form): (Pick, &Form)| (pick, Cells::new(*form, BATCH_ROWS));
+        Columns {
+            schema: schema(shape.keys.iter().chain(&shape.args).copied()),
+            picks: keys.chain(args).map(new).collect(),
+            rows: 0,
+        }
+    }
+
+    /// Returns the schema of its batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn push(
+        &mut self,
+        row: &[Value],
+        cx: &mut Cx<'_>,
+        grouping: Option<&Grouping>,
+    ) -> Result<(), SqlError> {
+        for (pick, cells) in &mut self.picks {
+            match (*pick, grouping) {
+                (Pick::Slot(slot), _) => cells.push(&row[slot])?,
+                (Pick::Key(nth), Some(grouping)) => {
+                    let key = &grouping.keys[nth];
+                    cx.in_parts(|cx| push_value(cells, key, row, cx)).await?;
+                }
+                (Pick::Arg(nth), Some(grouping)) => {
+                    let aggregate = &grouping.aggregates[nth];
+                    cx.in_parts(|cx| push_argument(cells, aggregate, row, cx))
+                        .await?;
+                }
+                (_, None) => return Err(SqlError::internal("keys without groups")),
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch, SqlError> {
+        let columns = self.picks.iter_mut().map(|(_, cells)| cells.finish());
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows));
+        self.rows = 0;
+        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)
+            .map_err(|error| SqlError::internal(error.to_string()))
+    }
+}
+
+#[inline]
+fn push_value(cells: &mut Cells, expr: &Expr, row: &[Value], cx: &Cx<'_>) -> Result<(), SqlError> {
+    match expr.node {
+        Node::Column(slot) => cells.push(&row[slot]),
+        _ => cells.push(&cx.value_here(expr, row)?),
+    }
+}
+
+/// Adds the argument of an aggregate over a row. If FILTER rejects the row, the argument is NULL,
+/// which the aggregate ignores.
+fn push_argument(
+    cells: &mut Cells,
+    aggregate: &Aggregate,
+    row: &[Value],
+    cx: &Cx<'_>,
+) -> Result<(), SqlError> {
+    if aggregate.filter.is_some() && !cx.holds_here(aggregate.filter.as_ref(), row)? {
+        return cells.push(&Value::Null);
+    }
+    match aggregate.args.first() {
+        Some(arg) => push_value(cells, arg, row, cx),
+        None => cells.push(&Value::Bool(true)),
+    }
+}
+
+/// The state of a scan.
+pub struct Leaf {
+    state: ScanState,
+    page: Batch,
+    columns: Columns,
+    more: bool,
+}
+
+impl Leaf {
+    /// Creates the state before the first row; rows have `width` slots.
+    pub fn new(columns: Columns, width: usize) -> Leaf {
+        Leaf {
+            state: ScanState::default(),
+            page: Batch::new(width),
+            columns,
+            more: true,
+        }
+    }
+
+    /// Returns the next batch.
+    pub async fn next(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        grouping: Option<&Grouping>,
+        filter: Option<&Expr>,
+    ) -> Result<Option<RecordBatch>, Halt> {
+        while self.more && self.columns.rows + CHUNK <= BATCH_ROWS {
+            self.page.clear();
+            self.more = self.state.next(scan, cx, &mut self.page, CHUNK).await?;
+            for i in 0..self.page.len() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
+                let row = self.page.row(i);
+                if filter.is_none() || cx.holds(filter, row).await? {
+                    self.columns.push(row, cx, grouping).await?;
+                }
+            }
+            if self.page.weight() > 0 {
+                // Long rows are passed on before more rows are read.
+                break;
+            }
+        }
+        match self.columns.rows {
+            0 if !self.more => Ok(None),
+            _ => Ok(Some(self.columns.finish()?)),
+        }
+    }
+}
+
+/// The computation of keys and arguments of joined rows.
+pub struct Work {
+    row: Vec<Value>,
+    columns: Columns,
+}
+
+impl Work {
+    /// Creates the state for rows with `width` slots.
+    pub fn new(shape: &GroupShape, width: usize) -> Work {
+        Work {
+            row: vec![Value::Null; width],
+            columns: Columns::of_groups(shape),
+        }
+    }
+
+    /// Returns the schema of its batches.
+    pub fn schema(&self) -> &SchemaRef {
+        self.columns.schema()
+    }
+
+    /// Computes the keys and arguments of the rows of `batch` that pass `filter`.
+    pub async fn compute(
+        &mut self,
+        batch: &RecordBatch,
+        places: &[Column],
+        cx: &mut Cx<'_>,
+        (grouping, filter): (&Grouping, Option<&Expr>),
+    ) -> Result<RecordBatch, SqlError> {
+        let given = given(batch, places)?;
+        for at in 0..batch.num_rows() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
+            for (place, given) in places.iter().zip(&given) {
+                self.row[place.slot] = given.value(at, place.kind)?;
+            }
+            if cx.holds(filter, &self.row).await? {
+                self.columns.push(&self.row, cx, Some(grouping)).await?;
+            }
+        }
+        self.columns.finish()
+    }
+}
+
+/// Returns the columns of a batch whose columns are `places`.
+pub fn given<'a>(
+    batch: &'a RecordBatch,
+    places: &[Column],
+) -> Result<Vec<ResultColumn<'a>>, SqlError> {
+    let columns = batch.columns().iter().zip(places);
+    columns
+        .map(|(array, place)| ResultColumn::of(&**array, place.form))
+        .collect()
+}

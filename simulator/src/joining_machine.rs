@@ -1,0 +1,163 @@
+//! A machine that joins while clients are active, and then has its own client.
+//!
+//! It sends its join request through the cluster's join endpoint until it is admitted. While the
+//! configuration is being changed it is refused, and tries again. Once it is a member it is driven
+//! as all other machines are.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_cluster::join::{
+    Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
+};
+use fencepost_cluster::{Address, FailureDomain};
+use fencepost_fabric::{MachineId, Random};
+use fencepost_txn::Machine;
+use fencepost_txn::network::Configuration;
+
+use crate::cluster::{Ground, Place};
+use crate::doom::Doom;
+use crate::executor::Executor;
+use crate::sim::Sim;
+use crate::workload::Client;
+
+/// The interval at which it looks for an answer.
+const LOOK_NS: u64 = 1_000_000;
+/// The number of looks before it tries again.
+const LOOKS: u64 = 200;
+/// The largest number of incarnations: the others may evict it before it has completed the join.
+pub const LIVES: u32 = 8;
+
+/// The joining machine, with all of its incarnations.
+pub struct JoiningMachine(Vec<Life>);
+
+#[derive(Clone)]
+struct Life {
+    id: MachineId,
+    place: Place,
+    doom: Doom,
+}
+
+impl JoiningMachine {
+    /// Makes a machine join after `after_ns`, and then runs `client` there.
+    pub fn come(
+        ground: &Ground,
+        (sim, executor): (&Sim, &mut Executor),
+        after_ns: u64,
+        client: Client,
+    ) -> JoiningMachine {
+        let life = |at| {
+            let id = MachineId(1 + client.plan.machines + at);
+            Life {
+                id,
+                place: Place::default(),
+                doom: ground.doom(id),
+            }
+        };
+        let lives: Vec<Life> = (0..LIVES).map(life).collect();
+        for Life { id, place, .. } in &lives {
+            let driven = (*id, Rc::clone(place));
+            ground.drive((sim, executor), driven, |_| None);
+        }
+        let joins = Joins {
+            ground: ground.clone(),
+            sim: sim.clone(),
+            lives: lives.clone(),
+            random: Random::new(client.plan.seed ^ 0xD00F),
+        };
+        executor.spawn("who joins".into(), joins.run(after_ns, client));
+        JoiningMachine(lives)
+    }
+
+    /// Returns the machine in each of its incarnations so far.
+    pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, Doom)> {
+        let lives = self.0.iter();
+        lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
+    }
+
+    /// Reports an error if the machine has no replicas.
+    pub fn has_become_replica(&self, sim: &Sim) -> impl Future<Output = ()> + use<> {
+        let (sim, last) = (sim.clone(), self.machines().last());
+        async move {
+            let Some((machine, _)) = last else {
+                return sim.report("nobody has joined".into());
+            };
+            let id = MachineId(machine.number());
+            let regions = machine.all_regions().await;
+            let mut held = regions.iter().flatten();
+            if !held.any(|mapping| mapping.replicas.has(id)) {
+                sim.report(format!("{id} is no replica of any of {regions:?}"));
+            }
+        }
+    }
+}
+
+struct Joins {
+    ground: Ground,
+    sim: Sim,
+    lives: Vec<Life>,
+    random: Random,
+}
+
+impl Joins {
+    async fn run(mut self, after_ns: u64, mut client: Client) {
+        self.sim.nap(after_ns).await;
+        (client.machine.1, client.doom) = loop {
+            match self.join().await {
+                Ok(Some(joined)) => break joined,
+                Ok(None) => {}
+                Err(why) => return self.sim.report(format!("it cannot join: {why}")),
+            }
+        };
+        client.run().await;
+    }
+
+    /// Joins; returns `None` if the machine was evicted before it had completed the join.
+    async fn join(&mut self) -> Result<Option<(Arc<Machine>, Doom)>, String> {
+        let admitted = self.admitted().await.map_err(|error| error.to_string())?;
+        let (id, configuration) = admitted;
+        let mut lives = self.lives.iter();
+        let life = lives.find(|life| life.id == id).ok_or("out of lives")?;
+        let machine = self.ground.open(id, &configuration, true)?;
+        let machine = life.place.get_or_init(|| machine);
+        while !machine.is_complete().await {
+            // After its eviction no machine may be left that would tell it.
+            if !self.ground.counts(id) {
+                life.doom.come();
+                return Ok(None);
+            }
+            self.sim.nap(10_000).await;
+        }
+        Ok(Some((Arc::clone(machine), life.doom.clone())))
+    }
+
+    /// Sends join requests until the machine is admitted.
+    async fn admitted(&mut self) -> Result<(MachineId, Configuration), NotAdmitted> {
+        let request = JoinRequest {
+            version: PROTOCOL_VERSION,
+            cluster: None,
+            address: Address::new("newcomer").expect("a name"),
+            domain: FailureDomain::new("newcomer").expect("a name"),
+            keeps: Keeps::Nothing,
+        };
+        loop {
+            let mut knock = self
+                .ground
+                .door
+                .begin_join(request.clone(), &mut self.random)?;
+            for _ in 0..LOOKS {
+                match knock.hear() {
+                    Ok(Some(Heard::Joined(id, configuration))) => return Ok((id, configuration)),
+                    // No machine of a run has a disk.
+                    Ok(Some(Heard::Offered(_)) | None) => {}
+                    Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
+                        break;
+                    }
+                    Err(other) => return Err(other),
+                }
+                self.sim.nap(LOOK_NS).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Startup prerequisites: peers, time, membership and root object, which a machine needs before it
+//! can begin.
+
+use std::fmt;
+
+use fencepost_fabric::MachineId;
+
+use super::Network;
+use crate::machine::Machine;
+
+/// A missing prerequisite; `Display` describes it to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// A peer that cannot be written to yet.
+    Peer(MachineId),
+    /// The time, which this CM tells.
+    Time(MachineId),
+    /// Membership in a configuration whose regions are all active.
+    Place,
+    /// The location of the root object.
+    Root,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lack::Peer(peer) => write!(f, "{peer} cannot be written to"),
+            Lack::Time(cm) => write!(f, "{cm} does not say what time it is"),
+            Lack::Place => f.write_str("the others have not taken this machine in"),
+            Lack::Root => f.write_str("nobody says where the root object is"),
+        }
+    }
+}
+
+impl Network {
+    /// Returns the first missing prerequisite, if any. Every peer can be written to, the CM has
+    /// told the time, a joining machine is a member, and the root object exists.
+    pub async fn lacks(&self, machine: &Machine) -> Option<Lack> {
+        let clock = machine.clock();
+        for peer in self.member_peers() {
+            if !peer.sender.is_up().await {
+                return Some(Lack::Peer(peer.id));
+            }
+        }
+        if !clock.is_known() {
+            self.ask_time(clock);
+        }
+        if !clock.is_known() {
+            return Some(Lack::Time(self.configured.cm()));
+        }
+        if !self.has_settled_in() {
+            return Some(Lack::Place);
+        }
+        if !self.has_root(machine) {
+            return Some(Lack::Root);
+        }
+        if self.joins {
+            // All handovers before this point have a floor of at most this time.
+            self.region_map.raise_all(clock.interval().1);
+        }
+        if let Some(leasing) = self.leasing() {
+            leasing.begin();
+        }
+        None
+    }
+}
