@@ -38,7 +38,26 @@ const SECRET_BYTES_MIN: usize = 16;
 /// Stands in place of a store's address if the machines keep the configuration themselves.
 const RAFT: &str = "raft";
 
-/// The machines of a database, and the number of this process's machine among them.
+/// The machines of a database, and the number of this process's machine among them, for
+/// [`Options::cluster`](crate::Options::cluster).
+///
+/// Its functions check nothing: opening the database does, and fails with
+/// [`OpenError`](crate::OpenError). `Debug` does not show the secret. Three processes of one host,
+/// of which the database outlives one:
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use fencepost::{Cluster, Database};
+///
+/// # let machine = 1;
+/// // Each process has another number: 1, 2 or 3.
+/// let cluster = Cluster::of_host("/dev/shm/shop", machine, 3)
+///     .replicas(2)
+///     .lease(Duration::from_millis(500));
+/// let db = Database::join(cluster)?; // blocks until all three are there
+/// # Ok::<(), fencepost::OpenError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cluster {
     between: Between,
@@ -140,7 +159,7 @@ impl Cluster {
 
     /// Describes processes that listen at `addresses` for each other. This one is `machine`, and
     /// numbers begin with 1. All machines get the same addresses, in the same order, and the same
-    /// secret. Keep the secret private.
+    /// secret of at least 16 bytes. Keep the secret private. An address is `host:port`.
     pub fn of_network(addresses: Vec<String>, machine: u32, secret: impl Into<Vec<u8>>) -> Cluster {
         Cluster {
             machines: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
@@ -164,6 +183,8 @@ impl Cluster {
     }
 
     /// Sets the number of replicas of each region: its primary and its backups. The default is one.
+    /// More replicas than machines or failure domains are an error. All machines need the same
+    /// setting.
     pub fn replicas(mut self, replicas: u32) -> Cluster {
         self.replicas = replicas;
         self
@@ -179,7 +200,8 @@ impl Cluster {
 
     /// Turns failure detection on: a machine that is silent for this duration is suspected, and the
     /// others continue without it. All machines need the same setting, between 5 ms and an hour.
-    /// Without it no machine is ever suspected.
+    /// Without it no machine is ever suspected. It must be longer than the longest time for which a
+    /// busy host stops a process: a shorter one evicts machines that are alive.
     pub fn lease(mut self, duration: Duration) -> Cluster {
         self.lease = Some(duration);
         self
@@ -196,7 +218,7 @@ impl Cluster {
     /// Keeps the configuration in a ZooKeeper ensemble, `zookeeper://host:port,host:port/path`,
     /// which machines of several hosts can use. Each database needs a path of its own. With `raft`,
     /// the machines keep the configuration themselves. That is the default for machines of a
-    /// network that have leases.
+    /// network that have leases. Each store needs the feature of this crate with its name.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
         self.kept_in = Some(KeptIn::Store(url.into()));
         self
@@ -227,7 +249,8 @@ impl Cluster {
         self
     }
 
-    /// Sets a name that distinguishes clusters of a network.
+    /// Sets a name that distinguishes clusters of a network. All machines need the same name. It
+    /// has no effect on machines that share memory.
     pub fn name(mut self, given: impl Into<String>) -> Cluster {
         if let Between::Network { name, .. } = &mut self.between {
             *name = given.into();
@@ -238,7 +261,8 @@ impl Cluster {
     /// Uses TLS for the connections to other machines of a network. This machine shows the
     /// certificate chain in `certificate`, whose private key is in `key`. It accepts peers that a
     /// CA in `authorities` has signed. All are PEM files, and all machines of the network need
-    /// them.
+    /// them. The files are read when the database is opened. It has no effect on machines that
+    /// share memory.
     pub fn tls(
         mut self,
         certificate: impl Into<PathBuf>,

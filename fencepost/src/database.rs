@@ -45,6 +45,25 @@ pub const DATABASE_NAME: &str = "postgres";
 const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The open databases of one machine. Clones share them; dropping the last clone closes them.
+///
+/// A session and a server keep the databases open, too. A handle may be used by many threads at a
+/// time.
+///
+/// ```
+/// use fencepost::{Database, params};
+///
+/// let db = Database::in_memory()?;
+/// db.blocking().batch("CREATE TABLE t (a int PRIMARY KEY)")?;
+/// std::thread::scope(|scope| {
+///     for a in 0..4 {
+///         let mut session = db.blocking();
+///         scope.spawn(move || session.execute("INSERT INTO t VALUES ($1)", params![a]));
+///     }
+/// });
+/// let row = db.blocking().query_one("SELECT count(*) FROM t", &[])?;
+/// assert_eq!(row.get::<i64>(0)?, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
@@ -89,18 +108,32 @@ impl Drop for Shared {
 }
 
 impl Database {
-    /// Opens a new database in memory.
+    /// Opens a new database in memory. Its data is lost when the last handle is dropped.
+    ///
+    /// # Errors
+    /// [`OpenError::Machine`] if memory or threads are lacking.
     pub fn in_memory() -> Result<Database, OpenError> {
         Database::options().durability(Durability::Memory).open()
     }
 
     /// Opens the database in the directory `path`, and creates it if necessary; every commit is on
-    /// disk.
+    /// disk. Blocks until the data is read into memory and the log is replayed.
+    ///
+    /// # Errors
+    /// - [`OpenError::Disk`] if the directory cannot be created or read.
+    /// - [`OpenError::Machine`] if another process has the directory open, its files are damaged or
+    ///   of a cluster, or the data does not fit into memory.
+    /// - [`OpenError::Catalog`] if the definitions cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Database, OpenError> {
         Database::options().data_dir(path).open()
     }
 
-    /// Opens one of several machines that form one database.
+    /// Opens one of several machines that form one database, in memory. Blocks until all machines
+    /// are ready. For another tier use [`Options::cluster`].
+    ///
+    /// # Errors
+    /// As of [`Options::open`]; among them [`OpenError::Incomplete`] if a machine does not start in
+    /// time.
     pub fn join(cluster: Cluster) -> Result<Database, OpenError> {
         Database::options()
             .durability(Durability::Memory)
@@ -160,14 +193,36 @@ impl Database {
         Ok(Database { shared })
     }
 
-    /// Opens a session of the superuser, in the first database.
+    /// Opens a session of the superuser `postgres`, in the database [`DATABASE_NAME`]. No limit
+    /// of connections applies to it.
     pub fn session(&self) -> Session {
         let first = Arc::clone(&self.shared.databases.first);
         Session::new(&self.shared, first, SessionOptions::default())
     }
 
-    /// Opens a session of a role, with settings. Fails with 28000 if the role may not log in, 3D000
-    /// if the database does not exist, and 22023 for a bad setting.
+    /// Opens a session of a role, with settings. It checks no password: the caller does, with
+    /// [`Database::verifier`]. In a cluster it may block for 100 ms, to read the newest catalog.
+    ///
+    /// ```
+    /// use fencepost::{Database, SessionOptions};
+    ///
+    /// let db = Database::in_memory()?;
+    /// db.blocking().batch("CREATE ROLE ada LOGIN")?;
+    /// let session = db.session_with(SessionOptions {
+    ///     user: "ada".into(),
+    ///     settings: vec![("lock_timeout".into(), "5s".into())],
+    ///     ..SessionOptions::default()
+    /// })?;
+    /// # drop(session);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - 28000 if the role does not exist or may not log in.
+    /// - 3D000 if the database does not exist; 55000 if it accepts no connections.
+    /// - 42501 if the role may not connect to the database, or may not change a setting.
+    /// - 53300 if the role or the database has too many sessions.
+    /// - 42704 for an unknown setting, 22023 for a bad value, 55P02 for a setting that is fixed.
     pub fn session_with(&self, options: SessionOptions) -> Result<Session, SqlError> {
         let (user, known) = (&options.user, self.role(&options.user));
         if !known.as_ref().is_some_and(|role| role.login) {
@@ -237,47 +292,55 @@ impl Database {
         Ok(())
     }
 
-    /// Opens a session for threads without an async runtime.
+    /// Opens a session for threads without an async runtime, as [`Database::session`] does.
     pub fn blocking(&self) -> BlockingSession {
         BlockingSession::new(self.session())
     }
 
-    /// Returns the SCRAM-SHA-256 verifier of a role, unless its password has expired.
+    /// Returns the SCRAM-SHA-256 verifier of a role, in the text form that
+    /// [`Verifier::parse`](crate::Verifier::parse) reads. Returns `None` if the role does not
+    /// exist, has no password, or its password has expired. May block as [`Database::role`] does.
     pub fn verifier(&self, name: &str) -> Option<String> {
         let role = self.role(name)?;
         let over = role.valid_until.is_some_and(|until| until < now());
         role.verifier.clone().filter(|_| !over)
     }
 
-    /// Returns the role `name`.
+    /// Returns the role `name`; `None` if it does not exist. In a cluster it may block for 100 ms,
+    /// to read the newest catalog.
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
         let (all, _) = self.shared.newest_catalog(&self.shared.databases.first);
         all.role(name).ok().flatten()
     }
 
     /// Sets the source of the server's settings and reads it. Returns false if it could not be
-    /// read.
+    /// read: the settings are unchanged then, and the log has the reason. Blocks while the source
+    /// reads its files.
     pub fn set_configuration(&self, source: Arc<dyn ConfigurationSource>) -> bool {
         self.shared.configuration.set_source(source)
     }
 
     /// Reads the server's settings again, as SIGHUP and `pg_reload_conf()` do. Returns false if
-    /// they could not be read.
+    /// they could not be read, as [`Database::set_configuration`] does. Sessions adopt them at
+    /// [`Session::follow_server`].
     pub fn reload(&self) -> bool {
         self.shared.configuration.reload()
     }
 
-    /// Returns the settings of the server.
+    /// Returns the settings of the server as they were last read.
     pub fn server_settings(&self) -> Arc<ServerSettings> {
         self.shared.configuration.active()
     }
 
-    /// Calls `hook` with the server's settings now, and each time that they are read again.
+    /// Calls `hook` with the server's settings now, and each time that they are read again. The
+    /// hook stays until the database is closed. It must not call this function or
+    /// [`Database::reload`], which would wait for the hook itself.
     pub fn on_reload(&self, hook: impl Fn(&ServerSettings) + Send + Sync + 'static) {
         self.shared.configuration.on_change(Box::new(hook));
     }
 
-    /// Returns how many statements were shipped to other machines, and from them to this one.
+    /// Returns how many statements were shipped to other machines, and from them to this one, since
+    /// the start. All counts of a machine that is alone are 0.
     pub fn shipped(&self) -> Shipped {
         let ship = self.shared.ship.as_ref();
         ship.map(|ship| ship.counts()).unwrap_or_default()
@@ -291,7 +354,7 @@ impl Database {
 
     /// Asks the other machines to remove this one, which was to leave and has no replicas any more
     /// ([`Machine::is_to_part`]) and serves no client. May be called again until this machine is
-    /// removed.
+    /// removed. Returns at once; [`Database::is_member`] is false once it is removed.
     pub fn part(&self) {
         let machine = &self.shared.machine;
         machine.ask_to_part_with(MachineId(machine.number()));
@@ -302,13 +365,14 @@ impl Database {
         &self.shared.machine
     }
 
-    /// Returns which part of the saved memory was loaded when this machine started.
+    /// Returns which part of the saved memory was loaded when this machine started
+    /// ([`Cluster::save_in`]).
     pub fn loaded(&self) -> &Loaded {
         &self.shared.loaded
     }
 
-    /// Returns the saver that saves this machine's memory after the database is closed, if it is to
-    /// be saved.
+    /// Returns the saver that saves this machine's memory after the database is closed, if
+    /// [`Cluster::save_in`] asks for that.
     pub fn saver(&self) -> Option<Saver> {
         self.shared.saver.clone()
     }
@@ -322,7 +386,13 @@ impl Database {
     }
 
     /// Makes all commits durable and stops the log. Dropping the last handle does the same, but
-    /// cannot report an error.
+    /// cannot report an error. Blocks until the log is on disk.
+    ///
+    /// End all sessions and servers before: with a data directory, their later writes fail. The
+    /// memory and the directory are released with the last handle, session and server.
+    ///
+    /// # Errors
+    /// 58030 if the log has failed: commits with `synchronous_commit = off` may be lost.
     pub fn close(self) -> Result<(), Error> {
         self.shared.sweeper.wait_until_empty();
         self.shared.advisory.close();

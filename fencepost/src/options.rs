@@ -18,15 +18,18 @@ use fencepost_sql::password::Verifier;
 /// The default growth of the log, in bytes, between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
 
-/// The guarantee that a commit gives.
+/// The guarantee that a commit gives. The default is `Ssd` with [`Options::data_dir`], and `Memory`
+/// without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// In memory; the data is lost when the process ends.
+    /// In memory; the data is lost when the process ends. In a cluster with leases it survives the
+    /// loss of a machine, if each region has another replica.
     Memory,
     /// In memory that belongs to a directory: the data survives the end of all processes. Needs
     /// several machines of one host, with at least two replicas of each region.
     Nvram,
-    /// On disk: the data survives power loss.
+    /// On disk: the data survives power loss. A commit is reported once the log is written and
+    /// synced. Needs [`Options::data_dir`].
     Ssd,
 }
 
@@ -58,7 +61,22 @@ impl fmt::Debug for FirstPassword {
     }
 }
 
-/// Options for opening a database.
+/// Options for opening a database, from [`Database::options`].
+///
+/// ```
+/// use fencepost::{Database, Durability};
+///
+/// # let directory = tempfile::tempdir()?;
+/// let db = Database::options()
+///     .data_dir(directory.path())
+///     .durability(Durability::Ssd)
+///     .memory_limit(4 << 30)
+///     .checkpoint_bytes(64 << 20)
+///     .superuser_password("correct horse")
+///     .open()?;
+/// # db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     data_dir: Option<PathBuf>,
@@ -83,7 +101,9 @@ impl Options {
         }
     }
 
-    /// Sets the data directory. It makes `Ssd` the default durability.
+    /// Sets the data directory, which is created if necessary. It makes `Ssd` the default
+    /// durability; the tiers `Memory` and `Nvram` do not use it. Each machine of a cluster has a
+    /// directory of its own.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Options {
         self.data_dir = Some(path.as_ref().to_owned());
         self
@@ -95,26 +115,30 @@ impl Options {
         self
     }
 
-    /// Sets the memory limit of the data, in bytes. At the limit writes fail with 53200.
+    /// Sets the memory limit of the data and of their old versions, in bytes. At the limit writes
+    /// fail with 53200, and reads go on. By default there is no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Sets the size of a region: a power of two from 16 MiB to 2 GiB.
+    /// Sets the size of a region, in bytes: a power of two from 16 MiB to 2 GiB, which is the
+    /// default. A smaller value becomes 16 MiB, a larger one 2 GiB, and others the next power of
+    /// two. Existing data keeps its regions.
     pub fn region_size(mut self, bytes: usize) -> Options {
         self.region_bytes = Some(bytes);
         self
     }
 
-    /// Sets the growth of the log, in bytes, after which a checkpoint is taken.
+    /// Sets the growth of the log, in bytes, after which a checkpoint is taken. The default is
+    /// 256 MiB. A smaller value makes the next start faster, and writes more to the disk.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = bytes;
         self
     }
 
-    /// Makes this process one of several machines that form one database. It opens once all are
-    /// ready.
+    /// Makes this process one of several machines that form one database. [`Options::open`] blocks
+    /// until all are ready.
     pub fn cluster(mut self, cluster: Cluster) -> Options {
         self.cluster = Some(cluster);
         self
@@ -135,7 +159,20 @@ impl Options {
         self
     }
 
-    /// Opens the database, and creates it first if there is none.
+    /// Opens the database, and creates it first if there is none. Blocks until the data is read
+    /// into memory and the log is replayed; in a cluster also until all machines are ready. An
+    /// incomplete cluster is an error after 60 s or more.
+    ///
+    /// # Errors
+    /// - [`OpenError::NoDirectory`], [`OpenError::Tier`]: the durability does not fit the other
+    ///   options.
+    /// - [`OpenError::Disk`]: the directory cannot be created or read.
+    /// - [`OpenError::Machine`]: another process has the directory open, its files are damaged or
+    ///   belong to another kind of machine, or the data does not fit into memory.
+    /// - [`OpenError::NoSuperuserPassword`]: see [`Options::require_superuser_password`].
+    /// - [`OpenError::Catalog`]: the definitions cannot be read.
+    /// - In a cluster, the other variants. [`OpenError::Incomplete`] and [`OpenError::Store`] may
+    ///   be gone at the next attempt. After [`OpenError::Evicted`] start the process again.
     pub fn open(self) -> Result<Database, OpenError> {
         let mut options = MachineOptions::default();
         if let Some(limit) = self.memory_limit {

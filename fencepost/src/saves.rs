@@ -85,15 +85,17 @@ pub enum SaveEnd {
 /// The reason why memory was not saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// A file could not be read or written.
+    /// A file of the memory or of the save could not be read or written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The configuration could not be read.
+    /// The configuration, which says whether the memory is needed, could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Saves the memory of a machine that has ended.
+/// Saves the memory of a machine that has ended, to the directory of
+/// [`Cluster::save_in`](crate::Cluster::save_in). Take it with
+/// [`Database::saver`](crate::Database::saver) before the database is closed.
 #[derive(Clone)]
 pub struct Saver(Arc<Saving>);
 
@@ -120,10 +122,12 @@ impl Saver {
     }
 
     /// Saves the memory, once the database of this machine is closed, its last handle is dropped,
-    /// and all other machines have ended.
+    /// and all other machines have ended. Blocks for up to 20 s until they have, and then until the
+    /// memory is on the disk.
     ///
     /// # Errors
-    /// [`SaveError`]; the memory is unchanged.
+    /// [`SaveError::Io`] for the memory or the disk; [`SaveError::Store`] if the configuration
+    /// cannot be read. The memory is unchanged, so the call may be repeated.
     pub fn save(&self) -> Result<SaveEnd, SaveError> {
         let Saving {
             nvram,
