@@ -8,7 +8,30 @@ use crate::error::Error;
 use crate::row::Row;
 use crate::session::{Query, Session, Statement};
 
-/// A session whose calls block until they are complete.
+/// A session for threads without an async runtime: its calls block until they are complete.
+///
+/// [`crate::Database::blocking`] opens one. Dropping it rolls back its open transaction. Do not use
+/// it on the thread of an async executor, where a wait for a lock holds up other tasks.
+///
+/// A statement waits without limit for a row that another transaction has locked, unless
+/// `lock_timeout` is set. `statement_timeout` ends a statement that runs, but not its wait for a
+/// row.
+///
+/// ```
+/// use fencepost::{Database, params};
+///
+/// let db = Database::in_memory()?;
+/// let mut session = db.blocking();
+/// session.batch("CREATE TABLE visit (page text PRIMARY KEY, count int NOT NULL)")?;
+/// session.execute("SET lock_timeout = '5s'", &[])?;
+/// let count: i32 = session.transaction(|tx| {
+///     tx.execute("INSERT INTO visit VALUES ($1, 0) ON CONFLICT DO NOTHING", params!["a"])?;
+///     let count = "UPDATE visit SET count = count + 1 WHERE page = $1 RETURNING count";
+///     tx.query_one(count, params!["a"])?.get("count")
+/// })?;
+/// assert_eq!(count, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct BlockingSession {
     session: Session,
 }
@@ -18,12 +41,18 @@ impl BlockingSession {
         BlockingSession { session }
     }
 
-    /// Prepares a statement.
+    /// Prepares a statement. See [`Session::prepare`].
+    ///
+    /// # Errors
+    /// As of [`Session::prepare`].
     pub fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
         self.session.prepare(sql)
     }
 
-    /// Runs a statement and returns its rows.
+    /// Runs a statement and returns all its rows. See [`Session::query`].
+    ///
+    /// # Errors
+    /// As of [`Session::query`].
     pub fn query(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -32,7 +61,10 @@ impl BlockingSession {
         self.session.query(statement, params).block_on()
     }
 
-    /// Runs a statement and returns its only row.
+    /// Runs a statement and returns its only row. See [`Session::query_one`].
+    ///
+    /// # Errors
+    /// As of [`Session::query_one`]: 02000 without a row, 21000 with several.
     pub fn query_one(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -41,7 +73,10 @@ impl BlockingSession {
         self.session.query_one(statement, params).block_on()
     }
 
-    /// Runs a statement and returns the number of affected rows.
+    /// Runs a statement and returns the number of affected rows. See [`Session::execute`].
+    ///
+    /// # Errors
+    /// As of [`Session::execute`].
     pub fn execute(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -50,17 +85,35 @@ impl BlockingSession {
         self.session.execute(statement, params).block_on()
     }
 
-    /// Returns and removes the notifications that the session has received on its channels.
+    /// Returns and removes the notifications that the session has received on its channels. Does
+    /// not wait for one.
     pub fn take_notifications(&mut self) -> Vec<Notified> {
         self.session.take_notifications()
     }
 
-    /// Runs all statements of a text.
+    /// Runs all statements of a text, as one transaction unless the text says otherwise. See
+    /// [`Session::batch`].
+    ///
+    /// # Errors
+    /// As of [`Session::batch`].
     pub fn batch(&mut self, sql: &str) -> Result<(), Error> {
         self.session.batch(sql).block_on()
     }
 
-    /// Runs `body` in a transaction, and repeats it after a conflict.
+    /// Runs `body` in a transaction. Commits if it succeeds, rolls back if it fails, and starts
+    /// over after a conflict or a deadlock, up to 100 times. `body` may run several times, so it
+    /// has no effects outside the database. Call it outside a block; `body` itself runs no BEGIN or
+    /// COMMIT.
+    ///
+    /// If `body` succeeds although a statement in it has failed, COMMIT rolls back, and this is no
+    /// error: pass the error on, or use a savepoint. A panic of `body` leaves the block open.
+    ///
+    /// The level is that of `default_transaction_isolation`, READ COMMITTED unless it is set.
+    /// [`Session::transaction`] is SERIALIZABLE instead.
+    ///
+    /// # Errors
+    /// The error of `body` or of the commit; 40001 or 40P01 if each attempt has met a conflict.
+    /// After 08007 it is unknown whether the transaction has taken effect.
     pub fn transaction<T>(
         &mut self,
         mut body: impl FnMut(&mut BlockingSession) -> Result<T, Error>,
@@ -88,7 +141,7 @@ impl BlockingSession {
         }
     }
 
-    /// Returns the session for use in async code.
+    /// Returns the session for use in async code, or for calls that a blocking session lacks.
     pub fn into_inner(self) -> Session {
         self.session
     }

@@ -5,7 +5,7 @@ use fencepost_sql::bound::Statement;
 
 use crate::prepared::{Body, Prepared};
 
-/// A kind of statement.
+/// A kind of statement, from [`Prepared::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementKind {
     /// A query.

@@ -16,7 +16,7 @@ use fencepost_sql::value::Value;
 
 use crate::prepared::{Body, Column, Declared, Planned};
 
-/// One statement of a text.
+/// One statement of a text, for [`Session::prepare_parsed`](crate::Session::prepare_parsed).
 pub struct Parsed(pub(crate) Syntax);
 
 /// The progress of a statement.
@@ -28,9 +28,9 @@ pub(crate) enum Syntax {
 }
 
 impl Parsed {
-    /// Splits a text into its statements; a long text takes some time. [`Session::split`] does the
-    /// same for a session. After an error here the caller has to call [`Session::fail`] on its
-    /// session.
+    /// Splits a text into its statements; none for an empty text. A long text takes some time, so a
+    /// server may call this on another thread. [`Session::split`] does the same for a session.
+    /// After an error here the caller has to call [`Session::fail`] on its session.
     ///
     /// [`Session::split`]: crate::Session::split
     /// [`Session::fail`]: crate::Session::fail

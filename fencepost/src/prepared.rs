@@ -22,9 +22,9 @@ pub struct Column {
     pub name: String,
     /// The type of the column.
     pub ty: Type,
-    /// The oid of the table that the column comes from, or 0.
+    /// The oid of the table that the column comes from, or 0 for an expression.
     pub table_oid: u32,
-    /// The number of the column in that table, or 0.
+    /// The number of the column in that table, from 1, or 0 for an expression.
     pub attnum: i16,
 }
 
@@ -165,7 +165,8 @@ impl Body {
     }
 }
 
-/// A prepared statement of a session.
+/// A prepared statement, from [`Session::parse`](crate::Session::parse), for servers of protocols.
+/// Other callers use [`Statement`](crate::Statement).
 pub struct Prepared {
     pub(crate) planned: Arc<Planned>,
     /// The values of the parameters that were literals in the text.
@@ -292,7 +293,9 @@ impl Prepared {
     }
 }
 
-/// A prepared statement with its parameters, and the progress of its execution.
+/// A prepared statement with its parameters, and the progress of its execution, from
+/// [`Session::bind`](crate::Session::bind). It is of one transaction: once that has ended, running
+/// it fails with 34000.
 pub struct Portal {
     pub(crate) prepared: Arc<Prepared>,
     /// The client's parameters, then the literals.

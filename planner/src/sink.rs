@@ -7,12 +7,18 @@ use fencepost_txn::Work;
 /// The future of a flush.
 pub type Flushed<'a> = Work<'a, Result<(), SqlError>>;
 
-/// A destination for the rows of a result.
+/// A destination for the rows of a result. Its errors end the statement, and the client gets them.
 pub trait RowSink: Send {
     /// Accepts the next row.
+    ///
+    /// # Errors
+    /// The implementation's own, such as 54000 for a row that is too large.
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError>;
 
     /// Accepts bytes of a COPY TO STDOUT.
+    ///
+    /// # Errors
+    /// The implementation's own.
     fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError>;
 
     /// Discards the rows of the current statement. Returns false if the client may have seen some
@@ -24,7 +30,10 @@ pub trait RowSink: Send {
         false
     }
 
-    /// Sends the buffered output.
+    /// Sends the buffered output. The statement waits for the future, so a slow client slows it.
+    ///
+    /// # Errors
+    /// The implementation's own.
     fn flush(&mut self) -> Flushed<'_> {
         Box::pin(async { Ok(()) })
     }

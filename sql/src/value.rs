@@ -12,7 +12,10 @@ use rust_decimal::Decimal;
 
 use crate::types::{EnumValue, Fields, Inet};
 
-/// An SQL value.
+/// An SQL value: a parameter of a statement, or a column of a row.
+///
+/// `fencepost::params!` creates values from Rust's types, and `fencepost::Row::get` converts them
+/// back. Types without a Rust counterpart, such as dates, are used as variants of this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// NULL of any type.
@@ -46,9 +49,9 @@ pub enum Value {
     TimestampTz(i64),
     /// time: microseconds from midnight, 24:00 included
     Time(i64),
-    /// timetz
+    /// timetz: microseconds from midnight, and the UTC offset in seconds
     TimeTz(TimeTz),
-    /// interval
+    /// interval: months, days and microseconds
     Interval(Interval),
     /// json: the original text
     Json(CompactString),

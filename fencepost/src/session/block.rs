@@ -278,8 +278,9 @@ impl Session {
         self.lasting = after;
     }
 
-    /// Prepares for the report of an error: the implicit transaction ends, a block fails. The next
-    /// [`Session::sync`] waits until all data that the transaction has read is durable.
+    /// Prepares for the report of an error: the implicit transaction ends, a block fails. Also to
+    /// be called after the future of a statement was dropped. The next [`Session::sync`] waits
+    /// until all data that the transaction has read is durable.
     pub fn fail(&mut self) {
         match self.block {
             Block::Idle | Block::Failed => {}
@@ -300,7 +301,12 @@ impl Session {
     }
 
     /// Ends the statements of a simple query, or those before a Sync: commits the implicit
-    /// transaction.
+    /// transaction. Returns once the commit is as durable as the tier promises. An open block stays
+    /// open.
+    ///
+    /// # Errors
+    /// The errors of a commit, as of [`Session::query`]: 40001, deferred constraints, and 08007 if
+    /// the outcome is unknown. The transaction has ended then.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         let done = match self.block {
             Block::Implicit => self.commit_transaction().await,

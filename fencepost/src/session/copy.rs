@@ -9,7 +9,32 @@ use fencepost_sql::stop::Halt;
 use super::run::interruptible;
 use super::{Block, Session, cx};
 
-/// A COPY FROM STDIN in progress. The session does nothing else until it ends.
+/// A COPY FROM STDIN in progress, from [`Completion::CopyIn`](crate::Completion::CopyIn). The
+/// session does nothing else until it ends. Its data is one stream, in pieces of any length:
+///
+/// ```
+/// use fencepost::{Collected, Completion, Database, Error};
+///
+/// # let db = Database::in_memory()?;
+/// # pollster::block_on(async {
+/// let mut session = db.session();
+/// session.execute("CREATE TABLE t (a int)", &[]).await?;
+/// let prepared = session.parse("COPY t FROM STDIN", &[])?;
+/// let mut portal = session.bind(&prepared, Vec::new())?;
+/// let run = session.run(&mut portal, 0, &mut Collected::default()).await?;
+/// if let Completion::CopyIn(mut copy) = run {
+///     for piece in ["1\n2", "3\n"] {
+///         copy.data(&mut session, piece.as_bytes()).await?;
+///     }
+///     assert_eq!(copy.finish(&mut session).await?.rows(), 2);
+/// }
+/// session.sync().await?; // commits
+/// # Ok::<(), Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropping it does not end the statement: call [`CopyIn::finish`] or [`CopyIn::fail`].
 pub struct CopyIn {
     input: Box<CopyInput>,
     transaction: u64,
@@ -23,7 +48,7 @@ impl CopyIn {
         }
     }
 
-    /// Returns the number of columns in the data.
+    /// Returns the number of columns in each row of the data.
     pub fn columns(&self) -> usize {
         self.input.width()
     }
@@ -33,18 +58,27 @@ impl CopyIn {
         self.input.is_binary()
     }
 
-    /// Takes the next piece of the data. Pieces may end at any byte.
+    /// Takes the next piece of the data, and writes the rows that it completes. Pieces may end at
+    /// any byte.
+    ///
+    /// # Errors
+    /// 22P04 and others of class 22 for malformed data; otherwise as of
+    /// [`Session::copy_in`]. The statement has failed then; drop this value.
     pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         self.feed(session, Some(data)).await.map(|_| ())
     }
 
-    /// Ends the data. Returns the command tag.
+    /// Ends the data, and writes the last rows. Returns the command tag, which counts the rows.
+    /// They are committed by the next [`Session::sync`], or by the COMMIT of the block.
+    ///
+    /// # Errors
+    /// As of [`CopyIn::data`].
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         let count = self.feed(session, None).await?;
         Ok(Tag::counted("COPY", count))
     }
 
-    /// Fails the statement, because the client has given up.
+    /// Fails the statement, because the client has given up: none of its rows is loaded.
     pub fn fail(self, session: &mut Session) {
         session.fail();
     }

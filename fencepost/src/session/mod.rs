@@ -95,20 +95,24 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 /// The default of `stack_bytes`: half of a standard thread stack.
 const STACK_BYTES: usize = 1 << 20;
 
-/// The role, the database and the settings of a new session.
+/// The role, the database and the settings of a new session, for
+/// [`Database::session_with`](crate::Database::session_with). The default is the superuser
+/// `postgres` in the database `postgres`.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The role.
+    /// The role; it must have LOGIN.
     pub user: String,
     /// The database.
     pub database: String,
-    /// Settings of the start-up message.
+    /// Settings, by name, as of the start-up message: RESET goes back to these values.
     pub settings: Vec<(String, String)>,
     /// The value of `pg_backend_pid()`; 0 to let the database choose a number.
     pub backend_pid: i32,
-    /// The address of the client, if it is another process.
+    /// The address of the client, if it is another process; `pg_stat_activity` shows it.
     pub client: Option<SocketAddr>,
-    /// The part of a thread's stack, in bytes, that nested calls of users' functions may use.
+    /// The part of a thread's stack, in bytes, that nested calls of users' functions may use. The
+    /// default of 1 MiB is half of the stack of a thread of Rust's library. Every thread that polls
+    /// the session needs more than this.
     pub stack_bytes: usize,
 }
 
@@ -149,7 +153,70 @@ enum Block {
     Failed,
 }
 
-/// A session. One task uses it at a time; it may move between threads.
+/// A session: the statements of one user, one after the other, and their transaction.
+///
+/// [`Database::session`](crate::Database::session) opens one. One task uses it at a time; it may
+/// move between threads. Its futures need no particular runtime. They wait for locks and disks
+/// without blocking the thread, and long statements yield after about a millisecond.
+/// [`BlockingSession`](crate::BlockingSession) has the same calls without futures.
+///
+/// ```
+/// use fencepost::{Database, Error, params};
+///
+/// async fn rename(db: &Database, id: i32, name: &str) -> Result<bool, Error> {
+///     let mut session = db.session();
+///     let update = "UPDATE person SET name = $2 WHERE id = $1";
+///     Ok(session.execute(update, params![id, name]).await? == 1)
+/// }
+///
+/// let db = Database::in_memory()?;
+/// db.blocking().batch("CREATE TABLE person (id int PRIMARY KEY, name text)")?;
+/// assert!(!pollster::block_on(rename(&db, 1, "Ada"))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Dropping
+///
+/// Dropping a session rolls back its open transaction.
+///
+/// Dropping the future of a statement before its end may leave a part of its work in the
+/// transaction. Call [`Session::fail`] before the next statement, or drop the session. `fail` rolls
+/// back a statement outside a block; a block has failed then, and needs a ROLLBACK. If the future
+/// was committing, the transaction may have taken effect.
+///
+/// # Time limits
+///
+/// `lock_timeout` ends a wait for a lock by itself. `statement_timeout` is checked whenever the
+/// future is polled; for a statement that waits for a row, use a timer of the executor to poll it.
+///
+/// # For servers of protocols
+///
+/// [`Session::parse`], [`Session::bind`], [`Session::run`], [`Session::sync`] and the calls around
+/// them are the messages of PostgreSQL's extended protocol. They also read a large result in parts:
+///
+/// ```
+/// use fencepost::{Collected, Completion, Database, Error};
+///
+/// # let db = Database::in_memory()?;
+/// # pollster::block_on(async {
+/// let mut session = db.session();
+/// let prepared = session.parse("SELECT * FROM generate_series(1, 2500)", &[])?;
+/// let mut portal = session.bind(&prepared, Vec::new())?;
+/// let mut rows = 0;
+/// loop {
+///     let mut part = Collected::default();
+///     let done = session.run(&mut portal, 1000, &mut part).await?;
+///     rows += part.rows.len();
+///     if !matches!(done, Completion::Suspended) {
+///         break;
+///     }
+/// }
+/// session.sync().await?;
+/// assert_eq!(rows, 2500);
+/// # Ok::<(), Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Session {
     db: Arc<Shared>,
     /// The database to which the session is connected.
@@ -231,17 +298,19 @@ struct OpenSavepoint {
     modes: Modes,
 }
 
-/// A token that ends the running statement of a session, from any thread.
+/// A token that ends the running statement of a session, from any thread. Clones are of the same
+/// session; a token may outlive it.
 #[derive(Clone, Debug)]
 pub struct CancelToken(CancelFlag);
 
 impl CancelToken {
-    /// Ends the running statement with 57014; does nothing if none runs.
+    /// Ends the running statement with 57014; does nothing if none runs. Returns at once: the
+    /// statement ends within about a millisecond of work, or when its waiting task is woken.
     pub fn cancel(&self) {
         self.0.cancel();
     }
 
-    /// Lets all statements of the session fail with 57P01 from now on.
+    /// Lets all statements of the session fail with 57P01 from now on, the running one included.
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
@@ -251,7 +320,9 @@ impl CancelToken {
         self.0.is_shut_down()
     }
 
-    /// Registers a waker that is called for each of these requests.
+    /// Registers a waker that is called for each of these requests. It replaces the waker that was
+    /// registered before, also that of a running statement. Check for a request once more
+    /// afterwards.
     pub fn watch(&self, waker: &Waker) {
         self.0.watch(waker);
     }
@@ -380,7 +451,8 @@ impl Session {
         session
     }
 
-    /// Returns the transaction status.
+    /// Returns the transaction status. Statements between [`Session::run`] and [`Session::sync`] do
+    /// not form a block.
     pub fn status(&self) -> TxStatus {
         match self.block {
             Block::Idle | Block::Implicit => TxStatus::Idle,
@@ -389,17 +461,18 @@ impl Session {
         }
     }
 
-    /// Returns the settings.
+    /// Returns the settings as they are now, with those of SET LOCAL.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.eval.settings
     }
 
-    /// Returns a token that ends this session's running statement.
+    /// Returns a token that ends this session's running statement, for another thread or task.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken(self.cancel.clone())
     }
 
-    /// Returns the notices since the last call, filtered by `client_min_messages`.
+    /// Returns the notices and warnings since the last call, filtered by `client_min_messages`.
+    /// They stay in memory until this call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         if !notices.is_empty() {
@@ -410,7 +483,8 @@ impl Session {
         notices
     }
 
-    /// Returns the settings that changed since the last call and have to be reported to the client.
+    /// Returns the settings that changed since the last call and have to be reported to the client:
+    /// names and values of ParameterStatus messages.
     pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
         if Arc::ptr_eq(&self.reported, &self.eval.settings) {
             return Vec::new();

@@ -37,8 +37,10 @@ impl NamedStatement for Named {
 }
 
 impl Session {
-    /// Returns the statement `name`, created by PREPARE or by [`Session::keep_statement`]. Fails
-    /// with 26000 if there is none.
+    /// Returns the statement `name`, created by PREPARE or by [`Session::keep_statement`].
+    ///
+    /// # Errors
+    /// 26000 if there is none.
     #[inline]
     pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
         let named = self.named.get(name).map(|named| &named.prepared);
@@ -50,7 +52,10 @@ impl Session {
         })
     }
 
-    /// Fails with 42P05 if a statement `name` exists.
+    /// Checks that no statement `name` exists.
+    ///
+    /// # Errors
+    /// 42P05 if one exists.
     pub fn check_name_free(&self, name: &str) -> Result<(), SqlError> {
         match self.named.contains_key(name) {
             false => Ok(()),
@@ -61,7 +66,8 @@ impl Session {
         }
     }
 
-    /// Stores a statement under a free name. EXECUTE can use it, too.
+    /// Stores a statement under a free name, which [`Session::check_name_free`] checks. EXECUTE can
+    /// use it, too. Replaces a statement of that name.
     pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
         self.keep_named(name, prepared, None);
     }

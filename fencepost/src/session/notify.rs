@@ -47,14 +47,33 @@ impl Session {
         }
     }
 
-    /// Returns and removes the received notifications, in the order of the commits. A server sends
-    /// them to its client between transactions.
+    /// Returns and removes the received notifications, in the order of the commits. Does not wait
+    /// for one. A server sends them to its client between transactions. Take them in time: a
+    /// session with 64 MiB of them is ended (57P01).
     pub fn take_notifications(&mut self) -> Vec<Notified> {
         let listener = self.listener.as_ref();
         listener.map_or_else(Vec::new, |listener| listener.inbox().take())
     }
 
-    /// Is ready when [`Session::take_notifications`] returns something.
+    /// Is ready when [`Session::take_notifications`] returns something. While the session listens
+    /// on no channel, it is never ready and wakes no task.
+    ///
+    /// ```
+    /// use std::future::poll_fn;
+    ///
+    /// # let db = fencepost::Database::in_memory()?;
+    /// # pollster::block_on(async {
+    /// let mut session = db.session();
+    /// session.execute("LISTEN jobs", &[]).await?;
+    /// # db.session().execute("NOTIFY jobs", &[]).await?;
+    /// poll_fn(|cx| session.poll_notified(cx)).await;
+    /// for told in session.take_notifications() {
+    ///     println!("{}: {}", told.notification.channel, told.notification.payload);
+    /// }
+    /// # Ok::<(), fencepost::Error>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll_notified(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.listener {
             Some(listener) => listener.inbox().poll(cx),
@@ -62,7 +81,7 @@ impl Session {
         }
     }
 
-    /// Records that the session waits for its client.
+    /// Records that the session waits for its client: `pg_stat_activity` shows it as idle.
     pub fn rest(&self) {
         let activity = match self.block {
             Block::Idle | Block::Implicit => Activity::Idle,

@@ -23,23 +23,30 @@ use crate::prepared::{Body, Planned, Portal, Prepared};
 
 /// The result of running a portal.
 pub enum Completion {
-    /// The portal is complete; the command tag.
+    /// The portal is complete; the command tag, such as `INSERT 0 3`.
     Complete(Tag),
-    /// The row limit is reached; there may be more rows.
+    /// The row limit is reached; there may be more rows. Run the portal again for them.
     Suspended,
     /// The text was empty.
     Empty,
-    /// A COPY FROM STDIN waits for its data.
+    /// A COPY FROM STDIN waits for its data. Give it the data, or fail it.
     CopyIn(CopyIn),
 }
 
 impl Session {
     /// Splits the text of a simple query into statements; none for an empty text.
+    ///
+    /// # Errors
+    /// 42601 and others of the parser. An error fails an open block, and rolls back an implicit
+    /// transaction.
     pub fn split(&mut self, sql: &str) -> Result<Vec<Parsed>, SqlError> {
         Parsed::all(sql).inspect_err(|_| self.fail())
     }
 
     /// Prepares one of the statements that [`Session::split`] gave.
+    ///
+    /// # Errors
+    /// As of [`Session::parse`]; 42P02 if the statement has parameters.
     pub fn prepare_parsed(&mut self, parsed: Parsed) -> Result<Arc<Prepared>, SqlError> {
         let prepared = match parsed.0 {
             Syntax::Tree(tree) => self.prepare_tree(*tree, ParamTypes::new()),
@@ -64,7 +71,11 @@ impl Session {
             .inspect_err(|_| self.fail())
     }
 
-    /// Prepares a text with one statement. Infers the types of parameters that are not declared.
+    /// Prepares a text with one statement. `param_oids` declares the types of the first parameters;
+    /// those that are 0 or not declared are inferred. An empty text is a statement, too.
+    ///
+    /// # Errors
+    /// As of [`Session::prepare`]; 0A000 for an unknown oid.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         self.parse_typed(sql, param_oids)
             .and_then(|p| self.usable(p))
@@ -207,7 +218,11 @@ impl Session {
         Cow::Owned(now.collect())
     }
 
-    /// Returns a portal of `prepared` with these parameters.
+    /// Returns a portal of `prepared` with these parameters, which must be of the types that
+    /// [`Session::parameter_types`] returns. Nothing runs yet.
+    ///
+    /// # Errors
+    /// 08P01 if the number of parameters is wrong.
     pub fn bind(
         &mut self,
         prepared: &Arc<Prepared>,

@@ -53,6 +53,10 @@ pub(super) struct Line {
 impl Session {
     /// Continues a portal and sends at most `max_rows` rows (0: all) to `sink`. The implicit
     /// transaction stays open for the statements up to the next [`Session::sync`].
+    ///
+    /// # Errors
+    /// As of [`Session::query`]; 34000 if the transaction of the portal has ended; any error of
+    /// `sink`.
     pub async fn run(
         &mut self,
         portal: &mut Portal,
@@ -65,6 +69,9 @@ impl Session {
     /// Does the same as [`Session::run`], for the last statement before a Sync. Outside a block,
     /// the statement has committed when this returns. Conflicts are retried while `sink` can
     /// rewind.
+    ///
+    /// # Errors
+    /// As of [`Session::run`], and errors of the commit.
     pub async fn run_last(
         &mut self,
         portal: &mut Portal,

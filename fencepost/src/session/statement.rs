@@ -20,15 +20,16 @@ use crate::row::Row;
 /// The largest number of runs of a [`Session::transaction`] before the caller gets the conflict.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// The future of a transaction's body.
+/// The future of a transaction's body, as `Box::pin(async move { … })` makes it.
 pub type TransactionBody<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A prepared statement.
+/// A prepared statement, from [`Session::prepare`]: parsed, bound to its tables, and planned. A
+/// clone shares the plan. After a change of its tables it is planned again by itself.
 #[derive(Clone)]
 pub struct Statement(pub(crate) Arc<Prepared>);
 
 impl Statement {
-    /// Returns the types of the parameters.
+    /// Returns the types of the parameters, `$1` first.
     pub fn parameter_types(&self) -> &[Type] {
         self.0.parameter_types()
     }
@@ -39,9 +40,13 @@ impl Statement {
     }
 }
 
-/// A statement to run: a text, or a prepared statement.
+/// A statement to run: a text (`str`, `String`), or a prepared [`Statement`]. A text is looked up
+/// in the cache of plans, and prepared if it is not there.
 pub trait Query: Sync {
     /// Returns the prepared statement.
+    ///
+    /// # Errors
+    /// As of [`Session::prepare`].
     fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError>;
 }
 
@@ -64,12 +69,34 @@ impl Query for Statement {
 }
 
 impl Session {
-    /// Prepares a statement.
+    /// Prepares a text that has one statement; the types of its parameters are inferred. Does not
+    /// run it. In a cluster it may block for 100 ms, to read the newest catalog.
+    ///
+    /// # Errors
+    /// 42601 if the text is not SQL, or has several statements; 42P01, 42703, 42883 and others of
+    /// class 42 for its names and types; 0A000 if it is not supported; 25P02 in a failed block. The
+    /// error fails an open block.
     pub fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
         Ok(Statement(self.parse(sql, &[])?))
     }
 
-    /// Runs a statement and returns its rows.
+    /// Runs a statement and returns all its rows, in memory. For a large result, use a portal
+    /// ([`Session::run`]) or a cursor (DECLARE and FETCH).
+    ///
+    /// Outside a block the statement is a transaction of its own at SERIALIZABLE. It has committed
+    /// when this returns, and is run again after conflicts, up to 64 times.
+    ///
+    /// # Errors
+    /// - As of [`Session::prepare`], unless the statement is prepared.
+    /// - 08P01 if the number of parameters is wrong; 22P02, 22003 and others of class 22 if a value
+    ///   does not fit its type.
+    /// - 0A000 if the columns have changed since the statement was prepared: prepare it again.
+    /// - 40001 for a conflict, 40P01 for a deadlock: in a block, or after 64 retries.
+    /// - 55P03 after `lock_timeout`; 57014 after `statement_timeout` or a cancel; 57P01 after
+    ///   [`CancelToken::shut_down`](crate::CancelToken::shut_down).
+    /// - 53200 at the memory limit, 53100 for a full disk, 58030 after a failure of the log.
+    /// - In a cluster 57P03 on an evicted machine, and 08007 if the outcome of a write is unknown.
+    /// - Any other error of the statement, such as 23505 or 42501.
     pub async fn query(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -84,8 +111,11 @@ impl Session {
             .collect())
     }
 
-    /// Runs a statement and returns its only row. Fails with 02000 if there is none, and 21000 if
-    /// there are several.
+    /// Runs a statement and returns its only row.
+    ///
+    /// # Errors
+    /// 02000 if there is no row, and 21000 if there are several: the statement has taken effect
+    /// then, and a block stays open. Otherwise as of [`Session::query`].
     pub async fn query_one(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -101,7 +131,13 @@ impl Session {
         }
     }
 
-    /// Runs a statement and returns the number of affected rows.
+    /// Runs a statement and returns the number of affected rows: those that the statement has
+    /// changed, copied or returned; 0 for DDL and others without a count. Commits and retries as
+    /// [`Session::query`] does.
+    ///
+    /// # Errors
+    /// As of [`Session::query`]. COMMIT in a failed block is no error: it rolls back. 0A000 for
+    /// COPY FROM STDIN, which [`Session::copy_in`] runs.
     pub async fn execute(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -112,8 +148,14 @@ impl Session {
         Ok(tag.map_or(0, Tag::rows))
     }
 
-    /// Runs all statements of a text, as one transaction unless the text says otherwise. A
-    /// transaction that a rollback undoes completely is retried after a conflict.
+    /// Runs all statements of a text, as one transaction unless the text says otherwise. Their rows
+    /// are dropped. A transaction that a rollback undoes completely is retried after a conflict, up
+    /// to 100 times.
+    ///
+    /// # Errors
+    /// As of [`Session::query`]; 42P02 for a parameter. The first error ends the batch. Outside a
+    /// block it rolls back all statements since the batch began, or since its last COMMIT. A block
+    /// that the text has begun has failed then, and needs a ROLLBACK.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
         let told = self.notices.len();
         let mut attempt = 0;
@@ -182,7 +224,13 @@ impl Session {
         }
     }
 
-    /// Runs COPY … FROM STDIN with all its data. Returns the number of rows.
+    /// Runs COPY … FROM STDIN with all its data. Returns the number of rows. Outside a block the
+    /// COPY has committed when this returns. [`CopyIn`](crate::CopyIn) takes the data in pieces.
+    ///
+    /// # Errors
+    /// 42601 if `sql` is another statement, which is rolled back; 22P04 and others of class 22 for
+    /// malformed data; 40001 if another transaction inserts into the same empty table. Otherwise as
+    /// of [`Session::query`], but a COPY is not run again after a conflict. No row is loaded then.
     pub async fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<u64, Error> {
         let prepared = self.parse(sql, &[])?;
         let mut portal = self.bind(&prepared, Vec::new())?;
@@ -198,14 +246,45 @@ impl Session {
         Ok(tag.rows())
     }
 
-    /// Runs COPY … TO STDOUT. Returns its data.
+    /// Runs COPY … TO STDOUT. Returns all its data, in memory.
+    ///
+    /// # Errors
+    /// As of [`Session::query`].
     pub async fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, Error> {
         let prepared = self.parse(sql, &[])?;
         Ok(self.run_collected(&prepared, &[]).await?.0.data)
     }
 
     /// Runs `body` in a serializable transaction. Commits if it succeeds, rolls back if it fails,
-    /// and starts over after a conflict. `body` may run several times.
+    /// and starts over after a conflict or a deadlock, up to 100 times. `body` may run several
+    /// times, so it has no effects outside the database. Call it outside a block.
+    ///
+    /// If `body` succeeds although a statement in it has failed, COMMIT rolls back, and this is no
+    /// error: pass the error on, or use a savepoint. A panic of `body` leaves the block open.
+    ///
+    /// ```
+    /// use fencepost::{Database, Error, params};
+    ///
+    /// async fn pay(session: &mut fencepost::Session, cents: i64) -> Result<u64, Error> {
+    ///     session
+    ///         .transaction(move |tx| {
+    ///             Box::pin(async move {
+    ///                 let pay = "UPDATE account SET cents = cents - $1 WHERE id = 1";
+    ///                 tx.execute(pay, params![cents]).await
+    ///             })
+    ///         })
+    ///         .await
+    /// }
+    ///
+    /// # let db = Database::in_memory()?;
+    /// # db.blocking().batch("CREATE TABLE account (id int PRIMARY KEY, cents bigint)")?;
+    /// assert_eq!(pollster::block_on(pay(&mut db.session(), 50))?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `body` or of the commit; 40001 or 40P01 if each attempt has met a conflict.
+    /// After 08007 it is unknown whether the transaction has taken effect.
     pub async fn transaction<T, F>(&mut self, mut body: F) -> Result<T, Error>
     where
         F: for<'a> FnMut(&'a mut Session) -> TransactionBody<'a, T>,

@@ -79,7 +79,7 @@ pub(crate) struct Ship {
     parts_returned: AtomicU64,
 }
 
-/// Counts of statements that were shipped between machines.
+/// Counts of statements that were shipped between machines, since the start of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shipped {
     /// Statements sent to other machines.

@@ -91,7 +91,8 @@ async fn replied(
     reply
 }
 
-/// The results of statements that ran as a whole on another machine.
+/// The results of statements that ran as a whole on another machine, from
+/// [`Session::ship_batch`].
 pub struct ShippedResults {
     /// The statements that succeeded, from the first on.
     ended: Vec<(Arc<Planned>, Done)>,
@@ -182,8 +183,8 @@ impl Session {
     /// transparently after conflicts. Returns `None` if they have to run here, one after the other.
     ///
     /// # Errors
-    /// The outcome of the statements is unknown (08007), or the session did not wait for it. Errors
-    /// of the statements are among the results.
+    /// 08007 if the outcome of the statements is unknown; 57014 or 57P01 if the session did not
+    /// wait for it. Errors of the statements are among the results.
     pub async fn ship_batch(
         &mut self,
         portals: &mut [Portal],

@@ -170,6 +170,9 @@ impl Settings {
     }
 
     /// Checks a value and sets `name` for the session. The value is kept in canonical form.
+    ///
+    /// # Errors
+    /// 42704 for an unknown setting, 55P02 for one that cannot be changed, 22023 for a bad value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let name = lower(name).into_owned();
         let canonical = match known(&name) {
@@ -188,6 +191,9 @@ impl Settings {
     }
 
     /// Sets `name` from a start-up option or the server's options: RESET goes back to this value.
+    ///
+    /// # Errors
+    /// As of [`Self::set`].
     pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         self.set(name, value)?;
         let name = lower(name).into_owned();
@@ -221,6 +227,9 @@ impl Settings {
     }
 
     /// Applies one item of [`Self::changed`] of another session's settings.
+    ///
+    /// # Errors
+    /// As of [`Self::set`].
     pub fn adopt(&mut self, name: &str, value: &str, start_up: bool) -> Result<(), SqlError> {
         let fixed = known(name).is_some_and(|setting| !setting.context.is_settable());
         match start_up {
@@ -253,6 +262,9 @@ impl Settings {
     }
 
     /// Restores the default of a setting (RESET).
+    ///
+    /// # Errors
+    /// 42704 for an unknown setting, 55P02 for one that cannot be changed.
     pub fn reset(&mut self, name: &str) -> Result<(), SqlError> {
         let name = lower(name);
         match known(&name) {

@@ -49,6 +49,9 @@ impl Session {
 
     /// Does the same as [`Session::run`] for a named portal, or as [`Session::run_last`] if it is
     /// the `last` statement.
+    ///
+    /// # Errors
+    /// 34000 if there is no portal or cursor `name`; otherwise as of [`Session::run`].
     pub async fn run_named(
         &mut self,
         name: &str,
