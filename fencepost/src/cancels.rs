@@ -40,7 +40,7 @@ pub(crate) struct Cancels {
     sessions: AtomicU32,
 }
 
-/// A registered hook. Dropping it unregisters the hook.
+/// A registered hook, from [`Database::on_cancel`]. Dropping it unregisters the hook.
 pub struct CancelHook {
     cancels: Arc<Cancels>,
     hook: Arc<Hook>,
@@ -107,7 +107,8 @@ impl Database {
     }
 
     /// Registers `hook`, which gets the number and the secret of each cancel request for a session
-    /// of this machine. Any machine may have received the request. The hook must not block.
+    /// of this machine. Any machine may have received the request. The hook must not block. It
+    /// stays until the returned value is dropped.
     pub fn on_cancel(&self, hook: impl Fn(i32, i32) + Send + Sync + 'static) -> CancelHook {
         let cancels = Arc::clone(&self.shared().cancels);
         let hook: Arc<Hook> = Arc::new(hook);
@@ -115,8 +116,10 @@ impl Database {
         CancelHook { cancels, hook }
     }
 
-    /// Cancels the statement of session `pid`, if the secret is right. The session may be on
-    /// another machine. The future completes when that machine has received the request.
+    /// Cancels the statement of session `pid`, if a hook of its machine finds the secret right
+    /// ([`Database::on_cancel`]). The session may be on another machine. The request is sent by
+    /// this call; the future completes when that machine has received it, and may be dropped. No
+    /// error is reported. Inside one process, use [`crate::Session::cancel_token`] instead.
     pub fn cancel(&self, pid: i32, secret: i32) -> impl Future<Output = ()> + Send + use<> {
         let machine = self.machine();
         let elsewhere = machine_of(pid) != machine.number() % MACHINES_MAX;

@@ -37,10 +37,10 @@ const INBOX_BYTES_MAX: usize = 64 << 20;
 /// The size, in bytes, after which notifications to a machine continue in another message.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// A notification that a session has received.
+/// A notification that a session has received, from [`crate::Session::take_notifications`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notified {
-    /// The number of the session that ran NOTIFY.
+    /// The number of the session that ran NOTIFY: its `pg_backend_pid()`.
     pub session: i32,
     /// The channel and the payload.
     pub notification: Arc<Notification>,

@@ -24,10 +24,15 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::session::now;
 
-/// Values of settings, by name.
+/// Values of settings, by name. Names are those of PostgreSQL, in any case.
 pub type SettingValues = BTreeMap<String, String>;
 
-/// The source of a server's settings, which also stores the values of ALTER SYSTEM.
+/// The source of a server's settings, which also stores the values of ALTER SYSTEM. A value of
+/// [`Self::options`] wins over one of [`Self::read_system`], and that over one of
+/// [`Self::read_file`].
+///
+/// A database without a source keeps the values of ALTER SYSTEM in memory. The functions may read
+/// and write files; they run on the thread that reloads the settings or runs the statement.
 pub trait ConfigurationSource: Send + Sync {
     /// Returns the values from the options of the process.
     fn options(&self) -> SettingValues;
@@ -50,10 +55,10 @@ pub trait ConfigurationSource: Send + Sync {
     /// The reason why they cannot be written.
     fn write_system(&self, values: &SettingValues) -> Result<(), String>;
 
-    /// Starts a new log file. Returns false if the log is not in a file.
+    /// Starts a new log file, for `pg_rotate_logfile()`. Returns false if the log is not in a file.
     fn rotate_log(&self) -> bool;
 
-    /// Returns the path of the log file, if the log is in a file.
+    /// Returns the path of the log file, if the log is in a file, for `pg_current_logfile()`.
     fn log_file(&self) -> Option<String>;
 }
 
@@ -143,7 +148,8 @@ impl Configuration {
     }
 }
 
-/// Returns the settings of a source, and an error for each value that was skipped.
+/// Returns the settings of a source, and an error for each value that was skipped: 42704 for an
+/// unknown setting, 55P02 for one that cannot be changed, 22023 for a bad value.
 ///
 /// # Errors
 /// The reason why its files cannot be read.

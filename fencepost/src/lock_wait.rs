@@ -9,18 +9,20 @@ use fencepost_txn::intent::Strength;
 use crate::database::Database;
 use crate::sessions::Handle;
 
-/// A session that waits for a lock.
+/// The lock that a session waits for, from [`Database::lock_wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
     /// A description of the lock: its mode and its object.
     pub lock: String,
-    /// The sessions that hold conflicting locks.
+    /// The sessions that hold conflicting locks, by their `pg_backend_pid()` and in ascending
+    /// order.
     pub blockers: Vec<i32>,
 }
 
 impl Database {
-    /// Returns the row, table or advisory lock that a session of this machine waits for. Returns
-    /// `None` if the session waits for none. Machines that do not answer are ignored.
+    /// Returns the row, table or advisory lock that a session of this machine waits for. `session`
+    /// is its `pg_backend_pid()`. Returns `None` if the session waits for none. Asks the other
+    /// machines of a cluster, and ignores those that do not answer.
     pub async fn lock_wait(&self, session: i32) -> Option<LockWait> {
         let shared = self.shared();
         let register = Handle(Arc::clone(&shared.register));

@@ -14,7 +14,7 @@ use fencepost_txn::network::Posted;
 use crate::database::Database;
 use crate::databases::Served;
 
-/// The kind of a metric.
+/// The kind of a metric, as of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// A sum that only grows.
@@ -97,7 +97,18 @@ fn flag(is_so: bool) -> f64 {
 }
 
 impl Database {
-    /// Returns the metrics of this machine.
+    /// Returns the metrics of this machine since its start: transactions, sessions, memory, log,
+    /// plan cache and cluster. Durations are in seconds and sizes in bytes. The caller renders
+    /// them, for example for Prometheus; `fencepost start --metrics-listen` does so over HTTP.
+    ///
+    /// ```
+    /// # let db = fencepost::Database::in_memory()?;
+    /// let sessions = db.metrics().into_iter().find(|metric| metric.name == "fencepost_sessions");
+    /// for sample in sessions.into_iter().flat_map(|metric| metric.samples) {
+    ///     println!("{:?} {}", sample.labels, sample.value);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = Vec::new();
         self.transaction_metrics(&mut all);
