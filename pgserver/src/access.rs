@@ -32,18 +32,35 @@ pub enum AccessMethod {
     Trust,
     /// A password (SCRAM-SHA-256).
     ScramSha256,
-    /// A client certificate of the CA of clients, whose common name is the role.
+    /// A client certificate of the CA in [`crate::TlsOptions::client_ca`], whose common name is the
+    /// role. Only for [`AccessType::HostSsl`].
     Cert,
-    /// The connection is refused.
+    /// The connection is refused (28000).
     Reject,
 }
 
-/// The reason why a rule cannot be parsed.
+/// The reason why a rule cannot be parsed, as a text for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(String);
 
-/// An access rule.
+/// An access rule, as a line of `pg_hba.conf`.
+///
+/// ```
+/// use fencepost_pgserver::{AccessRule, ListenOptions, RuleText};
+///
+/// let all = ["all".to_owned()];
+/// let rule = AccessRule::parse(&RuleText {
+///     kind: "hostssl",
+///     databases: &all,
+///     users: &all,
+///     address: Some("10.0.0.0/8"),
+///     method: "scram-sha-256",
+/// })?;
+/// let options = ListenOptions::new("0.0.0.0:5432");
+/// options.rules.replace(Some(vec![rule]));
+/// # Ok::<(), fencepost_pgserver::RuleError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
     kind: AccessType,
@@ -125,7 +142,9 @@ impl AccessRule {
     /// Parses a rule.
     ///
     /// # Errors
-    /// The reason why the texts are no rule.
+    /// The reason why the texts are no rule: an unknown word, a bad address, no names, or `cert`
+    /// without `hostssl`. Also a name that is not supported: `samerole`, `samegroup`, or one that
+    /// begins with `+`, `@` or `/`.
     pub fn parse(text: &RuleText<'_>) -> Result<AccessRule, RuleError> {
         let kind = match text.kind {
             "local" => AccessType::Local,
@@ -226,12 +245,15 @@ impl fmt::Display for Asked<'_> {
 }
 
 /// The rules of a server, which may be replaced while it runs. Without rules, its
-/// [`crate::AuthMode`] decides.
+/// [`crate::AuthMode`] decides. Clones share the rules: keep one, and give another to
+/// [`crate::ListenOptions::rules`]. The first rule that fits a client decides; a client without a
+/// rule is refused (28000).
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules(Arc<RwLock<Option<Arc<[AccessRule]>>>>);
 
 impl AccessRules {
-    /// Replaces the rules; they apply to new connections.
+    /// Replaces the rules; they apply to new connections. `None` lets the [`crate::AuthMode`]
+    /// decide; an empty list refuses every client.
     pub fn replace(&self, rules: Option<Vec<AccessRule>>) {
         *self.0.write() = rules.map(Arc::from);
     }

@@ -75,12 +75,13 @@ impl Counts {
     }
 }
 
-/// A histogram of durations.
+/// A histogram of durations, as of Prometheus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// The names and values of the labels.
+    /// The names and values of the labels: `kind`, the kind of statement.
     pub labels: Vec<(&'static str, String)>,
-    /// The upper bounds of the buckets in seconds, and the number of values up to each bound.
+    /// The upper bounds of the buckets in seconds, from 10 µs to 10 s, and the number of values up
+    /// to each bound. Longer durations are in `count` alone.
     pub buckets: Vec<(f64, u64)>,
     /// The sum of all values, in seconds.
     pub sum: f64,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::access::AccessRules;
 use crate::server::ListenError;
 
-/// The clients that must authenticate with a password.
+/// The clients that must authenticate with a password, unless [`AccessRules`] decide. Clients of a
+/// Unix socket count as clients on the loopback address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthMode {
     /// Clients of other hosts; clients on the loopback address are trusted.
@@ -15,41 +16,65 @@ pub enum AuthMode {
     TrustLoopback,
     /// All clients (SCRAM-SHA-256).
     Scram,
-    /// No client.
+    /// No client. Any client can then log in as any role, the superuser included.
     Trust,
 }
 
-/// Files for TLS, in PEM.
+/// Files for TLS, in PEM. [`listen`](crate::listen) reads them once: new files need a new server.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
     /// The certificate chain, the server's own certificate first.
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
-    /// The CA certificates for client certificates; `None` if clients are not asked for one.
+    /// The CA certificates for client certificates; `None` if clients are not asked for one. A
+    /// client may still connect without one, unless its access rule has
+    /// [`AccessMethod::Cert`](crate::AccessMethod::Cert).
     pub client_ca: Option<PathBuf>,
-    /// Whether clients of other hosts must use TLS.
+    /// Whether clients of other hosts must use TLS; those without are refused with 28000.
     pub required: bool,
 }
 
 /// The Unix socket of a server.
 #[derive(Debug, Clone)]
 pub struct LocalOptions {
-    /// The directory of the socket `.s.PGSQL.<port>`.
+    /// The directory of the socket `.s.PGSQL.<port>`; it must exist.
     pub directory: PathBuf,
-    /// The permissions of the socket, as of `chmod`.
+    /// The permissions of the socket, as of `chmod`, such as `0o777`.
     pub permissions: u32,
 }
 
 /// Options for listening. `ListenOptions::from("127.0.0.1:5433")` uses defaults for everything
 /// else.
+///
+/// ```no_run
+/// use fencepost::Database;
+/// use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
+///
+/// let database = Database::options()
+///     .data_dir("data")
+///     .superuser_password("correct horse")
+///     .open()?;
+/// let mut options = ListenOptions::new("0.0.0.0:5432");
+/// options.auth = AuthMode::Scram;
+/// options.tls = Some(TlsOptions {
+///     certificate: "server.crt".into(),
+///     key: "server.key".into(),
+///     client_ca: None,
+///     required: true,
+/// });
+/// options.connections_max = 200;
+/// let server = listen(&database, options)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ListenOptions {
-    /// `host:port`; port 0 picks a free one.
+    /// `host:port`; port 0 picks a free one. Of several addresses of a host, the first that can be
+    /// bound is used.
     pub address: String,
     /// The clients that must authenticate with a password.
     pub auth: AuthMode,
-    /// Access rules; without rules `auth` decides.
+    /// Access rules; without rules `auth` decides. A clone can replace them while the server runs.
     pub rules: AccessRules,
     /// The Unix socket; `None` for no socket.
     pub local: Option<LocalOptions>,
@@ -57,16 +82,18 @@ pub struct ListenOptions {
     pub tls: Option<TlsOptions>,
     /// The number of worker threads; 0 for one for each core.
     pub workers: usize,
-    /// The largest number of concurrent sessions.
+    /// The largest number of concurrent sessions, 10,000 by default. Further clients get 53300.
     pub connections_max: usize,
-    /// The size limit of a client's message, in bytes.
+    /// The size limit of a client's message, in bytes; 1 GiB by default. A longer message ends the
+    /// connection with 08P01.
     pub message_bytes_max: usize,
-    /// The time limit for a client to log in.
+    /// The time limit for a client to log in, one minute by default. A slower client is
+    /// disconnected.
     pub authentication_timeout: Duration,
 }
 
 impl ListenOptions {
-    /// Returns the defaults for `address`.
+    /// Returns the defaults for `address`, which is resolved by [`listen`](crate::listen).
     pub fn new(address: impl Into<String>) -> Self {
         ListenOptions {
             address: address.into(),

@@ -43,10 +43,10 @@ const BACKLOG: i32 = 1024;
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The reason why a server could not be started.
+/// The reason why a server could not be started. Nothing listens then.
 #[derive(Debug, Error)]
 pub enum ListenError {
-    /// The address cannot be resolved.
+    /// The address is not `host:port`, or its host is unknown.
     #[error("could not resolve {address}: {source}")]
     Address {
         /// The given address.
@@ -54,7 +54,8 @@ pub enum ListenError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The address cannot be listened on.
+    /// The address cannot be listened on, for example because another server uses it. Also for the
+    /// Unix socket.
     #[error("could not listen on {address}: {source}")]
     Bind {
         /// The given address.
@@ -62,7 +63,7 @@ pub enum ListenError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The certificate or key cannot be used.
+    /// A file of the certificates or the key cannot be read or used. The text names the file.
     #[error("could not set up TLS: {0}")]
     Tls(String),
     /// The system has no random bytes, which password checks need.
@@ -94,7 +95,10 @@ impl Shared {
     }
 }
 
-/// A running server. Dropping it stops it at once; [`Server::shutdown`] lets statements finish.
+/// A running server, from [`listen`]. It keeps the database open.
+///
+/// [`Server::shutdown`] lets statements finish. Dropping the server cancels them at once, and
+/// blocks until its threads have ended: for about half a second if statements do not end.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -109,7 +113,15 @@ struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves PostgreSQL clients of `database` at an address or with [`ListenOptions`].
+/// Serves PostgreSQL clients of `database` at an address or with [`ListenOptions`]. Returns once
+/// the address is bound; clients are served by threads of the server. Blocks while the address is
+/// resolved and the files of TLS are read.
+///
+/// # Errors
+/// - [`ListenError::Address`], [`ListenError::Bind`]: the address or the Unix socket.
+/// - [`ListenError::Tls`]: the files of TLS.
+/// - [`ListenError::Random`], [`ListenError::Worker`]: the operating system lacks random bytes or
+///   threads.
 pub fn listen(
     database: &Database,
     options: impl Into<ListenOptions>,
@@ -338,7 +350,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the listening address, with its actual port.
+    /// Returns the listening address, with its actual port where the options had port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -348,13 +360,18 @@ impl Server {
         self.local.as_ref().map(LocalSocket::path)
     }
 
-    /// Returns the counts of the server, which can be read while it runs and afterwards.
+    /// Returns the counts of the server, which can be read while it runs and afterwards. They count
+    /// from its start.
     pub fn counts(&self) -> ServerCounts {
         ServerCounts(Arc::clone(&self.shared))
     }
 
     /// Ends idle sessions (57P01) and accepts no new ones. Running statements may finish for up to
-    /// `limit`, and are cancelled then.
+    /// `limit`, and are cancelled then; half a second later the last sessions are dropped. Open
+    /// transactions are rolled back. A session ends after its statement, also in a block.
+    ///
+    /// Returns once all sessions have ended. The future needs no particular runtime. Dropping it
+    /// stops the server at once.
     pub async fn shutdown(mut self, limit: Duration) {
         self.drain(limit);
         for worker in &mut self.workers {
@@ -373,17 +390,20 @@ impl Server {
     }
 }
 
-/// The counts of a server. They keep the database open.
+/// The counts of a server, from [`Server::counts`]. Clones share them. They keep the database open:
+/// drop them before it is to be closed.
 #[derive(Clone)]
 pub struct ServerCounts(Arc<Shared>);
 
 impl ServerCounts {
-    /// Returns the durations of successful statements, by kind.
+    /// Returns the durations of successful statements, by kind and with their commits. Kinds
+    /// without statements are left out.
     pub fn durations(&self) -> Vec<Histogram> {
         metrics::durations(&self.0.counts)
     }
 
-    /// Returns the counts of errors and connections.
+    /// Returns the counts of errors and connections: `fencepost_errors_total` by SQLSTATE,
+    /// `fencepost_connections` and `fencepost_connections_max`.
     pub fn metrics(&self) -> Vec<Metric> {
         let clients = self.0.sessions.load(Ordering::Relaxed);
         let most = self.0.options.connections_max;

@@ -189,6 +189,11 @@ fn bind<'a>(reader: &mut Reader<'a>) -> Result<Bind<'a>, ProtoError> {
 }
 
 /// Reads the body of `frame`.
+///
+/// # Errors
+/// [`ProtoError::Format`], [`ProtoError::Subtype`] or [`ProtoError::Encoding`] if the body does not
+/// have the fields of its type; [`ProtoError::UnknownType`] for a type that [`super::frame::split`]
+/// would not return.
 #[inline]
 pub fn decode<'a>(frame: &Frame<'a>) -> Result<ClientMessage<'a>, ProtoError> {
     let mut reader = Reader::new(frame.body);

@@ -7,7 +7,7 @@
 
 use pgwire::messages::response::TransactionStatus;
 
-/// The size limit of a message in the protocol.
+/// The size limit of a message in the protocol, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = i32::MAX as usize - 1;
 
 /// A column of a RowDescription.
@@ -17,11 +17,11 @@ pub struct Column<'a> {
     pub name: &'a str,
     /// The oid of the column's table, or 0.
     pub table: u32,
-    /// The number of the column in the table, or 0.
+    /// The number of the column in the table, from 1, or 0.
     pub attribute: i16,
     /// The oid of the column's type.
     pub type_oid: u32,
-    /// The size of the type, negative if it varies.
+    /// The size of the type in bytes, negative if it varies.
     pub type_size: i16,
     /// The modifier of the type, or -1.
     pub typmod: i32,
@@ -44,7 +44,10 @@ pub fn begin(out: &mut Vec<u8>, tag: u8) -> usize {
     out.len() - 4
 }
 
-/// Writes the length of the message that [`begin`] opened.
+/// Writes the length of the message that [`begin`] opened at `start`.
+///
+/// # Panics
+/// If `start` is not a position that [`begin`] has returned for `out`.
 #[inline]
 pub fn end(out: &mut [u8], start: usize) {
     let length = (out.len() - start) as u32;

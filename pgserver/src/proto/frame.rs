@@ -5,7 +5,7 @@
 
 use super::ProtoError;
 
-/// The size limit of messages that contain only names and numbers.
+/// The size limit, in bytes, of messages that contain only names and numbers.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
 
 /// The size of a frame's type and length, in bytes.
@@ -27,7 +27,11 @@ impl Frame<'_> {
     }
 }
 
-/// Returns the first frame of `input`, or `None` while it is incomplete.
+/// Returns the first frame of `input`, or `None` while it is incomplete. `bytes_max` is the limit
+/// of the length field of messages that carry texts or data.
+///
+/// # Errors
+/// [`ProtoError::UnknownType`] or [`ProtoError::Length`]; the connection ends.
 #[inline]
 pub fn split(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, ProtoError> {
     let Some(&tag) = input.first() else {

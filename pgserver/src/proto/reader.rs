@@ -20,6 +20,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `count` bytes.
+    ///
+    /// # Errors
+    /// [`ProtoError::Format`] if fewer are left; nothing is read then.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], ProtoError> {
         match self.rest.split_at_checked(count) {
@@ -32,6 +35,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one byte.
+    ///
+    /// # Errors
+    /// [`ProtoError::Format`] at the end of the message.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, ProtoError> {
         match self.rest.split_first() {
@@ -44,6 +50,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a big-endian 16-bit number.
+    ///
+    /// # Errors
+    /// As of [`Self::bytes`].
     #[inline]
     pub fn u16(&mut self) -> Result<u16, ProtoError> {
         let b = self.bytes(2)?;
@@ -51,6 +60,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a big-endian 32-bit number.
+    ///
+    /// # Errors
+    /// As of [`Self::bytes`].
     #[inline]
     pub fn i32(&mut self) -> Result<i32, ProtoError> {
         let b = self.bytes(4)?;
@@ -58,6 +70,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the bytes up to a zero byte, which is skipped.
+    ///
+    /// # Errors
+    /// [`ProtoError::Format`] if no zero byte is left.
     #[inline]
     pub fn cstring_bytes(&mut self) -> Result<&'a [u8], ProtoError> {
         match self.rest.iter().position(|b| *b == 0) {
@@ -71,13 +86,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a zero-terminated UTF-8 text.
+    ///
+    /// # Errors
+    /// [`ProtoError::Format`] if no zero byte is left, [`ProtoError::Encoding`] for other bytes
+    /// than UTF-8.
     #[inline]
     pub fn cstring(&mut self) -> Result<&'a str, ProtoError> {
         let bytes = self.cstring_bytes()?;
         std::str::from_utf8(bytes).map_err(|_| ProtoError::encoding(bytes))
     }
 
-    /// Fails unless everything has been read.
+    /// Checks that everything has been read.
+    ///
+    /// # Errors
+    /// [`ProtoError::Format`] if bytes are left.
     #[inline]
     pub fn end(&self) -> Result<(), ProtoError> {
         if self.rest.is_empty() {

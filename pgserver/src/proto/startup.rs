@@ -17,7 +17,7 @@ use pgwire::messages::{DecodeContext, Message, ProtocolVersion};
 use super::ProtoError;
 use super::reader::Reader;
 
-/// The size limit of a packet before authentication.
+/// The size limit of a packet before authentication, in bytes.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
 
 /// The protocol version of the server: 3.0.
@@ -46,7 +46,7 @@ pub enum Opening {
 pub struct Startup {
     /// The requested minor version.
     pub minor: u16,
-    /// The role; never empty.
+    /// The role; empty if the client names none, which the server refuses.
     pub user: String,
     /// The database; the role's name if the client names none.
     pub database: String,
@@ -56,7 +56,11 @@ pub struct Startup {
     pub unknown_options: Vec<String>,
 }
 
-/// Returns the first packet in `input` and its size, or `None` while it is incomplete.
+/// Returns the first packet in `input` and its size in bytes, or `None` while it is incomplete.
+///
+/// # Errors
+/// [`ProtoError::Startup`] for a bad length or another protocol version; [`ProtoError::Format`] or
+/// [`ProtoError::Encoding`] for a malformed body. The connection ends.
 pub fn split(input: &[u8]) -> Result<Option<(Opening, usize)>, ProtoError> {
     let Some(length) = input.first_chunk::<4>() else {
         return Ok(None);
