@@ -10,7 +10,8 @@
 //! arms the bell and then looks. The peer writes and then checks whether the bell is armed. So one
 //! of the two sees the other.
 //!
-//! One thread polls; any number of threads ring. A wait may end spuriously.
+//! One thread polls: it alone calls [`Bell::arm`], [`Bell::disarm`] and [`Bell::wait`]. Any number
+//! of threads and processes ring. A wait may end spuriously.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -35,7 +36,8 @@ pub struct Bell {
 pub struct Armed(u32);
 
 impl Bell {
-    /// Returns the bell in `word` of `memory`, which must have no other use.
+    /// Returns the bell in `word` of `memory`, which must have no other use. The other functions of
+    /// the bell panic if `memory` has no such word.
     pub fn new(memory: Arc<Memory>, word: usize) -> Self {
         Bell { memory, word }
     }
@@ -44,7 +46,9 @@ impl Bell {
         self.memory.half_word(self.word)
     }
 
-    /// Arms the bell: from here on [`Self::ring`] ends the next wait.
+    /// Arms the bell: from here on [`Self::ring`] ends the next wait. A full barrier
+    /// (`Ordering::SeqCst`): loads after it see every write before a ring that found the bell
+    /// unarmed (BELL-1).
     pub fn arm(&self) -> Armed {
         let armed = self.state().fetch_or(ARMED, Ordering::SeqCst) | ARMED;
         fence(Ordering::SeqCst);
@@ -56,7 +60,8 @@ impl Bell {
         self.state().fetch_and(!ARMED, Ordering::Relaxed);
     }
 
-    /// Waits until the bell has been rung since `armed`, or for `timeout`.
+    /// Blocks the thread until the bell has been rung since `armed`, but at most for `timeout`, and
+    /// disarms the bell. May also end earlier.
     pub fn wait(&self, armed: Armed, timeout: Duration) {
         let timeout = futex::Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -67,7 +72,8 @@ impl Bell {
         self.disarm();
     }
 
-    /// Wakes the poller if the bell is armed.
+    /// Wakes the poller if the bell is armed. Never blocks; a system call is made only to wake. A
+    /// full barrier (`Ordering::SeqCst`), so that the caller's earlier writes are covered (BELL-1).
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);

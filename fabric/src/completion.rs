@@ -3,6 +3,10 @@
 //! If the medium works at once, the answer exists when the operation returns, and nothing is
 //! allocated. Otherwise the fabric keeps a [`Completer`]. The fabric completes it, or drops it,
 //! which answers [`FabricError::Lost`].
+//!
+//! *Concurrency.* A caller awaits a completion in a task, or polls [`Completion::take`] between
+//! other work. The waker is called by the thread that completes the operation, without a lock of
+//! this module.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -50,7 +54,11 @@ impl<T> Completion<T> {
         (completer, Completion(Inner::Waiting(slot)))
     }
 
-    /// Returns the answer, if it exists and was not taken yet.
+    /// Returns the answer, if it exists and was not taken yet. Does not wait, and registers no
+    /// waker. A completion whose answer was taken stays pending for ever.
+    ///
+    /// # Errors
+    /// The error of the operation ([`FabricError`]).
     pub fn take(&mut self) -> Option<Result<T, FabricError>> {
         match &mut self.0 {
             Inner::Done(answer) => answer.take(),
@@ -60,7 +68,7 @@ impl<T> Completion<T> {
 }
 
 impl<T> Completer<T> {
-    /// Ends the operation with an answer.
+    /// Ends the operation with an answer, and wakes the task that waits for it, if any.
     pub fn complete(mut self, answer: Result<T, FabricError>) {
         self.answer(answer);
     }

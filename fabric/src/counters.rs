@@ -11,7 +11,8 @@ pub struct FabricCounters {
     words: AtomicU64,
 }
 
-/// A snapshot of the counters.
+/// The values of the counters at about one time, since the fabric was opened. Each is exact, but an
+/// operation in progress may be in one of them and not yet in another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FabricCounts {
     /// One-sided reads.

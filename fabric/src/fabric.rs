@@ -24,6 +24,11 @@
 //! * FAB-6: only the owner of a segment and the one peer that it names write the segment.
 //! * FAB-7: the words that a read returns existed together at one time. The condition is that every
 //!   writer of these words changes the first of them before and after the others.
+//!
+//! # Concurrency
+//! Any thread may call any function, and none waits for another machine: an operation is posted,
+//! and its [`Completion`] is polled or awaited. Arrived data is found by polling memory; a bell
+//! only ends the sleep of a thread that does so.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -77,7 +82,8 @@ pub trait Attendant: Send + Sync {
     fn attend(&self) -> bool;
 }
 
-/// The access of one machine to the others.
+/// The access of one machine to the others: the one-sided operations of NSDI'14 §3.1 on registered
+/// memory, and the check that both ends are members (SOSP'15 §5.2, precise membership).
 pub trait Fabric: Send + Sync {
     /// Returns the machine whose fabric this is.
     fn me(&self) -> MachineId;
@@ -110,7 +116,8 @@ pub trait Fabric: Send + Sync {
     /// call after a restart returns a region's retained memory.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if the segment exists, [`FabricError::Io`] if there is no memory.
+    /// [`FabricError::Refused`] if the segment exists, or if the retained memory has another size;
+    /// [`FabricError::Io`] if there is no memory.
     fn provide(
         &self,
         segment: SegmentId,
@@ -125,7 +132,9 @@ pub trait Fabric: Send + Sync {
     /// with removed ones (FAB-5).
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if this machine is not among them.
+    /// [`FabricError::Refused`] if this machine is not among them, or if the medium permits fewer
+    /// members; nothing has changed then. [`FabricError::Io`] if the system refuses a thread for a
+    /// connection; some of the members are not connected then.
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError>;
 
     /// Removes the memory of ended machines that are not in `members`, if memory outlives them.
@@ -151,10 +160,20 @@ pub trait Fabric: Send + Sync {
         Arc::default()
     }
 
-    /// Reads `words` words from `at` on.
+    /// Reads `words` words from `at` on (FAB-7).
+    ///
+    /// The answer is [`FabricError::NotMember`] or [`FabricError::Lost`] if the peer does not
+    /// answer this machine; [`FabricError::Refused`] for a place that does not exist, or for more
+    /// words than the medium moves at once; [`FabricError::Unsteady`] if the words change all the
+    /// time; [`FabricError::Io`] if the peer's memory cannot be opened.
     fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>>;
 
-    /// Writes `words`, the first of them last (FAB-2).
+    /// Writes `words` from `at` on, the first of them last (FAB-2). An answer Ok is what the papers
+    /// call a hardware acknowledgement: the words are in the peer's memory, and no thread of the
+    /// peer needs to have seen them.
+    ///
+    /// The errors are those of [`Self::read`] without [`FabricError::Unsteady`];
+    /// [`FabricError::Refused`] also if this machine may not write the segment (FAB-6).
     fn write(&self, at: Place, words: &[u64]) -> Completion<()>;
 
     /// Writes as [`Self::write`], then rings the bell of the segment's lane:
@@ -169,7 +188,9 @@ pub trait Fabric: Send + Sync {
         done
     }
 
-    /// Replaces a word if it is `expected`; answers the word's previous value.
+    /// Replaces a word if it is `expected`; answers the word's previous value, which tells whether
+    /// it was replaced. After [`FabricError::Lost`] the caller must read the word to know (FAB-4).
+    /// The errors are those of [`Self::write`].
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
 
     /// Wakes the poller of a machine after the operations posted to it before, except those of
@@ -189,6 +210,7 @@ pub trait Fabric: Send + Sync {
         false
     }
 
-    /// Returns the changes of connections since the last call.
+    /// Returns the changes of connections since the last call, by any thread. One thread should
+    /// take them: each event is returned once.
     fn take_events(&self) -> Vec<Event>;
 }

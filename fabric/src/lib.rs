@@ -17,6 +17,13 @@
 //!   sim
 //! ```
 //!
+//! *Reading order.* [`fabric`] with [`segment`], [`memory`] and [`completion`] are the interface to
+//! other machines. [`ring`] and [`bell`] are made of it: messages, and wake-ups. [`local`] is the
+//! shortest implementation; [`shm`] and [`tcp`] are those of production, and [`nvram`] keeps their
+//! memory. [`disk`], [`clock`] and [`random`] stand alone, each with its implementations.
+//!
+//! [`sends::Sends`] and [`processors::anywhere`] have examples.
+//!
 //! Only [`memory`] and [`sends`] have unsafe code. Under loom only [`memory`] and the modules that
 //! need no others are compiled.
 

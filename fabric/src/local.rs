@@ -35,7 +35,8 @@ struct Station {
     events: Mutex<Vec<Event>>,
 }
 
-/// The access of one machine to a [`LocalNetwork`].
+/// The access of one machine to a [`LocalNetwork`]. Every operation is done when it returns, by the
+/// calling thread.
 #[derive(Debug)]
 pub struct LocalFabric {
     me: MachineId,
@@ -50,10 +51,12 @@ impl LocalNetwork {
         Arc::default()
     }
 
-    /// Adds a machine to the network; it is its own only member.
+    /// Adds a machine to the network; it is its own only member. Dropping the result removes the
+    /// machine.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if the machine exists already.
+    /// [`FabricError::Refused`] if the machine exists already; [`FabricError::Io`] if there is no
+    /// memory for its bells.
     pub fn join(self: &Arc<Self>, me: MachineId) -> Result<LocalFabric, FabricError> {
         let bells = Arc::new(Memory::anonymous(2)?);
         let station = Arc::new(Station {

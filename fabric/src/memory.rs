@@ -73,7 +73,8 @@ impl Memory {
         Ok(Self::of(map.into(), words, true))
     }
 
-    /// Maps all of a file, which no process may shorten: for reading only unless `writable`.
+    /// Maps all whole words of a file, which no process may shorten: for reading only unless
+    /// `writable`. A store to memory for reading only ends the process (RAW-3).
     ///
     /// # Errors
     /// The error of the system.
@@ -111,7 +112,7 @@ impl Memory {
         unsafe { &*self.map.as_ptr().add(word * WORD_BYTES).cast::<AtomicU32>() }
     }
 
-    /// Returns all words of the mapping.
+    /// Returns all words of the mapping. The caller chooses the ordering of each access.
     #[inline]
     #[allow(unsafe_code)]
     pub fn words(&self) -> &[AtomicU64] {
@@ -122,8 +123,8 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.from.0, self.words) }
     }
 
-    /// Returns the pages that lie wholly in a range of words to the system. Until the words are
-    /// written again, readers may see zeroes or the old values.
+    /// Returns the pages (4096 bytes) that lie wholly in a range of words to the system. Until the
+    /// words are written again, readers may see zeroes or the old values.
     #[allow(unsafe_code)]
     pub fn discard(&self, words: std::ops::Range<usize>) {
         const PAGE_BYTES: usize = 4096;
@@ -210,8 +211,12 @@ impl Memory {
         self.words == 0
     }
 
-    /// Copies words from `from` on, each word atomically. Returns false and copies nothing if the
-    /// memory ends before.
+    /// Copies words from `from` on, each word atomically, but not all of them at one time. Returns
+    /// false and copies nothing if the memory ends before.
+    ///
+    /// The loads are relaxed, between two acquire fences. So they come after the caller's earlier
+    /// loads and before its later ones. A caller that loads a version before and after the copy
+    /// knows by equal versions that the copied words belong together.
     pub fn copy_out(&self, from: usize, out: &mut [u64]) -> bool {
         let Some(words) = from
             .checked_add(out.len())
@@ -227,8 +232,9 @@ impl Memory {
         true
     }
 
-    /// Writes words from `from` on. The first word is written last, with release ordering. Returns
-    /// false and writes nothing if the memory ends before.
+    /// Writes words from `from` on. The first word is written last, with release ordering: a thread
+    /// that loads its new value with acquire ordering sees the other words, too. Returns false and
+    /// writes nothing if the memory ends before.
     pub fn copy_in(&self, from: usize, values: &[u64]) -> bool {
         let Some(words) = from
             .checked_add(values.len())

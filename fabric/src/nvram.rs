@@ -158,19 +158,21 @@ impl Nvram {
         })
     }
 
-    /// Locks out other processes until the result is dropped.
+    /// Locks out other processes until the result is dropped. Blocks up to five minutes while
+    /// another process holds the lock.
     ///
     /// # Errors
-    /// The error of the system.
+    /// [`io::ErrorKind::TimedOut`] if another process still holds the lock then; otherwise the
+    /// error of the system.
     pub fn enter(&self) -> io::Result<Living> {
         self.enter_by(File::try_lock)
     }
 
     /// Locks out processes that would begin an incarnation, but not those that save the memory of
-    /// an ended one.
+    /// an ended one. Blocks as [`Self::enter`].
     ///
     /// # Errors
-    /// The error of the system.
+    /// As [`Self::enter`].
     pub fn enter_to_save(&self) -> io::Result<Living> {
         self.enter_by(File::try_lock_shared)
     }
@@ -220,7 +222,8 @@ impl Nvram {
         Ok(past.next_back())
     }
 
-    /// Creates the directories of an incarnation, and stores `map` there.
+    /// Creates the directories of an incarnation, and stores `map` there durably. Removes the files
+    /// of an incarnation with the same number.
     ///
     /// # Errors
     /// The error of the system.
@@ -259,7 +262,7 @@ impl Nvram {
     /// Returns the stored map of an incarnation.
     ///
     /// # Errors
-    /// The error of the system.
+    /// [`io::ErrorKind::NotFound`] if the incarnation has none; otherwise the error of the system.
     pub fn map(&self, life: u64) -> io::Result<Vec<u8>> {
         fs::read(self.record(life).join(MAP))
     }
@@ -302,10 +305,12 @@ impl Nvram {
         Ok(lives.into_iter().any(|life| self.has_lived(life, machine)))
     }
 
-    /// Takes part in an incarnation. The caller must hold the lock of [`Self::enter`].
+    /// Takes part in an incarnation. The caller must hold the lock of [`Self::enter`]; otherwise
+    /// the call may block.
     ///
     /// # Errors
-    /// The error of the system.
+    /// [`io::ErrorKind::NotFound`] if the incarnation does not exist; otherwise the error of the
+    /// system.
     pub fn join(&self, life: u64) -> io::Result<Living> {
         let lock = lock_file(&self.record(life).join(LOCK))?;
         lock.lock_shared()?;

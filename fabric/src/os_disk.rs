@@ -18,7 +18,11 @@ pub struct OsDisk {
 }
 
 impl OsDisk {
-    /// Opens a directory; creates it and its parents if they do not exist.
+    /// Opens a directory; creates it and its parents if they do not exist. Only the name of the
+    /// directory itself is synced, not those of created parents.
+    ///
+    /// # Errors
+    /// The error of the system.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         if !dir.is_dir() {

@@ -21,7 +21,7 @@ impl Random {
         }
     }
 
-    /// Returns a generator with an unpredictable seed.
+    /// Returns a generator with an unpredictable seed ([`entropy_seed`]).
     pub fn from_entropy() -> Self {
         Self::new(entropy_seed())
     }

@@ -39,7 +39,8 @@ impl RetainedMemory {
 
 /// A store of memory that outlives machines, once all of them have ended.
 pub trait MemoryStore {
-    /// Returns the memory that an ended machine has left.
+    /// Returns the memory that an ended machine has left: without segments if it has left none, or
+    /// if the memory is not as it was when the machine ended.
     ///
     /// # Errors
     /// The error of the system.

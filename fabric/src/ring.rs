@@ -27,6 +27,9 @@
 //! number gets another ring. If memory outlives processes ([`crate::Fabric::keeps`]), the receiver
 //! first records how far it has released a ring, then zeroes the released words. So the records
 //! that it has not released are found after a restart ([`left_in`]).
+//!
+//! *Unlike the paper.* A record has no trailer. The first header of a write becomes visible last
+//! (FAB-2), so a nonzero header alone shows that the whole record has arrived.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,7 +84,11 @@ pub fn records(mut written: &[u64]) -> impl Iterator<Item = (u8, &[u64])> {
     })
 }
 
-/// The sender's side of a ring.
+/// The sender's side of a ring. One thread at a time uses it.
+///
+/// Space is reserved before a commit begins, so that the records that end it always fit (SOSP'15
+/// §4): [`Self::reserve`] and [`Self::push_reserved`]. Both are local; only [`Self::flush`] reaches
+/// the receiver.
 pub struct RingWriter {
     fabric: Arc<dyn Fabric>,
     to: MachineId,
@@ -96,7 +103,8 @@ pub struct RingWriter {
     reserved: usize,
 }
 
-/// The receiver's side of a ring.
+/// The receiver's side of a ring, which must be polled with [`Self::next`]. One thread at a time
+/// uses it. No call blocks.
 pub struct RingReader {
     fabric: Arc<dyn Fabric>,
     from: MachineId,
@@ -122,7 +130,7 @@ pub struct HeldRecord(u64);
 /// `lane`.
 ///
 /// # Errors
-/// As [`Fabric::provide`].
+/// As [`Fabric::provide`]; [`FabricError::Refused`] if the capacity is no power of two, too.
 pub fn receive(
     fabric: &Arc<dyn Fabric>,
     from: MachineId,
@@ -224,8 +232,8 @@ pub fn promise(words: usize) -> usize {
 }
 
 impl RingWriter {
-    /// Returns the words that are neither used nor reserved. A record that wraps around costs more
-    /// than its own words.
+    /// Returns the words that are neither used nor reserved, given the last report of the receiver.
+    /// A record that wraps around costs more than its own words.
     pub fn free(&self) -> usize {
         let head = self.head.words()[0].load(Ordering::Acquire);
         // A peer that reports a wrong head gets no more space than the ring has.
@@ -239,7 +247,8 @@ impl RingWriter {
     /// [`Self::push_reserved`].
     ///
     /// # Errors
-    /// [`RingFull`]; nothing is reserved then.
+    /// [`RingFull`]; nothing is reserved then. Try again after the receiver has reported more
+    /// released words; a record longer than [`longest_record`] never fits.
     pub fn reserve(&mut self, words: usize) -> Result<(), RingFull> {
         let need = promise(words);
         if words > longest_record(self.capacity) || need > self.free() {
@@ -286,7 +295,8 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Stages a record for which space was reserved.
+    /// Stages a record for which space was reserved with [`Self::reserve`]: `record` must have as
+    /// many words in all. Without a reservation the record may overwrite unread ones (RING-2).
     pub fn push_reserved(&mut self, tag: u8, record: &[&[u64]]) {
         let words: usize = record.iter().map(|part| part.len()).sum();
         self.give_back(words);
@@ -311,7 +321,8 @@ impl RingWriter {
     }
 
     /// Posts the staged records and rings the receiver's bell. The answer is the medium's
-    /// acknowledgement.
+    /// acknowledgement: the records are in the receiver's memory, but it need not have read them.
+    /// Does nothing if no record is staged.
     pub fn flush(&mut self) -> Completion<()> {
         if self.staged.is_empty() {
             return Completion::done(Ok(()));
@@ -342,7 +353,8 @@ impl RingReader {
     }
 
     /// Copies the next record to `out`. Returns its tag and a handle for [`Self::release`]; `None`
-    /// if there is no record yet.
+    /// if there is no record yet, or if no record of a full ring has been released. Also reports
+    /// released words to a sender that may wait for them.
     ///
     /// # Errors
     /// [`Malformed`]; the ring is unusable then.
@@ -386,7 +398,7 @@ impl RingReader {
         self.read
     }
 
-    /// Returns whether an unread record has arrived.
+    /// Returns whether an unread record has arrived. Changes nothing.
     pub fn has_more(&self) -> bool {
         let capacity = self.memory.len();
         let at = self.read as usize % capacity;

@@ -43,7 +43,8 @@ impl SegmentId {
     /// messages wait for no others. It keeps no order with other lanes, and has its own bell.
     pub const LEASE_LANE: u16 = 15;
 
-    /// Returns the segment `number` of a kind and lane.
+    /// Returns the segment `number` of a kind and lane. The lane chooses the connection and the
+    /// bell: [`Self::LEASE_LANE`] for leases, any other for the rest.
     pub const fn new(kind: u16, lane: u16, number: u32) -> Self {
         SegmentId(((kind as u64) << 48) | ((lane as u64) << 32) | number as u64)
     }

@@ -34,7 +34,8 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Returns bytes for a stream socket, which must stay open until they are sent.
+    /// Returns bytes for a stream socket, which must stay open until they are sent: the number of a
+    /// closed socket may by then belong to another one.
     pub fn new(socket: &impl AsRawFd, bytes: Vec<u8>) -> Outgoing {
         Outgoing {
             socket: socket.as_raw_fd(),
@@ -98,7 +99,8 @@ impl Sends {
         self.ring.is_some()
     }
 
-    /// Tries each send of `batch` once, in their order, and records its outcome.
+    /// Tries each send of `batch` once, in their order, and records its outcome for
+    /// [`Outgoing::into_outcome`]. Does not wait for a socket (SENDS-2).
     pub fn send_all(&mut self, batch: &mut [Outgoing]) {
         for batch in batch.chunks_mut(self.depth) {
             match &mut self.ring {

@@ -133,7 +133,8 @@ impl SimDisk {
         self.state.lock().free_bytes = free_bytes;
     }
 
-    /// Makes the `n`th call of a kind from now fail, once; 1 is the next call.
+    /// Makes the `n`th call of a kind from now fail, once; 1 is the next call. The call returns
+    /// [`io::ErrorKind::Other`] and has no effect. A later fault of the same kind replaces it.
     pub fn fail_nth(&self, op: DiskOp, n: u64) {
         let mut state = self.state.lock();
         let done = state.done(op);
@@ -150,13 +151,14 @@ impl SimDisk {
         self.state.lock().done(op)
     }
 
-    /// Makes each file sync take this long.
+    /// Makes each file sync sleep this long, in real time.
     pub fn set_sync_delay(&self, delay: Duration) {
         self.state.lock().sync_delay = delay;
     }
 
     /// Makes syncs of files' data wait until the result is dropped; [`DiskFile::sync_all`] is not
-    /// held back.
+    /// held back. While several results exist, syncs wait for all of them. A thread that holds a
+    /// result and calls [`DiskFile::sync`] waits for ever.
     pub fn hold_syncs(&self) -> HeldSyncs {
         *self.gate.holds.lock() += 1;
         HeldSyncs(Arc::clone(&self.gate))

@@ -148,12 +148,14 @@ impl SimNet {
     /// handle is dropped.
     ///
     /// # Errors
-    /// [`FabricError::Refused`] if the machine exists already.
+    /// [`FabricError::Refused`] if the machine exists already; [`FabricError::Io`] if there is no
+    /// memory for its bells.
     pub fn join(&self, me: MachineId) -> Result<SimFabric, FabricError> {
         SimFabric::join(self, me)
     }
 
-    /// Carries out the next event; returns `None` if there are no more events.
+    /// Carries out the next event; returns `None` if there are no more events. Completes operations
+    /// and wakes their tasks on the calling thread.
     pub fn step(&self) -> Option<SimStep> {
         let mut state = self.state.lock();
         let happening = state.next()?;
@@ -172,7 +174,7 @@ impl SimNet {
         self.state.lock().trace()
     }
 
-    /// Makes [`Self::step`] name a machine at a time, as a timer would.
+    /// Makes [`Self::step`] name a machine at a virtual time in nanoseconds, as a timer would.
     pub fn wake_at(&self, machine: MachineId, at_ns: u64) {
         let mut state = self.state.lock();
         state.at(at_ns, Happening::Wake(machine));
@@ -215,7 +217,8 @@ impl SimNet {
         self.change(|state, effects| state.heal(from, to, effects));
     }
 
-    /// Breaks the connection over which a machine posts to another.
+    /// Breaks the connection over which a machine posts to another: operations in flight on it
+    /// answer [`FabricError::Lost`].
     pub fn break_connection(&self, from: MachineId, to: MachineId) {
         self.change(|state, effects| state.break_now(from, to, effects));
     }

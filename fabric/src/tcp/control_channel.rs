@@ -36,7 +36,8 @@ const ANYBODY: MachineId = MachineId(0);
 
 /// A service that answers questions of other machines, on threads of the fabric.
 pub trait Answerer: fmt::Debug + Send + Sync {
-    /// Returns the answer to a question. The call may block: it delays no other caller.
+    /// Returns the answer to a question. The call may block: it delays no other caller. An answer
+    /// of more than 16 MiB closes the caller's connection instead.
     fn answer(&self, question: &[u8]) -> Vec<u8>;
 }
 
@@ -80,10 +81,13 @@ impl TcpAsker {
         })
     }
 
-    /// Returns the answer of the machine at an address. Each step may take `patience`.
+    /// Returns the answer of the machine at an address (`host:port`). Blocks: connecting and each
+    /// read or write may take `patience`. Any thread may call it.
     ///
     /// # Errors
-    /// The reason for the missing answer; the question may have arrived.
+    /// The reason for the missing answer; the question may have arrived. [`HandshakeError::Io`]
+    /// also if another thread is connecting to the address (try again), or if the question is
+    /// longer than 16 MiB. [`HandshakeError::NotMember`] if the machine answers no questions yet.
     pub fn ask(
         &self,
         address: &str,

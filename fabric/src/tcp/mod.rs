@@ -102,7 +102,8 @@ pub struct TcpConfig {
     pub silence: Option<Duration>,
 }
 
-/// The access of one machine to a network.
+/// The access of one machine to a network. Dropping it closes all connections, and blocks until its
+/// threads have ended.
 #[derive(Debug)]
 pub struct TcpFabric {
     shared: Arc<Shared>,
@@ -168,10 +169,12 @@ fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
 }
 
 impl TcpFabric {
-    /// Starts the fabric of a machine, whose only member is itself.
+    /// Starts the fabric of a machine, whose only member is itself: the listener and the two I/O
+    /// threads.
     ///
     /// # Errors
-    /// [`FabricError::Io`] if it cannot listen.
+    /// [`FabricError::Io`] if it cannot listen, or if the system refuses memory, random numbers or
+    /// a thread.
     pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
         Self::with(config, Registry::new(config.me))
     }

@@ -89,7 +89,8 @@ impl TcpTls {
     /// `key`. Accepts certificates that one of `authorities` has signed. All are PEM.
     ///
     /// # Errors
-    /// [`TlsError`] if they are unusable.
+    /// [`TlsError::Pem`] if a text is not PEM or lacks a certificate or key; [`TlsError::Unusable`]
+    /// if TLS refuses one of them, or if the key is of another certificate.
     pub fn from_pem(chain: &[u8], key: &[u8], authorities: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates("certificate", chain)?;
         let key = PrivateKeyDer::from_pem_slice(key);
