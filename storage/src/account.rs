@@ -5,6 +5,9 @@
 //! and charged memory stays usable. A charge is also refused where the memory is in a file system
 //! that is nearly full. Other machines use that file system too, so a reserve is kept free for
 //! their charges between two checks.
+//!
+//! *Concurrency.* Any thread may call any function, and none blocks. The counter orders no other
+//! memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +56,8 @@ impl Account {
     /// Takes `bytes` from the budget.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the budget does not have them; nothing is taken in that case.
+    /// [`OutOfMemory`] if the budget does not have them; nothing is taken in that case. Near the
+    /// limit two concurrent charges may both be refused although one of them would fit.
     pub fn charge(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         let sum = used.saturating_add(bytes);
@@ -76,7 +80,7 @@ impl Account {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns `bytes` to the budget.
+    /// Returns `bytes` to the budget, which must have been taken from it.
     pub fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }

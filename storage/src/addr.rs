@@ -60,14 +60,15 @@ impl std::fmt::Display for Addr {
     }
 }
 
-/// An address, with the size and the incarnation that a lock-free reader needs.
+/// An address, with the size and the incarnation that a lock-free reader needs (NSDI'14 §3.5). If
+/// the slot has another incarnation, the object was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct FatPtr {
     /// The address of the object.
     pub addr: Addr,
     /// Requested payload bytes, a multiple of 8.
     pub size: u32,
-    /// Incarnation of the slot when the object was allocated.
+    /// Incarnation of the slot when the object was allocated; a slot counts them modulo 2^16.
     pub incarnation: u32,
 }
 

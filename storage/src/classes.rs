@@ -1,4 +1,4 @@
-//! The 256 size classes of slots, from 64 B to 1 MiB (NSDI'14 §3.2).
+//! The 256 size classes of slots, from 64 B to 1 MiB (NSDI'14 §3.3).
 //!
 //! For small sizes, where one word of waste is less than the allowed worst case, each class is one
 //! word larger than the previous one. From there each is the previous one times a constant, rounded

@@ -7,7 +7,7 @@
 //! ```
 //! Word 0 is the version: it changes with every commit. A compare-and-swap of the whole word takes
 //! the lock at exactly the version that was read. Each further cache line of a longer object
-//! repeats the write counter (see [`crate::layout`]).
+//! repeats the word (see [`crate::layout`]).
 
 use crate::timestamp::Timestamp;
 

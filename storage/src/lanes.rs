@@ -1,4 +1,4 @@
-//! The slab allocator: lanes of free slots (NSDI'14 §3.2).
+//! The slab allocator: lanes of free slots (NSDI'14 §3.3).
 //!
 //! # Picture
 //! ```text
@@ -104,7 +104,7 @@ impl Lanes {
         self.lanes.len()
     }
 
-    /// Locks lane `index` modulo the number of lanes.
+    /// Locks lane `index` modulo the number of lanes; blocks while any thread is in that lane.
     #[inline]
     pub fn enter(&self, index: usize) -> MutexGuard<'_, Lane> {
         self.lanes[index % self.lanes.len()].lock()
@@ -139,7 +139,7 @@ impl Lanes {
 
     /// Returns to the regions every block whose slots are all free and carved, across all lanes.
     /// They may be used for another class once readers have passed the result of `freed`, which is
-    /// called after each of them ([`Regions::release_block`]).
+    /// called after each of them ([`Regions::release_block`]). Locks all lanes meanwhile.
     pub fn release_empty_blocks(
         &self,
         regions: &Regions,
@@ -194,12 +194,12 @@ impl Supply<'_> {
 }
 
 impl Lane {
-    /// Takes a slot of `class`, near `near` if possible. The order of the search is: the block of
-    /// `near`, then the slab of the last allocation, then the region of `near`, then any slab, then
-    /// a new block.
+    /// Takes a slot of `class`, near `near` if possible (NSDI'14 §3.3). The order of the search is:
+    /// the block of `near`, then the slab of the last allocation, then the region of `near`, then
+    /// any slab, then a new block.
     ///
     /// # Errors
-    /// [`OutOfMemory`] at the limit.
+    /// [`OutOfMemory`] if the account refuses a charge, or if no region has a block left.
     pub fn alloc(
         &mut self,
         supply: Supply<'_>,
@@ -274,10 +274,10 @@ impl Lane {
             .ok_or(OutOfMemory)
     }
 
-    /// Takes `count` consecutive slots of one block.
+    /// Takes `count` consecutive slots of one block, without gaps. Returns the first.
     ///
     /// # Errors
-    /// [`OutOfMemory`] at the limit, or if a block does not have so many slots.
+    /// As [`Self::alloc`], and if a block does not have so many slots ([`Class::slots`]).
     pub fn alloc_run(
         &mut self,
         supply: Supply<'_>,
@@ -329,7 +329,7 @@ impl Lane {
         }
     }
 
-    /// Retires a slot whose tombstone was committed at `freed`.
+    /// Retires a slot whose tombstone was committed at `freed`, until no reader is below that.
     pub fn retire(&mut self, addr: Addr, freed: Timestamp) {
         self.retired.push_back((addr, freed));
     }

@@ -4,13 +4,13 @@
 //!  slot at word s of its cache line (here s = 5)
 //!  line 0            line 1                          line 2
 //!  .....|W0|L0|L1|   |V|L2|L3|L4|L5|L6|L7|L8|        |V|L9|...
-//!        ^ header     ^ line version = copy of word 0 (its write counter)
+//!        ^ header     ^ line version = copy of word 0, unlocked
 //!           L0 = header word 1, L1.. = payload words 0..
 //! ```
 //! A slot may begin at any word of a cache line. Each further line that it covers begins with a
-//! line version. With these, a reader that copies the object in one operation can detect a torn
-//! copy. `L(i)` are the *logical* words: 0 is header word 1, and payload word `p` is logical word
-//! `p + 1`.
+//! line version (NSDI'14 §3.5). With these, a reader that copies the object in one operation can
+//! detect a torn copy. `L(i)` are the *logical* words: 0 is header word 1, and payload word `p` is
+//! logical word `p + 1`.
 
 /// Words of a cache line.
 pub const LINE_WORDS: usize = 8;

@@ -11,6 +11,16 @@
 //! An object is an array of 64-bit words with a version. This crate knows bytes, slots and
 //! versions, but no transactions and no keys.
 //!
+//! # Reading order
+//! 1. [`addr`], [`header`], [`layout`], [`object`]: an object in place, and how it is read and
+//!    locked.
+//! 2. [`classes`], [`region`], [`lanes`]: where objects are, and the allocator (NSDI'14 §3.3).
+//! 3. [`old_versions`]: the versions for older snapshots. [`object_copy`]: objects of other
+//!    machines.
+//! 4. [`log`], then [`checkpoint`]: what a restart reads.
+//!
+//! Sizes are in 64-bit words where a name says `words`, and in bytes where it says `bytes`.
+//!
 //! It has no unsafe code: the memory under it is [`fencepost_fabric::Memory`].
 
 pub mod account;

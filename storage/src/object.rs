@@ -106,10 +106,11 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Takes the lock if the header is `seen`, which must be unlocked.
+    /// Takes the lock if the header is `seen`, which must be unlocked: the compare-and-swap of LOCK
+    /// (SOSP'15 §4, step 1). Does not wait. Success has acquire ordering.
     ///
     /// # Errors
-    /// The present header, which differs.
+    /// The present header, which differs: the object is locked, or has another version.
     #[inline]
     pub fn try_lock(&self, seen: Header) -> Result<(), Header> {
         let word = self.words.first().ok_or(Header(0))?;
@@ -130,7 +131,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Releases the lock with nothing changed.
+    /// Releases the lock with nothing changed, with release ordering. Only the holder of the lock
+    /// calls it.
     #[inline]
     pub fn unlock(&self, seen: Header) {
         if let Some(word) = self.words.first() {
@@ -138,8 +140,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Begins to change a locked object: a reader that saw an older header will not accept the
-    /// writes that follow.
+    /// Begins to change a locked object, with a release fence: a reader that saw an older header
+    /// will not accept the writes that follow.
     #[inline]
     pub fn begin_install(&self) {
         fence(Ordering::Release);
@@ -178,7 +180,9 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Ends an install: writes the link, the line versions, and last the header, which unlocks.
+    /// Ends an install: writes the link, the line versions, and last the header, which unlocks. The
+    /// header is stored with release ordering, so a reader that sees it sees the whole version
+    /// (SOSP'15 §4, step 4).
     pub fn finish_install(&self, header: Header, link: LinkWord) {
         self.put_link(link);
         let mut line = LINE_WORDS - self.s;
@@ -191,7 +195,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Returns whether every line version agrees with `header`: the check after a one-sided read.
+    /// Returns whether every line version agrees with `header`: the check after a one-sided read
+    /// (NSDI'14 §3.5).
     pub fn lines_agree(&self, header: Header) -> bool {
         let mut line = LINE_WORDS - self.s;
         while let Some(word) = self.words.get(line) {

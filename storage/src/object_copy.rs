@@ -15,8 +15,9 @@ pub struct ObjectCopy {
 
 impl ObjectCopy {
     /// Decodes the object in `words`, which were read from a slot that begins at word `s` of a
-    /// cache line. Returns `None` if the line versions show that the words did not exist together.
-    /// The payload of a locked object may be half-changed.
+    /// cache line. Returns `None` if the line versions show that the words did not exist together
+    /// (NSDI'14 §3.5): read again. The payload of a locked object may be half-changed, so the
+    /// caller checks [`Header::is_locked`] first.
     pub fn of(words: Box<[u64]>, s: usize) -> Option<ObjectCopy> {
         let s = s % LINE_WORDS;
         let header = Header(*words.first()?);

@@ -1,6 +1,7 @@
 //! Timestamps: the versions of objects and the points at which transactions read and write.
 
-/// A point in the total order of commits; 54 bits are used.
+/// A point in the total order of commits; 54 bits are used. The clock of the transactions gives the
+/// numbers their meaning; here only their order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 

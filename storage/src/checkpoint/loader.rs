@@ -22,8 +22,8 @@ use crate::region::{BlockId, Regions};
 ///
 /// # Errors
 /// [`CheckpointError::Corrupt`] names the file and offset of damage.
-/// [`CheckpointError::DoesNotFit`] names a block that these regions have no place for. The regions
-/// are unusable in that case.
+/// [`CheckpointError::DoesNotFit`] names a block that these regions have no place for.
+/// [`CheckpointError::Io`] is an error of the disk. The regions are unusable in all cases.
 pub fn load(
     disk: &dyn Disk,
     manifest: &Manifest,

@@ -113,7 +113,8 @@ pub(super) fn file_name(sequence: u64) -> String {
 /// Reads the manifest of the valid checkpoint; returns `None` if there has never been one.
 ///
 /// # Errors
-/// [`CheckpointError`] if the manifest cannot be read or is damaged.
+/// [`CheckpointError::Io`] if the manifest cannot be read, [`CheckpointError::Corrupt`] if it is
+/// damaged: do not start, because no crash can damage it.
 pub fn read_manifest(disk: &dyn Disk) -> Result<Option<Manifest>, CheckpointError> {
     let path = disk.path(NAME);
     let file = match disk.open(NAME) {

@@ -28,7 +28,7 @@ pub struct Plan<'a> {
     /// A function that returns a timestamp that no commit so far exceeds; called once, after the
     /// scan.
     pub clock: &'a (dyn Fn() -> Timestamp + Sync),
-    /// Number of scanning threads.
+    /// Number of scanning threads, from 1 to 64; others are moved into this range.
     pub threads: usize,
     /// Limit of the scan's write rate; `None` for no limit.
     pub bytes_per_second: Option<u64>,
@@ -38,8 +38,14 @@ pub struct Plan<'a> {
 
 /// Takes a checkpoint into `disk`, a directory of its own, and truncates the log before it.
 ///
+/// Blocks until the checkpoint is durable. The calling thread is one of the scanning threads. The
+/// caller takes one checkpoint at a time.
+///
 /// # Errors
-/// [`CheckpointError`]. The previous checkpoint stays valid, unless only the cleanup failed; the
+/// [`CheckpointError::Stopped`] if [`Plan::stop`] asked for it; [`CheckpointError::Stuck`] if an
+/// object stays locked for about ten seconds; [`CheckpointError::Io`] and [`CheckpointError::Log`]
+/// for errors of the disk and the log; [`CheckpointError::Corrupt`] if the manifest of the previous
+/// checkpoint is damaged. The previous checkpoint stays valid, unless only the cleanup failed; the
 /// next checkpoint then repeats the cleanup.
 pub fn write(
     disk: &dyn Disk,

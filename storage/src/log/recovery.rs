@@ -73,7 +73,13 @@ pub struct LogRecovery {
 }
 
 impl LogRecovery {
-    /// Opens the segments in `disk`, a directory that belongs to the log alone.
+    /// Opens the segments in `disk`, a directory that belongs to the log alone. Reads only their
+    /// headers.
+    ///
+    /// # Errors
+    /// [`LogError::Missing`] if the first needed segment does not exist, [`LogError::Corrupt`] if
+    /// the header of a segment is damaged or of another log, [`LogError::Io`] if the disk cannot
+    /// read one. Do not start then; nothing was changed.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &LogOptions,
@@ -135,6 +141,11 @@ impl LogRecovery {
 
     /// Returns the next run of records; `None` after the last. Records are checked, oldest first,
     /// each returned once.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] if durable bytes are damaged (LOG-1), or if the log ends before
+    /// [`Needed::through`]; [`LogError::Missing`] if no segment is left of a log that is needed;
+    /// [`LogError::Io`] if the disk cannot read.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
         let chunk = self.reader.next_chunk()?;
         if let Some(chunk) = chunk {
@@ -160,6 +171,9 @@ impl LogRecovery {
     /// Makes the whole log durable as it was read. A process may have ended between a write and its
     /// sync; its bytes are then readable until the power fails. Call this before others are told of
     /// the records and the log is not open yet.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: which of the bytes are durable is unknown then.
     pub fn sync(&self) -> Result<(), LogError> {
         for segment in &self.reader.segments {
             let synced = segment.file.sync();
@@ -178,8 +192,13 @@ impl LogRecovery {
         }
     }
 
-    /// Opens the log for appending after the last complete record; unread chunks are skipped. The
-    /// flusher calls `watermark` before each flush.
+    /// Opens the log for appending after the last complete record; unread chunks are read, checked
+    /// and skipped. Cuts a torn tail, and starts the flusher and the filler. The flusher calls
+    /// `watermark` before each flush ([`Log::durable_watermark`]).
+    ///
+    /// # Errors
+    /// As [`Self::next_chunk`]; [`LogError::Io`] also if the disk cannot write, or if the system
+    /// refuses a thread.
     pub fn finish(mut self, watermark: Watermark) -> Result<(Log, RecoveryReport), LogError> {
         while self.next_chunk()?.is_some() {}
         let report = self.report();

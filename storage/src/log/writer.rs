@@ -101,6 +101,13 @@ impl Log {
     /// to wait for. The body of a record is the concatenation of its parts.
     ///
     /// Blocks while there is no log space. The caller must not hold anything that others wait for.
+    /// An append of no records returns [`Self::position`] at once. Any thread may append. The
+    /// records are not durable yet: see [`Self::wait_flushed`].
+    ///
+    /// # Errors
+    /// Nothing was appended: [`LogError::TooLarge`] beyond [`Self::append_limit`],
+    /// [`LogError::Full`] if the disk has no space, [`LogError::Failed`] after a failed flush,
+    /// [`LogError::Closed`] after [`Self::close`].
     pub fn append(&self, records: &[NewRecord<'_>]) -> Result<Lsn, LogError> {
         let bytes = self.size(records)?;
         if bytes == 0 {
@@ -111,7 +118,10 @@ impl Log {
     }
 
     /// Appends as [`Log::append`] does, if log space is available at once. Otherwise appends
-    /// nothing and returns `None`.
+    /// nothing and returns `None`. Never waits for space, not even on a full disk.
+    ///
+    /// # Errors
+    /// As [`Self::append`], but never [`LogError::Full`].
     pub fn try_append(&self, records: &[NewRecord<'_>]) -> Result<Option<Lsn>, LogError> {
         let bytes = self.size(records)?;
         match self.shared.try_reserve(bytes, 1) {
@@ -122,7 +132,8 @@ impl Log {
 
     /// Reserves log space for `appends` appends of `bytes` together, if it is available at once.
     /// `bytes` includes headers and padding ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES),
-    /// and up to a multiple of 8). Unused space must be given back.
+    /// and up to a multiple of 8). Unused space must be given back. Returns `None` also while other
+    /// requests wait (ROOM-2).
     #[inline]
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
         self.shared.try_reserve(bytes, appends)
@@ -131,6 +142,10 @@ impl Log {
     /// Reserves as [`Log::try_reserve`] does, but waits in the queue. Must not be awaited by a
     /// caller that has reserved space, or that holds anything for which another holder of reserved
     /// space waits. Needs no particular executor, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// [`LogError::Full`] if the disk has no space for it: abort, and try again later.
+    /// [`LogError::Failed`] after a failed flush, [`LogError::Closed`] after [`Self::close`].
     pub fn reserve(
         &self,
         bytes: usize,
@@ -144,8 +159,13 @@ impl Log {
         self.shared.give_back(room);
     }
 
-    /// Appends as [`Log::append`] does, into reserved space: never waits, and fails only if the log
-    /// has failed or was closed. If `done`, the rest of the reservation is given back.
+    /// Appends as [`Log::append`] does, into reserved space: never waits. If `done`, the rest of
+    /// the reservation is given back, after an error, too. The caller must not append more than it
+    /// has reserved.
+    ///
+    /// # Errors
+    /// Nothing was appended: [`LogError::Failed`] after a failed flush, [`LogError::Closed`] after
+    /// [`Self::close`], [`LogError::TooLarge`] beyond [`Self::append_limit`].
     pub fn append_reserved(
         &self,
         room: &mut LogReservation,
@@ -222,7 +242,7 @@ impl Log {
         }
     }
 
-    /// Returns the end of the durable part.
+    /// Returns the end of the durable part (LOG-2), without waiting.
     pub fn flushed(&self) -> Lsn {
         Lsn::from_raw(self.shared.waiters.flushed())
     }
@@ -235,7 +255,13 @@ impl Log {
     }
 
     /// Returns a future that is ready once the log is durable up to `lsn`, or has failed. Needs no
-    /// particular executor, and may be dropped at any time.
+    /// particular executor, and may be dropped at any time. The flusher wakes it; one flush may
+    /// wake many.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] if a flush has failed before the log was durable up to there: the
+    /// records may or may not be on the disk. [`LogError::Closed`] if the log has been closed and
+    /// `lsn` is beyond its end.
     pub fn wait_flushed(
         &self,
         lsn: Lsn,
@@ -243,13 +269,21 @@ impl Log {
         WaitFlushed::new(&self.shared, lsn)
     }
 
-    /// Blocks until the log is durable up to `lsn`, or has failed.
+    /// Blocks the thread until the log is durable up to `lsn`, or has failed.
+    ///
+    /// # Errors
+    /// As [`Self::wait_flushed`].
     pub fn wait_flushed_blocking(&self, lsn: Lsn) -> Result<(), LogError> {
         self.shared.wait_flushed_blocking(lsn)
     }
 
     /// Retires all segments without records at or after `lsn`. Call it when a checkpoint from which
-    /// replay begins at `lsn` is durable.
+    /// replay begins at `lsn` is durable. Removes nothing that is not durable yet. Blocks for the
+    /// calls of the disk, but holds up no append.
+    ///
+    /// # Errors
+    /// [`LogError::Io`] if the disk refuses to rename or remove a segment: it stays until the next
+    /// opening. The log itself still works.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
         let below = lsn.min(self.flushed());
         self.shared
@@ -274,7 +308,11 @@ impl Log {
         }
     }
 
-    /// Makes everything appended durable and ends the threads; later appends are refused.
+    /// Makes everything appended durable and ends the threads; later appends are refused. Blocks
+    /// until the threads have ended. A second call has no effect.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] if a flush has failed, now or earlier.
     pub fn close(&self) -> Result<(), LogError> {
         self.shared.close();
         for thread in self.threads.lock().drain(..) {

@@ -190,7 +190,11 @@ impl OldVersions {
     }
 
     /// Follows the chain from `place`, whose version was `replaced` at that time, to the newest
-    /// version not newer than `at`, and calls `f` with it.
+    /// version not newer than `at`, and calls `f` with it. Any thread may call it; it takes no
+    /// lock.
+    ///
+    /// `f` may get the words of a block that is being reused. It must accept any words, and its
+    /// result is dropped then ([`Found::Gone`]).
     pub fn find<T>(
         &self,
         mut place: OldPlace,
@@ -245,7 +249,11 @@ impl OldVersions {
     /// learns that its snapshot is too old.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when neither the account nor the queue of full blocks can give a block.
+    /// [`OutOfMemory`] when neither the account nor the queue of full blocks can give a block. The
+    /// commit may go on with [`OldPlace::LOST`], at the cost of old snapshots.
+    ///
+    /// # Panics
+    /// If `copy` stores a run that begins beyond the payload words of `version`.
     pub fn keep(
         &self,
         lane: &mut OldLane,

@@ -32,10 +32,11 @@ pub(super) struct Spare {
 
 impl Regions {
     /// Creates memory for a region of which this machine is to be the primary, if it is to be its
-    /// `own`, or a backup. Peers find the memory, but it has no blocks here before it is kept.
+    /// `own`, or a backup: the first step of region allocation (SOSP'15 §3, prepare). Peers find
+    /// the memory, but it has no blocks here before it is kept.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no memory, or the id is too large.
+    /// [`OutOfMemory`] if there is no memory, or the id is too large; nothing is reserved then.
     pub fn reserve(&self, id: RegionId, own: bool) -> Result<(), OutOfMemory> {
         if !self.table.has(id) {
             return Err(OutOfMemory);
@@ -51,7 +52,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Makes a reserved region this machine's own, or its backup.
+    /// Makes a reserved region this machine's own, or its backup: the second step of region
+    /// allocation (SOSP'15 §3, commit). Does nothing if the region is not reserved.
     pub fn keep(&self, id: RegionId) {
         let Some(Spare { memory, own }) = self.reserved.lock().remove(&id.0) else {
             // A backup that was written to has been kept already.

@@ -84,10 +84,12 @@ impl Growth {
 
 impl Regions {
     /// Takes a block for slots of `class`: a released block whose timestamp `oldest` has passed, or
-    /// a new one. Released blocks are used only if `may_again`.
+    /// a new one. Released blocks are used only if `may_again`. Charges nothing: a lane charges a
+    /// block as it carves it.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
+    /// [`OutOfMemory`] when every region is full or the kernel gives no more address space. In a
+    /// cluster it makes no region itself: ask the CM for one.
     pub fn acquire_block(
         &self,
         class: Class,

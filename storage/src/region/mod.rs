@@ -113,7 +113,8 @@ impl Regions {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns a region of this machine or of a peer.
+    /// Returns a region of this machine or of a peer. Takes no lock; the first look-up of a peer's
+    /// region maps it. `None` if no machine that this one can map has such a region.
     #[inline]
     pub fn region(&self, id: RegionId) -> Option<&Region> {
         let place = self.table.last(id)?;
@@ -164,7 +165,8 @@ impl Regions {
     }
 
     /// Returns the slot at `addr` and a number that changes whenever its block gets another class.
-    /// Returns `None` where no slot begins.
+    /// Returns `None` where no slot begins. A reader without an epoch reads the slot, and checks by
+    /// a second call that the number is unchanged.
     pub fn slot_at(&self, addr: Addr) -> Option<(ObjectRef<'_>, u64)> {
         let region = self.region(addr.region())?;
         let offset = addr.offset() as usize;
