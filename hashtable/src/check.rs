@@ -44,10 +44,11 @@ struct Before {
 impl HashTable {
     /// Walks every bucket and block and checks the table. Each key must be in its shard, and in its
     /// home, the next bucket or the home's chain. No key may exist twice. Joint versions and counts
-    /// must agree, and all objects must be on one machine.
+    /// must agree, and all objects must be on one machine. Inconsistencies are in the report; they
+    /// are no errors.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`]; [`Stop::Damaged`] if no table is at the root.
     pub fn check<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<Report, Stop>> {
         Box::pin(async move {
             let mut report = Report::default();

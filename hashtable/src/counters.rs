@@ -44,7 +44,7 @@ pub struct Counters {
     pub joint_retries: u64,
 }
 
-/// Reads the counters.
+/// Returns the counters. Any thread may call it; counts of other threads may be a little older.
 pub fn counters() -> Counters {
     let sum = |event: Event| COUNTED.total(event as usize);
     let lookups = sum(Event::Lookup);

@@ -21,6 +21,16 @@
 //! * HASH-4: every bucket shows which hashes belong to it, so a lookup through an outdated
 //!   directory notices the error.
 //!
+//! # Reading order
+//! `layout`, `hash`, `image`; then `table` and `lockfree` (lookups), `write` and `place` (changes),
+//! `kind` and `op` (what the commit applies), `grow`; `scan` and `check` last.
+//!
+//! # Use
+//! A table is changed in a transaction, by the task that owns the transaction. A call waits for
+//! messages only if an object is on another machine, or is locked by another commit.
+//! [`HashTable::get_lockfree`] needs no transaction. The crate keeps no state but counters, so any
+//! number of handles of a table may exist.
+//!
 //! Failure: a key that does not fit a slot is [`IndexError::KeyTooLong`]; every other error is a
 //! [`fencepost_txn::Stop`].
 

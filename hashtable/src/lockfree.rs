@@ -33,11 +33,14 @@ enum Glance {
 const ROUNDS_BEFORE_YIELD: usize = 64;
 
 impl HashTable {
-    /// Copies the newest committed value of a key to `out`. Returns `false` if there is no such
-    /// key, or no table.
+    /// Copies the newest committed value of a key to `out`, as many words as both have (NSDI'14
+    /// §3.6). Returns `false` if there is no such key, or no table. Any thread may call it; it
+    /// waits for locks and for other machines. `out` may be overwritten also if the result is
+    /// `false`.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where a machine cannot be reached.
+    /// [`Stop::Retry`] where a machine cannot be reached; [`Stop::NotMember`] where this machine is
+    /// no member any more.
     #[inline]
     pub async fn get_lockfree(
         &self,

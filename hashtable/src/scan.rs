@@ -90,7 +90,7 @@ pub struct HashCursor {
 }
 
 impl HashTable {
-    /// Returns a cursor over all keys.
+    /// Returns a cursor over all keys, in no order. Reads nothing yet.
     pub fn scan(&self) -> HashCursor {
         HashCursor {
             table: *self,
@@ -103,10 +103,11 @@ impl HashTable {
 
 impl HashCursor {
     /// Fills `out` with whole buckets until it has at least `enough` entries. Returns `false`, with
-    /// `out` empty, at the end.
+    /// `out` empty, at the end. All batches belong to one transaction: in another one, keys may
+    /// have moved, and be missed or returned twice.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`]; [`Stop::Damaged`] also if no table is at the root.
     pub async fn next_batch(
         &mut self,
         tx: &mut Transaction,

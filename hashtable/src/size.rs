@@ -13,7 +13,8 @@ impl HashTable {
     /// transaction sees the table.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where a machine cannot be reached.
+    /// [`Stop::Retry`] where a machine cannot be reached; [`Stop::NotMember`] where this machine is
+    /// no member any more.
     pub fn bytes<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<u64, Stop>> {
         Box::pin(async move {
             let look = |view: &View<'_>| (Root::open(view), false);

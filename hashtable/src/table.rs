@@ -35,7 +35,7 @@ pub struct HashOptions {
     pub key_bytes: usize,
     /// Words of a value; every slot has space for it.
     pub value_words: usize,
-    /// Slots of a bucket: H/2 of NSDI'14.
+    /// Slots of a bucket: H/2 of NSDI'14 §3.6. Changed to be between 2 and 32.
     pub slots: usize,
     /// Homes of a shard; a table grows by splitting shards. One shard must fit a block of 1 MiB. A
     /// table that is planned for many keys has larger shards, so that no shard gets much more than
@@ -162,7 +162,8 @@ pub(crate) enum Place {
 }
 
 impl HashTable {
-    /// Creates an empty table for pointer values with keys up to 32 bytes.
+    /// Creates an empty table for pointer values with keys up to 32 bytes. Other transactions see
+    /// it after the commit; the caller stores [`Self::root`] in an object that they find.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
@@ -224,7 +225,8 @@ impl HashTable {
         })
     }
 
-    /// Returns the table whose root is at `root`.
+    /// Returns the table whose root is at `root`. Reads nothing: the first operation finds whether
+    /// a table is there.
     pub const fn open(root: Addr) -> HashTable {
         HashTable { root }
     }
@@ -485,20 +487,21 @@ impl HashTable {
             .ok_or(Stop::Retry(AbortReason::ReadConflict))
     }
 
-    /// Returns the value of a key, if values are two words (fat pointers).
+    /// Returns the value of a key, if values are two words (fat pointers). The absence of the key
+    /// joins the read set; a found value does so as [`HashOptions::guard_hits`] says.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`]; [`Stop::Damaged`] also if no table is at the root.
     pub async fn get(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<[u64; 2]>, Stop> {
         let mut value = [0; 2];
         Ok(self.get_into(tx, key, &mut value).await?.then_some(value))
     }
 
-    /// Copies the value of a key to `out`. Returns `false` if the key is absent; its absence joins
-    /// the read set.
+    /// Copies the value of a key to `out`, as many words as both have. Returns `false` if the key
+    /// is absent; its absence joins the read set. Reads as [`Self::get`] does.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Self::get`].
     pub async fn get_into(
         &self,
         tx: &mut Transaction,

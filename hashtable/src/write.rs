@@ -57,10 +57,12 @@ impl HashTable {
     }
 
     /// Inserts a key that must be absent. Its absence is a condition that is checked again at
-    /// commit.
+    /// commit. `value` has [`crate::HashOptions::value_words`] words. A full shard is split, if
+    /// possible in a transaction of its own, which stays even if `tx` aborts.
     ///
     /// # Errors
-    /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
+    /// [`IndexError::KeyTooLong`] beyond [`crate::HashOptions::key_bytes`], rounded up to words;
+    /// nothing has changed then. Otherwise as [`Transaction::patch`] and [`Transaction::alloc`].
     pub async fn insert(
         &self,
         tx: &mut Transaction,
@@ -211,7 +213,8 @@ impl HashTable {
     }
 
     /// Replaces the value of a key. Returns `false` if the key is absent; its absence joins the
-    /// read set.
+    /// read set. Two transactions that replace the value of one key do not conflict for that reason
+    /// alone: a caller that depends on the value before reads it in `tx`.
     ///
     /// # Errors
     /// As [`Transaction::patch`].
@@ -254,7 +257,7 @@ impl HashTable {
     /// Removes a key. Returns `false` if it is absent; its absence joins the read set.
     ///
     /// # Errors
-    /// As [`Transaction::patch`].
+    /// As [`Transaction::patch`] and [`Transaction::free`].
     pub async fn remove(&self, tx: &mut Transaction, bytes: &[u8]) -> Result<bool, Stop> {
         match Key::new(bytes) {
             Some(key) => self.remove_key(tx, &key).await,
@@ -435,7 +438,8 @@ impl HashTable {
         }
     }
 
-    /// Frees every object of the table. No other transaction may use it any more.
+    /// Frees every object of the table at the commit. No transaction that begins later may use it.
+    /// The values are not freed if they are pointers.
     ///
     /// # Errors
     /// As [`Transaction::view`] and [`Transaction::free`].
