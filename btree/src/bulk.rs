@@ -106,10 +106,11 @@ impl Bulk {
     /// Begins to fill `tree`. Returns `None` unless the tree is empty in the transaction's snapshot
     /// and no other transaction has written to it since. Until [`Self::finish`] the tree stays
     /// empty. An insert by another transaction into a tree that existed before makes this
-    /// transaction's commit fail.
+    /// transaction's commit fail. Waits for other transactions that are about to fill a tree that
+    /// existed before.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`] and [`Transaction::intend`].
     pub async fn into(tx: &mut Transaction, tree: BTree) -> Result<Option<Bulk>, Stop> {
         let root = tree.root();
         let public = !tx.owns(root);
@@ -137,7 +138,7 @@ impl Bulk {
     /// one.
     ///
     /// # Errors
-    /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::alloc`].
+    /// [`IndexError::KeyTooLong`]; nothing was appended then. Otherwise as [`Transaction::alloc`].
     pub async fn push(
         &mut self,
         tx: &mut Transaction,
@@ -255,10 +256,11 @@ impl Bulk {
         Ok(())
     }
 
-    /// Finishes the tree.
+    /// Finishes the tree: writes the nodes under construction, and the root. Without this call the
+    /// tree stays empty.
     ///
     /// # Errors
-    /// As [`Transaction::alloc`].
+    /// As [`Transaction::alloc`] and [`Transaction::write`].
     pub async fn finish(mut self, tx: &mut Transaction) -> Result<BTree, Stop> {
         let mut level = 0;
         loop {

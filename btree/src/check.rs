@@ -44,6 +44,7 @@ impl BTree {
     /// Walks every node and checks the tree. The fences tile the key space. Keys are in order and
     /// inside the fences. Levels decrease by one, and parents know the low fences of their
     /// children. Siblings are linked. All nodes are on one machine if the tree is kept together.
+    /// Inconsistencies are in the report; they are no errors.
     ///
     /// # Errors
     /// As [`Transaction::view`].

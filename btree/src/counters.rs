@@ -39,7 +39,7 @@ pub struct Counters {
     pub reroutes: u64,
 }
 
-/// Reads the counters.
+/// Returns the counters. Any thread may call it; counts of other threads may be a little older.
 pub fn counters() -> Counters {
     let sum = |event: Event| COUNTED.total(event as usize);
     Counters {

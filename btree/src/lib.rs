@@ -34,6 +34,16 @@
 //! transactions write fences, siblings and inner nodes. A transaction changes a tree that it has
 //! created and not committed yet directly.
 //!
+//! # Reading order
+//! `key`, `node`, `image`; then `walk` and `tree` (descents and single keys), `note` and `scan`
+//! (ranges), `kind` and `op` (what the commit applies), `grow` and `shrink`; `bulk` and `check`
+//! last.
+//!
+//! # Use
+//! A tree is read and changed in a transaction, by the task that owns the transaction. A call waits
+//! for messages only if a node is on another machine, or is locked by another commit. Keys are
+//! compared as bytes; values are two words, mostly a fat pointer.
+//!
 //! Failure: a key that does not fit a node is [`IndexError::KeyTooLong`]; every other error is a
 //! [`fencepost_txn::Stop`].
 

@@ -60,7 +60,8 @@ fn after(key: &[u8]) -> Vec<u8> {
 }
 
 impl BTree {
-    /// Returns a cursor over the keys between two bounds.
+    /// Returns a cursor over the keys between two bounds, which are compared as bytes. Reads
+    /// nothing yet. If the bounds exclude every key, the scan is at its end at once.
     pub fn scan(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction) -> Cursor {
         let from = match lower {
             Bound::Included(key) => key.to_vec(),
@@ -86,10 +87,11 @@ impl BTree {
 
 impl Cursor {
     /// Fills `out` with the next entries, at most `max` and at least one if any are left. Returns
-    /// `false`, with `out` empty, at the end.
+    /// `false`, with `out` empty, at the end. In a read-write transaction the range that was passed
+    /// joins the read set, and an empty leaf on the way is merged in a transaction of its own.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`]; [`Stop::Damaged`] also if no tree is at the root.
     pub async fn next_batch(
         &mut self,
         tx: &mut Transaction,

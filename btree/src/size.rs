@@ -13,10 +13,11 @@ const HEADER_BYTES: u64 = 16;
 impl BTree {
     /// Estimates the number of entries. The estimate assumes that every node is as full as the
     /// middle one of its level. It is exact where the root is the only node, and 0 where only the
-    /// creating transaction sees the tree.
+    /// creating transaction sees the tree. Needs no transaction.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where a machine cannot be reached.
+    /// [`Stop::Retry`] where a machine cannot be reached; [`Stop::NotMember`] where this machine is
+    /// no member any more.
     pub fn about<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<f64, Stop>> {
         Box::pin(async move {
             let mut entries = 1.0;
@@ -69,10 +70,11 @@ type Seen = Option<(Taken, Vec<Addr>)>;
 impl BTree {
     /// Returns the memory of the tree, by reading its nodes one after the other; concurrent changes
     /// may be counted or not. The values of its entries must be fat pointers. Returns zeros where
-    /// only the creating transaction sees the tree.
+    /// only the creating transaction sees the tree. Needs no transaction.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where a machine cannot be reached.
+    /// [`Stop::Retry`] where a machine cannot be reached; [`Stop::NotMember`] where this machine is
+    /// no member any more.
     pub fn taken<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<Taken, Stop>> {
         Box::pin(async move {
             let mut sum = Taken::default();

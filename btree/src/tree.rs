@@ -123,7 +123,7 @@ impl BTree {
         })
     }
 
-    /// Returns the tree whose root is at `root`.
+    /// Returns the tree whose root is at `root`; reads nothing yet.
     pub const fn open(root: Addr) -> BTree {
         BTree { root }
     }
@@ -210,10 +210,10 @@ impl BTree {
         }
     }
 
-    /// Returns the value of `key`. If the key is absent, its absence joins the read set.
+    /// Returns the value of `key`, unguarded. If the key is absent, its absence joins the read set.
     ///
     /// # Errors
-    /// As [`Transaction::view`].
+    /// As [`Transaction::view`]; [`Stop::Damaged`] also if no tree is at the root.
     pub async fn get(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<[u64; 2]>, Stop> {
         let look = |node: &Node<'_, '_>| match node.search(key) {
             Ok(at) => Ok(node.value(at)),
@@ -249,10 +249,10 @@ impl BTree {
     }
 
     /// Inserts a key that must be absent. Its absence is a condition that is checked again at
-    /// commit.
+    /// commit. A full leaf is split in a transaction of its own, which stays even if `tx` aborts.
     ///
     /// # Errors
-    /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
+    /// [`IndexError::KeyTooLong`] beyond [`longest_key`]; otherwise as [`Transaction::patch`].
     pub async fn insert(
         &self,
         tx: &mut Transaction,
@@ -510,7 +510,7 @@ impl BTree {
         }
     }
 
-    /// Frees every node. No other transaction may use the tree any more.
+    /// Frees every node at the commit; objects of values stay. No later transaction may use it.
     ///
     /// # Errors
     /// As [`Transaction::view`] and [`Transaction::free`].
