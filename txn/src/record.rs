@@ -226,12 +226,18 @@ pub enum LoggedWrite<'a> {
 }
 
 /// Decodes the transaction of a record. Returns it and the words after its id.
+///
+/// # Errors
+/// [`BadRecord`] if the record is shorter than an id.
 pub fn split_id(words: &[u64]) -> Result<(TxnId, &[u64]), BadRecord> {
     let id = TxnId::from_words(words).ok_or(BadRecord("too short for a transaction id"))?;
     Ok((id, &words[TxnId::WORDS..]))
 }
 
 /// Decodes the write timestamp of a COMMIT-PRIMARY record from the words after its id.
+///
+/// # Errors
+/// [`BadRecord`] unless the words are exactly one timestamp.
 pub fn decode_commit(rest: &[u64]) -> Result<Timestamp, BadRecord> {
     match rest {
         [w] if *w <= Timestamp::MAX.raw() => Ok(Timestamp::from_raw(*w)),

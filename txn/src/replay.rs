@@ -66,10 +66,13 @@ pub enum ReplayError {
 type Commit = (Timestamp, Vec<Vec<u64>>);
 type Batch = Arc<Vec<Commit>>;
 
-/// Applies every committed transaction of the log to `regions`.
+/// Applies every committed transaction of the log to `regions`, which no other thread uses yet.
+/// Blocks until `workers` threads (at least one) have applied all of them.
 ///
 /// # Errors
-/// [`ReplayError`]; the regions are unusable in that case.
+/// [`ReplayError::Log`] if the log is damaged or cannot be read, [`ReplayError::Record`] for a
+/// malformed record, [`ReplayError::Mismatch`] if the log does not fit the checkpoint. Do not start
+/// then: the regions are unusable.
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,

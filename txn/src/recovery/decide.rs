@@ -12,8 +12,8 @@ pub enum Decision {
     Abort,
 }
 
-/// Decides by the votes of all regions that a transaction wrote to; a missing vote is `None`.
-/// Returns `None` as long as a missing vote matters.
+/// Decides by the votes of all regions that a transaction wrote to; a missing vote is `None`
+/// (SOSP'15 §5.3, step 7). Returns `None` as long as a missing vote matters.
 ///
 /// The transaction commits if a region has shown its writes. Otherwise it commits only if all
 /// regions have locked its objects, and one has their new contents. A region that has truncated it

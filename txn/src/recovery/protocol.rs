@@ -80,8 +80,10 @@ impl Recovery {
         }
     }
 
-    /// Begins the recovery in a configuration. The recovery of an earlier configuration is given
-    /// up.
+    /// Begins the recovery in a configuration, with the evidence that draining the logs has found
+    /// (SOSP'15 §5.3, step 3). The recovery of an earlier configuration is given up. `now` is in
+    /// nanoseconds of any monotonic clock, the same for all calls. The caller carries out the
+    /// returned actions in their order.
     #[must_use]
     pub fn begin(&mut self, now: u64, begin: Begin, around: &dyn Surroundings) -> Vec<Action> {
         let configuration = begin.configuration;
@@ -133,7 +135,8 @@ impl Recovery {
         Vec::new()
     }
 
-    /// Handles the passing of time.
+    /// Handles the passing of time: sends REQUEST-VOTE where a vote is missing for 250 µs (SOSP'15
+    /// §5.3, step 6).
     #[must_use]
     pub fn tick(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
         let Some(running) = &mut self.running else {
@@ -143,7 +146,8 @@ impl Recovery {
         running.done(now, around)
     }
 
-    /// Returns when to call [`Self::tick`] at the latest; `u64::MAX` for never.
+    /// Returns when to call [`Self::tick`] at the latest, in nanoseconds of the clock of `now`;
+    /// `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         let running = self.running.as_ref();
         running.map_or(u64::MAX, |running| running.coordinator.next_wake())

@@ -91,7 +91,8 @@ pub enum Vote {
 }
 
 impl Vote {
-    /// Returns the vote of a region, by the evidence of its remaining replicas.
+    /// Returns the vote of a region, by the evidence of its remaining replicas (SOSP'15 §5.3, step
+    /// 6).
     pub fn of(replicas: impl IntoIterator<Item = Evidence>) -> Vote {
         let seen = replicas.into_iter().fold(Evidence::NONE, Evidence::and);
         let given_up = seen.any_of(Evidence::ABORT_RECOVERY);
