@@ -59,10 +59,14 @@ impl Transaction {
     ///
     /// Dropping the future aborts the transaction, unless it has taken effect by then.
     ///
+    /// Runs on the coordinator's task; waits for log space, locks, answers of other machines, and
+    /// durability.
+    ///
     /// # Errors
-    /// [`Stop`] where the commit had no effect and running it again does not help. Two errors
-    /// differ: [`Stop::Failed`], if the log failed and it is unknown whether the commit survives a
-    /// restart; and [`Stop::InDoubt`].
+    /// [`Stop`] where the commit had no effect and running it again does not help:
+    /// [`Stop::DiskFull`], [`Stop::OutOfMemory`], [`Stop::TooLarge`], [`Stop::NotMember`]. Two
+    /// errors differ: [`Stop::Failed`], if the log failed and it is unknown whether the commit
+    /// survives a restart; and [`Stop::InDoubt`]. A conflict is no error, but [`Outcome::Aborted`].
     pub async fn commit(mut self) -> Result<Outcome, Stop> {
         if self.context().adrift > 0 {
             self.give_up(AbortReason::Interrupted);

@@ -8,6 +8,9 @@
 //! With a fat pointer (`glimpse_linked`, `read_lockfree`) the result says whether the object is
 //! still the one that the pointer was made for. Without one the caller knows that an object is at
 //! the address.
+//!
+//! *Concurrency.* Any thread or task may read. A version that was returned may not be durable yet,
+//! and [`Machine::admitted`] tells when it was the latest.
 
 use fencepost_storage::{Addr, FatPtr, View};
 
@@ -27,9 +30,12 @@ pub enum LockFree {
 
 impl Machine {
     /// Reads one object without a transaction: its newest committed version, whole (NSDI'14 §3.5).
+    /// `out` gets the payload, at most [`FatPtr::size`] rounded up to words. Waits while a commit
+    /// has the object locked, and for its machine.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where its machine cannot be reached.
+    /// [`Stop::Retry`] where its machine cannot be reached; [`Stop::NotMember`] where this machine
+    /// is no member any more.
     pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
         for round in 0.. {
             // Check again each time: the region may have moved to another machine.
@@ -108,9 +114,10 @@ impl Machine {
     /// Calls `f` with the newest committed version, outside any transaction; used to walk inner
     /// nodes. `f` may see torn words and run again. Returns `None` where no object is allocated.
     /// The caller has a running transaction, or otherwise knows that an object is at the address.
+    /// Waits as [`Self::read_lockfree`] does.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where its machine cannot be reached.
+    /// As [`Self::read_lockfree`].
     #[inline]
     pub async fn view_current<T: Send>(
         &self,

@@ -18,7 +18,7 @@ use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 use crate::write_set::{Payload, What, Write};
 
-/// The location of a new object.
+/// The location of a new object: a wish, as the location hints of NSDI'14 §3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
     /// On this machine.
@@ -44,7 +44,8 @@ impl Transaction {
     /// Writes the payload of an object that this transaction allocated.
     ///
     /// # Errors
-    /// [`Stop::Damaged`] if the transaction has not allocated the object.
+    /// [`Stop::Damaged`] if the transaction has not allocated the object; [`Stop::OutOfMemory`] if
+    /// the memory for undoing the write is refused.
     pub fn write_new(&mut self, ptr: FatPtr, payload: &[u64]) -> Result<(), Stop> {
         let context = self.context_mut();
         let at = context.writes.find(ptr.addr).ok_or(Stop::Damaged)?;
@@ -74,11 +75,12 @@ impl Transaction {
     }
 
     /// Allocates an object of `words` zeroed payload words. Does not wait where the object is on
-    /// this machine.
+    /// this machine, unless a new region is needed there. An abort frees the object.
     ///
     /// # Errors
     /// [`Stop::OutOfMemory`] at the limit of its machine; [`Stop::TooLarge`] beyond a block;
-    /// [`Stop::Retry`] where its machine cannot be reached.
+    /// [`Stop::Retry`] where its machine or the CM cannot be reached; [`Stop::ReadOnly`] in a
+    /// read-only transaction.
     #[inline]
     pub async fn alloc(&mut self, words: usize, near: Near) -> Result<FatPtr, Stop> {
         self.alloc_with(words, near, Addr::NULL).await
@@ -244,7 +246,7 @@ impl Transaction {
     /// the first.
     ///
     /// # Errors
-    /// As [`Self::alloc`]; [`Stop::TooLarge`] where a block does not hold so many.
+    /// As [`Self::alloc`]; [`Stop::TooLarge`] where a block does not hold so many, or for none.
     pub async fn alloc_run(
         &mut self,
         words: usize,

@@ -29,8 +29,8 @@ impl Taken {
 
 impl Transaction {
     /// Takes the patches of a node out of the transaction, as if they had not been made. The caller
-    /// makes them again in the right nodes, and then calls [`Self::made_anew`]. The result is empty
-    /// where the transaction has no patches of the node.
+    /// is [`crate::NodeKind::reroute`]: it makes them again in the right nodes, and then calls
+    /// [`Self::made_anew`]. The result is empty where the transaction has no patches of the node.
     pub fn take_patches(&mut self, addr: Addr) -> Taken {
         let context = self.context_mut();
         let Some(at) = context.writes.find(addr) else {
@@ -100,7 +100,8 @@ impl Transaction {
     /// transaction has no patches of it.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the node's machine cannot be reached.
+    /// [`Stop::Retry`] where the node's machine cannot be reached; [`Stop::NotMember`] where this
+    /// machine is no member any more.
     pub async fn patch_is_stale(&self, addr: Addr) -> Result<Option<bool>, Stop> {
         let Some(base) = self.patched(addr).map(|write| write.base) else {
             return Ok(None);

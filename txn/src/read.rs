@@ -52,9 +52,14 @@ impl Transaction {
     /// [`Self::guard`] if the transaction depends on the result. Returns `None` if the object does
     /// not exist in the snapshot.
     ///
+    /// Does not wait if the version is in memory that is mapped here, and no commit has the object
+    /// locked. Otherwise waits for that commit, for messages, or for one-sided reads.
+    ///
     /// # Errors
-    /// [`Stop::Retry`] where the snapshot can neither be kept nor moved; [`Stop::Damaged`] where no
-    /// object is at the address.
+    /// [`Stop::Retry`] where the snapshot can neither be kept nor moved, or the object's machine
+    /// cannot be reached; [`Stop::Damaged`] where no object is at the address; [`Stop::NotMember`]
+    /// where this machine is no member any more. A transaction with patches may also get the errors
+    /// of [`Self::patch`], because its snapshot moves.
     #[inline]
     pub async fn view<T: Send>(
         &mut self,

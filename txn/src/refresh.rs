@@ -41,7 +41,8 @@ impl Transaction {
     /// Moves the snapshot to now if everything that was read is still unchanged.
     ///
     /// # Errors
-    /// [`Stop::Retry`] if an object was changed or is being changed.
+    /// [`Stop::Retry`] if an object was changed or is being changed, or if a machine cannot be
+    /// reached. As [`Self::patch`] where patches of moved nodes are made again.
     pub fn refresh(&mut self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let strays = self.context_mut().refresh().await?;
@@ -83,7 +84,7 @@ impl Transaction {
 
     /// Checks whether damage is real. Other transactions may free objects that this one is about to
     /// use, so that it meets freed memory. Then its reads are no longer valid, and the result is a
-    /// conflict instead of `stop`.
+    /// conflict instead of `stop`. Returns every other `stop` unchanged.
     pub async fn doubt(&mut self, stop: Stop) -> Stop {
         match stop {
             Stop::Damaged => match self.refresh().await {

@@ -100,7 +100,8 @@ impl Undos {
 }
 
 impl Transaction {
-    /// Opens a savepoint.
+    /// Opens a savepoint inside the open ones. While one is open, every change keeps what undoes
+    /// it, which counts against the memory limit.
     pub fn savepoint(&mut self) -> Savepoint {
         let context = self.context_mut();
         let undos = &mut context.undos;

@@ -68,7 +68,8 @@ impl AbortReason {
 }
 
 /// The reason why an operation of a transaction failed. The transaction can only be aborted, or
-/// rolled back to an earlier savepoint (TXN-4).
+/// rolled back to an earlier savepoint (TXN-4). "Run the transaction again" means from its
+/// beginning, in a new transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Run the transaction again.

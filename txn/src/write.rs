@@ -207,7 +207,7 @@ impl Transaction {
     /// Overwrites the payload from its beginning; words beyond the length of `payload` stay.
     ///
     /// # Errors
-    /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist or is shorter.
+    /// As [`Self::update`]; [`Stop::Damaged`] also if the object is shorter.
     pub async fn write(&mut self, addr: Addr, payload: &[u64]) -> Result<(), Stop> {
         let done = self
             .update(addr, |image| match image.get_mut(..payload.len()) {
@@ -221,11 +221,14 @@ impl Transaction {
         if done { Ok(()) } else { Err(Stop::Damaged) }
     }
 
-    /// Changes a private copy of the version that the transaction sees. The change commits only if
-    /// that version is still the newest.
+    /// Changes a private copy of the version that the transaction sees; other transactions see the
+    /// change after the commit (SOSP'15 §3). The change commits only if that version is still the
+    /// newest. Waits as [`Self::view`] does.
     ///
     /// # Errors
-    /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist.
+    /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist. [`Stop::ReadOnly`] in a
+    /// read-only transaction, [`Stop::Retry`] if a newer version exists already,
+    /// [`Stop::OutOfMemory`] or [`Stop::TooLarge`] if the write set may not grow.
     pub async fn update<T>(
         &mut self,
         addr: Addr,
@@ -293,7 +296,7 @@ impl Transaction {
     /// see the object.
     ///
     /// # Errors
-    /// As [`Self::view`]; [`Stop::Damaged`] if it does not exist.
+    /// As [`Self::update`].
     pub async fn free(&mut self, addr: Addr) -> Result<(), Stop> {
         self.free_seen(addr, |_| ()).await
     }
@@ -338,7 +341,7 @@ impl Transaction {
     /// again.
     ///
     /// # Errors
-    /// The outer error is as for [`Self::view`]. The inner error is the reason why `op` does not
+    /// The outer error is as for [`Self::update`]. The inner error is the reason why `op` does not
     /// apply to the node as the transaction sees it; nothing has changed then.
     pub async fn patch(
         &mut self,

@@ -74,10 +74,14 @@ impl Transaction {
     }
 
     /// Waits for an intent on the object and keeps it until the end. Call this before reading the
-    /// object that is to be changed.
+    /// object that is to be changed. The queue is at the object's primary; if that machine cannot
+    /// be asked, the transaction goes on without the intent. A dropped future leaves the queue.
     ///
     /// # Errors
-    /// [`Stop::Deadlock`] where waiting would close a cycle.
+    /// [`Stop::Deadlock`] where waiting would close a cycle: run the transaction again. Where the
+    /// primary is not known here: [`Stop::Retry`] if the CM cannot be reached, [`Stop::NotMember`]
+    /// if this machine is no member any more, [`Stop::Damaged`] for an address outside every
+    /// region.
     pub async fn intend(&mut self, addr: Addr, strength: Strength) -> Result<(), Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
