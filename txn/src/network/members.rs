@@ -74,6 +74,8 @@ impl Machine {
 
     /// Returns all regions of all machines, as the CM knows them.
     ///
+    /// Waits for the CM's answer.
+    ///
     /// # Errors
     /// [`Stop::Retry`] if the CM cannot be reached.
     pub async fn all_regions(&self) -> Result<Vec<Mapping>, Stop> {

@@ -82,7 +82,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Sends the answer.
+    /// Sends the answer, from any thread, without waiting. An answer longer than
+    /// [`MESSAGE_BYTES_MAX`] ends the call with [`CallError::AnswerTooLong`] instead.
     pub fn send(mut self, answer: &[u8]) {
         match answer.len() > MESSAGE_BYTES_MAX {
             true => self.end(How::TooLong, &[]),
@@ -162,6 +163,12 @@ impl Drop for Call {
 impl Machine {
     /// Sends `request` for `service` to `peer`. The request goes out at once if there is space for
     /// it, otherwise when the future is polled. A machine does not call itself.
+    ///
+    /// # Errors
+    /// Of the future: nothing was done for [`CallError::Unreachable`], which is also the answer for
+    /// a machine that is no peer, [`CallError::TooLong`] and [`CallError::NoService`]. The peer may
+    /// have carried out the request for [`CallError::Lost`], [`CallError::AnswerTooLong`] and
+    /// [`CallError::NotAnswered`].
     pub fn call(&self, peer: MachineId, service: u8, request: &[u8]) -> Call {
         if request.len() > MESSAGE_BYTES_MAX {
             return Call(Stage::Over(Some(CallError::TooLong)));
@@ -178,8 +185,8 @@ impl Machine {
         })
     }
 
-    /// Registers `handler` for the requests of peers for `service`. Does nothing on a machine that
-    /// is alone.
+    /// Registers `handler` for the requests of peers for `service`, in place of an earlier one.
+    /// Does nothing on a machine that is alone.
     pub fn serve(&self, service: u8, handler: Handler) {
         if let Some(network) = self.network() {
             network.services.write().insert(service, handler);

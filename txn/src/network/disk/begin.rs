@@ -102,10 +102,12 @@ pub(crate) struct Restored {
 }
 
 impl Contents {
-    /// Opens a directory and locks it for this process.
+    /// Opens a directory and locks it for this process. Blocks until the log is read and synced.
     ///
     /// # Errors
-    /// [`OpenError`] if it is in use or damaged.
+    /// [`OpenError::InUse`] if another process has it, [`OpenError::Alone`] if its data are of a
+    /// machine that is alone, [`OpenError::Log`] or [`OpenError::Checkpoint`] if it is damaged,
+    /// [`OpenError::Io`] for errors of the disk.
     pub fn read(durable: &Durable) -> Result<Contents, OpenError> {
         let directory = Directory::open(durable)?;
         let left = Contents::left(durable, &directory)?;
@@ -166,9 +168,11 @@ impl Contents {
     }
 
     /// Writes down the new number of this machine, which discards its earlier data (DISK-12).
+    /// Blocks until that is durable.
     ///
     /// # Errors
-    /// [`OpenError`]; also if the data belong to another cluster.
+    /// [`OpenError::Meet`] if the data belong to another cluster; nothing is written then.
+    /// Otherwise as [`Self::read`].
     pub fn write_down(&mut self, offer: &DiskOffer) -> Result<(), OpenError> {
         let strange = |left: &Left| {
             let begun = left.begun.as_ref()?;
@@ -220,7 +224,7 @@ impl Beginning {
     /// than any in their store. `taken_back` must be the same on all machines.
     ///
     /// # Errors
-    /// [`OpenError`] if the state cannot be published.
+    /// [`OpenError::Meet`] if the state cannot be published.
     pub fn open(
         contents: Contents,
         fabric: &Arc<dyn Fabric>,

@@ -481,6 +481,8 @@ impl Machine {
 
     /// Waits until [`Self::is_answering`]: then the versions read here before were the latest.
     ///
+    /// Does not wait on a machine that is alone.
+    ///
     /// # Errors
     /// [`Stop::NotMember`] if the machine stops, or is no member any more.
     pub async fn admitted(&self) -> Result<(), Stop> {

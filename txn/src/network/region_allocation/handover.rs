@@ -27,7 +27,7 @@ impl Machine {
     /// Changes the replicas of a region to those of a new configuration. If the primary changes, no
     /// write of an earlier configuration is above `floor`. Returns `false`, without any change, if
     /// this machine is to be the primary and has no such backup. A machine that is alone does not
-    /// call this.
+    /// call this. Called while a new configuration is applied (SOSP'15 §5.2, step 6).
     #[must_use]
     pub fn hand_over(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) -> bool {
         let Some(network) = self.network() else {
@@ -57,9 +57,10 @@ impl Machine {
         true
     }
 
-    /// Adds the free slots of the next `blocks` blocks of a promoted region to the allocator.
-    /// Returns whether all blocks are done. The caller begins once no transaction of an older
-    /// configuration that writes the region is left, and repeats the call until all are done.
+    /// Adds the free slots of the next `blocks` blocks of a promoted region to the allocator, by
+    /// scanning allocated bits (SOSP'15 §5.5). Returns whether all blocks are done. The caller
+    /// begins once no transaction of an older configuration that writes the region is left, and
+    /// repeats the call until all are done.
     pub fn take_up(&self, region: RegionId, blocks: usize) -> bool {
         let with = (self.lanes(), self.account());
         let done = self.regions().take_up(region, with, self.oldest(), blocks);

@@ -179,8 +179,13 @@ struct Source<'a> {
 /// Repairs the memory that the members of the configuration `before` have left, whose incarnation
 /// had started as `begun`. Machines evicted before all had ended are not members.
 ///
+/// Blocks; repairs as many regions at a time as there are cores. No process may use the memory.
+///
 /// # Errors
-/// [`RestartError`]; the memory is unchanged then.
+/// [`RestartError::Lost`], [`RestartError::Alone`] and [`RestartError::Nothing`] if too little
+/// memory is left: it is unchanged then. [`RestartError::Damaged`] for a malformed record,
+/// [`RestartError::Configuration`] if the machines are no configuration, [`RestartError::Io`] for
+/// errors of the system.
 pub fn repair_memory(
     after: &(dyn MemoryStore + Sync),
     (before, begun): (&Configuration, Option<&Resumed>),
