@@ -40,7 +40,7 @@ impl Asker {
 }
 
 /// A future that is ready once the checkpoint is taken or has failed. It may be dropped at any
-/// time.
+/// time. One task awaits it; the checkpointer's thread wakes the task.
 #[must_use = "nothing is waited for until this is awaited"]
 pub struct WaitCheckpoint(pub(crate) Asker);
 

@@ -45,8 +45,8 @@ impl std::fmt::Display for Problem {
 }
 
 impl Machine {
-    /// Walks every slot of every block. Meant for a machine without running transactions: under
-    /// load an object may be counted in an earlier state.
+    /// Walks every slot of every block of this machine's own regions. Meant for a machine without
+    /// running transactions: under load an object may be counted in an earlier state.
     pub fn inventory(&self) -> Inventory {
         let mut inventory = Inventory::default();
         for (id, class) in self.regions().blocks() {

@@ -11,6 +11,19 @@
 //! ```
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, but no keys.
+//!
+//! # Reading order
+//! 1. [`transaction`], [`read`], [`mod@write`], [`commit`]: a transaction on one machine.
+//! 2. [`stop`], [`isolation`], [`intent`], [`node`]: its ends, levels, row locks and index nodes.
+//! 3. [`network`]: the same phases on several machines (SOSP'15 §4).
+//! 4. [`recovery`]: the outcome of commits that a failure has interrupted (SOSP'15 §5.3).
+//! 5. [`machine`], [`replay`], [`record`]: the start, the end and the log.
+//!
+//! # Use
+//! One task at a time uses a [`Coordinator`] and its [`Transaction`]; any thread uses a
+//! [`Machine`]. Futures need no particular executor. While a machine of a cluster runs, its poller
+//! processes the messages of peers; a task that waits for an answer polls, too. With
+//! [`network::NetworkOptions::driven`] the caller must poll ([`Machine::drive`]).
 
 mod backoff;
 mod base_images;

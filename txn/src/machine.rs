@@ -70,10 +70,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts a machine: a fresh database, or the one in the data directory.
+    /// Starts a machine: a fresh database, or the one in the data directory. Blocks until the
+    /// checkpoint is loaded and the log replayed. Starts the threads of the log, of the
+    /// checkpointer and, in a cluster, of the poller and the leases.
     ///
     /// # Errors
-    /// [`OpenError`]; in that case nothing that a later start needs has been changed.
+    /// [`OpenError::InUse`] while another process has the data directory,
+    /// [`OpenError::OutOfMemory`] if the data exceed the limit; the other variants name the part to
+    /// repair. In any case nothing that a later start needs has been changed.
     pub fn open(options: MachineOptions) -> Result<Arc<Machine>, OpenError> {
         let network = options.network.as_ref();
         if network.is_some() && options.durable.is_some() {
@@ -198,10 +202,10 @@ impl Machine {
     }
 
     /// Takes a checkpoint now, so that a restart has little to replay. Returns `false` in the
-    /// memory tier.
+    /// memory tier. Blocks the thread; a task awaits [`Self::ask_checkpoint`] instead.
     ///
     /// # Errors
-    /// [`CheckpointError`]; the previous checkpoint stays valid.
+    /// As [`fencepost_storage::checkpoint::write`]; the previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<bool, CheckpointError> {
         match (&self.checkpointer, self.redo()) {
             (Some(checkpointer), Some(log)) => checkpointer.take(self, log).map(|()| true),
@@ -364,10 +368,11 @@ impl Machine {
         self.old_versions.trim(&self.account, oldest);
     }
 
-    /// Makes every commit so far durable, then ends the log's threads.
+    /// Makes every commit so far durable, then ends the log's threads. Blocks until then. No
+    /// transaction may run.
     ///
     /// # Errors
-    /// The error of the log, if the log has failed.
+    /// [`LogError::Failed`] if a flush of the log has failed.
     pub fn close(&self) -> Result<(), LogError> {
         if let Some(network) = &self.network {
             network.stop(self.now());
@@ -498,11 +503,12 @@ impl Machine {
         }
     }
 
-    /// Looks up the primaries of objects whose regions are not known on this machine yet.
+    /// Looks up the primaries of objects whose regions are not known on this machine yet. Waits for
+    /// the CM's answer.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::Damaged`] for an address outside
-    /// every region.
+    /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::NotMember`] where this machine is no
+    /// member any more; [`Stop::Damaged`] for an address outside every region.
     pub fn meet<'a>(&'a self, addrs: &'a [Addr]) -> Work<'a, Result<(), Stop>> {
         Box::pin(async move {
             let Some(network) = &self.network else {

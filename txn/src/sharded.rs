@@ -52,7 +52,7 @@ impl<const N: usize> Sharded<N> {
         Sharded([const { Shard([const { AtomicU64::new(0) }; N]) }; SEATS])
     }
 
-    /// Adds one to the counter of `event`, which is below `N`.
+    /// Adds one to the counter of `event`, which is below `N`; otherwise does nothing. Never waits.
     #[inline]
     pub fn count(&self, event: usize) {
         let seat = MY_SEAT.try_with(|seat| seat.0).unwrap_or(SHARED);
@@ -67,7 +67,8 @@ impl<const N: usize> Sharded<N> {
         }
     }
 
-    /// Returns the sum over all threads of the counter of `event`.
+    /// Returns the sum over all threads of the counter of `event`; 0 for no counter. Counts of
+    /// running threads may be missing for a short time.
     pub fn total(&self, event: usize) -> u64 {
         let counters = self.0.iter().filter_map(|shard| shard.0.get(event));
         counters
