@@ -13,7 +13,7 @@ mod finding;
 mod imports;
 mod manifest;
 mod ratchet;
-mod repository;
+pub mod repository;
 mod rule;
 mod rules;
 mod sample;
