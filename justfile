@@ -23,6 +23,7 @@ bench NAME *OPTIONS:
 sim SEED *OPTIONS:
     cargo run --release -p fencepost-simulator -- --seed {{SEED}} {{OPTIONS}}
 
-# Makes the documentation of all crates
+# Writes the references that the built program describes, and makes the documentation of all crates
 docs:
+    cargo xtask docs
     cargo doc --workspace --no-deps
