@@ -317,7 +317,8 @@ fn untranslatable(bytes: &[u8], from: &str, to: &str) -> SqlError {
     SqlError::new(
         SqlState::UNTRANSLATABLE_CHARACTER,
         format!(
-            "character with byte sequence {} in encoding \"{from}\" has no equivalent in encoding \"{to}\"",
+            "character with byte sequence {} in encoding \"{from}\" has no equivalent in encoding \
+             \"{to}\"",
             hex(bytes)
         ),
     )
@@ -372,7 +373,8 @@ mod tests {
         assert_eq!(error.sqlstate(), SqlState::UNTRANSLATABLE_CHARACTER);
         assert_eq!(
             error.message(),
-            "character with byte sequence 0xe2 0x82 0xac in encoding \"UTF8\" has no equivalent in encoding \"LATIN1\""
+            "character with byte sequence 0xe2 0x82 0xac in encoding \"UTF8\" has no equivalent \
+             in encoding \"LATIN1\""
         );
         let error = known("WIN1252").decode(b"a\x81").expect_err("undefined");
         assert_eq!(error.sqlstate(), SqlState::UNTRANSLATABLE_CHARACTER);

@@ -46,7 +46,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_in_order_and_what_is_alike_as_it_was(keys in proptest::collection::vec(0u8..20, 0..60)) {
+        fn all_is_in_order_and_what_is_alike_as_it_was(
+            keys in proptest::collection::vec(0u8..20, 0..60),
+        ) {
             let mut ours: Vec<(u8, usize)> = keys.into_iter().zip(0..).collect();
             let mut sorted = ours.clone();
             ours.order_by_key(|of| of.0);

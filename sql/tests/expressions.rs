@@ -1,8 +1,8 @@
-//! Expressions against what PostgreSQL 15 answers.
+//! Expressions, compared with the answers of PostgreSQL 15.
 //!
-//! `expressions.txt` and the files of `expressions/` hold, for each statement, the column names and types and the values (or the
-//! SQLSTATE and message) that PostgreSQL 15 gave with `TimeZone` America/New_York. Each is run as
-//! it is and with its literals lifted.
+//! `expressions.txt` and the files of `expressions/` hold, for each statement, the column names,
+//! types and values that PostgreSQL 15 returned, or its SQLSTATE and message. `TimeZone` was
+//! America/New_York. Each statement runs unchanged, and with its literals lifted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fencepost_sql::catalog::{CatalogView, RoleDef, TableDef};
 use fencepost_sql::parser::{Literal, lift, parse};
 use fencepost_sql::{EvalContext, Settings, SqlError, functions, types};
 
-/// What is asked, and what PostgreSQL answers.
+/// Statements, each with the answer of PostgreSQL 15.
 const FILES: [&str; 8] = [
     include_str!("expressions.txt"),
     include_str!("expressions/interval.txt"),

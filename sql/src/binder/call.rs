@@ -357,7 +357,10 @@ pub(super) fn no_function(name: &str, types: &[Type]) -> SqlError {
         SqlState::UNDEFINED_FUNCTION,
         format!("function {}({}) does not exist", name, shown(types)),
     )
-    .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    .hint(
+        "No function matches the given name and argument types. You might need to add explicit \
+         type casts.",
+    )
 }
 
 fn shown(types: &[Type]) -> String {
@@ -478,7 +481,10 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
             SqlState::AMBIGUOUS_FUNCTION,
             format!("function {name}({}) is not unique", shown(types)),
         )
-        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        .hint(
+            "Could not choose a best candidate function. You might need to add explicit type \
+             casts.",
+        )),
     }
 }
 

@@ -52,7 +52,8 @@ impl Binder<'_> {
         if base.indexes.iter().enumerate().any(|of| arbiter(&of)) {
             return Err(SqlError::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints \
+                 as arbiters",
             ));
         }
         let update = match &conflict.action {

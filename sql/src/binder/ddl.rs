@@ -355,7 +355,10 @@ impl Binder<'_> {
                     SqlState::WRONG_OBJECT_TYPE,
                     "cannot truncate only a partitioned table",
                 )
-                .hint("Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions directly."));
+                .hint(
+                    "Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions \
+                     directly.",
+                ));
             }
             if !tables.iter().any(|t: &Arc<TableDef>| t.id == table.id) {
                 tables.push(table);

@@ -31,7 +31,8 @@ impl Grouper<'_> {
                 return Err(SqlError::new(
                     SqlState::GROUPING_ERROR,
                     format!(
-                        "column \"{}\" must appear in the GROUP BY clause or be used in an aggregate function",
+                        "column \"{}\" must appear in the GROUP BY clause or be used in an \
+                         aggregate function",
                         self.scope.slot_name(slot)
                     ),
                 ));

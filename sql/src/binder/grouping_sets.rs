@@ -215,7 +215,8 @@ impl Grouper<'_> {
                 keys.push(key.ok_or_else(|| {
                     SqlError::new(
                         SqlState::GROUPING_ERROR,
-                        "arguments to GROUPING must be grouping expressions of the associated query level",
+                        "arguments to GROUPING must be grouping expressions of the associated \
+                         query level",
                     )
                 })?);
             }

@@ -143,7 +143,10 @@ impl Binder<'_> {
                 scope.unqualified(name)?.ok_or_else(|| {
                     SqlError::new(
                         SqlState::UNDEFINED_COLUMN,
-                        format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
+                        format!(
+                            "column \"{name}\" specified in USING clause does not exist in \
+                             {side} table"
+                        ),
                     )
                 })
             };

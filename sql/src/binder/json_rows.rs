@@ -68,7 +68,8 @@ impl Binder<'_> {
             (false, true) => {
                 let what = format!("could not determine row type for result of {name}");
                 return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what).hint(
-                    "Provide a non-null record argument, or call the function in the FROM clause using a column definition list.",
+                    "Provide a non-null record argument, or call the function in the \
+                     FROM clause using a column definition list.",
                 ));
             }
             (false, false) => {
@@ -141,7 +142,8 @@ impl Binder<'_> {
         match (kind.as_composite(), told) {
             (Some(_), Some(_)) => Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
-                "a column definition list is redundant for a function returning a named composite type",
+                "a column definition list is redundant for a function \
+                 returning a named composite type",
             )),
             (Some(of), None) => Ok(Fields::Named(of)),
             (None, Some(told)) if kind == TypeKind::Record => Ok(Fields::own(told)),
@@ -150,7 +152,8 @@ impl Binder<'_> {
                 format!("could not determine row type for result of {name}"),
             )
             .hint(
-                "Provide a non-null record argument, or call the function in the FROM clause using a column definition list.",
+                "Provide a non-null record argument, or call the function in the \
+                 FROM clause using a column definition list.",
             )),
             (None, _) if kind == TypeKind::Unknown => Err(super::polymorphic::undetermined()),
             (None, _) => Err(SqlError::new(

@@ -130,7 +130,10 @@ impl Binder<'_> {
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("cannot refresh materialized view \"{schema}.{name}\" concurrently"),
             )
-            .hint("Create a unique index with no WHERE clause on one or more columns of the materialized view."));
+            .hint(
+                "Create a unique index with no WHERE clause on one or more columns of the \
+                 materialized view.",
+            ));
         };
         let quoted = |at: usize| quote_ident(&table.columns[at].name);
         let all: Vec<String> = (0..table.columns.len()).map(quoted).collect();
@@ -156,7 +159,8 @@ impl Binder<'_> {
             "DELETE FROM {name} AS mv WHERE NOT EXISTS (SELECT 1 FROM {given} WHERE {same})"
         );
         let insert = format!(
-            "INSERT INTO {name} SELECT {} FROM {given} WHERE NOT EXISTS (SELECT 1 FROM {name} AS mv WHERE {same})",
+            "INSERT INTO {name} SELECT {} FROM {given} WHERE NOT EXISTS (SELECT 1 FROM {name} \
+             AS mv WHERE {same})",
             of("new")
         );
         Ok([

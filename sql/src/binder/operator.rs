@@ -253,7 +253,10 @@ impl Binder<'_> {
                 SqlState::AMBIGUOUS_FUNCTION,
                 "operator is not unique: - unknown",
             )
-            .hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+            .hint(
+                "Could not choose a best candidate operator. You might need to add explicit \
+                 type casts.",
+            ));
         }
         if input.ty.kind == TypeKind::Interval {
             return self.call("-", vec![input]);
@@ -460,7 +463,10 @@ pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
             left.kind, right.kind
         ),
     )
-    .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+    .hint(
+        "No operator matches the given name and argument types. You might need to add explicit \
+         type casts.",
+    )
 }
 
 /// Returns whether unary `+` and `-` apply to the type. They do not apply to oids.
@@ -475,7 +481,10 @@ pub(super) fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
         SqlState::UNDEFINED_FUNCTION,
         format!("operator does not exist: {symbol} {}", operand.kind),
     )
-    .hint("No operator matches the given name and argument type. You might need to add an explicit type cast.")
+    .hint(
+        "No operator matches the given name and argument type. You might need to add an \
+         explicit type cast.",
+    )
 }
 
 pub(super) fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {

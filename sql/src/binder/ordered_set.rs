@@ -86,8 +86,11 @@ impl Binder<'_> {
         if kind.is_hypothetical() {
             if direct.len() != keys.len() {
                 return Err(missing().hint(format!(
-                    "To use the hypothetical-set aggregate {}, the number of hypothetical direct arguments (here {}) must match the number of ordering columns (here {}).",
-                    kind.name(), direct.len(), keys.len(),
+                    "To use the hypothetical-set aggregate {}, the number of hypothetical direct \
+                     arguments (here {}) must match the number of ordering columns (here {}).",
+                    kind.name(),
+                    direct.len(),
+                    keys.len(),
                 )));
             }
             let mut args = Vec::with_capacity(direct.len());
@@ -147,7 +150,8 @@ impl Grouper<'_> {
             for arg in &aggregate.args {
                 self.rewrite(&mut arg.clone()).map_err(|e| {
                     e.detail(
-                        "Direct arguments of an ordered-set aggregate must use only grouped columns.",
+                        "Direct arguments of an ordered-set aggregate must use only grouped \
+                         columns.",
                     )
                 })?;
             }

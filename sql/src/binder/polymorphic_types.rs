@@ -218,7 +218,8 @@ pub(super) fn check_told(args: &[RoutineArg], result: &RoutineResult) -> Result<
                 "anyelement, anyarray, anynonarray, anyenum, anyrange, or anymultirange"
             }
             PolymorphicGroup::Compatible => {
-                "anycompatible, anycompatiblearray, anycompatiblenonarray, anycompatiblerange, or anycompatiblemultirange"
+                "anycompatible, anycompatiblearray, anycompatiblenonarray, anycompatiblerange, or \
+                 anycompatiblemultirange"
             }
         };
         let detail =

@@ -146,7 +146,10 @@ impl Binder<'_> {
                 "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
             )
             .detail("Only result column names can be used, not expressions or functions.")
-            .hint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.")
+            .hint(
+                "Add the expression/function to every SELECT, or move the UNION into a \
+                 FROM clause.",
+            )
             .or_at(self.position_near(key)));
         }
         Ok(Target {

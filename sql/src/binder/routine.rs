@@ -30,6 +30,8 @@ use crate::types::{Type, TypeKind};
 
 /// The SQLSTATE for an invalid function definition.
 const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
+const TRIGGER_ARGUMENTS_HINT: &str =
+    "The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead.";
 
 fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(INVALID_FUNCTION, message)
@@ -328,14 +330,12 @@ impl Binder<'_> {
             Some(Body::Sql(text)) => (text.clone(), true),
         };
         if atomic && language != Language::Sql {
-            return Err(invalid(
-                "inline SQL function body only valid for language SQL",
-            ));
+            let message = "inline SQL function body only valid for language SQL";
+            return Err(invalid(message));
         }
         if result.trigger && !args.is_empty() {
-            return Err(invalid("trigger functions cannot have declared arguments").hint(
-                "The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead.",
-            ));
+            return Err(invalid("trigger functions cannot have declared arguments")
+                .hint(TRIGGER_ARGUMENTS_HINT));
         }
         let said = &create.attributes;
         let planning = planning_after(Planning::of(result.set), said, result.set)?;

@@ -239,7 +239,8 @@ impl Binder<'_> {
                 format!("procedure {}({shown}) does not exist", function.name),
             )
             .hint(
-                "No procedure matches the given name and argument types. You might need to add explicit type casts.",
+                "No procedure matches the given name and argument types. You might need to add \
+                 explicit type casts.",
             )
         };
         let chosen = match routines.is_empty() {
@@ -455,17 +456,12 @@ impl Binder<'_> {
         let told = self.told_columns(alias)?;
         if let Some(columns) = told {
             if !call.routine.result.record {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    match call.routine.outputs().next().is_some() {
-                        true => {
-                            "a column definition list is redundant for a function with OUT parameters"
-                        }
-                        false => {
-                            "a column definition list is only allowed for functions returning \"record\""
-                        }
-                    },
-                ));
+                let message = if call.routine.outputs().next().is_some() {
+                    "a column definition list is redundant for a function with OUT parameters"
+                } else {
+                    "a column definition list is only allowed for functions returning \"record\""
+                };
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             call.columns = columns;
         } else if call.routine.result.record {

@@ -186,16 +186,17 @@ fn unnested(types: &[Type]) -> Result<Vec<(String, Type)>, SqlError> {
     if types.is_empty() {
         return Err(no_function("unnest", types));
     }
-    let column = |ty: &Type| {
-        match ty.element() {
+    let column = |ty: &Type| match ty.element() {
         Some(element) => Ok((String::new(), element)),
         None if ty.kind == TypeKind::Unknown => Err(SqlError::new(
             SqlState::AMBIGUOUS_FUNCTION,
             "function unnest(unknown) is not unique",
         )
-        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        .hint(
+            "Could not choose a best candidate function. You might need to add explicit type \
+             casts.",
+        )),
         None => Err(no_function("unnest", types)),
-    }
     };
     types.iter().map(column).collect()
 }

@@ -97,7 +97,8 @@ pub(super) fn extended(
     }
     let Some(itself) = reference(&inner.from, called) else {
         let message = format!(
-            "with a SEARCH or CYCLE clause, the recursive reference to WITH query \"{called}\" must be at the top level of its right-hand SELECT"
+            "with a SEARCH or CYCLE clause, the recursive reference to \
+             WITH query \"{called}\" must be at the top level of its right-hand SELECT"
         );
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     };

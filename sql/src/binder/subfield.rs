@@ -178,19 +178,24 @@ impl Binder<'_> {
             return Err(self.no_row((column, ty), ident));
         };
         let name = names::fold(ident);
-        fields.position(&name).map(|at| (fields, at)).ok_or_else(|| {
-            let message = format!(
-                "cannot assign to field \"{name}\" of column \"{}\" because there is no such column in data type {kind}",
-                column.name
-            );
-            SqlError::new(SqlState::UNDEFINED_COLUMN, message).or_at(self.position(ident.span))
-        })
+        fields
+            .position(&name)
+            .map(|at| (fields, at))
+            .ok_or_else(|| {
+                let message = format!(
+                    "cannot assign to field \"{name}\" of column \"{}\" because there is no such \
+                     column in data type {kind}",
+                    column.name
+                );
+                SqlError::new(SqlState::UNDEFINED_COLUMN, message).or_at(self.position(ident.span))
+            })
     }
 
     /// Returns the error 42804 for a type without fields.
     fn no_row(&self, (column, ty): (&ColumnDef, Type), ident: &ast::Ident) -> SqlError {
         let message = format!(
-            "cannot assign to field \"{}\" of column \"{}\" because its type {} is not a composite type",
+            "cannot assign to field \"{}\" of column \"{}\" because its type {} is not a \
+             composite type",
             names::fold(ident),
             column.name,
             ty.plain().kind

@@ -311,7 +311,8 @@ impl<'a> Looked<'a> {
             if let Some((_, what)) = self.refusing.last() {
                 let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what.clone());
                 return Err(error.hint(
-                    "You might be able to move the set-returning function into a LATERAL FROM item.",
+                    "You might be able to move the set-returning function into a LATERAL \
+                     FROM item.",
                 ));
             }
             let text = function.to_string();

@@ -391,7 +391,8 @@ fn not_updatable(view: &ViewDef, event: Event, detail: &str) -> SqlError {
     SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .detail(detail)
         .hint(format!(
-            "To enable {doing} the view, provide an INSTEAD OF {name} trigger or an unconditional ON {name} DO INSTEAD rule."
+            "To enable {doing} the view, provide an INSTEAD OF {name} trigger or an unconditional \
+             ON {name} DO INSTEAD rule."
         ))
 }
 

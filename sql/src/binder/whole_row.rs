@@ -274,7 +274,10 @@ impl Binder<'_> {
                 TypeKind::Record => no_field(&folded),
                 kind => SqlError::new(
                     SqlState::WRONG_OBJECT_TYPE,
-                    format!("column notation .{folded} applied to type {kind}, which is not a composite type"),
+                    format!(
+                        "column notation .{folded} applied to type {kind}, which is not a \
+                         composite type"
+                    ),
                 ),
             }
             .or_at(self.position(name.span)));

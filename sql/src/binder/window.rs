@@ -340,7 +340,8 @@ impl Binder<'_> {
                 let [(key, desc, _)] = order_by else {
                     return Err(SqlError::new(
                         SqlState::WINDOWING_ERROR,
-                        "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+                        "RANGE with offset PRECEDING/FOLLOWING requires exactly one \
+                         ORDER BY column",
                     ));
                 };
                 let by = match by.ty == Type::UNKNOWN {
@@ -358,7 +359,8 @@ impl Binder<'_> {
                     SqlError::new(
                         SqlState::FEATURE_NOT_SUPPORTED,
                         format!(
-                            "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and offset type {}",
+                            "RANGE with offset PRECEDING/FOLLOWING is not supported for column \
+                             type {} and offset type {}",
                             key.ty.kind, by.ty.kind,
                         ),
                     )

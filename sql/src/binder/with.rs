@@ -47,6 +47,18 @@ enum Stage {
 
 /// Returns the order in which to bind the CTEs of WITH RECURSIVE: a CTE comes after those that it
 /// refers to.
+/// Returns the error 42804 for a column of a recursive query whose type differs between the terms.
+fn other_type(query: &str, column: usize, ty: Type, overall: Type) -> SqlError {
+    let message = format!(
+        "recursive query \"{query}\" column {column} has type {} in non-recursive term but \
+         type {} overall",
+        ty.name(),
+        overall.name(),
+    );
+    SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+        .hint("Cast the output of the non-recursive term to the correct type.")
+}
+
 fn in_order(tables: &[ast::Cte], names: &[String]) -> Vec<usize> {
     let mut left: Vec<usize> = (0..tables.len()).collect();
     if tables.len() < 2 {
@@ -226,7 +238,8 @@ impl Binder<'_> {
                         return Err(not_recursive());
                     }
                     let given = cte.alias.columns.iter().map(|c| Some(names::fold(&c.name)));
-                    let columns = left.columns().iter().zip(given.chain(std::iter::repeat(None)));
+                    let given = given.chain(std::iter::repeat(None));
+                    let columns = left.columns().iter().zip(given);
                     let columns = columns.map(|(t, name)| name.unwrap_or(t.name.clone()));
                     let columns: Vec<String> = columns.collect();
                     more = extended(&name, clauses, &columns, terms)?;
@@ -265,16 +278,7 @@ impl Binder<'_> {
                 let (left, right) = binder.matched(op, settled, right)?;
                 for (nth, (target, ty)) in left.columns().iter().zip(types).enumerate() {
                     if target.expr.ty != ty {
-                        return Err(SqlError::new(
-                            SqlState::DATATYPE_MISMATCH,
-                            format!(
-                                "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
-                                nth + 1,
-                                ty.name(),
-                                target.expr.ty.name(),
-                            ),
-                        )
-                        .hint("Cast the output of the non-recursive term to the correct type."));
+                        return Err(other_type(&name, nth + 1, ty, target.expr.ty));
                     }
                 }
                 Ok((op, left, right, Some(work)))
@@ -397,7 +401,8 @@ impl Binder<'_> {
             Stage::Recursive { work, used } => {
                 if inner > depth + 1 {
                     return Err(recursion(format!(
-                        "recursive reference to query \"{called}\" must not appear within a subquery"
+                        "recursive reference to query \"{called}\" must not appear within a \
+                         subquery"
                     )));
                 }
                 *used = true;

@@ -388,7 +388,10 @@ impl Statement {
                 | Statement::Comment(_)
         ) && !matches!(self, Statement::Copy(copy) if copy.direction == super::CopyDirection::In)
             && !matches!(self, Statement::Select(select) if select.locking.is_some())
-            && !matches!(self, Statement::Explain(e) if e.options.analyze && !e.statement.is_read_only())
+            && !matches!(
+                self,
+                Statement::Explain(e) if e.options.analyze && !e.statement.is_read_only()
+            )
     }
 }
 

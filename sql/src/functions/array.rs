@@ -89,7 +89,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("array_length", &[AnyArray, Int4], Int4, |a, _| dimension(a, |d| d.len)),
     pure("array_lower", &[AnyArray, Int4], Int4, |a, _| dimension(a, |d| d.lower)),
     pure("array_upper", &[AnyArray, Int4], Int4, |a, _| dimension(a, upper)),
-    pure("cardinality", &[AnyArray], Int4, |a, _| Ok(Value::Int4(array(a, 0)?.values.len() as i32))),
+    pure("cardinality", &[AnyArray], Int4,
+        |a, _| Ok(Value::Int4(array(a, 0)?.values.len() as i32))),
     seeing_nulls("array_append", &[AnyArray, AnyElement], AnyArray, |a, _| match a {
         [to, value] => extended(to, value, false),
         _ => Err(mismatch("array_append")),
@@ -104,7 +105,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("array_cat")),
     }),
     seeing_nulls("array_fill", &[AnyElement, ArrayKind(Element::INT4)], AnyArray, filled),
-    seeing_nulls("array_fill", &[AnyElement, ArrayKind(Element::INT4), ArrayKind(Element::INT4)], AnyArray, filled),
+    seeing_nulls("array_fill", &[AnyElement, ArrayKind(Element::INT4), ArrayKind(Element::INT4)],
+        AnyArray, filled),
     pure("trim_array", &[AnyArray, Int4], AnyArray, trimmed),
 ];
 

@@ -165,7 +165,8 @@ fn first_slice(values: &Array, bounds: &[Option<i32>]) -> Result<Array, SqlError
         let [Some(from), Some(to)] = pair else {
             let error = subscript_error("array slice subscript must provide both boundaries");
             return Err(error.detail(
-                "When assigning to a slice of an empty array value, slice boundaries must be fully specified.",
+                "When assigning to a slice of an empty array value, slice boundaries must be \
+                 fully specified.",
             ));
         };
         let len = i64::from(*to) - i64::from(*from) + 1;

@@ -13,28 +13,34 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    pure("@>", &[AnyArray, AnyArray], Bool, |a, _| Ok(Value::Bool(contains(array(a, 0)?, array(a, 1)?)))),
-    pure("<@", &[AnyArray, AnyArray], Bool, |a, _| Ok(Value::Bool(contains(array(a, 1)?, array(a, 0)?)))),
+    pure("@>", &[AnyArray, AnyArray], Bool,
+        |a, _| Ok(Value::Bool(contains(array(a, 0)?, array(a, 1)?)))),
+    pure("<@", &[AnyArray, AnyArray], Bool,
+        |a, _| Ok(Value::Bool(contains(array(a, 1)?, array(a, 0)?)))),
     pure("&&", &[AnyArray, AnyArray], Bool, |a, _| {
         let (a, b) = (array(a, 0)?, array(a, 1)?);
         Ok(Value::Bool(a.values.iter().any(|v| !v.is_null() && has(b, v))))
     }),
     seeing_nulls("array_position", &[AnyArray, AnyElement], Int4, position),
     seeing_nulls("array_position", &[AnyArray, AnyElement, Int4], Int4, position),
-    seeing_nulls("array_positions", &[AnyArray, AnyElement], ArrayKind(Element::INT4), |a, _| match a {
-        [Value::Array(array), value] => {
-            let lower = one_dimension(array)?;
-            let places = array.values.iter().enumerate().filter(|(_, v)| equal(v, value));
-            Ok(Array::of(places.map(|(i, _)| Value::Int4(lower + i as i32)).collect()).into())
-        }
-        _ => Ok(Value::Null),
-    }),
+    seeing_nulls("array_positions", &[AnyArray, AnyElement], ArrayKind(Element::INT4),
+        |a, _| match a {
+            [Value::Array(array), value] => {
+                let lower = one_dimension(array)?;
+                let places = array.values.iter().enumerate().filter(|(_, v)| equal(v, value));
+                Ok(Array::of(places.map(|(i, _)| Value::Int4(lower + i as i32)).collect()).into())
+            }
+            _ => Ok(Value::Null),
+        }),
     seeing_nulls("array_remove", &[AnyArray, AnyElement], AnyArray, |a, _| match a {
         [Value::Array(array), value] => {
             if array.dims.len() > 1 {
-                return Err(SqlError::unsupported("removing elements from multidimensional arrays is not supported"));
+                return Err(SqlError::unsupported(
+                    "removing elements from multidimensional arrays is not supported",
+                ));
             }
-            let kept: Vec<Value> = array.values.iter().filter(|v| !equal(v, value)).cloned().collect();
+            let kept = array.values.iter().filter(|v| !equal(v, value));
+            let kept: Vec<Value> = kept.cloned().collect();
             let mut kept = Array::of(kept);
             if let (Some(dim), Some(was)) = (kept.dims.first_mut(), array.dims.first()) {
                 dim.lower = was.lower;
@@ -54,13 +60,19 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Ok(Value::Null),
     }),
     stable("array_to_string", &[AnyArray, Text], Text, to_string),
-    ScalarFunction { strict: false, ..stable("array_to_string", &[AnyArray, Text, Text], Text, to_string) },
+    ScalarFunction { strict: false,
+        ..stable("array_to_string", &[AnyArray, Text, Text], Text, to_string) },
     seeing_nulls("string_to_array", &[Text, Text], ArrayKind(Element::TEXT), |a, _| pieces(a)),
-    seeing_nulls("string_to_array", &[Text, Text, Text], ArrayKind(Element::TEXT), |a, _| pieces(a)),
-    seeing_nulls("~~ ANY", &[Text, ArrayKind(Element::TEXT)], Bool, |a, _| like_some(a, false, false)),
-    seeing_nulls("~~* ANY", &[Text, ArrayKind(Element::TEXT)], Bool, |a, _| like_some(a, true, false)),
-    seeing_nulls("!~~ ANY", &[Text, ArrayKind(Element::TEXT)], Bool, |a, _| like_some(a, false, true)),
-    seeing_nulls("!~~* ANY", &[Text, ArrayKind(Element::TEXT)], Bool, |a, _| like_some(a, true, true)),
+    seeing_nulls("string_to_array", &[Text, Text, Text], ArrayKind(Element::TEXT),
+        |a, _| pieces(a)),
+    seeing_nulls("~~ ANY", &[Text, ArrayKind(Element::TEXT)], Bool,
+        |a, _| like_some(a, false, false)),
+    seeing_nulls("~~* ANY", &[Text, ArrayKind(Element::TEXT)], Bool,
+        |a, _| like_some(a, true, false)),
+    seeing_nulls("!~~ ANY", &[Text, ArrayKind(Element::TEXT)], Bool,
+        |a, _| like_some(a, false, true)),
+    seeing_nulls("!~~* ANY", &[Text, ArrayKind(Element::TEXT)], Bool,
+        |a, _| like_some(a, true, true)),
 ];
 
 fn has(array: &Array, value: &Value) -> bool {

@@ -14,7 +14,8 @@ const INT4S: TypeKind = TypeKind::Array(Element::INT4);
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_blocking_pids", &[TypeKind::Int4], INT4S, blocking),
     // Safe snapshots never wait here.
-    stable("pg_safe_snapshot_blocking_pids", &[TypeKind::Int4], INT4S, |_, _| Ok(Array::default().into())),
+    stable("pg_safe_snapshot_blocking_pids", &[TypeKind::Int4], INT4S,
+        |_, _| Ok(Array::default().into())),
 ];
 
 fn blocking<'a>(args: &[Value], cx: &'a EvalContext) -> Waited<'a> {

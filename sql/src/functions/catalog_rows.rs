@@ -25,10 +25,12 @@ pub(super) static ROWS: &[RowsFunction] = &[
     },
     RowsFunction {
         function: stable("pg_partition_tree", &[RegClass], Text, partition_tree),
-        columns: &[("relid", RegClass), ("parentrelid", RegClass), ("isleaf", Bool), ("level", Int4)],
+        columns: &[("relid", RegClass), ("parentrelid", RegClass), ("isleaf", Bool),
+            ("level", Int4)],
     },
     RowsFunction {
-        function: stable("pg_options_to_table", &[AnyArray], Text, |_, _| Ok(Array::default().into())),
+        function: stable("pg_options_to_table", &[AnyArray], Text,
+            |_, _| Ok(Array::default().into())),
         columns: &[("option_name", Text), ("option_value", Text)],
     },
     RowsFunction {

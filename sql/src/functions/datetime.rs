@@ -22,12 +22,16 @@ type Outcome = Result<Value, SqlError>;
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("now", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
-    stable("transaction_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
-    stable("statement_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.statement_start))),
+    stable("transaction_timestamp", &[], TimestampTz,
+        |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
+    stable("statement_timestamp", &[], TimestampTz,
+        |_, cx| Ok(Value::TimestampTz(cx.statement_start))),
     volatile("clock_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.clock_now()))),
-    stable("current_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
+    stable("current_timestamp", &[], TimestampTz,
+        |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
     stable("current_date", &[], Date, |_, cx| {
-        Ok(Value::Date(date_of_timestamp(zone::to_local(&cx.settings.time_zone, cx.transaction_start))))
+        let local = zone::to_local(&cx.settings.time_zone, cx.transaction_start);
+        Ok(Value::Date(date_of_timestamp(local)))
     }),
     stable("localtimestamp", &[], Timestamp, |_, cx| {
         Ok(Value::Timestamp(zone::to_local(&cx.settings.time_zone, cx.transaction_start)))
@@ -58,18 +62,23 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("date_trunc")),
     }),
     pure("timezone", &[Text, TimestampTz], Timestamp, |a, _| match a {
-        [Value::Text(name), Value::TimestampTz(us)] => Ok(Value::Timestamp(zone::to_local(&named(name)?, *us))),
+        [Value::Text(name), Value::TimestampTz(us)] =>
+            Ok(Value::Timestamp(zone::to_local(&named(name)?, *us))),
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Text, Timestamp], TimestampTz, |a, _| match a {
-        [Value::Text(name), Value::Timestamp(us)] => Ok(Value::TimestampTz(zone::to_absolute(&named(name)?, *us))),
+        [Value::Text(name), Value::Timestamp(us)] =>
+            Ok(Value::TimestampTz(zone::to_absolute(&named(name)?, *us))),
         _ => Err(mismatch("timezone")),
     }),
     pure("to_timestamp", &[Float8], TimestampTz, to_timestamp),
     pure("make_date", &[Int4, Int4, Int4], Date, make_date),
-    pure("isfinite", &[Date], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::Date(i32::MIN | i32::MAX)])))),
-    pure("isfinite", &[Timestamp], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::Timestamp(i64::MIN | i64::MAX)])))),
-    pure("isfinite", &[TimestampTz], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
+    pure("isfinite", &[Date], Bool,
+        |a, _| Ok(Value::Bool(!matches!(a, [Value::Date(i32::MIN | i32::MAX)])))),
+    pure("isfinite", &[Timestamp], Bool,
+        |a, _| Ok(Value::Bool(!matches!(a, [Value::Timestamp(i64::MIN | i64::MAX)])))),
+    pure("isfinite", &[TimestampTz], Bool,
+        |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
 ];
 
 /// Returns the time zone of an abbreviation, a name or a POSIX offset, which is positive to the

@@ -20,15 +20,19 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    stable("to_char", &[Timestamp, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    stable("to_char", &[TimestampTz, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    stable("to_char", &[Interval, Text], Text, |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Timestamp, Text], Text,
+        |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[TimestampTz, Text], Text,
+        |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Interval, Text], Text,
+        |a, cx| timestamp::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
     stable("to_char", &[Int4, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Int8, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Numeric, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Float4, Text], Text, |a, _| of_number(a)),
     stable("to_char", &[Float8, Text], Text, |a, _| of_number(a)),
-    stable("to_date", &[Text, Text], Date, |a, _| read::moment(text(a, 0)?, text(a, 1)?)?.date().map(Value::Date)),
+    stable("to_date", &[Text, Text], Date,
+        |a, _| read::moment(text(a, 0)?, text(a, 1)?)?.date().map(Value::Date)),
     stable("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
         let read = read::moment(text(a, 0)?, text(a, 1)?)?;
         let local = read.local()?;
@@ -38,7 +42,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         };
         Ok(Value::TimestampTz(us))
     }),
-    stable("to_number", &[Text, Text], Numeric, |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
+    stable("to_number", &[Text, Text], Numeric,
+        |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
 ];
 
 fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {

@@ -55,8 +55,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("+", &[Timestamp, Span], Timestamp, |a, _| shifted(a, false)),
     pure("-", &[Timestamp, Span], Timestamp, |a, _| shifted(a, true)),
     pure("+", &[Span, Timestamp], Timestamp, |a, _| shifted(&swap(a), false)),
-    stable("+", &[TimestampTz, Span], TimestampTz, |a, cx| shifted_tz(a, false, &cx.settings.time_zone)),
-    stable("-", &[TimestampTz, Span], TimestampTz, |a, cx| shifted_tz(a, true, &cx.settings.time_zone)),
+    stable("+", &[TimestampTz, Span], TimestampTz,
+        |a, cx| shifted_tz(a, false, &cx.settings.time_zone)),
+    stable("-", &[TimestampTz, Span], TimestampTz,
+        |a, cx| shifted_tz(a, true, &cx.settings.time_zone)),
     stable("+", &[Span, TimestampTz], TimestampTz, |a, cx| {
         shifted_tz(&swap(a), false, &cx.settings.time_zone)
     }),
@@ -79,12 +81,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("-", &[ZonedClock, Span], ZonedClock, |a, _| clock_shifted(a, -1)),
     pure("+", &[Span, ZonedClock], ZonedClock, |a, _| clock_shifted(&swap(a), 1)),
     pure("-", &[Clock, Clock], Span, |a, _| match a {
-        [Value::Time(a), Value::Time(b)] => Ok(Value::Interval(Interval { us: a - b, ..Interval::default() })),
+        [Value::Time(a), Value::Time(b)] =>
+            Ok(Value::Interval(Interval { us: a - b, ..Interval::default() })),
         _ => Err(mismatch("-")),
     }),
     pure("justify_hours", &[Span], Span, |a, _| Ok(Value::Interval(justify_hours(span(a)?)?))),
     pure("justify_days", &[Span], Span, |a, _| Ok(Value::Interval(justify_days(span(a)?)?))),
-    pure("justify_interval", &[Span], Span, |a, _| Ok(Value::Interval(justify_interval(span(a)?)?))),
+    pure("justify_interval", &[Span], Span,
+        |a, _| Ok(Value::Interval(justify_interval(span(a)?)?))),
     pure("age", &[Timestamp, Timestamp], Span, |a, _| age(a, &TimeZone::UTC)),
     stable("age", &[TimestampTz, TimestampTz], Span, |a, cx| age(a, &cx.settings.time_zone)),
     // Rows have no transaction numbers, so each has the maximum age.
@@ -98,11 +102,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], Span, make_interval),
     pure("timezone", &[Span, TimestampTz], Timestamp, |a, _| match a {
-        [Value::Interval(by), Value::TimestampTz(us)] => moved(*us, offset(by)?).map(Value::Timestamp),
+        [Value::Interval(by), Value::TimestampTz(us)] =>
+            moved(*us, offset(by)?).map(Value::Timestamp),
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Span, Timestamp], TimestampTz, |a, _| match a {
-        [Value::Interval(by), Value::Timestamp(us)] => moved(*us, -offset(by)?).map(Value::TimestampTz),
+        [Value::Interval(by), Value::Timestamp(us)] =>
+            moved(*us, -offset(by)?).map(Value::TimestampTz),
         _ => Err(mismatch("timezone")),
     }),
     stable("timezone", &[Text, ZonedClock], ZonedClock, |a, cx| match a {

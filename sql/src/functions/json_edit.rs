@@ -18,7 +18,8 @@ const TEXTS: TypeKind = ArrayKind(Element::TEXT);
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("||", &[Jsonb, Jsonb], Jsonb, |a, _| concatenated(a)),
     pure("-", &[Jsonb, Text], Jsonb, |a, _| match a {
-        [Value::Jsonb(text), Value::Text(key)] => without(text, std::slice::from_ref(&key.as_str())),
+        [Value::Jsonb(text), Value::Text(key)] =>
+            without(text, std::slice::from_ref(&key.as_str())),
         _ => Err(mismatch("-")),
     }),
     pure("-", &[Jsonb, TEXTS], Jsonb, |a, _| match a {
@@ -33,14 +34,16 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("-")),
     }),
     pure("#-", &[Jsonb, TEXTS], Jsonb, |a, _| edited(a, Change::Delete)),
-    pure("jsonb_set", &[Jsonb, TEXTS, Jsonb], Jsonb, |a, _| edited(a, Change::Set { create: true })),
+    pure("jsonb_set", &[Jsonb, TEXTS, Jsonb], Jsonb,
+        |a, _| edited(a, Change::Set { create: true })),
     pure("jsonb_set", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| {
         edited(a, Change::Set { create: a.get(3) == Some(&Value::Bool(true)) })
     }),
     seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb], Jsonb, |a, _| set_lax(a)),
     seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| set_lax(a)),
     seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb, Bool, Text], Jsonb, |a, _| set_lax(a)),
-    pure("jsonb_insert", &[Jsonb, TEXTS, Jsonb], Jsonb, |a, _| edited(a, Change::Insert { after: false })),
+    pure("jsonb_insert", &[Jsonb, TEXTS, Jsonb], Jsonb,
+        |a, _| edited(a, Change::Insert { after: false })),
     pure("jsonb_insert", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| {
         edited(a, Change::Insert { after: a.get(3) == Some(&Value::Bool(true)) })
     }),
@@ -162,7 +165,8 @@ fn set_lax(args: &[Value]) -> Outcome {
     ];
     if !known.contains(&treatment) && (new.is_null() || treatment.is_empty()) {
         return Err(refused(
-            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", \
+             or \"raise_exception\"",
         ));
     }
     let both = [target.clone(), path.clone(), new.clone()];
@@ -178,7 +182,8 @@ fn set_lax(args: &[Value]) -> Outcome {
         )
         .detail("Exception was raised because null_value_treatment is \"raise_exception\".")
         .hint(
-            "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
+            "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL \
+             is not passed.",
         )),
         _ => edited(&both, Change::Set { create }),
     }

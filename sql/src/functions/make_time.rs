@@ -21,12 +21,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8], TimestampTz, |a, cx| {
         Ok(Value::TimestampTz(zone::to_absolute(&cx.settings.time_zone, local(a)?)))
     }),
-    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| match a.get(6) {
-        Some(Value::Text(name)) => {
-            Ok(Value::TimestampTz(zone::to_absolute(&super::datetime::named(name)?, local(&a[..6])?)))
-        }
-        _ => Err(mismatch("make_timestamptz")),
-    }),
+    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz,
+        |a, _| match a.get(6) {
+            Some(Value::Text(name)) => {
+                let zone = super::datetime::named(name)?;
+                Ok(Value::TimestampTz(zone::to_absolute(&zone, local(&a[..6])?)))
+            }
+            _ => Err(mismatch("make_timestamptz")),
+        }),
 ];
 
 fn clock(hours: i32, minutes: i32, seconds: f64) -> Result<i64, SqlError> {

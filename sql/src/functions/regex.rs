@@ -51,8 +51,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("regexp_replace", &[Text, Text, Text], Text, |a, _| replace::replaced(a, None)),
     pure("regexp_replace", &[Text, Text, Text, Text], Text, |a, _| replace::replaced(a, None)),
     pure("regexp_replace", &[Text, Text, Text, Int4], Text, |a, _| replace::replaced(a, Some(1))),
-    pure("regexp_replace", &[Text, Text, Text, Int4, Int4], Text, |a, _| replace::replaced(a, Some(1))),
-    pure("regexp_replace", &[Text, Text, Text, Int4, Int4, Text], Text, |a, _| replace::replaced(a, Some(1))),
+    pure("regexp_replace", &[Text, Text, Text, Int4, Int4], Text,
+        |a, _| replace::replaced(a, Some(1))),
+    pure("regexp_replace", &[Text, Text, Text, Int4, Int4, Text], Text,
+        |a, _| replace::replaced(a, Some(1))),
     pure("regexp_split_to_array", &[Text, Text], TEXTS, |a, _| split(a, "", "regexp_split_to_array()")),
     pure("regexp_split_to_array", &[Text, Text, Text], TEXTS, |a, _| split(a, text(a, 2)?, "regexp_split_to_array()")),
     pure("regexp_count", &[Text, Text], Int4, |a, _| count(a)),
@@ -93,7 +95,8 @@ pub(super) static ROWS: &[RowsFunction] = &[
         columns: &[("", TEXTS)],
     },
     RowsFunction {
-        function: pure("regexp_matches", &[Text, Text, Text], TypeKind::Any, |a, _| all_matches(a, text(a, 2)?)),
+        function: pure("regexp_matches", &[Text, Text, Text], TypeKind::Any,
+            |a, _| all_matches(a, text(a, 2)?)),
         columns: &[("", TEXTS)],
     },
     RowsFunction {

@@ -29,12 +29,15 @@ const fn one(
 
 #[rustfmt::skip]
 static FUNCTIONS: &[RowsFunction] = &[
-    one(pure("generate_subscripts", &[AnyArray, Int4], Int4, |a, _| subscripts(a, false)), &[("", Int4)]),
+    one(pure("generate_subscripts", &[AnyArray, Int4], Int4, |a, _| subscripts(a, false)),
+        &[("", Int4)]),
     one(pure("generate_subscripts", &[AnyArray, Int4, Bool], Int4, |a, _| {
         subscripts(&a[..2], a.get(2).and_then(Value::as_bool) == Some(true))
     }), &[("", Int4)]),
-    one(super::array::seeing_nulls("string_to_table", &[Text, Text], Text, |a, _| super::array_search::pieces(a)), &[("", Text)]),
-    one(super::array::seeing_nulls("string_to_table", &[Text, Text, Text], Text, |a, _| super::array_search::pieces(a)), &[("", Text)]),
+    one(super::array::seeing_nulls("string_to_table", &[Text, Text], Text,
+        |a, _| super::array_search::pieces(a)), &[("", Text)]),
+    one(super::array::seeing_nulls("string_to_table", &[Text, Text, Text], Text,
+        |a, _| super::array_search::pieces(a)), &[("", Text)]),
 ];
 
 static TABLES: [&[RowsFunction]; 6] = [

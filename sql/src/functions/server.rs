@@ -23,7 +23,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_column_compression", &[Any], Text, |_, _| Ok(Value::Null)),
     waiting("pg_export_snapshot", &[], Text, |_, cx| Box::pin(async {
         let exports = cx.exports.as_deref();
-        let exports = exports.ok_or_else(|| SqlError::unsupported("exporting a snapshot outside a session"))?;
+        let outside = || SqlError::unsupported("exporting a snapshot outside a session");
+        let exports = exports.ok_or_else(outside)?;
         Ok(Value::text(exports.announce()))
     })),
     volatile("timeofday", &[], Text, |_, cx| {
@@ -65,7 +66,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             None => Ok(Value::Null),
         }
     }),
-    stable("pg_indexam_has_property", &[Oid, Text], Bool, |a, _| Ok(of_method(oid(a), &property(a)))),
+    stable("pg_indexam_has_property", &[Oid, Text], Bool,
+        |a, _| Ok(of_method(oid(a), &property(a)))),
     stable("pg_index_has_property", &[RegClass, Text], Bool, of_index),
     stable("pg_index_column_has_property", &[RegClass, Int4, Text], Bool, of_index_column),
     stable("pg_get_replica_identity_index", &[RegClass], RegClass, |_, _| Ok(Value::Null)),

@@ -88,10 +88,12 @@ fn denied(signal: Signal, superuser: bool) -> SqlError {
         (Signal::Cancel, true) => "must be a superuser to cancel superuser query",
         (Signal::Terminate, true) => "must be a superuser to terminate superuser process",
         (Signal::Cancel, false) => {
-            "must be a member of the role whose query is being canceled or member of pg_signal_backend"
+            "must be a member of the role whose query is being canceled or member of \
+             pg_signal_backend"
         }
         (Signal::Terminate, false) => {
-            "must be a member of the role whose process is being terminated or member of pg_signal_backend"
+            "must be a member of the role whose process is being terminated or member of \
+             pg_signal_backend"
         }
     };
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)

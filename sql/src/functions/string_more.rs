@@ -31,7 +31,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("sha384", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA384)),
     pure("sha512", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA512)),
     pure("get_byte", &[Bytea, Int4], Int4, |a, _| match a {
-        [Value::Bytea(bytes), Value::Int4(at)] => Ok(Value::Int4(i32::from(bytes[index(i64::from(*at), bytes.len())?]))),
+        [Value::Bytea(bytes), Value::Int4(at)] =>
+            Ok(Value::Int4(i32::from(bytes[index(i64::from(*at), bytes.len())?]))),
         _ => Err(mismatch("get_byte")),
     }),
     pure("set_byte", &[Bytea, Int4, Int4], Bytea, |a, _| match a {

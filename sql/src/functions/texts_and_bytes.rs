@@ -19,7 +19,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("parse_ident", &[Text, Bool], TEXTS, |a, _| identifiers(a)),
     pure("set_bit", &[Bytea, Int8, Int4], Bytea, |a, _| set_bit(a)),
     pure("bit_count", &[Bytea], Int8, |a, _| match a {
-        [Value::Bytea(bytes)] => Ok(Value::Int8(bytes.iter().map(|byte| i64::from(byte.count_ones())).sum())),
+        [Value::Bytea(bytes)] =>
+            Ok(Value::Int8(bytes.iter().map(|byte| i64::from(byte.count_ones())).sum())),
         _ => Err(mismatch("bit_count")),
     }),
     stable("convert", &[Bytea, Name, Name], Bytea, |a, _| match a {

@@ -114,8 +114,12 @@ fn endpoint(cursor: &mut Cursor<'_>) -> Result<(), SqlError> {
         return Ok(());
     }
     if cursor.sees("program") || cursor.string().is_ok() {
-        return Err(SqlError::unsupported("COPY to or from files of the server")
-            .hint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."));
+        return Err(
+            SqlError::unsupported("COPY to or from files of the server").hint(
+                "Anyone can COPY to stdout or from stdin. psql's \\copy command also works for \
+                 anyone.",
+            ),
+        );
     }
     Err(cursor.unexpected())
 }

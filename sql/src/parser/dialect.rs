@@ -15,10 +15,9 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-use super::budget;
-use super::is_reserved;
 use super::prefixes::{arguments, call, prefixed};
 use super::subscripts::is_moved;
+use super::{budget, is_reserved};
 
 /// The dialect, in a variant for texts that contain NATURAL and one for other texts.
 #[derive(Debug)]
@@ -75,7 +74,10 @@ fn is_word(parser: &Parser<'_>, n: usize, keyword: Keyword) -> bool {
 
 /// Returns whether ISNULL follows, which is not a keyword of sqlparser.
 fn is_isnull(parser: &Parser<'_>) -> bool {
-    matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull"))
+    let Token::Word(word) = &parser.peek_nth_token_ref(0).token else {
+        return false;
+    };
+    word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull")
 }
 
 /// Returns whether the next token is an operator with PostgreSQL's precedence of "other operators",
@@ -464,8 +466,7 @@ impl Dialect for Postgres {
         &self,
         parser: &mut Parser<'_>,
     ) -> Result<Option<Result<Option<ColumnOption>, ParserError>>, ParserError> {
-        let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
-        if !(is(0, Keyword::UNIQUE) && is(1, Keyword::NULLS)) {
+        if !(is_word(parser, 0, Keyword::UNIQUE) && is_word(parser, 1, Keyword::NULLS)) {
             return Ok(None);
         }
         parser.advance_token();
@@ -522,8 +523,7 @@ impl Dialect for Postgres {
         if let Some(quantified) = of_values(parser, expr) {
             return Some(quantified);
         }
-        let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
-        if is(0, Keyword::COLLATE) {
+        if is_word(parser, 0, Keyword::COLLATE) {
             parser.advance_token();
             let collation = parser.parse_object_name(false);
             return Some(collation.map(|collation| Expr::Collate {
@@ -535,15 +535,15 @@ impl Dialect for Postgres {
             parser.advance_token();
             return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
         }
-        let negated = is(0, Keyword::NOT);
+        let negated = is_word(parser, 0, Keyword::NOT);
         let at = usize::from(negated);
         if let Some(compare_op) = like_symbol(parser, negated)
-            && is(at + 1, Keyword::ALL)
+            && is_word(parser, at + 1, Keyword::ALL)
         {
             (0..at + 2).for_each(|_| parser.advance_token());
             return Some(like_all(parser, expr, compare_op));
         }
-        let is_between = is(at, Keyword::BETWEEN);
+        let is_between = is_word(parser, at, Keyword::BETWEEN);
         if let Some(like) = like_pattern(self, parser, (expr, negated)) {
             return Some(like);
         }

@@ -39,6 +39,7 @@ pub(super) fn plain(text: &str, tokens: &[Token]) -> Result<Option<String>, SqlE
     let start = text.get(..recursive.start).unwrap_or("");
     let view = text.get(first..behind).unwrap_or("");
     Ok(Some(format!(
-        "{start}VIEW {view} AS WITH RECURSIVE {name} ({columns}) AS ({query}) SELECT {columns} FROM {name}"
+        "{start}VIEW {view} AS WITH RECURSIVE {name} ({columns}) AS ({query}) SELECT {columns} \
+         FROM {name}"
     )))
 }

@@ -418,7 +418,8 @@ fn words_are_told_by_their_letters_large_or_small() {
 fn what_stands_for_storage_parameters_is_never_longer() {
     for short in ["WITH(x)", "WITH (x=1)", "WITH (fillfactor=70)"] {
         let sql = format!(
-            "CREATE TABLE t (\"é\" int, PRIMARY KEY (\"é\") {short}, UNIQUE (\"éé\") WITH (fillfactor=70))"
+            "CREATE TABLE t (\"é\" int, PRIMARY KEY (\"é\") {short}, UNIQUE (\"éé\") \
+             WITH (fillfactor=70))"
         );
         assert_eq!(parse(&sql).is_ok(), short.contains("fill"), "{sql}");
     }
@@ -455,7 +456,8 @@ fn subscripts_within_subscripts_of_other_targets_are_refused() {
 #[test]
 fn patches_of_other_lengths_before_a_partition_clause_do_not_move_it() {
     for text in [
-        "CREATE TABLE q PARTITION OF p FOR VALUES FROM (10 SET a [1 : 2 2] = 5) TO (20) PARTITION BY LIST (n)",
+        "CREATE TABLE q PARTITION OF p FOR VALUES FROM (10 SET a [1 : 2 2] = 5) TO (20) \
+         PARTITION BY LIST (n)",
         "CREATE TABLE q (a int DEFAULT (SET a[1] = 5, b[é] = 6)) PARTITION BY LIST (n)",
     ] {
         assert!(parse(text).is_err(), "{text}");
@@ -468,7 +470,8 @@ fn partition_bounds_follow_names_of_any_characters() {
         "ALTER TABLE \"éééééééééééééééééééé\" ATTACH PARTITION p DEFAULT",
         "ALTER TABLE \"éééééééééé\" ATTACH PARTITION \"ééé\" FOR VALUES IN ('éééé')",
         "ALTER TABLE \"日本\"\nATTACH PARTITION \"語\" FOR VALUES IN ('語')",
-        "CREATE TABLE \"é\" (\"éé\" text COLLATE \"C\") PARTITION BY LIST (\"éé\") WITH (fillfactor = 70)",
+        "CREATE TABLE \"é\" (\"éé\" text COLLATE \"C\") PARTITION BY LIST (\"éé\") \
+         WITH (fillfactor = 70)",
     ] {
         assert!(parse(text).is_ok(), "{text}");
     }

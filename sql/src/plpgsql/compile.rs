@@ -398,7 +398,8 @@ impl<'a> Compiler<'a> {
             let message = match label {
                 None => format!("{what} cannot be used outside a loop, unless it has a label"),
                 Some(label) => format!(
-                    "there is no label \"{label}\" attached to any block or loop enclosing this statement"
+                    "there is no label \"{label}\" attached to any block or loop enclosing this \
+                     statement"
                 ),
             };
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));

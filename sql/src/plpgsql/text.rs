@@ -180,7 +180,7 @@ impl Compiler<'_> {
                 break;
             }
         }
-        let is_row = |target: &Target| matches!(target, Target::Variable(variable) if self.code.is_row(*variable));
+        let is_row = |t: &Target| matches!(t, Target::Variable(row) if self.code.is_row(*row));
         if targets.len() > 1
             && let Some(Target::Variable(row)) = targets.iter().find(|t| is_row(t))
         {

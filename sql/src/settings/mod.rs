@@ -4,6 +4,7 @@
 //! statement, a savepoint or SET LOCAL is therefore one reference. The few settings that evaluation
 //! needs are kept parsed in fields.
 
+mod definition;
 mod rows;
 mod server;
 mod table;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::error::{SqlError, SqlState};
+pub use definition::SERVER_VERSION;
 pub use server::{ServerSettings, check_alterable};
-pub use table::SERVER_VERSION;
 pub use table::Values;
 pub(crate) use table::parse_bool;
 use table::{Context, Known, known};
@@ -291,7 +292,7 @@ impl Settings {
 
     /// Returns all settings for SHOW ALL: name, value, description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
-        let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
+        let shown = rows::settings().filter(|s| s.is_shown());
         let row = |s: &Known| {
             let value = self.get(s.name).unwrap_or_default().into_owned();
             (s.name, value, s.description)
@@ -301,7 +302,7 @@ impl Settings {
 
     /// Returns all settings as `pg_settings` shows them.
     pub fn described(&self) -> impl Iterator<Item = Described> + '_ {
-        let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
+        let shown = rows::settings().filter(|s| s.is_shown());
         shown.map(|s| {
             let name = lower(s.name);
             let value = self.get(s.name).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The definition of a setting: its context and the values that it accepts.
+//! The known settings: the lookup by name, and the values that a setting accepts.
 
-use super::rows::SETTINGS;
-use super::unit;
+use super::rows;
+use super::unit::{self, Unit};
 use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
 
-pub(super) use super::unit::Unit;
+pub(super) use super::definition::{Context, Kind, Known};
 
 /// The maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -27,86 +27,12 @@ pub(super) const REPORTED: [&str; 13] = [
     "TimeZone",
 ];
 
-/// The value of `server_version` that is reported to clients.
-pub const SERVER_VERSION: &str = "15.18";
-
-/// The type and range of a setting's values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
-    Bool,
-    /// A Boolean of which only this value is supported.
-    Only(bool),
-    /// An integer in a range.
-    Int(i64, i64),
-    /// An integer number of units, in a range.
-    Size(Unit, i64, i64),
-    /// A floating-point number, in a range.
-    Real(f64, f64),
-    /// Milliseconds as a floating-point number, in a range.
-    Span(f64, f64),
-    Enum(&'static [&'static str]),
-    Text,
-    /// A name of printable ASCII, which is reported to clients.
-    Name,
-    DateStyle,
-    Encoding,
-    Zone,
-}
-
-/// The context of a setting: which users can set it, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Context {
-    /// No user can set it: it reports a property of the server.
-    Internal,
-    /// It is set at server start.
-    Postmaster,
-    /// The administrator of the server sets it.
-    Sighup,
-    /// The client sets it at connection start, for the session.
-    Backend,
-    /// A superuser sets it at connection start, for the session.
-    SuperuserBackend,
-    /// Superusers set it in a session.
-    Superuser,
-    /// Every user sets it in a session.
-    User,
-}
-
-impl Context {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Context::Internal => "internal",
-            Context::Postmaster => "postmaster",
-            Context::Sighup => "sighup",
-            Context::Backend => "backend",
-            Context::SuperuserBackend => "superuser-backend",
-            Context::Superuser => "superuser",
-            Context::User => "user",
-        }
-    }
-
-    /// Returns whether a session can set it after connection start.
-    pub(super) fn is_settable(self) -> bool {
-        matches!(self, Context::Superuser | Context::User)
-    }
-}
-
 /// The category of settings that `pg_settings` and SHOW ALL omit.
 const HIDDEN: &str = "Hidden";
 
-#[derive(Debug)]
-pub(super) struct Known {
-    pub(super) name: &'static str,
-    pub(super) default: &'static str,
-    pub(super) kind: Kind,
-    pub(super) context: Context,
-    pub(super) category: &'static str,
-    pub(super) description: &'static str,
-}
-
 /// Returns the setting called `name`, in any case; `None` if it is unknown.
 pub(super) fn known(name: &str) -> Option<&'static Known> {
-    SETTINGS.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    rows::settings().find(|s| s.name.eq_ignore_ascii_case(name))
 }
 
 /// Truncates a name to 63 bytes at a character boundary. `?` replaces bytes outside printable

@@ -73,7 +73,8 @@ impl Unit {
                 "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\"."
             }
             Unit::Ms | Unit::S => {
-                "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\"."
+                "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \
+                 \"d\"."
             }
         }
     }

@@ -73,7 +73,8 @@ pub(super) fn from_binary(bytes: &[u8], of: Composite) -> Result<Record, SqlErro
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!(
-                    "binary data has type {oid} ({}) instead of expected {} ({}) in record column {}",
+                    "binary data has type {oid} ({}) instead of expected {} ({}) in record column \
+                     {}",
                     TypeKind::from_oid(oid).map_or("???", TypeKind::name),
                     field.ty.oid(),
                     field.ty.kind,

@@ -92,7 +92,8 @@ fn fit(number: &Decimal, precision: u32, scale: u32) -> Result<Decimal, SqlError
             "numeric field overflow",
         )
         .detail(format!(
-            "A field with precision {precision}, scale {scale} must round to an absolute value less than {limit}."
+            "A field with precision {precision}, scale {scale} must round to an absolute value \
+             less than {limit}."
         )));
     }
     Ok(rounded)

@@ -133,14 +133,19 @@ macro_rules! parts {
                 Ok(())
             }
 
-            pub(crate) fn items(&mut self, items: &$($mut)? [ast::SelectItem]) -> Result<(), SqlError> {
+            pub(crate) fn items(
+                &mut self,
+                items: &$($mut)? [ast::SelectItem],
+            ) -> Result<(), SqlError> {
                 use ast::SelectItem as S;
                 for item in items {
                     match item {
                         S::UnnamedExpr(expr)
                         | S::ExprWithAlias { expr, .. }
                         | S::ExprWithAliases { expr, .. } => self.expr(expr)?,
-                        S::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::Expr(expr), _) => {
+                        S::QualifiedWildcard(
+                            ast::SelectItemQualifiedWildcardKind::Expr(expr), _,
+                        ) => {
                             self.expr(expr)?;
                         }
                         S::QualifiedWildcard(..) | S::Wildcard(_) => {}
@@ -203,7 +208,9 @@ macro_rules! parts {
                     TableFactor::TableFunction { expr, .. } => self.expr(expr),
                     TableFactor::Function { args, .. } => self.args(args),
                     TableFactor::UNNEST { array_exprs, .. } => self.exprs(array_exprs),
-                    TableFactor::NestedJoin { table_with_joins, .. } => self.joined(table_with_joins),
+                    TableFactor::NestedJoin { table_with_joins, .. } => {
+                        self.joined(table_with_joins)
+                    }
                     _ => Ok(()),
                 }
             }
@@ -287,7 +294,9 @@ macro_rules! parts {
                     | Expr::OuterJoin(expr)
                     | Expr::Prior(expr) => self.expr(expr),
                     Expr::Function(call) => self.call(call),
-                    Expr::Exists { subquery, .. } | Expr::Subquery(subquery) => self.query(subquery),
+                    Expr::Exists { subquery, .. } | Expr::Subquery(subquery) => {
+                        self.query(subquery)
+                    }
                     _ => self.within_more(expr),
                 }
             }
@@ -358,8 +367,14 @@ macro_rules! parts {
             fn access(&mut self, access: &$($mut)? ast::AccessExpr) -> Result<(), SqlError> {
                 match access {
                     ast::AccessExpr::Dot(expr)
-                    | ast::AccessExpr::Subscript(ast::Subscript::Index { index: expr }) => self.expr(expr),
-                    ast::AccessExpr::Subscript(ast::Subscript::Slice { lower_bound, upper_bound, stride }) => {
+                    | ast::AccessExpr::Subscript(ast::Subscript::Index { index: expr }) => {
+                        self.expr(expr)
+                    }
+                    ast::AccessExpr::Subscript(ast::Subscript::Slice {
+                        lower_bound,
+                        upper_bound,
+                        stride,
+                    }) => {
                         self.maybe(lower_bound)?;
                         self.maybe(upper_bound)?;
                         self.maybe(stride)

@@ -4,7 +4,10 @@
 macro_rules! statements {
     ($Walk:ident $($mut:tt)?) => {
         impl $Walk<'_> {
-            pub(crate) fn statement(&mut self, statement: &$($mut)? Statement) -> Result<(), SqlError> {
+            pub(crate) fn statement(
+                &mut self,
+                statement: &$($mut)? Statement,
+            ) -> Result<(), SqlError> {
                 match statement {
                     Statement::Query(query) => self.query(query),
                     Statement::Insert(insert) => self.insert(insert),
@@ -59,7 +62,9 @@ macro_rules! statements {
                             self.maybe(&$($mut)? update.selection)?;
                         }
                     }
-                    Some(ast::OnInsert::DuplicateKeyUpdate(assignments)) => self.assignments(assignments)?,
+                    Some(ast::OnInsert::DuplicateKeyUpdate(assignments)) => {
+                        self.assignments(assignments)?;
+                    }
                     _ => {}
                 }
                 self.returning(&$($mut)? insert.returning)
@@ -146,7 +151,10 @@ macro_rules! statements {
                 }
             }
 
-            fn bounds(&mut self, bounds: &$($mut)? [ast::PartitionBoundValue]) -> Result<(), SqlError> {
+            fn bounds(
+                &mut self,
+                bounds: &$($mut)? [ast::PartitionBoundValue],
+            ) -> Result<(), SqlError> {
                 for bound in bounds {
                     if let ast::PartitionBoundValue::Expr(expr) = bound {
                         self.expr(expr)?;
@@ -168,14 +176,20 @@ macro_rules! statements {
                 Ok(())
             }
 
-            fn constraint(&mut self, constraint: &$($mut)? ast::TableConstraint) -> Result<(), SqlError> {
+            fn constraint(
+                &mut self,
+                constraint: &$($mut)? ast::TableConstraint,
+            ) -> Result<(), SqlError> {
                 match constraint {
                     ast::TableConstraint::Check(check) => self.expr(&$($mut)? check.expr),
                     _ => Ok(()),
                 }
             }
 
-            fn alter_table(&mut self, operation: &$($mut)? ast::AlterTableOperation) -> Result<(), SqlError> {
+            fn alter_table(
+                &mut self,
+                operation: &$($mut)? ast::AlterTableOperation,
+            ) -> Result<(), SqlError> {
                 use ast::AlterColumnOperation as C;
                 use ast::AlterTableOperation as O;
                 match operation {
@@ -194,7 +208,10 @@ macro_rules! statements {
                 Ok(())
             }
 
-            fn returning(&mut self, items: &$($mut)? Option<Vec<ast::SelectItem>>) -> Result<(), SqlError> {
+            fn returning(
+                &mut self,
+                items: &$($mut)? Option<Vec<ast::SelectItem>>,
+            ) -> Result<(), SqlError> {
                 match items {
                     Some(items) => self.items(items),
                     None => Ok(()),

@@ -118,16 +118,19 @@ fn every_part_of_an_expression_is_met() {
 #[test]
 fn every_part_of_a_query_is_met() {
     for sql in [
-        "SELECT DISTINCT ON (x1) x2 AS a FROM r1 WHERE x3 GROUP BY x4 HAVING x5 ORDER BY x6 LIMIT x7 OFFSET x8",
+        "SELECT DISTINCT ON (x1) x2 AS a FROM r1 WHERE x3 GROUP BY x4 HAVING x5 ORDER BY x6 \
+         LIMIT x7 OFFSET x8",
         "SELECT 1 FROM r1 GROUP BY ROLLUP (x1), CUBE (x2), GROUPING SETS ((x3), (x4))",
         "SELECT 1 FROM r1 WINDOW w AS (PARTITION BY x1 ORDER BY x2)",
         "SELECT x1 FROM r1 JOIN r2 ON x2 LEFT JOIN r3 ON x3 RIGHT JOIN r4 ON x4 FULL JOIN r5 ON x5",
-        "SELECT x1 FROM r1 CROSS JOIN r2, (r3 JOIN r4 ON x2) JOIN LATERAL (SELECT x3 FROM r5) AS s ON x4",
+        "SELECT x1 FROM r1 CROSS JOIN r2, (r3 JOIN r4 ON x2) JOIN LATERAL (SELECT x3 FROM r5) \
+         AS s ON x4",
         "SELECT 1 FROM f(x1, x2), unnest(x3, x4) WITH ORDINALITY AS u, LATERAL g(x5) AS h",
         "SELECT 1 FROM r1 TABLESAMPLE bernoulli (x1)",
         "SELECT x1 FROM r1 UNION ALL SELECT x2 FROM r2 EXCEPT (SELECT x3 FROM r3 ORDER BY x4)",
         "VALUES (x1, x2), (x3, x4)",
-        "WITH a AS (SELECT x1 FROM r1), b AS (INSERT INTO r2 VALUES (x2) RETURNING x3) SELECT x4 FROM r3",
+        "WITH a AS (SELECT x1 FROM r1), b AS (INSERT INTO r2 VALUES (x2) RETURNING x3) SELECT x4 \
+         FROM r3",
     ] {
         holds(sql);
     }
@@ -136,11 +139,14 @@ fn every_part_of_a_query_is_met() {
 #[test]
 fn every_part_of_a_statement_is_met() {
     for sql in [
-        "INSERT INTO r1 (a) SELECT x1 FROM r2 ON CONFLICT (a) DO UPDATE SET a = x2 WHERE x3 RETURNING x4",
+        "INSERT INTO r1 (a) SELECT x1 FROM r2 ON CONFLICT (a) DO UPDATE SET a = x2 WHERE x3 \
+         RETURNING x4",
         "UPDATE r1 SET a = x1, (b, c) = (x2, x3) FROM r2 JOIN r3 ON x4 WHERE x5 RETURNING x6",
         "DELETE FROM r1 USING r2 WHERE x1 RETURNING x2",
-        "MERGE INTO r1 USING r2 ON x1 WHEN MATCHED AND x2 THEN UPDATE SET a = x3 WHEN NOT MATCHED THEN INSERT (a) VALUES (x4)",
-        "CREATE TABLE r1 (a int DEFAULT x1, b int CHECK (x2), c int GENERATED ALWAYS AS (x3) STORED, CHECK (x4))",
+        "MERGE INTO r1 USING r2 ON x1 WHEN MATCHED AND x2 THEN UPDATE SET a = x3 WHEN NOT MATCHED \
+         THEN INSERT (a) VALUES (x4)",
+        "CREATE TABLE r1 (a int DEFAULT x1, b int CHECK (x2), c int GENERATED ALWAYS \
+         AS (x3) STORED, CHECK (x4))",
         "CREATE TABLE r1 (a int) PARTITION BY RANGE (x1)",
         "CREATE TABLE r1 PARTITION OF r2 FOR VALUES FROM (x1) TO (x2)",
         "CREATE TABLE r1 PARTITION OF r2 FOR VALUES IN (x1, x2)",

@@ -423,13 +423,7 @@ impl Binder<'_> {
         };
         check_own(table, "drop", &name)?;
         if table.is_partition_column(column) {
-            return Err(SqlError::new(
-                SqlState::INVALID_TABLE_DEFINITION,
-                format!(
-                    "cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"",
-                    table.name
-                ),
-            ));
+            return Err(in_partition_key(table, "drop", &name));
         }
         if self.is_viewed(table, column) {
             let views = self.catalog.views_of(table.id);
@@ -546,13 +540,7 @@ impl Binder<'_> {
         let before = table.columns[column].clone();
         check_own(table, "alter", &before.name)?;
         if table.is_partition_column(column) {
-            return Err(SqlError::new(
-                SqlState::INVALID_TABLE_DEFINITION,
-                format!(
-                    "cannot alter column \"{}\" because it is part of the partition key of relation \"{}\"",
-                    before.name, table.name
-                ),
-            ));
+            return Err(in_partition_key(table, "alter", &before.name));
         }
         let changes_kind = before.ty.kind != ty.kind;
         let in_key = |keys: &[crate::catalog::ForeignKeyDef]| {
@@ -758,4 +746,14 @@ fn check_own(table: &TableDef, what: &str, column: &str) -> Result<(), SqlError>
             format!("cannot {what} inherited column \"{column}\""),
         )),
     }
+}
+
+/// Returns the error 42P16 for an action on a column of the partition key.
+fn in_partition_key(table: &TableDef, what: &str, column: &str) -> SqlError {
+    let message = format!(
+        "cannot {what} column \"{column}\" because it is part of the partition key of \
+         relation \"{}\"",
+        table.name
+    );
+    SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }

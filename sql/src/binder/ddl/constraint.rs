@@ -180,7 +180,8 @@ impl<'a> Shape<'a> {
                 return Err(SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     format!(
-                        "column \"{name}\" referenced in ON DELETE SET action must be part of foreign key"
+                        "column \"{name}\" referenced in ON DELETE \
+                         SET action must be part of foreign key"
                     ),
                 ));
             };

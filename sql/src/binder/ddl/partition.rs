@@ -297,7 +297,8 @@ pub(super) fn lacks_column(what: &str, table: &str, column: &str) -> SqlError {
         "unique constraint on partitioned table must include all partitioning columns",
     )
     .detail(format!(
-        "{what} constraint on table \"{table}\" lacks column \"{column}\" which is part of the partition key."
+        "{what} constraint on table \"{table}\" lacks column \"{column}\" which is part of the \
+         partition key."
     ))
 }
 

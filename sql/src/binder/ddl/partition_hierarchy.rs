@@ -402,21 +402,15 @@ impl Binder<'_> {
         }
         let mut own = partition.rules.checks.iter();
         for check in &parent.rules.checks {
-            match own.find(|own| own.name == check.name) {
-                Some(own) if own.text == check.text => {}
-                Some(_) => {
-                    return Err(type_mismatch(format!(
-                        "child table \"{name}\" has different definition for check constraint \"{}\"",
-                        check.name
-                    )));
-                }
-                None => {
-                    return Err(type_mismatch(format!(
-                        "child table is missing constraint \"{}\"",
-                        check.name
-                    )));
-                }
-            }
+            let message = match own.find(|own| own.name == check.name) {
+                Some(own) if own.text == check.text => continue,
+                Some(_) => format!(
+                    "child table \"{name}\" has different definition for check constraint \"{}\"",
+                    check.name
+                ),
+                None => format!("child table is missing constraint \"{}\"", check.name),
+            };
+            return Err(type_mismatch(message));
         }
         Ok(())
     }
@@ -512,14 +506,16 @@ fn hash_bound(level: &Level, modulus: u64, remainder: u64) -> Result<Bound, SqlE
         && modulus % below != 0
     {
         return Err(wrong(factors).detail(format!(
-            "The new modulus {modulus} is not divisible by {below}, the modulus of existing partition \"{name}\"."
+            "The new modulus {modulus} is not divisible by {below}, the modulus of existing \
+             partition \"{name}\"."
         )));
     }
     if let Some((above, name)) = all.iter().find(|(other, _)| *other > modulus)
         && above % modulus != 0
     {
         return Err(wrong(factors).detail(format!(
-            "The new modulus {modulus} is not a factor of {above}, the modulus of existing partition \"{name}\"."
+            "The new modulus {modulus} is not a factor of {above}, the modulus of existing \
+             partition \"{name}\"."
         )));
     }
     Ok(Bound::Hash { modulus, remainder })

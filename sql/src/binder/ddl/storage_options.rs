@@ -106,7 +106,8 @@ impl Binder<'_> {
                 && other.rules.storage.unlogged != unlogged
             {
                 return invalid(format!(
-                    "could not change table \"{name}\" to {to} because it references {is} table \"{}\"",
+                    "could not change table \"{name}\" to {to} because it \
+                     references {is} table \"{}\"",
                     other.name
                 ));
             }

@@ -309,7 +309,8 @@ impl Binder<'_> {
                     return Err(SqlError::new(
                         SqlState::SYNTAX_ERROR,
                         format!(
-                            "both default and generation expression specified for column \"{}\" of table \"{}\"",
+                            "both default and generation expression specified for column \"{}\" \
+                             of table \"{}\"",
                             column.name, table.name
                         ),
                     ));
@@ -425,7 +426,8 @@ pub(super) fn uninherited(table: &str) -> SqlError {
 /// Returns the error 42809 for a foreign key that is NOT VALID on a partitioned table.
 pub(super) fn not_valid_key(table: &str, parent: &ast::ObjectName) -> SqlError {
     let message = format!(
-        "cannot add NOT VALID foreign key on partitioned table \"{table}\" referencing relation \"{parent}\""
+        "cannot add NOT VALID foreign key on partitioned table \"{table}\" referencing relation \
+         \"{parent}\""
     );
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
         .detail("This feature is not yet supported on partitioned tables.")

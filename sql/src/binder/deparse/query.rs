@@ -211,8 +211,8 @@ impl Shower<'_, '_> {
             ..Level::default()
         };
         let mut count = |expr: &ast::Expr| {
-            if matches!(expr, ast::Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case("all"))
-            {
+            let is_all = |ident: &ast::Ident| ident.value.eq_ignore_ascii_case("all");
+            if matches!(expr, ast::Expr::Identifier(ident) if is_all(ident)) {
                 return Ok(words("ALL".to_owned()));
             }
             let shown = self.expr(expr, &level)?;

@@ -8,7 +8,8 @@ use crate::catalog::IndexKind;
 #[test]
 fn ddl() {
     let Statement::CreateTable(create) = bound(
-        "create table x (a int primary key, b char(3) not null default 'x', c numeric(5,1) unique) with (fillfactor = 70, index = hash)",
+        "create table x (a int primary key, b char(3) not null default 'x', c numeric(5,1) \
+         unique) with (fillfactor = 70, index = hash)",
     ) else {
         panic!("a table");
     };
@@ -61,13 +62,15 @@ fn partitions() {
             None,
         ),
         (
-            "create table x (b text, a int, primary key (b, \"a\"))\n partition by hash (\"a\")\n with (colocate_with = 'parted', index = hash)",
+            "create table x (b text, a int, primary key (b, \"a\"))\n partition by hash (\"a\")\n \
+             with (colocate_with = 'parted', index = hash)",
             1,
             8,
             Some("parted"),
         ),
         (
-            "create table x (a int primary key) partition by hash (A) with (colocate_with = public.parted, partitions = 8)",
+            "create table x (a int primary key) partition by hash (A) \
+             with (colocate_with = public.parted, partitions = 8)",
             0,
             8,
             Some("parted"),
@@ -103,19 +106,22 @@ fn partitions_that_cannot_be() {
             0,
         ),
         (
-            "create table x (a int, b int primary key) partition by hash (a) with (partitions = 16)",
+            "create table x (a int, b int primary key) partition by hash (a) \
+             with (partitions = 16)",
             "0A000",
             lacks,
             0,
         ),
         (
-            "create table x (a int primary key, b int unique) partition by hash (a) with (partitions = 16)",
+            "create table x (a int primary key, b int unique) partition by hash (a) \
+             with (partitions = 16)",
             "0A000",
             lacks,
             0,
         ),
         (
-            "create table x (a int not null, unique (a)) partition by hash (a, a) with (partitions = 16)",
+            "create table x (a int not null, unique (a)) partition by hash (a, a) \
+             with (partitions = 16)",
             "0A000",
             "PARTITION BY HASH of several columns WITH (partitions = …) is not supported",
             0,
@@ -187,28 +193,23 @@ fn partitions_that_cannot_be() {
             0,
         ),
         (
-            "create table x (a int not null) partition by hash (a) with (colocate_with = 'parted', partitions = 4)",
+            "create table x (a int not null) partition by hash (a) \
+             with (colocate_with = 'parted', partitions = 4)",
             "42P17",
             "table \"parted\" has 8 partitions, not 4",
             0,
         ),
         (
-            "create table x (a bigint not null) partition by hash (a) with (colocate_with = 'parted')",
+            "create table x (a bigint not null) partition by hash (a) \
+             with (colocate_with = 'parted')",
             "42P17",
             "partition columns \"a\" and \"id\" are of different types",
             0,
         ),
     ] {
         let error = bind_with(sql, &mut ParamTypes::new()).expect_err(sql);
-        let found = (
-            error.sqlstate().to_string(),
-            error.message().to_owned(),
-            error.fields().position.unwrap_or(0),
-        );
-        assert_eq!(
-            found,
-            (state.to_owned(), message.to_owned(), position),
-            "{sql}"
-        );
+        assert_eq!(error.sqlstate().as_str(), state, "{sql}");
+        assert_eq!(error.message(), message, "{sql}");
+        assert_eq!(error.fields().position.unwrap_or(0), position, "{sql}");
     }
 }

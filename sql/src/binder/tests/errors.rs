@@ -51,7 +51,8 @@ fn errors_are_postgresqls() {
         (
             "select name, count(*) from t",
             "42803",
-            "column \"t.name\" must appear in the GROUP BY clause or be used in an aggregate function",
+            "column \"t.name\" must appear in the GROUP BY clause or be used in an aggregate \
+             function",
             0,
         ),
         (
@@ -211,9 +212,8 @@ fn errors_are_postgresqls() {
             result.unwrap_or_else(|e| panic!("{sql}: {e}"));
             continue;
         }
-        let error = match result {
-            Ok(_) => panic!("{sql} was taken"),
-            Err(error) => error,
+        let Err(error) = result else {
+            panic!("{sql} was taken");
         };
         assert_eq!(error.sqlstate().as_str(), state, "{sql}: {error}");
         assert_eq!(error.message(), message, "{sql}");

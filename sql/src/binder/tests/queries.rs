@@ -56,7 +56,8 @@ fn joins_number_their_slots_from_the_left() {
 #[test]
 fn grouping_reads_the_group_row() {
     let s = select(
-        "select name, count(*), sum(price) + 1 from t group by name having max(id) > 2 order by 2 desc, name",
+        "select name, count(*), sum(price) + 1 from t group by name having max(id) > 2 \
+         order by 2 desc, name",
     );
     let grouping = s.grouping.expect("it groups");
     assert_eq!(grouping.keys.len(), 1);

@@ -34,7 +34,8 @@ fn identities(snapshot: &Snapshot, table: &TableDef) -> Vec<Ddl> {
             Identity::ByDefault => "BY DEFAULT",
         };
         let text = format!(
-            "ALTER TABLE {} ALTER COLUMN {} ADD GENERATED {always} AS IDENTITY (SEQUENCE NAME {} {})",
+            "ALTER TABLE {} ALTER COLUMN {} ADD GENERATED {always} \
+             AS IDENTITY (SEQUENCE NAME {} {})",
             name(table),
             quoted(&column.name),
             qualified(&sequence.schema, &sequence.name),

@@ -38,9 +38,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 
 #[rustfmt::skip]
 pub(super) static ROWS: &[RowsFunction] = &[
-    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath], Jsonb, |a, _| rows(a)), columns: &[("", Jsonb)] },
-    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath, Jsonb], Jsonb, |a, _| rows(a)), columns: &[("", Jsonb)] },
-    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath, Jsonb, Bool], Jsonb, |a, _| rows(a)), columns: &[("", Jsonb)] },
+    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath], Jsonb,
+        |a, _| rows(a)), columns: &[("", Jsonb)] },
+    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath, Jsonb], Jsonb,
+        |a, _| rows(a)), columns: &[("", Jsonb)] },
+    RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath, Jsonb, Bool], Jsonb,
+        |a, _| rows(a)), columns: &[("", Jsonb)] },
 ];
 
 /// Returns the `silent` argument; false if it is omitted.

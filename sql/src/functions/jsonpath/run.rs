@@ -546,7 +546,8 @@ fn double<'j>(text: &str) -> Result<Item<'j>, Fault> {
             soft(
                 NON_NUMERIC,
                 format!(
-                    "{what} of jsonpath item method .double() is not a valid representation of a double precision number"
+                    "{what} of jsonpath item method .double() is not a valid representation of a \
+                     double precision number"
                 ),
             )
         }

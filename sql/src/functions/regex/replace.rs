@@ -37,7 +37,10 @@ pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
                     SqlState::INVALID_PARAMETER_VALUE,
                     format!("invalid regular expression option: \"{first}\""),
                 )
-                .hint("If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer explicitly."));
+                .hint(
+                    "If you meant to use regexp_replace() with a start parameter, cast the \
+                     fourth argument to integer explicitly.",
+                ));
             }
             let nth = if flags.contains('g') { 0 } else { 1 };
             (flags, 0, nth)

@@ -36,12 +36,7 @@ pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, 
                     out.push_str(match quotes {
                         0 => "){1,1}?(",
                         1 => "){1,1}(?:",
-                        _ => {
-                            return Err(SqlError::new(
-                                SqlState::new(b"2200C"),
-                                "SQL regular expression may not contain more than two escape-double-quote separators",
-                            ));
-                        }
+                        _ => return Err(too_many_separators()),
                     });
                     quotes += 1;
                 }
@@ -79,4 +74,10 @@ pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, 
     }
     out.push_str(")$");
     Ok(out)
+}
+
+fn too_many_separators() -> SqlError {
+    let message =
+        "SQL regular expression may not contain more than two escape-double-quote separators";
+    SqlError::new(SqlState::new(b"2200C"), message)
 }
