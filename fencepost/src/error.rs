@@ -80,7 +80,10 @@ pub enum OpenError {
     Evicted,
     /// Not all machines of the cluster started in time: within this number of seconds. The text
     /// names the missing ones. Start them, and open this machine again.
-    #[error("not all machines of the cluster came up within {0} seconds{sep}{1}", sep = if .1.is_empty() { "" } else { ": " })]
+    #[error(
+        "not all machines of the cluster came up within {0} seconds{sep}{1}",
+        sep = if .1.is_empty() { "" } else { ": " }
+    )]
     Incomplete(u64, String),
     /// The threads for statements of other machines did not start.
     #[error("cannot start a thread: {0}")]

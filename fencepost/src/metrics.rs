@@ -135,7 +135,8 @@ impl Database {
         let reasons = AbortReason::ALL.iter().map(|reason| reason.name());
         all.push(Metric::counts(
             "fencepost_transactions_aborted_total",
-            "Attempts of transactions that were aborted, by reason; most of them are retried unseen.",
+            "Attempts of transactions that were aborted, by reason; \
+             most of them are retried unseen.",
             "reason",
             reasons.zip(totals.aborts),
         ));
@@ -159,14 +160,16 @@ impl Database {
         let posted = Posted::ALL.map(|what| (what.name(), traffic.of(what)));
         all.push(Metric::counts(
             "fencepost_fabric_operations_total",
-            "One-sided reads, log records and messages that were posted to other machines, by what they were for.",
+            "One-sided reads, log records and messages that were posted to other machines, \
+             by what they were for.",
             "kind",
             posted,
         ));
         let shipped = self.shipped();
         all.push(Metric::counts(
             "fencepost_statements_shipped_total",
-            "Statements, and parts of statements, that ran on another machine than their session's.",
+            "Statements, and parts of statements, that ran on another machine than their \
+             session's.",
             "kind",
             [
                 ("sent", shipped.sent),
@@ -322,7 +325,8 @@ impl Database {
         if let Some(leases) = machine.lease_counts() {
             all.push(Metric::counts(
                 "fencepost_leases_total",
-                "Leases: renewals of this machine's own, those of others that have expired here, and those that were renewed after all.",
+                "Leases: renewals of this machine's own, those of others that have expired here, \
+                 and those that were renewed after all.",
                 "event",
                 [
                     ("renewed", leases.renewals),
@@ -334,7 +338,8 @@ impl Database {
         let copied = machine.data_recovery_counts();
         all.push(Metric::counts(
             "fencepost_data_recovery_bytes_total",
-            "Bytes of data recovery: read from primaries, or found in what this machine had before it was out.",
+            "Bytes of data recovery: read from primaries, \
+             or found in what this machine had before it was out.",
             "from",
             [("primary", copied.read_bytes), ("kept", copied.kept_bytes)],
         ));
@@ -378,7 +383,8 @@ impl Database {
         ));
         all.push(by(
             "fencepost_database_conflicts_saved_total",
-            "Conflicts that clients were not told of, by what was done: a serializable block was run again.",
+            "Conflicts that clients were not told of, by what was done: a serializable block was \
+             run again.",
             "by",
             &[("replay", Counted::Event(Event::Replays))],
         ));

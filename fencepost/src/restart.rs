@@ -151,7 +151,8 @@ pub(crate) fn begin(
         };
         drop(entered);
         let Some(door) = &door else {
-            let why = "others have begun, or gone on, without this machine; without leases it cannot join them";
+            let why = "others have begun, or gone on, without this machine; \
+                       without leases it cannot join them";
             return Err(OpenError::Configuration(why.into()));
         };
         if let Some(admitted) = place.request_to_join(door, was, began.elapsed(), &mut random)?
@@ -381,7 +382,8 @@ impl Place<'_> {
         regions: impl IntoIterator<Item = u32>,
     ) -> Result<Home, OpenError> {
         if !self.nvram.is_here(life) {
-            let why = "the memory of these machines is another host's: all machines of the nvram tier are on one";
+            let why = "the memory of these machines is another host's: all machines of the nvram \
+                       tier are on one";
             return Err(OpenError::Tier(why));
         }
         let living = self.nvram.join(life).map_err(io)?;

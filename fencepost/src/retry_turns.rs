@@ -24,8 +24,8 @@ use crate::alarm::Alarm;
 /// The longest wait of a block for its turn.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The number of commits with a turn that a conflict asks of its session. With fewer, most conflicts
-/// are those of blocks that run beside a turn.
+/// The number of commits with a turn that a conflict asks of its session. With fewer, most
+/// conflicts are those of blocks that run beside a turn.
 const COMMITS_PER_CONFLICT: u32 = 5;
 
 /// The largest number of commits with a turn that a session has ahead of it.

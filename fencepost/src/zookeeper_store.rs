@@ -162,7 +162,8 @@ mod joining {
             let (me, configuration) = joined.map_err(|why| match why {
                 OpenError::Incomplete(seconds, _) => {
                     let why = format!(
-                        "no machine answers of the cluster that is in {path} of {servers}; where all have ended, others begin in another path"
+                        "no machine answers of the cluster that is in {path} of {servers}; \
+                         where all have ended, others begin in another path"
                     );
                     OpenError::Incomplete(seconds, why)
                 }

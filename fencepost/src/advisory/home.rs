@@ -364,32 +364,33 @@ impl Advisory {
     /// Registers the handler for requests of other machines.
     pub(crate) fn serve(self: &Arc<Self>, machine: &Machine) {
         let advisory = Arc::clone(self);
-        let handler = move |peer: MachineId, request: Vec<u8>, answer: Answer| match Request::decode(
-            &request,
-        ) {
-            None => {}
-            Some(Request::Holdings) => answer.send(&encode_states(&advisory.holdings(peer.0))),
-            Some(Request::All) => {
-                // A dropped reply tells the peer to ask again.
-                if let Some(states) = advisory.states_here() {
-                    answer.send(&encode_states(&states));
-                }
-            }
-            Some(Request::Mark(owner, lock)) => {
-                let marking = Arc::clone(&advisory);
-                advisory.spawn(async move {
-                    if marking.mark_for(owner, lock).await.is_ok() {
-                        answer.send(&[]);
+        let handler = move |peer: MachineId, request: Vec<u8>, answer: Answer| {
+            let request = Request::decode(&request);
+            match request {
+                None => {}
+                Some(Request::Holdings) => answer.send(&encode_states(&advisory.holdings(peer.0))),
+                Some(Request::All) => {
+                    // A dropped reply tells the peer to ask again.
+                    if let Some(states) = advisory.states_here() {
+                        answer.send(&encode_states(&states));
                     }
-                });
-            }
-            Some(Request::Unmark(owner, lock)) => {
-                advisory.marks.remove(owner, lock);
-                answer.send(&[]);
-            }
-            Some(Request::Ask(ask)) => {
-                let reply = Box::new(move |verdict| answer.send(&encode_verdict(verdict)));
-                advisory.decide(ask, reply);
+                }
+                Some(Request::Mark(owner, lock)) => {
+                    let marking = Arc::clone(&advisory);
+                    advisory.spawn(async move {
+                        if marking.mark_for(owner, lock).await.is_ok() {
+                            answer.send(&[]);
+                        }
+                    });
+                }
+                Some(Request::Unmark(owner, lock)) => {
+                    advisory.marks.remove(owner, lock);
+                    answer.send(&[]);
+                }
+                Some(Request::Ask(ask)) => {
+                    let reply = Box::new(move |verdict| answer.send(&encode_verdict(verdict)));
+                    advisory.decide(ask, reply);
+                }
             }
         };
         machine.serve(services::ADVISORY, Arc::new(handler));

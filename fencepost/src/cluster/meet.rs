@@ -148,7 +148,9 @@ impl Cluster {
         let mut memory = Memory::default();
         let (part, fabric) = match self.lease.filter(|_| self.keeps_itself()) {
             _ if kept => {
-                let why = "machines of the nvram tier that talk are all on one host, and have their memory, and their configuration with it, in a directory there";
+                let why = "machines of the nvram tier that talk are all on one host, \
+                           and have their memory, and their configuration \
+                           with it, in a directory there";
                 let directory = self.memory_in.as_ref().filter(|_| self.kept_in.is_none());
                 let directory = directory.ok_or(OpenError::Tier(why))?;
                 let Begun {

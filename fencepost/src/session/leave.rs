@@ -25,7 +25,8 @@ impl Session {
             if domains.len() < members.replicas {
                 let (replicas, left) = (members.replicas, domains.len());
                 return Err(not_ready(format!(
-                    "machine {number} cannot be drained: regions have {replicas} replicas, and without it there are {left} failure domains"
+                    "machine {number} cannot be drained: regions have {replicas} replicas, \
+                     and without it there are {left} failure domains"
                 )));
             }
         }
@@ -62,7 +63,8 @@ impl Session {
         })?;
         if !machine.lets_others_leave() {
             return Err(not_ready(format!(
-                "machine {number} cannot leave: these machines have no leases, or do not keep their configuration"
+                "machine {number} cannot leave: these machines have no leases, \
+                 or do not keep their configuration"
             )));
         }
         Ok(member)

@@ -131,7 +131,8 @@ impl Session {
         ) {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
-                "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ",
+                "a snapshot-importing transaction must have isolation level SERIALIZABLE or \
+                 REPEATABLE READ",
             ));
         }
         if !self.modes.read_only {

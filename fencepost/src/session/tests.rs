@@ -194,7 +194,8 @@ fn a_statement_is_at_home_where_all_of_it_is() {
     let db = Database::in_memory().expect("a database");
     db.blocking()
         .batch(
-            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a) WITH (partitions = 16);
+            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a) \
+             WITH (partitions = 16);
              CREATE TABLE u (a int NOT NULL, d int) PARTITION BY HASH (a) WITH (colocate_with = t);
              CREATE INDEX u_a ON u (a, d);
              CREATE TABLE w (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 16);

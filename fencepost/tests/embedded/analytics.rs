@@ -10,9 +10,12 @@ fn session() -> BlockingSession {
     let mut session = db.blocking();
     session
         .batch(
-            "CREATE TABLE customers (id int PRIMARY KEY, region text, since date, vip bool, code uuid);
-             CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint, amount numeric(10,2), qty int,
-                 big bigint, small smallint, at timestamp, note varchar(40), f float8, free numeric);
+            "CREATE TABLE customers (id int PRIMARY KEY, region text, since date, vip bool, \
+             code uuid);
+             CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint, amount numeric(10,2), \
+               qty int,
+                 big bigint, small smallint, at timestamp, note varchar(40), f float8, \
+                   free numeric);
              INSERT INTO customers SELECT g,
                  CASE WHEN g % 11 = 0 THEN NULL ELSE 'region ' || g % 7 END,
                  date '2020-01-01' + g % 90, CASE WHEN g % 5 = 0 THEN NULL ELSE g % 2 = 0 END,
@@ -23,7 +26,8 @@ fn session() -> BlockingSession {
                  g * 4000000000000000, g % 100, timestamp '2021-01-01' + g * interval '1 hour',
                  repeat('note ', g % 4) || g % 9, g / 8.0, g % 3 + 0.5
                  FROM generate_series(1, 2000) g;
-             INSERT INTO orders (id, customer, at) VALUES (2001, 3, 'infinity'), (2002, 4, '-infinity')",
+             INSERT INTO orders (id, customer, at) VALUES (2001, 3, 'infinity'), (2002, 4, \
+               '-infinity')",
         )
         .expect("the tables");
     session
@@ -66,26 +70,36 @@ fn both_executors_give_the_same() {
         "SELECT sum(big), avg(big), min(big), max(big), sum(small), avg(amount) FROM orders",
         "SELECT count(*), sum(qty), min(note) FROM orders WHERE id < 0 AND qty > 5",
         "SELECT qty, count(*) FROM orders WHERE qty < 1000 GROUP BY qty HAVING count(*) > 3",
-        "SELECT note, small % 4, count(*) FILTER (WHERE qty > 0), sum(amount * (1 - small)) FROM orders
+        "SELECT note, small % 4, count(*) FILTER (WHERE qty > 0), sum(amount * (1 - small)) \
+         FROM orders
          GROUP BY note, small % 4",
         "SELECT note, sum(amount * qty * 1.25), avg(amount + qty) FROM orders GROUP BY note",
-        "SELECT sum(qty * o.small) AS s, c.vip, c.since FROM orders o JOIN customers c ON c.id = o.customer
+        "SELECT sum(qty * o.small) AS s, c.vip, c.since FROM orders o \
+         JOIN customers c ON c.id = o.customer
          WHERE o.qty > c.id % 10 GROUP BY c.vip, c.since ORDER BY 1, 2, 3",
-        "SELECT c.id, o.id, o.note, o.f, c.code FROM orders o JOIN customers c ON o.customer = c.id",
-        "SELECT c.id, o.id, o.at FROM customers c LEFT JOIN orders o ON o.customer = c.id AND o.qty > 20",
-        "SELECT c.id, o.id FROM orders o LEFT JOIN customers c ON o.customer = c.id WHERE c.vip IS NULL",
-        "SELECT c.region, count(o.id), count(*) FROM customers c LEFT JOIN orders o ON o.customer = c.id
+        "SELECT c.id, o.id, o.note, o.f, c.code FROM orders o \
+         JOIN customers c ON o.customer = c.id",
+        "SELECT c.id, o.id, o.at FROM customers c LEFT JOIN orders o ON o.customer = c.id \
+         AND o.qty > 20",
+        "SELECT c.id, o.id FROM orders o LEFT JOIN customers c ON o.customer = c.id \
+         WHERE c.vip IS NULL",
+        "SELECT c.region, count(o.id), count(*) FROM customers c \
+         LEFT JOIN orders o ON o.customer = c.id
          GROUP BY c.region",
-        "SELECT count(*), count(c.id), count(o.id) FROM customers c FULL JOIN orders o ON o.customer = c.id",
-        "SELECT a.code, count(*) FROM customers a JOIN customers b ON a.code = b.code GROUP BY a.code",
+        "SELECT count(*), count(c.id), count(o.id) FROM customers c \
+         FULL JOIN orders o ON o.customer = c.id",
+        "SELECT a.code, count(*) FROM customers a JOIN customers b ON a.code = b.code \
+         GROUP BY a.code",
         "SELECT a.since, count(*), max(a.region) FROM customers a JOIN customers b
          ON a.since = b.since AND a.vip = b.vip GROUP BY a.since ORDER BY 1 DESC LIMIT 5",
-        "SELECT o.at, c.region FROM orders o JOIN customers c ON o.customer = c.id ORDER BY o.id LIMIT 7",
+        "SELECT o.at, c.region FROM orders o JOIN customers c ON o.customer = c.id ORDER BY o.id \
+         LIMIT 7",
         "SELECT x.note, count(*) FROM orders x JOIN orders y ON x.note = y.note AND x.id = y.id + 1
          GROUP BY x.note",
         "SELECT c.region, count(*) FROM orders o JOIN customers c ON o.customer = c.id
          JOIN customers d ON d.id = o.qty GROUP BY c.region",
-        "SELECT region, rank() OVER (ORDER BY count(*)) FROM customers GROUP BY region ORDER BY 2, 1",
+        "SELECT region, rank() OVER (ORDER BY count(*)) FROM customers GROUP BY region \
+         ORDER BY 2, 1",
         "SELECT DISTINCT c.region FROM orders o JOIN customers c ON o.customer = c.id",
     ];
     for sql in queries {
@@ -104,7 +118,8 @@ fn what_is_not_the_same_everywhere_stays_here() {
         "SELECT string_agg(note, ',' ORDER BY id) FROM orders",
         "SELECT count(*) FROM orders WHERE id = 5",
         "SELECT sum(qty) FROM orders WHERE id BETWEEN 5 AND 10",
-        "SELECT note FROM orders o JOIN customers c ON o.customer = c.id WHERE c.id = 7 AND o.id = 8",
+        "SELECT note FROM orders o JOIN customers c ON o.customer = c.id WHERE c.id = 7 \
+         AND o.id = 8",
         "SELECT note FROM orders o JOIN customers c ON o.customer = c.id LIMIT 3",
         "SELECT qty, small, count(*) FROM orders GROUP BY ROLLUP (qty, small)",
         "SELECT count(*) FROM orders o JOIN customers c ON o.f = c.id",
@@ -153,7 +168,8 @@ fn a_transaction_sees_what_it_has_written() {
         .batch(
             "DELETE FROM orders WHERE id % 3 = 0;
              UPDATE customers SET region = 'moved' WHERE id < 50;
-             INSERT INTO orders (id, customer, qty) SELECT 10000 + g, g, 1000 FROM generate_series(1, 30) g",
+             INSERT INTO orders (id, customer, qty) SELECT 10000 + g, g, 1000 \
+               FROM generate_series(1, 30) g",
         )
         .expect("changes");
     both(&mut session, sql);
@@ -165,9 +181,13 @@ fn a_transaction_sees_what_it_has_written() {
 fn errors_are_those_of_the_rows_that_are_looked_at() {
     let mut session = session();
     let fails = [
-        ("SELECT sum(id / (qty - 3)) FROM orders", SqlState::DIVISION_BY_ZERO),
         (
-            "SELECT c.region, sum(c.id / (o.qty - 3)) FROM orders o JOIN customers c ON o.customer = c.id
+            "SELECT sum(id / (qty - 3)) FROM orders",
+            SqlState::DIVISION_BY_ZERO,
+        ),
+        (
+            "SELECT c.region, sum(c.id / (o.qty - 3)) FROM orders o \
+             JOIN customers c ON o.customer = c.id
              GROUP BY c.region",
             SqlState::DIVISION_BY_ZERO,
         ),
@@ -190,7 +210,8 @@ fn errors_are_those_of_the_rows_that_are_looked_at() {
     }
     both(
         &mut session,
-        "SELECT c.region, sum(c.id / (o.qty - 3)) FROM orders o JOIN customers c ON o.customer = c.id
+        "SELECT c.region, sum(c.id / (o.qty - 3)) FROM orders o \
+         JOIN customers c ON o.customer = c.id
          WHERE o.qty <> 3 GROUP BY c.region",
     );
     both(

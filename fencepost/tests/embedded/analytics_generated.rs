@@ -234,10 +234,11 @@ fn from() -> impl Strategy<Value = (String, &'static [&'static str])> {
             let further = if kind == "JOIN" { further } else { "" };
             (format!("a {kind} b ON {}{further}", named(&on, "a", "b")), TWO)
         }),
-        2 => (kind(), on(), kind(), on(), select(TWO)).prop_map(move |(first, on, second, and, of)| {
-            let (on, and) = (named(&on, "a", "b"), named(&and, of, "c"));
-            (format!("a {first} b ON {on} {second} c ON {and}"), THREE)
-        }),
+        2 => (kind(), on(), kind(), on(), select(TWO))
+            .prop_map(move |(first, on, second, and, of)| {
+                let (on, and) = (named(&on, "a", "b"), named(&and, of, "c"));
+                (format!("a {first} b ON {on} {second} c ON {and}"), THREE)
+            }),
     ]
 }
 

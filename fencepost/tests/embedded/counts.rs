@@ -119,19 +119,23 @@ fn who_waits_for_a_row_is_shown_with_whom_it_waits_for() {
         thread::yield_now();
     }
     let pair = "SELECT w.pid::bigint * 1000000 + h.pid FROM pg_locks w JOIN pg_locks h
-        ON h.locktype = w.locktype AND h.relation = w.relation AND h.page = w.page AND h.objid = w.objid
-        WHERE NOT w.granted AND h.granted AND w.relation = 't'::regclass AND w.waitstart IS NOT NULL";
+        ON h.locktype = w.locktype AND h.relation = w.relation AND h.page = w.page \
+          AND h.objid = w.objid
+        WHERE NOT w.granted AND h.granted AND w.relation = 't'::regclass \
+          AND w.waitstart IS NOT NULL";
     assert_eq!(number(&mut looks, pair), waiter * 1_000_000 + holder);
     let blocking = format!("SELECT (pg_blocking_pids({waiter}))[1]::bigint");
     assert_eq!(number(&mut looks, &blocking), holder);
     let none = format!("SELECT cardinality(pg_blocking_pids({holder}))::bigint");
     assert_eq!(number(&mut looks, &none), 0);
     let state = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE pid = {waiter} AND wait_event_type = 'Lock' AND wait_event = 'tuple'"
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {waiter} AND wait_event_type = 'Lock' \
+         AND wait_event = 'tuple'"
     );
     assert_eq!(number(&mut looks, &state), 1);
     let tables = format!(
-        "SELECT count(*) FROM pg_locks WHERE pid = {holder} AND relation = 't'::regclass AND locktype = 'relation'"
+        "SELECT count(*) FROM pg_locks WHERE pid = {holder} AND relation = 't'::regclass \
+         AND locktype = 'relation'"
     );
     run(&mut first, "SELECT x FROM t WHERE k = 2");
     assert_eq!(number(&mut looks, &tables), 1);

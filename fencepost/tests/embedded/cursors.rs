@@ -69,7 +69,8 @@ fn held_rows_count_against_the_memory_limit() -> Result<(), Error> {
     // The refused cursor has left nothing.
     for _ in 0..20 {
         session.execute(
-            "DECLARE h CURSOR WITH HOLD FOR SELECT repeat('x', 1000) FROM generate_series(1, 10000)",
+            "DECLARE h CURSOR WITH HOLD FOR SELECT repeat('x', 1000) \
+             FROM generate_series(1, 10000)",
             &[],
         )?;
         session.execute("CLOSE h", &[])?;

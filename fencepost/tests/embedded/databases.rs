@@ -39,7 +39,8 @@ const SCHEMA: [&str; 8] = [
     "CREATE TYPE mood AS ENUM ('sad', 'ok')",
     "CREATE SCHEMA s",
     "CREATE TABLE h (id int PRIMARY KEY, b text) WITH (index = hash)",
-    "CREATE TABLE s.spread (id int PRIMARY KEY, b text) PARTITION BY HASH (id) WITH (partitions = 3)",
+    "CREATE TABLE s.spread (id int PRIMARY KEY, b text) PARTITION BY HASH (id) \
+     WITH (partitions = 3)",
     "CREATE INDEX h_some ON h ((length(b))) WHERE id > 50",
     "CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1 + 1'",
     "INSERT INTO h SELECT g, repeat('x', g) FROM generate_series(1, 1000) g",

@@ -63,7 +63,8 @@ fn a_statement_that_uses_a_type_and_its_drop_do_not_both_commit() {
 #[test]
 fn enums_are_the_same_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
-    let oids = "SELECT oid::text FROM pg_enum UNION ALL SELECT oid::text FROM pg_type WHERE typname LIKE '%mood' ORDER BY 1";
+    let oids = "SELECT oid::text FROM pg_enum UNION ALL SELECT oid::text FROM pg_type \
+                WHERE typname LIKE '%mood' ORDER BY 1";
     let before = {
         let db = Database::open(folder.path()).expect("a database");
         let mut session = db.blocking();

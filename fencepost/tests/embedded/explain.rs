@@ -23,160 +23,170 @@ fn plan(session: &mut BlockingSession, sql: &str) -> String {
     lines.join("\n")
 }
 
+/// Statements, each with its plan.
+const PLANS: &[(&str, &str)] = &[
+    (
+        "SELECT * FROM t WHERE a = 5",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = 5)",
+    ),
+    (
+        "SELECT * FROM t WHERE a = 5 AND b > 1",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = 5)\n  Filter: (b > 1)",
+    ),
+    (
+        "SELECT * FROM t WHERE a IN (1, 2)",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (1, 2))",
+    ),
+    (
+        "SELECT * FROM t WHERE a = ANY ('{1,2}')",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = ANY ('{1,2}'::integer[]))",
+    ),
+    (
+        "SELECT * FROM h WHERE k = ANY (ARRAY[1,2])",
+        "Index Scan using h_pkey on h\n  Index Cond: (k = ANY ('{1,2}'::integer[]))",
+    ),
+    (
+        "SELECT * FROM t WHERE a <> ALL ('{1,2}')",
+        "Seq Scan on t\n  Filter: (a <> ALL ('{1,2}'::integer[]))",
+    ),
+    (
+        "SELECT * FROM t WHERE a > 1 AND a <= 9",
+        "Index Scan using t_pkey on t\n  Index Cond: ((a > 1) AND (a <= 9))",
+    ),
+    (
+        "SELECT * FROM t WHERE b = 3 AND c < 'x'",
+        "Index Scan using t_bc on t\n  Index Cond: ((b = 3) AND (c < 'x'::text))",
+    ),
+    (
+        "SELECT * FROM t ORDER BY a DESC LIMIT 3",
+        "Limit\n  ->  Index Scan Backward using t_pkey on t",
+    ),
+    (
+        "SELECT * FROM t WHERE b = 3 ORDER BY c DESC LIMIT 3",
+        "Limit\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 3)",
+    ),
+    (
+        "SELECT * FROM t WHERE c = 'x'",
+        "Seq Scan on t\n  Filter: (c = 'x'::text)",
+    ),
+    (
+        "SELECT * FROM h WHERE k = 7",
+        "Index Scan using h_pkey on h\n  Index Cond: (k = 7)",
+    ),
+    (
+        "SELECT * FROM h WHERE k > 7",
+        "Seq Scan on h\n  Filter: (k > 7)",
+    ),
+    (
+        "SELECT * FROM u WHERE y = 1",
+        "Index Scan using u_y_key on u\n  Index Cond: (y = 1)",
+    ),
+    (
+        "SELECT * FROM z WHERE EXISTS (SELECT 1 FROM t WHERE t.a = z.n)",
+        "Seq Scan on z\n  Filter: EXISTS(SubPlan 1)\n  SubPlan 1\n  \
+             ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (a = :0)",
+    ),
+    (
+        "SELECT * FROM z WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.x = z.n)",
+        "Seq Scan on z\n  Filter: (NOT ((ANY SubPlan 1) IS TRUE))\n  SubPlan 1\n  \
+             ->  Seq Scan on u",
+    ),
+    (
+        "SELECT * FROM t WHERE a = (SELECT max(n) FROM z)",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = (SubPlan 1))\n  SubPlan 1\n  \
+             ->  Aggregate\n        \
+             ->  Seq Scan on z",
+    ),
+    (
+        "DELETE FROM t WHERE a IN (SELECT n FROM z LIMIT 5)",
+        "Delete on t\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (a = (ANY SubPlan 1))\n  \
+             SubPlan 1\n  ->  Limit\n        ->  Seq Scan on z",
+    ),
+    (
+        "SELECT * FROM z, LATERAL (SELECT * FROM t WHERE t.a = z.n) s",
+        "Nested Loop\n  ->  Seq Scan on z\n  ->  Subquery Scan on s\n        \
+             ->  Index Scan using t_pkey on t\n              Index Cond: (a = :0)",
+    ),
+    (
+        "WITH c AS (SELECT n FROM z) SELECT * FROM c",
+        "Subquery Scan on c\n  ->  Seq Scan on z",
+    ),
+    (
+        "WITH c AS (SELECT n FROM z) SELECT * FROM c, c d",
+        "Nested Loop\n  ->  CTE Scan on c\n        Rows of: SubPlan 1\n  \
+             ->  CTE Scan on c d\n        \
+             Rows of: SubPlan 1\n  SubPlan 1\n  ->  Seq Scan on z",
+    ),
+    (
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r \
+             LIMIT 3",
+        "Limit\n  ->  Subquery Scan on r\n        ->  Recursive Union\n              \
+             ->  Result\n              \
+             ->  WorkTable Scan on r",
+    ),
+    (
+        "SELECT n FROM z UNION SELECT a FROM t",
+        "HashAggregate\n  ->  Append\n        ->  Seq Scan on z\n        ->  Seq Scan on t",
+    ),
+    (
+        "SELECT n FROM z EXCEPT ALL SELECT a FROM t",
+        "HashSetOp Except All\n  ->  Seq Scan on z\n  ->  Seq Scan on t",
+    ),
+    (
+        "SELECT rank() OVER (ORDER BY n) FROM z",
+        "WindowAgg\n  ->  Seq Scan on z",
+    ),
+    (
+        "SELECT DISTINCT ON (n) n FROM z ORDER BY n",
+        "Unique\n  ->  Subquery Scan on unique\n        ->  Sort\n              \
+             Sort Key: n\n              \
+             ->  Seq Scan on z",
+    ),
+    (
+        "SELECT n, count(*) FROM z GROUP BY ROLLUP (n)",
+        "HashAggregate\n  Group Key: n\n  Group Key: ()\n  ->  Seq Scan on z",
+    ),
+    (
+        "SELECT * FROM z JOIN t ON t.a = z.n",
+        "Nested Loop\n  ->  Seq Scan on z\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (t.a = z.n)",
+    ),
+    (
+        "SELECT * FROM z JOIN u ON u.x = z.n",
+        "Hash Join\n  Hash Cond: (z.n = u.x)\n  ->  Seq Scan on z\n  ->  Hash\n        \
+             ->  Seq Scan on u",
+    ),
+    (
+        "SELECT * FROM t JOIN u ON u.x = t.b WHERE t.a = 1",
+        "Hash Join\n  Hash Cond: (u.x = t.b)\n  ->  Seq Scan on u\n  ->  Hash\n        \
+             ->  Index Scan using t_pkey on t\n              Index Cond: (t.a = 1)",
+    ),
+    (
+        "SELECT b, count(*) FROM t GROUP BY b ORDER BY b",
+        "Sort\n  Sort Key: b\n  ->  HashAggregate\n        Group Key: b\n        \
+             ->  Seq Scan on t",
+    ),
+    (
+        "UPDATE t SET b = b + 1 WHERE a = 1",
+        "Update on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = 1)",
+    ),
+    (
+        "DELETE FROM t WHERE b = 1",
+        "Delete on t\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 1)",
+    ),
+    (
+        "INSERT INTO t VALUES (1, 2, 'x')",
+        "Insert on t\n  ->  Result",
+    ),
+];
+
 #[test]
 fn plans_are_what_they_should_be() {
     let mut session = session();
-    let cases = [
-        (
-            "SELECT * FROM t WHERE a = 5",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = 5)",
-        ),
-        (
-            "SELECT * FROM t WHERE a = 5 AND b > 1",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = 5)\n  Filter: (b > 1)",
-        ),
-        (
-            "SELECT * FROM t WHERE a IN (1, 2)",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (1, 2))",
-        ),
-        (
-            "SELECT * FROM t WHERE a = ANY ('{1,2}')",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY ('{1,2}'::integer[]))",
-        ),
-        (
-            "SELECT * FROM h WHERE k = ANY (ARRAY[1,2])",
-            "Index Scan using h_pkey on h\n  Index Cond: (k = ANY ('{1,2}'::integer[]))",
-        ),
-        (
-            "SELECT * FROM t WHERE a <> ALL ('{1,2}')",
-            "Seq Scan on t\n  Filter: (a <> ALL ('{1,2}'::integer[]))",
-        ),
-        (
-            "SELECT * FROM t WHERE a > 1 AND a <= 9",
-            "Index Scan using t_pkey on t\n  Index Cond: ((a > 1) AND (a <= 9))",
-        ),
-        (
-            "SELECT * FROM t WHERE b = 3 AND c < 'x'",
-            "Index Scan using t_bc on t\n  Index Cond: ((b = 3) AND (c < 'x'::text))",
-        ),
-        (
-            "SELECT * FROM t ORDER BY a DESC LIMIT 3",
-            "Limit\n  ->  Index Scan Backward using t_pkey on t",
-        ),
-        (
-            "SELECT * FROM t WHERE b = 3 ORDER BY c DESC LIMIT 3",
-            "Limit\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 3)",
-        ),
-        (
-            "SELECT * FROM t WHERE c = 'x'",
-            "Seq Scan on t\n  Filter: (c = 'x'::text)",
-        ),
-        (
-            "SELECT * FROM h WHERE k = 7",
-            "Index Scan using h_pkey on h\n  Index Cond: (k = 7)",
-        ),
-        (
-            "SELECT * FROM h WHERE k > 7",
-            "Seq Scan on h\n  Filter: (k > 7)",
-        ),
-        (
-            "SELECT * FROM u WHERE y = 1",
-            "Index Scan using u_y_key on u\n  Index Cond: (y = 1)",
-        ),
-        (
-            "SELECT * FROM z WHERE EXISTS (SELECT 1 FROM t WHERE t.a = z.n)",
-            "Seq Scan on z\n  Filter: EXISTS(SubPlan 1)\n  SubPlan 1\n  ->  Index Scan using t_pkey on t\n        \
-             Index Cond: (a = :0)",
-        ),
-        (
-            "SELECT * FROM z WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.x = z.n)",
-            "Seq Scan on z\n  Filter: (NOT ((ANY SubPlan 1) IS TRUE))\n  SubPlan 1\n  ->  Seq Scan on u",
-        ),
-        (
-            "SELECT * FROM t WHERE a = (SELECT max(n) FROM z)",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = (SubPlan 1))\n  SubPlan 1\n  ->  Aggregate\n        \
-             ->  Seq Scan on z",
-        ),
-        (
-            "DELETE FROM t WHERE a IN (SELECT n FROM z LIMIT 5)",
-            "Delete on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = (ANY SubPlan 1))\n  \
-             SubPlan 1\n  ->  Limit\n        ->  Seq Scan on z",
-        ),
-        (
-            "SELECT * FROM z, LATERAL (SELECT * FROM t WHERE t.a = z.n) s",
-            "Nested Loop\n  ->  Seq Scan on z\n  ->  Subquery Scan on s\n        \
-             ->  Index Scan using t_pkey on t\n              Index Cond: (a = :0)",
-        ),
-        (
-            "WITH c AS (SELECT n FROM z) SELECT * FROM c",
-            "Subquery Scan on c\n  ->  Seq Scan on z",
-        ),
-        (
-            "WITH c AS (SELECT n FROM z) SELECT * FROM c, c d",
-            "Nested Loop\n  ->  CTE Scan on c\n        Rows of: SubPlan 1\n  ->  CTE Scan on c d\n        \
-             Rows of: SubPlan 1\n  SubPlan 1\n  ->  Seq Scan on z",
-        ),
-        (
-            "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r LIMIT 3",
-            "Limit\n  ->  Subquery Scan on r\n        ->  Recursive Union\n              ->  Result\n              \
-             ->  WorkTable Scan on r",
-        ),
-        (
-            "SELECT n FROM z UNION SELECT a FROM t",
-            "HashAggregate\n  ->  Append\n        ->  Seq Scan on z\n        ->  Seq Scan on t",
-        ),
-        (
-            "SELECT n FROM z EXCEPT ALL SELECT a FROM t",
-            "HashSetOp Except All\n  ->  Seq Scan on z\n  ->  Seq Scan on t",
-        ),
-        (
-            "SELECT rank() OVER (ORDER BY n) FROM z",
-            "WindowAgg\n  ->  Seq Scan on z",
-        ),
-        (
-            "SELECT DISTINCT ON (n) n FROM z ORDER BY n",
-            "Unique\n  ->  Subquery Scan on unique\n        ->  Sort\n              Sort Key: n\n              \
-             ->  Seq Scan on z",
-        ),
-        (
-            "SELECT n, count(*) FROM z GROUP BY ROLLUP (n)",
-            "HashAggregate\n  Group Key: n\n  Group Key: ()\n  ->  Seq Scan on z",
-        ),
-        (
-            "SELECT * FROM z JOIN t ON t.a = z.n",
-            "Nested Loop\n  ->  Seq Scan on z\n  ->  Index Scan using t_pkey on t\n        \
-             Index Cond: (t.a = z.n)",
-        ),
-        (
-            "SELECT * FROM z JOIN u ON u.x = z.n",
-            "Hash Join\n  Hash Cond: (z.n = u.x)\n  ->  Seq Scan on z\n  ->  Hash\n        \
-             ->  Seq Scan on u",
-        ),
-        (
-            "SELECT * FROM t JOIN u ON u.x = t.b WHERE t.a = 1",
-            "Hash Join\n  Hash Cond: (u.x = t.b)\n  ->  Seq Scan on u\n  ->  Hash\n        \
-             ->  Index Scan using t_pkey on t\n              Index Cond: (t.a = 1)",
-        ),
-        (
-            "SELECT b, count(*) FROM t GROUP BY b ORDER BY b",
-            "Sort\n  Sort Key: b\n  ->  HashAggregate\n        Group Key: b\n        \
-             ->  Seq Scan on t",
-        ),
-        (
-            "UPDATE t SET b = b + 1 WHERE a = 1",
-            "Update on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = 1)",
-        ),
-        (
-            "DELETE FROM t WHERE b = 1",
-            "Delete on t\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 1)",
-        ),
-        (
-            "INSERT INTO t VALUES (1, 2, 'x')",
-            "Insert on t\n  ->  Result",
-        ),
-    ];
     let mut failures = String::new();
-    for (sql, expected) in cases {
+    for &(sql, expected) in PLANS {
         let found = plan(&mut session, sql);
         if found != expected {
             failures.push_str(&format!(
@@ -201,8 +211,10 @@ fn a_plan_as_json_has_the_keys_of_postgresql() {
     let mut session = db.blocking();
     session
         .batch(
-            "CREATE TABLE a (id int PRIMARY KEY, v text); CREATE TABLE b (id int PRIMARY KEY, a int, w text);
-             PREPARE s (int) AS SELECT a.id, b.w FROM a LEFT JOIN b ON b.a = a.id WHERE a.v = 'x' AND a.id > $1",
+            "CREATE TABLE a (id int PRIMARY KEY, v text); \
+             CREATE TABLE b (id int PRIMARY KEY, a int, w text);
+             PREPARE s (int) AS SELECT a.id, b.w FROM a LEFT JOIN b ON b.a = a.id WHERE a.v = 'x' \
+               AND a.id > $1",
         )
         .expect("tables");
     let sql = "EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE s (NULL)";

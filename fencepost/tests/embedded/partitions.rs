@@ -38,7 +38,8 @@ fn one_whole_and_one_partitioned(session: &mut BlockingSession, schema: (&str, &
     session
         .batch(&format!(
             "CREATE TABLE whole ({columns}) {index};
-             CREATE TABLE parted ({columns}) PARTITION BY HASH ({by}) WITH ({options} partitions = 5);
+             CREATE TABLE parted ({columns}) PARTITION BY HASH ({by}) \
+               WITH ({options} partitions = 5);
              CREATE INDEX whole_bc ON whole (b, c DESC);
              CREATE INDEX parted_bc ON parted (b, c DESC);
              CREATE INDEX whole_a ON whole (a DESC, c);
@@ -349,7 +350,8 @@ fn a_primary_key_that_comes_later_takes_the_hidden_index_s_place_where_it_can() 
             .batch(&format!(
                 "CREATE TABLE t (a int NOT NULL, b int UNIQUE NOT NULL) ;
                  DROP TABLE t;
-                 CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (b, a)) PARTITION BY HASH (a) WITH (partitions = 16);
+                 CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (b, a)) \
+                   PARTITION BY HASH (a) WITH (partitions = 16);
                  INSERT INTO t SELECT g, g % 3 FROM generate_series(1, 100) g;
                  ALTER TABLE t ADD PRIMARY KEY ({key})"
             ))
@@ -369,14 +371,18 @@ fn unique_keys_have_the_partition_column() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     session
-        .batch("CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY HASH (a) WITH (partitions = 16)")
+        .batch(
+            "CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY HASH (a) \
+             WITH (partitions = 16)",
+        )
         .expect("a table");
     for (sql, what) in [
         ("CREATE UNIQUE INDEX ON t (b)", "UNIQUE"),
         ("ALTER TABLE t ADD UNIQUE (b)", "UNIQUE"),
         ("ALTER TABLE t ADD PRIMARY KEY (b)", "PRIMARY KEY"),
         (
-            "CREATE TABLE t2 (a int NOT NULL, b int UNIQUE) PARTITION BY HASH (a) WITH (partitions = 16)",
+            "CREATE TABLE t2 (a int NOT NULL, b int UNIQUE) PARTITION BY HASH (a) \
+             WITH (partitions = 16)",
             "UNIQUE",
         ),
     ] {
@@ -400,7 +406,8 @@ fn sessions_at_once_keep_what_they_move() {
     let db = Database::in_memory().expect("a database");
     db.blocking()
         .batch(
-            "CREATE TABLE t (k int PRIMARY KEY, v bigint) PARTITION BY HASH (k) WITH (partitions = 7);
+            "CREATE TABLE t (k int PRIMARY KEY, v bigint) PARTITION BY HASH (k) \
+             WITH (partitions = 7);
              CREATE INDEX t_v ON t (v);
              INSERT INTO t SELECT g, 100 FROM generate_series(0, 39) g",
         )
@@ -452,20 +459,24 @@ fn plans_tell_their_partitions() {
     let mut session = db.blocking();
     session
         .batch(
-            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a) WITH (partitions = 16);
+            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a) \
+             WITH (partitions = 16);
              CREATE INDEX t_c ON t (c);
-             CREATE TABLE u (a int NOT NULL, d int) PARTITION BY HASH (a) WITH (colocate_with = 't');
+             CREATE TABLE u (a int NOT NULL, d int) PARTITION BY HASH (a) \
+               WITH (colocate_with = 't');
              CREATE INDEX u_a ON u (a)",
         )
         .expect("the schema");
     let cases = [
         (
             "SELECT * FROM t WHERE a = 0 AND b = 2",
-            "Index Scan using t_pkey on t\n  Index Cond: ((a = 0) AND (b = 2))\n  Partitions: 1 of 16\n  Partition: 12 (m1)",
+            "Index Scan using t_pkey on t\n  Index Cond: ((a = 0) AND (b = 2))\n  \
+             Partitions: 1 of 16\n  Partition: 12 (m1)",
         ),
         (
             "SELECT * FROM t WHERE a IN (0, 1, 0)",
-            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (0, 1, 0))\n  Partitions: 2 of 16",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (0, 1, 0))\n  \
+             Partitions: 2 of 16",
         ),
         (
             "SELECT * FROM t WHERE a > 5",
@@ -482,7 +493,10 @@ fn plans_tell_their_partitions() {
         ),
         (
             "SELECT * FROM t JOIN u ON u.a = t.a WHERE t.a = 0",
-            "Nested Loop\n  ->  Index Scan using t_pkey on t\n        Index Cond: (t.a = 0)\n        Partitions: 1 of 16\n        Partition: 12 (m1)\n  ->  Index Scan using u_a on u\n        Index Cond: (u.a = t.a)\n        Partitions: 1 of 16",
+            "Nested Loop\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (t.a = 0)\n        Partitions: 1 of 16\n        Partition: 12 (m1)\n  \
+             ->  Index Scan using u_a on u\n        Index Cond: (u.a = t.a)\n        \
+             Partitions: 1 of 16",
         ),
         (
             "INSERT INTO u VALUES (0, 1)",
@@ -490,7 +504,8 @@ fn plans_tell_their_partitions() {
         ),
         (
             "DELETE FROM t WHERE a = 99999999999",
-            "Delete on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = 99999999999)\n        Partitions: 0 of 16",
+            "Delete on t\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (a = 99999999999)\n        Partitions: 0 of 16",
         ),
     ];
     let mut failures = String::new();

@@ -204,7 +204,8 @@ fn replay_draws_the_same_sequence_values() {
         INSERT INTO account (owner, cents) SELECT 'more', cents FROM changed RETURNING id::text";
     assert_eq!(text(&mut two.block, more), "8");
     run(&mut two.block, "COMMIT");
-    let all = "SELECT string_agg(id || ' ' || cents, ', ' ORDER BY id) FROM account WHERE id IN (1, 4, 5, 8)";
+    let all = "SELECT string_agg(id || ' ' || cents, ', ' ORDER BY id) FROM account \
+               WHERE id IN (1, 4, 5, 8)";
     assert_eq!(text(&mut two.beside, all), "1 9, 4 0, 5 0, 8 9");
     assert_eq!(ids(two.block.query(add, &[]).expect("rows")), ["9", "10"]);
 }

@@ -165,7 +165,8 @@ fn routines_are_kept_with_the_database() {
         let db = Database::open(dir.path()).expect("a database");
         let schema = "CREATE TABLE t (a int PRIMARY KEY, b text);
             CREATE FUNCTION f(a int, VARIADIC more int[]) RETURNS TABLE (x int, y text)
-              LANGUAGE plpgsql STABLE STRICT AS $$ BEGIN RETURN QUERY SELECT f.a + cardinality(more), 'y'::text; END $$;
+              LANGUAGE plpgsql STABLE STRICT AS $$ BEGIN RETURN QUERY \
+                SELECT f.a + cardinality(more), 'y'::text; END $$;
             CREATE PROCEDURE p(INOUT x int) LANGUAGE sql AS 'SELECT x + 1';
             CREATE FUNCTION r() RETURNS SETOF t LANGUAGE sql BEGIN ATOMIC SELECT * FROM t; END";
         db.blocking().batch(schema).expect("the schema");
@@ -194,36 +195,47 @@ fn an_endless_loop_heeds_its_time_limit() {
 }
 
 const TPCC: &str = "
-    CREATE TABLE warehouse (w_id int PRIMARY KEY, w_ytd numeric(12,2) NOT NULL, w_tax numeric(4,4) NOT NULL);
-    CREATE TABLE district (d_w_id int, d_id int, d_next_o_id int NOT NULL, d_ytd numeric(12,2) NOT NULL, PRIMARY KEY (d_w_id, d_id));
-    CREATE TABLE customer (c_w_id int, c_d_id int, c_id int, c_last text, c_balance numeric(12,2) NOT NULL, PRIMARY KEY (c_w_id, c_d_id, c_id));
-    CREATE TABLE stock (s_w_id int, s_i_id int, s_quantity int NOT NULL, s_ytd int NOT NULL, PRIMARY KEY (s_w_id, s_i_id));
-    CREATE TABLE orders (o_w_id int, o_d_id int, o_id int, o_c_id int, o_ol_cnt int, PRIMARY KEY (o_w_id, o_d_id, o_id));
-    CREATE TABLE order_line (ol_w_id int, ol_d_id int, ol_o_id int, ol_number int, ol_i_id int, ol_quantity int, ol_amount numeric(8,2),
+    CREATE TABLE warehouse (w_id int PRIMARY KEY, w_ytd numeric(12,2) NOT NULL, \
+      w_tax numeric(4,4) NOT NULL);
+    CREATE TABLE district (d_w_id int, d_id int, d_next_o_id int NOT NULL, \
+      d_ytd numeric(12,2) NOT NULL, PRIMARY KEY (d_w_id, d_id));
+    CREATE TABLE customer (c_w_id int, c_d_id int, c_id int, c_last text, \
+      c_balance numeric(12,2) NOT NULL, PRIMARY KEY (c_w_id, c_d_id, c_id));
+    CREATE TABLE stock (s_w_id int, s_i_id int, s_quantity int NOT NULL, s_ytd int NOT NULL, \
+      PRIMARY KEY (s_w_id, s_i_id));
+    CREATE TABLE orders (o_w_id int, o_d_id int, o_id int, o_c_id int, o_ol_cnt int, \
+      PRIMARY KEY (o_w_id, o_d_id, o_id));
+    CREATE TABLE order_line (ol_w_id int, ol_d_id int, ol_o_id int, ol_number int, ol_i_id int, \
+      ol_quantity int, ol_amount numeric(8,2),
       PRIMARY KEY (ol_w_id, ol_d_id, ol_o_id, ol_number));
     CREATE TABLE item (i_id int PRIMARY KEY, i_price numeric(5,2) NOT NULL);
     INSERT INTO warehouse VALUES (1, 0, 0.1);
     INSERT INTO district SELECT 1, d, 1, 0 FROM generate_series(1, 4) d;
-    INSERT INTO customer SELECT 1, d, c, 'last' || c % 3, 0 FROM generate_series(1, 4) d, generate_series(1, 9) c;
+    INSERT INTO customer SELECT 1, d, c, 'last' || c % 3, 0 \
+      FROM generate_series(1, 4) d, generate_series(1, 9) c;
     INSERT INTO item SELECT i, i FROM generate_series(1, 20) i;
     INSERT INTO stock SELECT 1, i, 50, 0 FROM generate_series(1, 20) i;
-    CREATE FUNCTION neword(w int, d int, c int, items int[], amounts int[], OUT order_id int, OUT total numeric) LANGUAGE plpgsql AS $$
+    CREATE FUNCTION neword(w int, d int, c int, items int[], amounts int[], OUT order_id int, \
+      OUT total numeric) LANGUAGE plpgsql AS $$
     DECLARE
       price item.i_price%TYPE;
       left_over int;
       nth int := 0;
       item_id int;
     BEGIN
-      UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = w AND d_id = d RETURNING d_next_o_id - 1 INTO order_id;
+      UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = w AND d_id = d \
+        RETURNING d_next_o_id - 1 INTO order_id;
       INSERT INTO orders VALUES (w, d, order_id, c, array_length(items, 1));
       total := 0;
       FOREACH item_id IN ARRAY items LOOP
         nth := nth + 1;
         SELECT i_price INTO STRICT price FROM item WHERE i_id = item_id;
-        UPDATE stock SET s_quantity = CASE WHEN s_quantity > amounts[nth] + 10 THEN s_quantity - amounts[nth]
+        UPDATE stock SET s_quantity = CASE WHEN s_quantity > amounts[nth] + 10 \
+          THEN s_quantity - amounts[nth]
             ELSE s_quantity - amounts[nth] + 91 END, s_ytd = s_ytd + amounts[nth]
           WHERE s_w_id = w AND s_i_id = item_id RETURNING s_quantity INTO left_over;
-        INSERT INTO order_line VALUES (w, d, order_id, nth, item_id, amounts[nth], amounts[nth] * price);
+        INSERT INTO order_line VALUES (w, d, order_id, nth, item_id, amounts[nth], \
+          amounts[nth] * price);
         total := total + amounts[nth] * price;
       END LOOP;
     EXCEPTION
@@ -231,9 +243,11 @@ const TPCC: &str = "
         order_id := 0;
         total := NULL;
     END $$;
-    CREATE PROCEDURE payment(w int, d int, INOUT c int, name text, amount numeric) LANGUAGE plpgsql AS $$
+    CREATE PROCEDURE payment(w int, d int, INOUT c int, name text, amount numeric) \
+      LANGUAGE plpgsql AS $$
     DECLARE
-      named CURSOR (wanted text) FOR SELECT c_id FROM customer WHERE c_w_id = w AND c_d_id = d AND c_last = wanted ORDER BY c_id;
+      named CURSOR (wanted text) FOR SELECT c_id FROM customer WHERE c_w_id = w AND c_d_id = d \
+        AND c_last = wanted ORDER BY c_id;
       count int;
     BEGIN
       UPDATE warehouse SET w_ytd = w_ytd + amount WHERE w_id = w;
@@ -246,7 +260,8 @@ const TPCC: &str = "
         END LOOP;
         CLOSE named;
       END IF;
-      UPDATE customer SET c_balance = c_balance - amount WHERE c_w_id = w AND c_d_id = d AND c_id = c;
+      UPDATE customer SET c_balance = c_balance - amount WHERE c_w_id = w AND c_d_id = d \
+        AND c_id = c;
       COMMIT;
     END $$;
     CREATE FUNCTION slev(w int, least_left int) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -255,7 +270,8 @@ const TPCC: &str = "
       low bigint := 0;
     BEGIN
       FOR r IN SELECT DISTINCT ol_i_id AS i FROM order_line WHERE ol_w_id = w LOOP
-        IF EXISTS (SELECT 1 FROM stock WHERE s_w_id = w AND s_i_id = r.i AND s_quantity < least_left) THEN
+        IF EXISTS (SELECT 1 FROM stock WHERE s_w_id = w AND s_i_id = r.i \
+          AND s_quantity < least_left) THEN
           low := low + 1;
         END IF;
       END LOOP;

@@ -176,7 +176,8 @@ fn a_queue_hands_out_each_job_once_in_an_order_without_an_index() {
     drain(
         100,
         &[
-            "SELECT id FROM jobs WHERE state = 'new' ORDER BY prio DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED",
+            "SELECT id FROM jobs WHERE state = 'new' ORDER BY prio DESC, id LIMIT 1 \
+             FOR UPDATE SKIP LOCKED",
             "DELETE FROM jobs WHERE id = $1",
         ],
     );

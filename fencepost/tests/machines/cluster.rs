@@ -27,12 +27,13 @@ fn what_one_machine_of_a_network_does_all_of_them_see() {
     all_see(&Between::network(1));
 }
 
+const TABLES: &str = "CREATE TABLE t (a int PRIMARY KEY, b text); \
+                      CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)";
+
 fn all_see(between: &Between) {
     let machines = between.machines(3);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
-    sessions[1]
-        .batch("CREATE TABLE t (a int PRIMARY KEY, b text); CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)")
-        .expect("tables");
+    sessions[1].batch(TABLES).expect("tables");
     for number in 0..300 {
         let session = &mut sessions[number as usize % 3];
         let key = params![number, format!("row {number}")];
@@ -182,7 +183,8 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
             row.get::<String>(0).expect("a text")
         };
         let configuration =
-            "SELECT configuration || ' ' || machines || ' ' || manager || ' ' || replicas || ' ' || domains
+            "SELECT configuration || ' ' || machines || ' ' || manager || ' ' || replicas || ' ' \
+             || domains
             FROM pg_fencepost_configurations";
         assert_eq!(text(configuration), "1 1,2,3 1 3 m1,m2,m3");
         let this = "SELECT machine::text FROM pg_catalog.pg_fencepost_machines WHERE is_this";
@@ -203,7 +205,8 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         let counted_here = "SELECT count(*)::text FROM pg_fencepost_machines WHERE regions = 1";
         assert_eq!(text(counted_here), "3");
         // Only a machine itself shows its memory use.
-        let full = "SELECT string_agg(machine || ' ' || (memory_used > 0) || ' ' || (memory_limit IS NULL), ',')
+        let full = "SELECT string_agg(machine || ' ' || (memory_used > 0) || ' ' || (memory_limit \
+                    IS NULL), ',')
             FROM pg_fencepost_machines WHERE memory_used IS NOT NULL";
         assert_eq!(text(full), format!("{} true true", at + 1));
         assert!(

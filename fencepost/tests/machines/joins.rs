@@ -94,7 +94,10 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     }
     let mut guest = machines[3].blocking();
     guest
-        .batch("UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
+        .batch(
+            "UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); \
+             INSERT INTO u VALUES (1)",
+        )
         .expect("writes");
     assert_eq!(sum(&machines[2]), ones + 100);
     alike(&machines);

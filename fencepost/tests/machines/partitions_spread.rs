@@ -92,21 +92,24 @@ async fn table_in_place(machine: &Machine, tx: &mut Transaction, table: &TableDe
     rows
 }
 
+const TABLES: &str = "CREATE TABLE t (a int PRIMARY KEY, b int, c text) PARTITION BY HASH (a) \
+             WITH (partitions = 7);
+             CREATE INDEX t_ab ON t (a, b);
+             CREATE INDEX t_b ON t (b);
+             CREATE TABLE h (a int PRIMARY KEY, b int) PARTITION BY HASH (a) \
+               WITH (partitions = 4, index = hash)";
+
 #[test]
 fn partitions_are_on_their_machines_whoever_writes() {
     let between = Between::memory();
     let machines = between.machines(2);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
-    sessions[1]
-        .batch(
-            "CREATE TABLE t (a int PRIMARY KEY, b int, c text) PARTITION BY HASH (a) WITH (partitions = 7);
-             CREATE INDEX t_ab ON t (a, b);
-             CREATE INDEX t_b ON t (b);
-             CREATE TABLE h (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 4, index = hash)",
-        )
-        .expect("tables");
+    sessions[1].batch(TABLES).expect("tables");
     sessions[2]
-        .batch("CREATE TABLE u (k int, n int, PRIMARY KEY (k, n)) PARTITION BY HASH (k) WITH (colocate_with = 't')")
+        .batch(
+            "CREATE TABLE u (k int, n int, PRIMARY KEY (k, n)) PARTITION BY HASH (k) \
+             WITH (colocate_with = 't')",
+        )
         .expect("a table beside another");
     // Single rows, and many rows at once, into empty tables and others.
     for (at, session) in sessions.iter_mut().enumerate() {

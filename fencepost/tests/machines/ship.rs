@@ -304,8 +304,10 @@ fn statements_about_one_partition_run_where_it_is() {
         };
         session
             .batch(
-                "CREATE TABLE p (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 6);
-                 CREATE TABLE q (a int, n int, PRIMARY KEY (a, n)) PARTITION BY HASH (a) WITH (colocate_with = 'p');",
+                "CREATE TABLE p (a int PRIMARY KEY, b int) PARTITION BY HASH (a) \
+                 WITH (partitions = 6);
+                 CREATE TABLE q (a int, n int, PRIMARY KEY (a, n)) PARTITION BY HASH (a) \
+                   WITH (colocate_with = 'p');",
             )
             .expect("tables");
         for key in 0..60 {

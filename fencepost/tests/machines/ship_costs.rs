@@ -27,7 +27,10 @@ fn a_shipped_statement_costs_its_request_its_backups_and_its_reply() {
         let machines = between.machines(3);
         let mut session = shipping(&machines[2]);
         session
-            .batch("CREATE TABLE t (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 4)")
+            .batch(
+                "CREATE TABLE t (a int PRIMARY KEY, b int) PARTITION BY HASH (a) \
+                 WITH (partitions = 4)",
+            )
             .expect("a table");
         seen(&machines);
         session

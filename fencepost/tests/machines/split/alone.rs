@@ -63,6 +63,20 @@ fn errors_of_a_part_are_the_clients() {
     });
 }
 
+/// Creates and drops indexes of `t`.
+fn change_indexes(db: &Database) {
+    let mut ddl = staying(db);
+    for round in 0..12 {
+        for sql in [
+            format!("CREATE INDEX t_{round} ON t (a, c)"),
+            format!("CREATE UNIQUE INDEX t_u_{round} ON t (a DESC)"),
+            format!("DROP INDEX t_{round}"),
+        ] {
+            ddl.batch(&sql).expect("ddl");
+        }
+    }
+}
+
 #[test]
 fn tables_that_change_are_planned_anew() {
     over_both(47, |machines| {
@@ -74,18 +88,7 @@ fn tables_that_change_are_planned_anew() {
             .expect("prepares");
         let expected = [Value::Int8(i64::from(ROWS)), Value::Int4(ROWS)];
         thread::scope(|scope| {
-            let changes = scope.spawn(|| {
-                let mut ddl = staying(&machines[1]);
-                for round in 0..12 {
-                    for sql in [
-                        format!("CREATE INDEX t_{round} ON t (a, c)"),
-                        format!("CREATE UNIQUE INDEX t_u_{round} ON t (a DESC)"),
-                        format!("DROP INDEX t_{round}"),
-                    ] {
-                        ddl.batch(&sql).expect("ddl");
-                    }
-                }
-            });
+            let changes = scope.spawn(|| change_indexes(&machines[1]));
             while !changes.is_finished() {
                 let row = session.query_one(&statement, &[]).expect("a row");
                 assert_eq!(row.values(), expected);
@@ -133,7 +136,8 @@ fn tables_that_change_are_planned_anew() {
         ] {
             let rows = format!(
                 "DROP TABLE t;
-                 CREATE TABLE t (a int PRIMARY KEY, {columns}) PARTITION BY HASH (a) WITH (partitions = 5);
+                 CREATE TABLE t (a int PRIMARY KEY, {columns}) PARTITION BY HASH (a) \
+                   WITH (partitions = 5);
                  INSERT INTO t SELECT g, {value} FROM generate_series(1, 40) g"
             );
             there.batch(&rows).expect("a table");

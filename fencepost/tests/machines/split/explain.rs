@@ -67,6 +67,9 @@ fn explained(session: &mut BlockingSession, sql: &str) -> Vec<String> {
         .collect()
 }
 
+const GROUPED: &str =
+    "SELECT b, count(*) FROM t WHERE a > 10 GROUP BY b HAVING count(*) > 1 ORDER BY b LIMIT 2";
+
 #[test]
 fn explain_says_how_a_statement_is_split_and_what_came_back() {
     over_both(50, |machines| {
@@ -74,7 +77,7 @@ fn explain_says_how_a_statement_is_split_and_what_came_back() {
         let mut session = splitting(&machines[0]);
         for (sql, plan) in [
             (
-                "SELECT b, count(*) FROM t WHERE a > 10 GROUP BY b HAVING count(*) > 1 ORDER BY b LIMIT 2",
+                GROUPED,
                 "Limit
                    ->  Sort
                          Sort Key: b

@@ -34,13 +34,16 @@ fn tables(machines: &[Database]) {
     let mut session = staying(&machines[1]);
     session
         .batch(
-            "CREATE TABLE t (a int PRIMARY KEY, b int, c bigint, d numeric, e text, f timestamp, g float8, h bool,
+            "CREATE TABLE t (a int PRIMARY KEY, b int, c bigint, d numeric, e text, f timestamp, \
+             g float8, h bool,
                  i date, j varchar(9), k char(3), l timestamptz)
                  PARTITION BY HASH (a) WITH (partitions = 7);
              CREATE INDEX t_ab ON t (a, b);
              CREATE INDEX t_l ON t (l);
-             CREATE TABLE none (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 4);
-             CREATE TABLE few (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 64, index = hash);
+             CREATE TABLE none (a int PRIMARY KEY, b int) PARTITION BY HASH (a) \
+               WITH (partitions = 4);
+             CREATE TABLE few (a int PRIMARY KEY, b int) PARTITION BY HASH (a) \
+               WITH (partitions = 64, index = hash);
              CREATE TABLE plain (a int PRIMARY KEY, b int);
              INSERT INTO few VALUES (1, 1), (2, NULL), (3, 7);
              INSERT INTO plain VALUES (1, 1), (2, 5)",
@@ -48,7 +51,8 @@ fn tables(machines: &[Database]) {
         .expect("tables");
     seen(machines);
     let insert = format!(
-        "INSERT INTO t SELECT n, CASE WHEN n % 7 = 0 THEN NULL ELSE n % 10 END, n * 3000000000, n * 1.25,
+        "INSERT INTO t SELECT n, CASE WHEN n % 7 = 0 THEN NULL \
+         ELSE n % 10 END, n * 3000000000, n * 1.25,
              'text ' || (n % 37), (date '2024-01-01' + n % 40)::timestamp, n * 0.5,
              CASE WHEN n % 5 = 0 THEN NULL ELSE n % 2 = 0 END, date '2024-01-01' + n % 20,
              CASE WHEN n % 3 = 0 THEN 'three' END, 'k' || n % 4, timestamptz '2024-05-05 00:00+00'

@@ -64,7 +64,10 @@ fn sums_hold_while_money_moves_between_partitions() {
     over_both(49, |machines| {
         let mut session = staying(&machines[0]);
         session
-            .batch("CREATE TABLE t (a int PRIMARY KEY, n int NOT NULL) PARTITION BY HASH (a) WITH (partitions = 6)")
+            .batch(
+                "CREATE TABLE t (a int PRIMARY KEY, n int NOT NULL) PARTITION BY HASH (a) \
+                 WITH (partitions = 6)",
+            )
             .expect("a table");
         seen(machines);
         let insert = format!("INSERT INTO t SELECT g, 100 FROM generate_series(1, {ACCOUNTS}) g");

@@ -29,7 +29,8 @@ const SPLIT: [&str; 52] = [
     "SELECT DISTINCT b, h FROM t ORDER BY b, h NULLS FIRST",
     "SELECT DISTINCT e FROM t ORDER BY e LIMIT 5",
     "SELECT DISTINCT now() FROM t",
-    "SELECT DISTINCT current_user, current_setting('TimeZone'), statement_timestamp() = now() FROM t",
+    "SELECT DISTINCT current_user, current_setting('TimeZone'), statement_timestamp() = now() \
+     FROM t",
     "SELECT a, e FROM t ORDER BY e, a",
     "SELECT a, b FROM t ORDER BY b DESC, a LIMIT 10",
     "SELECT a, b FROM t ORDER BY b DESC NULLS LAST, a LIMIT 10 OFFSET 95",
@@ -51,7 +52,8 @@ const SPLIT: [&str; 52] = [
     "SELECT count(DISTINCT b) FROM t",
     "SELECT count(DISTINCT b), sum(c), min(e) FROM t WHERE a > 33",
     "SELECT string_agg(e, ',' ORDER BY a DESC) FROM t WHERE a % 20 = 3",
-    "SELECT b, count(DISTINCT h), sum(DISTINCT a % 7) FROM t WHERE a > 10 GROUP BY b HAVING count(DISTINCT e) > 1",
+    "SELECT b, count(DISTINCT h), sum(DISTINCT a % 7) FROM t WHERE a > 10 GROUP BY b \
+     HAVING count(DISTINCT e) > 1",
     "SELECT string_agg(DISTINCT j, '-') FROM t",
     "SELECT count(DISTINCT a) FROM none",
     "SELECT a FROM few ORDER BY a DESC",
