@@ -380,7 +380,8 @@ impl CopyInput {
             let given = String::from_utf8_lossy(self.record.field(nth));
             if given != *name {
                 return Err(bad_format(format!(
-                    "column name mismatch in header line field {}: got \"{given}\", expected \"{name}\"",
+                    "column name mismatch in header line field {}: got \"{given}\", \
+                     expected \"{name}\"",
                     nth + 1
                 ))
                 .context(self.context()));

@@ -237,9 +237,15 @@ pub fn check_operator_classes(table: &TableDef, index: &IndexDef) -> Result<(), 
         None => Ok(()),
         Some(kind) => Err(SqlError::new(
             SqlState::UNDEFINED_OBJECT,
-            format!("data type {kind} has no default operator class for access method \"{method}\""),
+            format!(
+                "data type {kind} has no default operator class for access method \
+                 \"{method}\""
+            ),
         )
-        .hint("You must specify an operator class for the index or define a default operator class for the data type.")),
+        .hint(
+            "You must specify an operator class for the index or define a default operator \
+             class for the data type.",
+        )),
     }
 }
 

@@ -48,7 +48,8 @@ pub async fn drop_owned(
         }
         if role.id == SUPERUSER_OID {
             let message = format!(
-                "cannot drop objects owned by role {} because they are required by the database system",
+                "cannot drop objects owned by role {} because they are required by the database \
+                 system",
                 role.name
             );
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());

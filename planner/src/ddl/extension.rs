@@ -52,7 +52,8 @@ pub async fn create_extension(
         .filter(|of_it| *of_it != of.version)
     {
         let message = format!(
-            "extension \"{name}\" has no installation script nor update path for version \"{version}\""
+            "extension \"{name}\" has no installation script nor update path for version \
+             \"{version}\""
         );
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
     }
@@ -352,7 +353,8 @@ pub async fn alter_extension(
             if to.as_ref().is_some_and(|to| to != is) {
                 let to = to.as_deref().unwrap_or_default();
                 let message = format!(
-                    "extension \"{name}\" has no update path from version \"{is}\" to version \"{to}\""
+                    "extension \"{name}\" has no update path \
+                     from version \"{is}\" to version \"{to}\""
                 );
                 return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
             }

@@ -274,7 +274,8 @@ pub async fn reassign_owned(
     for role in &from {
         if role.id == SUPERUSER_OID {
             let message = format!(
-                "cannot reassign ownership of objects owned by role {} because they are required by the database system",
+                "cannot reassign ownership of objects owned by role {} because they are required \
+                 by the database system",
                 role.name
             );
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());

@@ -489,7 +489,8 @@ pub async fn check_default(
             if alone.member_of_row(row).is_some() {
                 return Err(violated(
                     format!(
-                        "updated partition constraint for default partition \"{}\" would be violated by some row",
+                        "updated partition constraint for default \
+                         partition \"{}\" would be violated by some row",
                         leaf.name
                     ),
                     leaf,

@@ -149,7 +149,8 @@ fn name_above(table: &TableDef, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
 fn required(table: &TableDef, name: &str, ddl: &DdlCx<'_>) -> Result<SqlError, SqlError> {
     let (own, above) = (&table.name, name_above(table, ddl)?);
     let message = format!(
-        "cannot drop trigger {name} on table {own} because trigger {name} on table {above} requires it"
+        "cannot drop trigger {name} on table {own} because trigger {name} on table {above} \
+         requires it"
     );
     let hint = format!("You can drop trigger {name} on table {above} instead.");
     Ok(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint))

@@ -46,14 +46,11 @@ pub async fn create_enum(
     for name in &statement.labels {
         check_label(name)?;
         if labels.iter().any(|label| label.name == *name) {
-            return Err(SqlError::new(
-                SqlState::UNIQUE_VIOLATION,
-                "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"",
-            )
-            .detail(format!(
-                "Key (enumtypid, enumlabel)=({id}, {name}) already exists."
-            ))
-            .into());
+            let message =
+                "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"";
+            let detail = format!("Key (enumtypid, enumlabel)=({id}, {name}) already exists.");
+            let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
+            return Err(error.into());
         }
         labels.push(Label {
             id: ddl.catalog.next_oid(cx.tx).await?,
@@ -104,7 +101,8 @@ pub fn check_not_type(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), S
             format!("relation \"{name}\" already exists"),
         )),
         Some(_) => Err(taken(name).hint(
-            "A relation has an associated type of the same name, so you must use a name that doesn't conflict with any existing type.",
+            "A relation has an associated type of the same name, \
+             so you must use a name that doesn't conflict with any existing type.",
         )),
     }
 }
@@ -611,7 +609,8 @@ async fn drop_columns(
     let mut table = changes.take(cx, table).await?.clone();
     while let Some(at) = going(&table) {
         if table.is_partition_column(at) || !table.generated_from(at).is_empty() {
-            let what = "DROP TYPE … CASCADE of the type of a partition column, or of one that others are generated from";
+            let what = "DROP TYPE … CASCADE of the type of a partition column, \
+                        or of one that others are generated from";
             return Err(SqlError::unsupported(what).into());
         }
         Box::pin(drop_column((at, true), cx, ddl, changes, &mut table)).await?;

@@ -233,7 +233,8 @@ impl Machine {
             };
             let Some((named, _)) = named else {
                 let message = format!(
-                    "procedure parameter \"{}\" is an output parameter but corresponding argument is not writable",
+                    "procedure parameter \"{}\" is an output parameter but corresponding argument \
+                     is not writable",
                     arg.name
                 );
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());

@@ -154,7 +154,8 @@ fn check_unused(statement: &Statement, command: &str, cx: &Cx<'_>) -> Result<(),
         Some(table) => Err(SqlError::new(
             SqlState::OBJECT_IN_USE,
             format!(
-                "cannot {command} \"{}\" because it is being used by active queries in this session",
+                "cannot {command} \"{}\" because it is being used by active queries in this \
+                 session",
                 table.name
             ),
         )),

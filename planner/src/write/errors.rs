@@ -163,7 +163,8 @@ pub fn still_referenced(
     let (names, shown) = values_text(parent, &key.parent_columns, values, settings);
     foreign_key_error(
         format!(
-            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \
+             \"{}\"",
             parent.name, key.name, child.name
         ),
         (child, &key.name),

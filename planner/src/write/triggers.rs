@@ -557,10 +557,12 @@ pub fn already_modified(verb: &str) -> SqlError {
     SqlError::new(
         TRIGGERED_CHANGE,
         format!(
-            "tuple to be {verb} was already modified by an operation triggered by the current command"
+            "tuple to be {verb} was already modified by an operation triggered by the current \
+             command"
         ),
     )
     .hint(
-        "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.",
+        "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to \
+         other rows.",
     )
 }

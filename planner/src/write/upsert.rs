@@ -184,6 +184,7 @@ fn touched_twice() -> SqlError {
         "ON CONFLICT DO UPDATE command cannot affect row a second time",
     )
     .hint(
-        "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+        "Ensure that no rows proposed for insertion within the same command have duplicate \
+         constrained values.",
     )
 }
