@@ -1,5 +1,6 @@
 //! A database in memory that PostgreSQL clients can talk to:
-//! `cargo run --release -p fencepost-pgserver --example serve [ADDRESS]`, then `psql -h 127.0.0.1 -p 5433 -U postgres`.
+//! `cargo run --release -p fencepost-pgserver --example serve [ADDRESS]`, then
+//! `psql -h 127.0.0.1 -p 5433 -U postgres`.
 
 use fencepost::Database;
 use fencepost_pgserver::listen;

@@ -338,11 +338,19 @@ mod tests {
         assert_eq!(decide("2001:db8::1", true), Ok(AccessMethod::Trust));
         assert_eq!(
             decide("2001:db8::1", false),
-            Err("no pg_hba.conf entry for host \"2001:db8::1\", user \"ada\", database \"shop\", no encryption".to_owned())
+            Err(
+                "no pg_hba.conf entry for host \"2001:db8::1\", user \"ada\", database \"shop\", \
+                 no encryption"
+                    .to_owned()
+            )
         );
         assert_eq!(
             decide("192.168.3.4", true),
-            Err("pg_hba.conf rejects connection for host \"192.168.3.4\", user \"ada\", database \"shop\", SSL encryption".to_owned())
+            Err(
+                "pg_hba.conf rejects connection for host \"192.168.3.4\", user \"ada\", \
+                 database \"shop\", SSL encryption"
+                    .to_owned()
+            )
         );
     }
 

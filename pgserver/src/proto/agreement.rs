@@ -311,7 +311,10 @@ proptest! {
 
     #[test]
     fn descriptions_agree_with_pgwire(
-        columns in prop::collection::vec((".{0,12}", any::<(u32, i16, u32, i16, i32, bool)>()), 0..5),
+        columns in prop::collection::vec(
+            (".{0,12}", any::<(u32, i16, u32, i16, i32, bool)>()),
+            0..5,
+        ),
     ) {
         let ours = written(|out| encode::row_description(out, columns.iter().map(|(name, of)| {
             let (table, attribute, type_oid, type_size, typmod, binary) = *of;
@@ -321,7 +324,8 @@ proptest! {
             let (table, attribute, type_oid, size, typmod, binary) = *of;
             let format = i16::from(binary);
             let name = string(name);
-            data::FieldDescription::new(name, table as i32, attribute, type_oid, size, typmod, format)
+            let table = table as i32;
+            data::FieldDescription::new(name, table, attribute, type_oid, size, typmod, format)
         });
         check(&ours, Back::RowDescription(data::RowDescription::new(theirs.collect())));
         let ours = written(encode::no_data);

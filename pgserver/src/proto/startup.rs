@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn parameters_are_sorted_out() {
         let s = startup(
-            b"user\0ann\0client_encoding\0'utf-8'\0options\0-c a=1 --b-c=x\\ y -cd=2\0_pq_.x\x001\0\0",
+            b"user\0ann\0client_encoding\0'utf-8'\0options\0-c a=1 --b-c=x\\ y \
+              -cd=2\0_pq_.x\x001\0\0",
         );
         assert_eq!((s.user.as_str(), s.database.as_str()), ("ann", "ann"));
         let settings: Vec<_> = s
@@ -304,7 +305,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_packets_never_panic(code in any::<u32>(), rest in prop::collection::vec(any::<u8>(), 0..99)) {
+        fn random_packets_never_panic(
+            code in any::<u32>(),
+            rest in prop::collection::vec(any::<u8>(), 0..99),
+        ) {
             let _ = split(&packet(code, &rest));
             let _ = split(&packet(PROTOCOL_VERSION, &rest));
             let _ = split(&rest);

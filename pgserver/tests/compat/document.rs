@@ -9,8 +9,10 @@ use super::engine::Letter;
 
 const HEAD: &str = "# What is the same as in PostgreSQL
 
-Each area has a file in [tests/compat](tests/compat) with statements, their results and types, and the SQLSTATEs of those that
-fail. All of them do the same here and on PostgreSQL 15, but for those that are counted as different, which the files explain.
+Each area has a file in [tests/compat](tests/compat) with statements, their results and types, \
+and the SQLSTATEs of those that
+fail. All of them do the same here and on PostgreSQL 15, but for those that are counted as \
+different, which the files explain.
 Anything that is not supported answers 0A000 and names the feature. This table is made of the files:
 `COMPAT_DOCUMENT=1 cargo test -p fencepost-pgserver --test compat`.
 

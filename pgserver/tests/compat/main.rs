@@ -127,7 +127,10 @@ fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
                 Record::Statement { .. } | Record::Query { .. }
             ));
             if let Err(error) = runner.run_async(record).await {
-                let lost = matches!(error.kind(), TestErrorKind::Fail { err, .. } if engine::is_lost(&*err));
+                let lost = matches!(
+                    error.kind(),
+                    TestErrorKind::Fail { err, .. } if engine::is_lost(&*err)
+                );
                 mistakes.push(error.display(false).to_string());
                 if lost {
                     break;

@@ -17,7 +17,8 @@ async fn connect(server: &Server) -> Client {
 async fn values_go_both_ways_in_binary() {
     let server = server();
     let client = connect(&server).await;
-    let sql = "SELECT $1::int2, $2::int4, $3::int8, $4::float4, $5::float8, $6::text, $7::bool, $8::bytea, $9::text";
+    let sql = "SELECT $1::int2, $2::int4, $3::int8, $4::float4, $5::float8, $6::text, $7::bool, \
+               $8::bytea, $9::text";
     let row = client
         .query_one(
             sql,

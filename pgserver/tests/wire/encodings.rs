@@ -54,7 +54,8 @@ fn character_that_the_encoding_lacks_is_an_error() {
     assert_eq!(state, "22P05");
     assert_eq!(
         message,
-        "character with byte sequence 0xe2 0x82 0xac in encoding \"UTF8\" has no equivalent in encoding \"LATIN1\""
+        "character with byte sequence 0xe2 0x82 0xac in encoding \"UTF8\" has no equivalent in \
+         encoding \"LATIN1\""
     );
     let answer = run(&mut client, b"SELECT 1 AS U&\"\\20ac\"");
     assert_eq!(error(&answer).0, "22P05");

@@ -61,7 +61,8 @@ async fn log_in(server: &Server, user: &str, password: &str) -> Result<i32, Stri
 #[tokio::test]
 async fn scram_takes_the_right_password_only() {
     let server = guarded(
-        "ALTER ROLE postgres PASSWORD 'correct horse'; CREATE USER ann; CREATE ROLE off PASSWORD 'x'",
+        "ALTER ROLE postgres PASSWORD 'correct horse'; CREATE USER ann; \
+         CREATE ROLE off PASSWORD 'x'",
     );
     assert_eq!(log_in(&server, "postgres", "correct horse").await, Ok(1));
     for (user, password, error) in [

@@ -119,7 +119,8 @@ fn psql_binds_a_password_to_the_certificate() {
             command.env("PGPASSWORD", "pass word");
             command.args(["-X", "-w", "-c", "SELECT 1"]);
             command.arg(format!(
-                "host=127.0.0.1 port={} user=postgres dbname=postgres sslmode={ssl} channel_binding={binding}",
+                "host=127.0.0.1 port={} user=postgres dbname=postgres sslmode={ssl} \
+                 channel_binding={binding}",
                 server.local_addr().port()
             ));
             let output = match command.output() {
@@ -135,7 +136,8 @@ fn psql_binds_a_password_to_the_certificate() {
 #[test]
 fn psql_shows_rows_and_errors() {
     let server = server();
-    let script = "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'one'), (2, NULL); SELECT * FROM t ORDER BY id";
+    let script = "CREATE TABLE t (id int PRIMARY KEY, v text); \
+                  INSERT INTO t VALUES (1, 'one'), (2, NULL); SELECT * FROM t ORDER BY id";
     let Some(output) = tool(&server, "psql", &["-X", "-A", "-t", "-c", script]) else {
         return;
     };
@@ -163,7 +165,8 @@ fn psql_shows_rows_and_errors() {
 #[test]
 fn psql_copies() {
     let server = server();
-    let script = "\\set ON_ERROR_STOP on\nCREATE TABLE t (id int PRIMARY KEY, v text);\nCOPY t FROM STDIN;\n1\tone\n2\ttwo\n\\.\nCOPY t TO STDOUT;\n";
+    let script = "\\set ON_ERROR_STOP on\nCREATE TABLE t (id int PRIMARY KEY, v text);\n\
+                  COPY t FROM STDIN;\n1\tone\n2\ttwo\n\\.\nCOPY t TO STDOUT;\n";
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), script).expect("written");
     let path = file.path().display().to_string();
@@ -194,7 +197,8 @@ fn pgbench_runs_in_every_mode() {
             );
         }
     }
-    let totals = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers)";
+    let totals = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), \
+                  (SELECT sum(tbalance) FROM pgbench_tellers)";
     let sums: Vec<String> = ["pgbench_accounts.abalance", "pgbench_tellers.tbalance"]
         .iter()
         .filter_map(|column| {
