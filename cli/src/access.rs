@@ -53,7 +53,13 @@ pub struct Access {
     #[arg(long, env = "FENCEPOST_SOCKET_DIR", value_name = "DIR")]
     socket_dir: Option<PathBuf>,
     /// Permissions of the Unix socket.
-    #[arg(long, env = "FENCEPOST_SOCKET_PERMISSIONS", value_name = "MODE", default_value = "0777", value_parser = permissions)]
+    #[arg(
+        long,
+        env = "FENCEPOST_SOCKET_PERMISSIONS",
+        value_name = "MODE",
+        default_value = "0777",
+        value_parser = permissions
+    )]
     socket_permissions: u32,
     /// File whose first line is the password of the superuser postgres when the database is new; an
     /// existing database keeps its own. Without it the environment variable

@@ -65,7 +65,12 @@ pub struct Bench {
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
     /// kv: percentage of requests that are updates.
-    #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     update_percent: u32,
     /// orw: number of keys that a transaction reads.
     #[arg(long, value_name = "R", default_value_t = 4)]
@@ -80,11 +85,21 @@ pub struct Bench {
     #[arg(long)]
     small: bool,
     /// tpcc: percentage of order lines that another warehouse supplies, if there is another.
-    #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.lines, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = Remote::SPECIFIED.lines,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     remote_lines: u32,
     /// tpcc: percentage of payments by customers of another warehouse. With both 0, all accesses of
     /// a transaction are local.
-    #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.payments, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = Remote::SPECIFIED.payments,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     remote_payments: u32,
     /// orw, smallbank, tpcc over SQL: isolation level of transactions.
     /// [default: the level that the workload needs: tpcc repeatable-read, the others serializable]

@@ -48,7 +48,12 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 pub struct DevCluster {
     /// Number of machines.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     machines: u32,
     /// Number of machines that hold a copy of each region. [default: 3, or all there are]
     #[arg(long, value_name = "N")]

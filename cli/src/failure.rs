@@ -28,7 +28,8 @@ pub enum Failure {
     Bench(#[from] fencepost_benchmarks::BenchError),
     /// The other machines have evicted this one.
     #[error(
-        "machine {0} is no member of the cluster any more: the others have taken it to have failed, and go on without it"
+        "machine {0} is no member of the cluster any more: the others have taken it to have \
+         failed, and go on without it"
     )]
     Left(u32),
     /// Another check failed; the text describes it.

@@ -175,7 +175,8 @@ struct Standing {
 /// Reads the state of a machine; `None` if it is not a member.
 fn standing(link: &AdminConnection, machine: u32) -> Result<Option<Standing>, Failure> {
     let rows = link.texts(&format!(
-        "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines WHERE machine = {machine}"
+        "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines \
+         WHERE machine = {machine}"
     ))?;
     Ok(rows.into_iter().next().and_then(|row| {
         let [state, replicas] = <[String; 2]>::try_from(row).ok()?;

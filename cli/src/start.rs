@@ -46,15 +46,32 @@ pub struct Start {
     #[arg(long, env = "FENCEPOST_MEMORY_LIMIT", value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
     /// Size of a region: a power of two from 16M to 2G.
-    #[arg(long, env = "FENCEPOST_REGION_SIZE", value_name = "SIZE", value_parser = size::region_bytes)]
+    #[arg(
+        long,
+        env = "FENCEPOST_REGION_SIZE",
+        value_name = "SIZE",
+        value_parser = size::region_bytes
+    )]
     region_size: Option<usize>,
     /// Run as one of several machines on this host that form one database: the directory of the
     /// memory that they share, best on a tmpfs.
-    #[arg(long, env = "FENCEPOST_CLUSTER", value_name = "DIR", conflicts_with = "join", requires_all = ["who", "machines"])]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER",
+        value_name = "DIR",
+        conflicts_with = "join",
+        requires_all = ["who", "machines"]
+    )]
     cluster: Option<PathBuf>,
     /// Run as one of several machines of a network that form one database: the addresses on which
     /// they listen for each other, in the order of their numbers; the same for all.
-    #[arg(long, env = "FENCEPOST_JOIN", value_name = "HOST:PORT,…", value_delimiter = ',', requires_all = ["who", "cluster_secret"])]
+    #[arg(
+        long,
+        env = "FENCEPOST_JOIN",
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        requires_all = ["who", "cluster_secret"]
+    )]
     join: Vec<String>,
     /// File with the secret that only the machines of the network know, at least 16 bytes.
     #[arg(
@@ -66,7 +83,12 @@ pub struct Start {
     cluster_secret: Option<PathBuf>,
     /// Certificate chain in PEM that this machine presents to the other machines in TLS; all
     /// machines of the network have one, or none.
-    #[arg(long, env = "FENCEPOST_CLUSTER_TLS_CERT", value_name = "FILE", requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"])]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER_TLS_CERT",
+        value_name = "FILE",
+        requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"]
+    )]
     cluster_tls_cert: Option<PathBuf>,
     /// Private key of the certificate in PEM.
     #[arg(
@@ -146,12 +168,24 @@ pub struct Start {
     /// In place of --configuration-dir, a path of a ZooKeeper ensemble for this database alone,
     /// zookeeper://HOST:PORT,…/PATH; or raft: the machines store it themselves.
     /// [default with --lease-ms: raft]
-    #[arg(long, env = "FENCEPOST_CONFIGURATION_STORE", value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CONFIGURATION_STORE",
+        value_name = "URL",
+        requires_all = ["join", "lease_ms"],
+        conflicts_with = "configuration_dir"
+    )]
     configuration_store: Option<String>,
     /// With --durability nvram: directory of the memory and the configuration of machines of a
     /// network, the same for all; all of them are on one host. Machines that share memory have both
     /// there.
-    #[arg(long, env = "FENCEPOST_MEMORY_DIR", value_name = "DIR", requires = "join", conflicts_with_all = ["configuration_dir", "configuration_store"])]
+    #[arg(
+        long,
+        env = "FENCEPOST_MEMORY_DIR",
+        value_name = "DIR",
+        requires = "join",
+        conflicts_with_all = ["configuration_dir", "configuration_store"]
+    )]
     memory_dir: Option<PathBuf>,
     /// With --durability nvram: directory of a disk to which memory is saved when all machines have
     /// ended, the same for all. The machines start from it when the memory is gone, as after a boot

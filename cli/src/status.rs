@@ -39,7 +39,8 @@ impl Status {
                 link.text(&format!("SHOW {name}"))?
             );
         }
-        let memory = "SELECT round(memory_used / 1048576.0, 1) || ' MB' || coalesce(' of ' || memory_limit / 1048576 || ' MB', '')
+        let memory = "SELECT round(memory_used / 1048576.0, 1) || ' MB' || \
+                      coalesce(' of ' || memory_limit / 1048576 || ' MB', '')
                       FROM pg_fencepost_machines WHERE is_this";
         println!("memory      {}", link.text(memory)?);
         machines(&link)
@@ -52,9 +53,11 @@ fn machines(link: &AdminConnection) -> Result<(), Failure> {
         "SELECT m.machine, m.regions,
                 CASE WHEN is_this THEN 'this one' WHEN is_reachable THEN 'up' ELSE 'down' END,
                 CASE WHEN is_manager THEN ', configuration manager' ELSE '' END,
-                CASE WHEN clock_uncertainty_us > 0 THEN '; clock within ' || clock_uncertainty_us || ' us' ELSE '' END,
+                CASE WHEN clock_uncertainty_us > 0 \
+                THEN '; clock within ' || clock_uncertainty_us || ' us' ELSE '' END,
                 c.replicas,
-                CASE WHEN m.state = 'member' THEN '' ELSE '; ' || m.state || coalesce(', replica of ' || m.replicas || ' regions', '') END
+                CASE WHEN m.state = 'member' THEN '' ELSE '; ' || m.state || \
+                coalesce(', replica of ' || m.replicas || ' regions', '') END
          FROM pg_fencepost_machines m CROSS JOIN pg_fencepost_configurations c ORDER BY m.machine",
     )?;
     for (at, row) in rows.iter().enumerate().filter(|_| rows.len() > 1) {

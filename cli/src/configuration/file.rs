@@ -259,7 +259,8 @@ mod tests {
             ("\nsettings = 5", "f.toml:2: settings is no table"),
             ("access = 5", "f.toml:1: access is no array of tables"),
             (
-                "[[access]]\ntype = \"tcp\"\ndatabase = \"all\"\nuser = \"all\"\nmethod = \"trust\"",
+                "[[access]]\ntype = \"tcp\"\ndatabase = \"all\"\nuser = \"all\"\n\
+                 method = \"trust\"",
                 "f.toml:1: invalid connection type \"tcp\"",
             ),
             (

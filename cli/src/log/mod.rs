@@ -76,7 +76,13 @@ pub struct LogOptions {
     log_file: Option<PathBuf>,
     /// When the log is rotated: daily, never, or at a size, for example 100M. The old files are
     /// FILE.1, FILE.2, ….
-    #[arg(long, env = "FENCEPOST_LOG_ROTATION", value_name = "WHEN", default_value = "never", value_parser = file::rotation)]
+    #[arg(
+        long,
+        env = "FENCEPOST_LOG_ROTATION",
+        value_name = "WHEN",
+        default_value = "never",
+        value_parser = file::rotation
+    )]
     log_rotation: Rotation,
     /// Number of old log files that are kept.
     #[arg(

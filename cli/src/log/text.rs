@@ -103,7 +103,8 @@ mod tests {
         };
         assert_eq!(
             shape.line(&record),
-            "[5] ERROR:  no such\n\tthing at character 8\n[5] HINT:  Make one.\n[5] STATEMENT:  SELECT\n\t1\n"
+            "[5] ERROR:  no such\n\tthing at character 8\n[5] HINT:  Make one.\n\
+             [5] STATEMENT:  SELECT\n\t1\n"
         );
     }
 }

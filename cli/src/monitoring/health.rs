@@ -75,7 +75,8 @@ impl Health {
         all.extend(serving.counts.metrics());
         all.push(Metric::counter(
             "fencepost_log_lines_dropped_total",
-            "Lines of the server's log that were dropped, because they came faster than they could be written.",
+            "Lines of the server's log that were dropped, \
+             because they came faster than they could be written.",
             (serving.dropped)(),
         ));
         all.push(Metric::gauge(

@@ -266,7 +266,8 @@ fn tell_recovery(database: &Database) {
     }
     if started.replaced {
         tracing::warn!(
-            "the others have gone on without this machine: it has joined them as m{}, and what its disk had is not used",
+            "the others have gone on without this machine: it has joined them as m{}, \
+             and what its disk had is not used",
             machine.number()
         );
     }

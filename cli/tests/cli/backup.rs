@@ -212,7 +212,8 @@ fn everything_is_restored_as_it_was() {
     let roles = written("pg_dumpall", &server, &["--roles-only"]);
     assert_eq!(roles, written("pg_dumpall", &again, &["--roles-only"]));
     // The restored objects work: triggers run, defaults apply, privileges hold.
-    let script = "INSERT INTO app.author (name) VALUES ('new'); INSERT INTO app.book (author, price) VALUES (1, 5);
+    let script = "INSERT INTO app.author (name) VALUES ('new'); \
+                  INSERT INTO app.book (author, price) VALUES (1, 5);
         SET ROLE reader; SELECT id FROM app.book; RESET ROLE";
     session(&again).script(script).expect("it goes on");
     let code = "SELECT code, (SELECT count(*) FROM app.touched) FROM app.author WHERE name = 'new'";
@@ -226,7 +227,8 @@ fn roles_that_are_there_stay_as_they_are() {
     let dir = tempfile::tempdir().expect("a directory");
     let backup = dir.path().join("backup");
     let server = Server::start(None);
-    let roles = "CREATE ROLE here LOGIN; CREATE ROLE more; GRANT more TO here; CREATE TABLE t (x int); GRANT SELECT ON t TO here";
+    let roles = "CREATE ROLE here LOGIN; CREATE ROLE more; GRANT more TO here; \
+                 CREATE TABLE t (x int); GRANT SELECT ON t TO here";
     session(&server).script(roles).expect("they are made");
     done(&run("backup", &backup, &["--url", &server.url()]));
     let again = Server::start(None);
@@ -241,7 +243,8 @@ fn roles_that_are_there_stay_as_they_are() {
         1,
         "{notices}"
     );
-    let login = "SELECT rolcanlogin::text, (SELECT count(*) FROM pg_auth_members) FROM pg_roles WHERE rolname = 'here'";
+    let login = "SELECT rolcanlogin::text, (SELECT count(*) FROM pg_auth_members) FROM pg_roles \
+                 WHERE rolname = 'here'";
     assert_eq!(
         rows(&again, login),
         vec![vec![Cell::Text("false".into()), Cell::Int(0)]]

@@ -219,8 +219,8 @@ pub fn verify(url: &str, journal: &mut Journal) {
         let again = table(&mut session, "SELECT id, balance FROM account");
         let again: Vec<_> = wrong.iter().filter(|row| again.contains(row)).collect();
         panic!(
-            "accounts and their transfers disagree: {wrong:?} should be {expected:?}, all have {total}; \
-             read again, these are still so: {again:?}"
+            "accounts and their transfers disagree: {wrong:?} should be {expected:?}, \
+             all have {total}; read again, these are still so: {again:?}"
         );
     }
     journal.unknown.clear();

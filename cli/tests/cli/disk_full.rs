@@ -239,7 +239,8 @@ fn of_the_nvram_tier() {
     for round in 0..3000 {
         let session = &mut sessions[round % usize::from(MACHINES)];
         let rows = format!(
-            "INSERT INTO t SELECT {written} + g, repeat('x', 4096) FROM generate_series(1, {ROWS}) g"
+            "INSERT INTO t SELECT {written} + g, repeat('x', 4096) \
+             FROM generate_series(1, {ROWS}) g"
         );
         match session.script(&rows) {
             Ok(()) => written += ROWS,

@@ -75,8 +75,8 @@ fn of_machines(name: &str, urls: &[String]) {
     // eprintln would be hidden while the test passes.
     let _ = writeln!(
         std::io::stderr(),
-        "histories of {name}: {committed} of {} transactions over lists committed, {transfers} transfers and \
-         {totals} totals, in {:.1} s",
+        "histories of {name}: {committed} of {} transactions over lists committed, \
+         {transfers} transfers and {totals} totals, in {:.1} s",
         history.len(),
         began.elapsed().as_secs_f64()
     );

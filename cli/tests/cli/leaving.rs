@@ -124,7 +124,8 @@ fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
         let from = (draw >> 33) as usize % ACCOUNTS;
         let to = (from + 1 + (draw >> 20) as usize % (ACCOUNTS - 1)) % ACCOUNTS;
         let statement = format!(
-            "UPDATE accounts SET balance = balance + CASE a WHEN {from} THEN -1 WHEN {to} THEN 1 ELSE 1 END \
+            "UPDATE accounts SET balance = balance + \
+             CASE a WHEN {from} THEN -1 WHEN {to} THEN 1 ELSE 1 END \
              WHERE a IN ({from}, {to}, {})",
             ACCOUNTS + client
         );

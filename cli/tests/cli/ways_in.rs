@@ -138,11 +138,13 @@ fn the_first_rule_that_fits_decides_and_rules_are_read_again() {
     };
     refused(
         &on_tcp("ada"),
-        "FATAL:  no pg_hba.conf entry for host \"127.0.0.1\", user \"ada\", database \"postgres\", no encryption",
+        "FATAL:  no pg_hba.conf entry for host \"127.0.0.1\", user \"ada\", \
+         database \"postgres\", no encryption",
     );
     refused(
         &on_tcp("mallory"),
-        "FATAL:  pg_hba.conf rejects connection for host \"127.0.0.1\", user \"mallory\", database \"postgres\", no encryption",
+        "FATAL:  pg_hba.conf rejects connection for host \"127.0.0.1\", user \"mallory\", \
+         database \"postgres\", no encryption",
     );
     let host = dir.path().to_str().expect("a path");
     let local = psql(&tool, host, port, "ada", "SELECT 1");

@@ -328,8 +328,11 @@ impl Fault {
 
     /// Waits until all machines have recovered all data of their replicas.
     fn await_copies(&self, machines: &Machines) {
-        const LACKS: &str = "SELECT count(*) FROM pg_fencepost_reconfigurations WHERE step = 'data-recovery' AND configuration > \
-             (SELECT coalesce(max(configuration), 0) FROM pg_fencepost_reconfigurations WHERE step = 'whole')";
+        const LACKS: &str = "\
+            SELECT count(*) FROM pg_fencepost_reconfigurations \
+            WHERE step = 'data-recovery' AND configuration > \
+                (SELECT coalesce(max(configuration), 0) FROM pg_fencepost_reconfigurations \
+                 WHERE step = 'whole')";
         for at in 0..self.machines {
             let mut session = machines.session(at);
             let session: &mut dyn SqlSession = &mut session;

@@ -181,8 +181,8 @@ fn lists(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
     }
     assert!(committed > urls.len(), "no more than {committed} committed");
     format!(
-        "{} transactions over lists strictly serializable ({committed} committed, {in_doubt} in doubt), {totals} \
-         totals right, through {} machines",
+        "{} transactions over lists strictly serializable ({committed} committed, \
+         {in_doubt} in doubt), {totals} totals right, through {} machines",
         history.len(),
         served.len()
     )
