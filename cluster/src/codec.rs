@@ -221,7 +221,9 @@ macro_rules! wire_enum {
                 Ok(match <u8 as $crate::codec::Wire>::take(from)? {
                     $($number => {
                         $(let $only = $crate::codec::Wire::take(from)?;)?
-                        Self::$variant $({ $($field: $crate::codec::Wire::take(from)?),* })? $(($only))?
+                        Self::$variant
+                            $({ $($field: $crate::codec::Wire::take(from)?),* })?
+                            $(($only))?
                     })*
                     _ => return Err($crate::codec::DecodeError::Invalid($what)),
                 })

@@ -9,7 +9,9 @@ use super::{FewMap, FewSet};
 
 proptest! {
     #[test]
-    fn a_map_is_as_a_b_tree(steps in prop::collection::vec((0u8..8, 0u16..24, any::<u16>()), 0..80)) {
+    fn a_map_is_as_a_b_tree(
+        steps in prop::collection::vec((0u8..8, 0u16..24, any::<u16>()), 0..80),
+    ) {
         let (mut map, mut model) = (FewMap::new(), BTreeMap::new());
         for (what, key, value) in steps {
             match what {
@@ -26,7 +28,8 @@ proptest! {
                 }
                 _ => {
                     let ends = (Bound::Excluded(key), Bound::Included(key + value % 8));
-                    prop_assert!(map.range(key..key + value % 8).eq(model.range(key..key + value % 8)));
+                    let keys = key..key + value % 8;
+                    prop_assert!(map.range(keys.clone()).eq(model.range(keys)));
                     prop_assert!(map.range(..=key).eq(model.range(..=key)));
                     if value % 8 > 0 {
                         prop_assert!(map.range(ends).eq(model.range(ends)));

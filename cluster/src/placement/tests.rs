@@ -198,7 +198,8 @@ proptest! {
             // Checks PLACE-4 if every other machine is eligible.
             if sizes.iter().all(|size| *size == 1) {
                 let held = |id| placement.load(id).expect("a member").replicas;
-                let others = configuration.machines().iter().map(|m| m.id).filter(|id| *id != wish.id);
+                let others = configuration.machines().iter().map(|m| m.id);
+                let others = others.filter(|id| *id != wish.id);
                 let low = others.map(held).min().unwrap_or(0);
                 let worst = replicas.backups().iter().map(|id| held(*id) + 1).max().unwrap_or(0);
                 let enough = configuration.machines().iter().filter(|m| {

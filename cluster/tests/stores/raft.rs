@@ -236,8 +236,7 @@ fn votes_of(store: &RaftStore) -> Vec<u64> {
 }
 
 #[test]
-fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_what_the_log_has_forgotten()
- {
+fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
     let hub = Arc::<Hub>::default();
     let stores = hub.open_followers(MACHINES);
     let lives =
