@@ -408,7 +408,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_node_is_a_small_sorted_map(ops in proptest::collection::vec((key(), 0u8..4, any::<u64>()), 0..120)) {
+        fn a_node_is_a_small_sorted_map(
+            ops in proptest::collection::vec((key(), 0u8..4, any::<u64>()), 0..120),
+        ) {
             let mut image = empty();
             let mut model: BTreeMap<Vec<u8>, [u64; 2]> = BTreeMap::new();
             for (key, what, value) in ops {
@@ -447,7 +449,8 @@ mod tests {
             let mut one = empty();
             let mut two = empty();
             let forth: Vec<_> = keys.iter().cloned().collect();
-            for (image, order) in [(&mut one, forth.clone()), (&mut two, forth.into_iter().rev().collect())] {
+            let back = forth.iter().rev().cloned().collect();
+            for (image, order) in [(&mut one, forth), (&mut two, back)] {
                 for key in order {
                     let view = View::Own(image);
                     let at = Node::open(&view).expect("a node").position(&key);

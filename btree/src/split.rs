@@ -199,7 +199,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_split_keeps_every_key_and_a_merge_undoes_it(
-            keys in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 1..24), 3..40),
+            keys in proptest::collection::btree_set(
+                proptest::collection::vec(any::<u8>(), 1..24),
+                3..40,
+            ),
             new_key in proptest::collection::vec(any::<u8>(), 1..24),
         ) {
             let keys: Vec<_> = keys.into_iter().filter(|key| *key != new_key).collect();
@@ -209,7 +212,8 @@ mod tests {
             let node = Node::open(&view).expect("a node");
             let separator = choose(&node, &new_key).expect("two keys can be parted");
             let (mut left, mut right) = (image.clone(), vec![0; WORDS]);
-            split(&mut left, &mut right, Addr::from_raw(128), &separator).expect("it was chosen to fit");
+            split(&mut left, &mut right, Addr::from_raw(128), &separator)
+                .expect("it was chosen to fit");
             let (left_frame, left_entries) = image::take_apart(&left).expect("a node");
             let (right_frame, right_entries) = image::take_apart(&right).expect("a node");
             prop_assert_eq!(&left_frame.high, &separator);

@@ -111,8 +111,8 @@ fn who_inserts_first_wins_and_who_inserts_later_finds_the_new_leaves() {
     assert!(block_on(tree.remove(&mut tx, &key(7))).expect("readable"));
     assert!(commit(tx));
 
-    // Inserts under way when the fill commits: another key goes where it belongs, the same one fails,
-    // and so does who saw that there is nothing.
+    // Transactions that run while the fill commits. An insert of another key arrives at its place;
+    // an insert of the same key fails, and so does a transaction that found the tree empty.
     let mut filling = one.begin(Mode::ReadWrite);
     fill(&mut filling, tree);
     let mut other = two.begin(Mode::ReadWrite);

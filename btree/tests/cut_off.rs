@@ -132,7 +132,7 @@ impl CutOff {
             block_on(tx.update(filler, |image| image[0] += 1)).expect("no conflict");
             let mut commit = Box::pin(tx.commit());
             let mut looks = 0;
-            // What was being written when the disk was stopped may still give a little room.
+            // The write that was under way when the disk was stopped may still free a little space.
             while looks < 100 && poll(commit.as_mut()).is_pending() {
                 std::thread::sleep(Duration::from_millis(1));
                 looks += 1;

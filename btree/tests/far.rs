@@ -107,7 +107,7 @@ fn copies_that_lead_to_blocks_which_are_gone_are_not_believed() {
         }
         assert!(round < 100, "no block is released");
     }
-    // What was known of the blocks is forgotten.
+    // The pause is long enough for this machine to forget the cached blocks.
     std::thread::sleep(Duration::from_millis(300));
     for number in (0..KEYS).step_by(2) {
         assert_eq!(get(&mut here, tree, number), None);

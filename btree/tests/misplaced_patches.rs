@@ -1,5 +1,5 @@
-//! A transaction finds its own pending changes wherever others' splits and merges have moved their keys,
-//! however many nodes it has changed.
+//! A transaction finds its own pending changes after splits and merges by others have moved their
+//! keys, however many nodes it has changed.
 
 mod common;
 
@@ -31,8 +31,8 @@ fn removals_stay_removals_while_others_split_the_leaves() {
         for n in 0..KEYS {
             assert!(block_on(tree.remove(&mut tx, &key(n * 16))).expect("readable"));
         }
-        // Others fill and empty places here and there, so some pieces of a split leaf have new keys and
-        // others have not, and some are merged again.
+        // Other transactions insert and remove keys in parts of the tree. Some pieces of a split
+        // leaf get new keys and others do not, and some are merged again.
         let mut numbers = Numbers(seed);
         let mut there = std::collections::BTreeSet::new();
         for _ in 0..KEYS * 3 {
@@ -76,7 +76,7 @@ fn changes_are_found_in_the_leaf_that_theirs_was_merged_into() {
         block_on(tree.insert(&mut tx, &key(n), [n, 0])).expect("it fits");
     }
     assert!(commit(tx));
-    // Three keys of ten stay, so that neighbours may be merged, and nobody has done it yet.
+    // Three keys of ten stay, so neighbours may be merged, and no transaction has merged them yet.
     let kept = |n: &u64| matches!(n % 10, 0 | 3 | 6);
     let mut tx = one.begin(Mode::ReadWrite);
     for n in (0..KEYS).filter(|n| !kept(n)) {

@@ -1,5 +1,5 @@
-//! The tree against a `BTreeMap`: random operations in several transactions, with tiny nodes, aborts
-//! and savepoints, scans both ways, and readers of the past.
+//! The tree against a `BTreeMap`: random operations in several transactions, with tiny nodes,
+//! aborts and savepoints, scans both ways, and readers of the past.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the tests of the tree share: a database in memory and a small seeded generator.
+//! The parts that the tests of the tree share: a database in memory and a small seeded generator.
 
 use std::sync::Arc;
 
