@@ -92,7 +92,7 @@ fn commits(disk: Arc<dyn Disk>, committers: usize, seconds: f64) -> Result<(), B
     Ok(())
 }
 
-/// Appends and replays a lot, with nobody waiting.
+/// Appends and replays many records, without a wait for the disk after each.
 fn bulk(disk: Arc<dyn Disk>) -> Result<(), Box<dyn Error>> {
     const RECORDS: u64 = 2_000_000;
     let log = open(Arc::clone(&disk))?;

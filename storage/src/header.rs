@@ -143,7 +143,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn header_fields_do_not_touch_each_other(raw in any::<u64>(), ts in 0u64..1 << 54, live in any::<bool>()) {
+        fn header_fields_do_not_touch_each_other(
+            raw in any::<u64>(),
+            ts in 0u64..1 << 54,
+            live in any::<bool>(),
+        ) {
             let before = Header(raw);
             let after = before.succeed(Timestamp::from_raw(ts), live);
             prop_assert!(!after.is_locked());
@@ -155,11 +159,18 @@ mod tests {
         }
 
         #[test]
-        fn link_and_place_round_trip(inc in any::<u16>(), block in 1u32..OldPlace::BLOCKS, gn in 0u32..OldPlace::GENERATIONS, off in any::<u16>()) {
+        fn link_and_place_round_trip(
+            inc in any::<u16>(),
+            block in 1u32..OldPlace::BLOCKS,
+            gn in 0u32..OldPlace::GENERATIONS,
+            off in any::<u16>(),
+        ) {
             let place = OldPlace::new(block, gn, off);
             let link = LinkWord::new(inc, place);
             prop_assert_eq!(link.incarnation(), inc);
-            prop_assert_eq!((link.place().block(), link.place().generation(), link.place().offset()), (block, gn, off as usize));
+            let place = link.place();
+            prop_assert_eq!(place.block(), block);
+            prop_assert_eq!((place.generation(), place.offset()), (gn, off as usize));
             prop_assert!(!link.place().is_none());
         }
     }

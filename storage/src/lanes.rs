@@ -435,13 +435,25 @@ pub(crate) mod tests {
         }
     }
 
+    /// Returns empty regions, an account of `limit_bytes`, and lanes.
+    fn memory(limit_bytes: u64, lanes: usize) -> (Regions, Account, Lanes) {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        (regions, Account::new(limit_bytes), Lanes::new(lanes))
+    }
+
+    /// Generates a step: its kind, its lane, a payload in words, and an allocated slot.
+    fn step() -> impl Strategy<Value = (usize, usize, usize, prop::sample::Index)> {
+        (
+            0usize..3,
+            0usize..2,
+            1usize..3000,
+            any::<prop::sample::Index>(),
+        )
+    }
+
     #[test]
     fn near_finds_the_block_then_the_region() {
-        let (regions, account, lanes) = (
-            Regions::new(MIN_REGION_BYTES),
-            Account::new(1 << 30),
-            Lanes::new(1),
-        );
+        let (regions, account, lanes) = memory(1 << 30, 1);
         let class = Class::for_payload(1000).expect("fits");
         let mut lane = lanes.enter(0);
         let mut all = Vec::new();
@@ -467,11 +479,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_is_consecutive_and_a_retired_slot_waits() {
-        let (regions, account, lanes) = (
-            Regions::new(MIN_REGION_BYTES),
-            Account::new(1 << 30),
-            Lanes::new(1),
-        );
+        let (regions, account, lanes) = memory(1 << 30, 1);
         let class = Class::for_payload(30).expect("fits");
         let mut lane = lanes.enter(0);
         let first = lane
@@ -499,11 +507,7 @@ pub(crate) mod tests {
 
     #[test]
     fn at_the_limit_nothing_more_is_given_and_nothing_is_lost() {
-        let (regions, account, lanes) = (
-            Regions::new(MIN_REGION_BYTES),
-            Account::new(256 << 10),
-            Lanes::new(1),
-        );
+        let (regions, account, lanes) = memory(256 << 10, 1);
         let class = Class::for_payload(100).expect("fits");
         let mut lane = lanes.enter(0);
         let mut got = Vec::new();
@@ -521,11 +525,7 @@ pub(crate) mod tests {
 
     #[test]
     fn at_the_limit_a_free_slot_is_found_though_other_blocks_could_be_carved() {
-        let (regions, account, lanes) = (
-            Regions::new(MIN_REGION_BYTES),
-            Account::new((1 << 20) + (128 << 10)),
-            Lanes::new(1),
-        );
+        let (regions, account, lanes) = memory((1 << 20) + (128 << 10), 1);
         let class = Class::for_payload(1000).expect("fits");
         let mut lane = lanes.enter(0);
         let mut got = Vec::new();
@@ -543,11 +543,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_block_carved_by_one_lane_and_freed_into_another_is_paid_back_whole() {
-        let (regions, account, lanes) = (
-            Regions::new(MIN_REGION_BYTES),
-            Account::new(1 << 30),
-            Lanes::new(2),
-        );
+        let (regions, account, lanes) = memory(1 << 30, 2);
         let class = Class::for_payload(1000).expect("fits");
         // One slot more than a block has, so that the first block leaves the search of its lane.
         let all: Vec<Addr> = (0..=class.slots())
@@ -569,16 +565,20 @@ pub(crate) mod tests {
         /// Compares with a model: no slot is allocated twice, and slots of a block do not overlap.
         /// When all slots are returned, every block returns to the regions and the account to zero.
         #[test]
-        fn no_slot_is_in_two_hands(steps in proptest::collection::vec((0usize..3, 0usize..2, 1usize..3000, any::<prop::sample::Index>()), 1..300)) {
-            let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 40), Lanes::new(2));
+        fn no_slot_is_in_two_hands(steps in proptest::collection::vec(step(), 1..300)) {
+            let (regions, account, lanes) = memory(1 << 40, 2);
             let mut held: Vec<(Addr, Class)> = Vec::new();
             let mut set = HashSet::new();
             for (what, lane, words, pick) in steps {
                 let mut lane = lanes.enter(lane);
                 if what < 2 || held.is_empty() {
                     let class = Class::for_payload(words).expect("small");
-                    let near = if what == 1 && !held.is_empty() { held[pick.index(held.len())].0 } else { Addr::NULL };
-                    let addr = lane.alloc(supply(&regions, &account), class, near).expect("no limit");
+                    let mut near = Addr::NULL;
+                    if what == 1 && !held.is_empty() {
+                        near = held[pick.index(held.len())].0;
+                    }
+                    let addr = lane.alloc(supply(&regions, &account), class, near);
+                    let addr = addr.expect("no limit");
                     prop_assert!(set.insert(addr), "{addr} twice");
                     prop_assert_eq!(regions.class_of(addr), Some(class));
                     let within = addr.offset() as usize % BLOCK_BYTES;

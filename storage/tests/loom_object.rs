@@ -1,4 +1,4 @@
-//! Every schedule of a reader and writers on one object: nobody sees a torn or a half-written one.
+//! Every schedule of a reader and writers on one object: no read is torn or half written.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p fencepost-storage --test loom_object`.
 #![cfg(loom)]

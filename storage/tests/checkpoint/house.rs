@@ -13,7 +13,7 @@ use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed
 use fencepost_storage::region::{BlockId, MIN_REGION_BYTES, Regions};
 use fencepost_storage::{Account, Addr, Timestamp};
 
-/// What is known of every object that was ever written: its payload, or none once freed.
+/// Every object that was ever written, with its payload, or `None` once it is freed.
 pub type Model = BTreeMap<Addr, Option<Vec<u64>>>;
 
 pub struct House {

@@ -12,7 +12,7 @@ use crate::support::{SEGMENT_BYTES, body, from, open, segment_files};
 /// The end of an append, and its records.
 type Append = (Lsn, Vec<(u8, Vec<u8>)>);
 
-/// What has been appended and not truncated, in order.
+/// The appends that have not been truncated, in order.
 #[derive(Default)]
 struct Model {
     appends: Vec<Append>,
@@ -104,7 +104,11 @@ fn live(model: &mut Model, log: &Log, disk: &SimDisk, random: &mut Random) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_crash_loses_an_acknowledged_append(seed: u64, slow: bool) {

@@ -120,7 +120,7 @@ fn who_leaves_the_line_makes_room_for_those_behind() {
     let Poll::Ready(Ok(room)) = poll(small.as_mut()) else {
         panic!("there is room");
     };
-    // What was granted and not fetched is not lost.
+    // A granted reservation that was not fetched is not lost.
     let mut unfetched = Box::pin(log.reserve(100, 1));
     assert!(poll(unfetched.as_mut()).is_pending());
     log.give_back(room);
