@@ -1,4 +1,4 @@
-//! Lookups a second at 90 % occupancy, on one thread and on two, and what they would cost one-sided:
+//! Lookups a second at 90 % occupancy, on one thread and on two, and their one-sided cost:
 //! `cargo run --release -p fencepost-hashtable --example lookups [keys]`.
 
 use std::sync::Arc;

@@ -526,7 +526,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fingerprints_never_deny_a_key_that_is_elsewhere(ops in proptest::collection::vec((any::<bool>(), 0u64..12), 0..60)) {
+        fn fingerprints_never_deny_a_key_that_is_elsewhere(
+            ops in proptest::collection::vec((any::<bool>(), 0u64..12), 0..60),
+        ) {
             let mut fingerprints = Fingerprints::default();
             let mut away: Vec<u64> = Vec::new();
             for (add, tag) in ops {

@@ -4,8 +4,8 @@
 //! ```text
 //!   home   next   ...    free
 //!  [full] [full] [full] [ ab_c ]      linear probing finds the nearest free slot beyond `next`;
-//!              ◄────── a pair whose home is the bucket before moves into it and frees a slot there,
-//!  [full] [ _  ] [full] [full ]       and so on, until the free slot is in `next`.
+//!                ◄────── a pair whose home is the bucket before moves into it and frees a slot;
+//!  [full] [ _  ] [full] [full ]       this repeats until the free slot is in `next`.
 //! ```
 
 use crate::image::{self, Pair};

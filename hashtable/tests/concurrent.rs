@@ -1,5 +1,6 @@
-//! Several threads on one table of tiny shards: no key is lost while it grows, no phantom is missed,
-//! snapshots hold still, lock-free lookups are never torn, and a hot key takes blind updates.
+//! Several threads on one table of tiny shards: no key is lost while the table grows, and no
+//! phantom is missed. Snapshots do not change, lock-free lookups are never torn, and a hot key
+//! takes blind updates.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The table against a `HashMap`: random operations in several transactions, with tiny shards, aborts
-//! and savepoints, growth, readers of the past; and what a lookup costs.
+//! The table against a `HashMap`: random operations in several transactions, with tiny shards,
+//! aborts and savepoints, growth, readers of the past; and the cost of a lookup.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What a transaction reads of a bucket that it has already changed is part of what it depends on.
+//! A read of a bucket that the transaction has already changed joins its read set, too.
 
 use fencepost_hashtable::{HashOptions, HashTable};
 use fencepost_txn::{Machine, MachineOptions, Mode, Outcome, Transaction};

@@ -1,6 +1,6 @@
-//! Anomalies that a hash table in transactions must not show, each with the threads that would: write
-//! skew over absent keys and over inline values, keys missed while they change their place, a load that
-//! races with inserts, snapshots taken in the middle of growth.
+//! Anomalies that a hash table in transactions must not show, each with the threads that could
+//! cause it: write skew over absent keys and over inline values, keys missed while they move, a
+//! load that races with inserts, snapshots taken in the middle of growth.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn tiny() -> HashOptions {
     }
 }
 
-/// A lookup that one look does not settle goes on as a future: it waits for the lock, and lets others run.
+/// A lookup that meets a lock becomes a future: it waits for the lock, and other tasks run.
 #[test]
 fn a_lookup_that_meets_a_lock_waits_for_it() {
     let machine = machine();
@@ -220,8 +220,8 @@ fn a_key_that_changes_its_place_is_never_missed() {
                     let mut session = machine.coordinator();
                     let mut numbers = Numbers(me);
                     for _ in 0..4000 {
-                        // Takes some keys away and puts them back in another order, among others that
-                        // come and go: in every state all of `0..ALWAYS` are there.
+                        // Removes some keys and inserts them again in another order, among other
+                        // keys that come and go. Every committed state has all of `0..ALWAYS`.
                         let seed = numbers.below(u64::MAX);
                         once(&mut session, async |tx| {
                             let mut numbers = Numbers(seed);

@@ -1,4 +1,5 @@
-//! What the tests of the hash table share: a database in memory and a small seeded generator.
+//! The parts that the tests of the hash table share: a database in memory and a small seeded
+//! generator.
 
 use std::sync::Arc;
 
