@@ -145,7 +145,8 @@ const FOUND: [(&str, &[u8]); 2] = [
     ("replay", b"\x03\x5d\x01\xc4\xc0"),
     (
         "wire",
-        b"\x02Qsez[[\x15_.SEt ?FROM$S.?FROM$S.SEt FRM$SetsE_S.rvet[[\x15_.u|SEt FRM$SetsE_S.rvet[[\x15_.u|\0",
+        b"\x02Qsez[[\x15_.SEt ?FROM$S.?FROM$S.SEt FRM$SetsE_S.rvet[[\x15_.u|SEt \
+          FRM$SetsE_S.rvet[[\x15_.u|\0",
     ),
 ];
 

@@ -205,7 +205,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         head.push(6);
         head
     };
-    let row = "1\tx\\ty\t1.5\t2020-01-02\t2020-01-02 03:04:05+00\t1e3\t{1,NULL}\t{\"k\": [1]}\tok\t(1,z)\
+    let row = "1\tx\\ty\t1.5\t2020-01-02\t2020-01-02 03:04:05+00\t1e3\t{1,NULL}\
+        \t{\"k\": [1]}\tok\t(1,z)\
         \t1 day\t04:05:06.7\t\\\\x00ff\t6f1ed002-ab5d-4f0b-9d3c-2f6e6b3a1a11\tt\tabcd\n";
     let text = format!("{row}{}\n\\.\n", ["\\N"; 16].join("\t"));
     let csv = "1,\"a \"\"b\"\"\nc\",2.5\r\n2,,\r\n\\.\r\n";
@@ -227,8 +228,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 /// Returns a row with all columns and one of NULLs, as COPY TO writes them.
 fn binary(mut session: Session) -> Vec<u8> {
-    let insert = "INSERT INTO t VALUES (1, 'x', 1.5, '2020-01-02', '2020-01-02 03:04:05+00', 1e3, '{1,NULL}',
-        '{\"k\": [1]}', 'ok', '(1,z)', '1 day', '04:05:06.7', '\\x00ff', '6f1ed002-ab5d-4f0b-9d3c-2f6e6b3a1a11', true,
+    let insert = "INSERT INTO t VALUES (1, 'x', 1.5, '2020-01-02', '2020-01-02 03:04:05+00', 1e3, \
+        '{1,NULL}',
+        '{\"k\": [1]}', 'ok', '(1,z)', '1 day', '04:05:06.7', '\\x00ff', \
+          '6f1ed002-ab5d-4f0b-9d3c-2f6e6b3a1a11', true,
         'abcd'); INSERT INTO t (o) VALUES (NULL)";
     let written = session.batch(insert).block_on();
     assert!(written.is_ok(), "{written:?}");

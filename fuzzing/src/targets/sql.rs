@@ -35,7 +35,8 @@ const OBJECTS: &str = "
     CREATE SEQUENCE s;
     CREATE TABLE t (a int PRIMARY KEY, b text, c numeric(10, 2), d date, e timestamptz, f float8,
         g int[], h jsonb, i mood, j pair, k interval, l time, m bytea, n uuid, o boolean);
-    CREATE TABLE u (id bigint GENERATED ALWAYS AS IDENTITY, a int REFERENCES t, v varchar(20), w posint);
+    CREATE TABLE u (id bigint GENERATED ALWAYS AS IDENTITY, a int REFERENCES t, \
+      v varchar(20), w posint);
     CREATE INDEX ON u (a) WHERE v IS NOT NULL;
     CREATE VIEW v AS SELECT t.a, t.b, u.v FROM t LEFT JOIN u USING (a);
     CREATE FUNCTION twice(n int) RETURNS int LANGUAGE sql AS 'SELECT 2 * n'";
