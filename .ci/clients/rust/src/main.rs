@@ -1,5 +1,5 @@
-//! Clients in Rust: `rust-clients CLIENT URL [OTHER]` runs the checks of one, each with a line that says how it ended, as in
-//! ../python/checks.py.
+//! Clients in Rust: `rust-clients CLIENT URL [OTHER]` runs the checks of one client. A line for
+//! each check says how it ended, as in ../python/checks.py.
 
 mod with_sqlx;
 mod with_tokio_postgres;
@@ -25,7 +25,10 @@ async fn check(name: &str, check: impl Future<Output = Checked>) {
         Ok(Ok(())) => println!("ok {name}"),
         Ok(Err(error)) => {
             let why = format!("{error:?}");
-            println!("failed {name}: {}", why.split_whitespace().collect::<Vec<_>>().join(" "));
+            println!(
+                "failed {name}: {}",
+                why.split_whitespace().collect::<Vec<_>>().join(" ")
+            );
         }
         Err(_) => println!("failed {name}: no end after {PATIENCE:?}"),
     }
