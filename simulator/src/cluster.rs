@@ -265,6 +265,9 @@ fn wrong_about_time(machine: &Machine, manager: &Machine) -> Option<String> {
     let wrong = now < low || now > high || breaks > 0;
     wrong.then(|| {
         let number = machine.number();
-        format!("m{number} has it between {low:?} and {high:?}, broken {breaks} times, and it is {now:?}")
+        format!(
+            "m{number} has it between {low:?} and {high:?}, broken {breaks} times, \
+             and it is {now:?}"
+        )
     })
 }

@@ -141,7 +141,8 @@ impl Totals {
         let committed = self.ends.get("committed").copied().unwrap_or(0);
         let seconds = since.elapsed().as_secs_f64();
         println!(
-            "{done} seeds in {seconds:.1} s, {committed} transactions committed, {:.1} s of virtual time",
+            "{done} seeds in {seconds:.1} s, {committed} transactions committed, \
+             {:.1} s of virtual time",
             self.virtual_ns as f64 / 1e9
         );
         for (seed, began) in &self.running {

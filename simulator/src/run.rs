@@ -181,7 +181,9 @@ fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String
         let (configuration, answers) = (members.configuration, machine.is_answering());
         let evicted = machine.is_evicted();
         format!(
-            "m{number} (left: {left:?}, lacks data: {lacks}; configuration {configuration} of {others:?}, answers: {answers}, evicted: {evicted}; read back to {oldest:?}, {since:?} is due)"
+            "m{number} (left: {left:?}, lacks data: {lacks}; \
+             configuration {configuration} of {others:?}, answers: {answers}, evicted: {evicted}; \
+             read back to {oldest:?}, {since:?} is due)"
         )
     };
     let living = machines.iter().zip(dooms);

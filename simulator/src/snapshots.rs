@@ -30,7 +30,8 @@ pub fn check_snapshots(history: &[Seen]) -> Result<(), String> {
                     (history[version.by].id, version.at, version.stays)
                 });
                 return Err(format!(
-                    "at its timestamp {object} was {there:?} (writer, timestamp, whether it is there) and not {saw:?} for {t:?}"
+                    "at its timestamp {object} was {there:?} (writer, timestamp, \
+                     whether it is there) and not {saw:?} for {t:?}"
                 ));
             }
         }

@@ -214,7 +214,7 @@ fn write(line: &Line) {
     lines.retain(|line| !line.starts_with(&begin));
     let head = lines
         .iter()
-        .position(|line| line.starts_with("| mistake |"));
+        .position(|line| line.starts_with("| injected fault |"));
     let at = head.expect("a table") + 2;
     let before = |other: &String| {
         let name = other

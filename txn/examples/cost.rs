@@ -1,4 +1,4 @@
-//! What the steps of a transaction cost on this machine: `cargo run --release -p fencepost-txn
+//! The cost of the steps of a transaction on this machine: `cargo run --release -p fencepost-txn
 //! --example cost`.
 
 use std::sync::Arc;

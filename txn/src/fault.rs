@@ -51,7 +51,7 @@ macro_rules! mistakes {
 
 mistakes! {
     // Commit.
-    /// What was read is not validated.
+    /// The read set is not validated.
     SkipValidation in "validate.rs",
     /// A transaction reads before its read timestamp is in force.
     SkipWaitForForce in "in_force.rs",
@@ -69,18 +69,18 @@ mistakes! {
     ApplyOlderVersion in "network/backup.rs",
     /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
     TruncateTooEarly in "network/in_flight.rs",
-    /// What is acknowledged behind something that was lost with its connection counts.
+    /// An acknowledgement counts although a record before it was lost with its connection.
     TrustAcksBehindHoles in "network/peer_sender.rs",
-    /// A commit that others may have seen is given up when nobody waits for it any more.
+    /// A commit that others may have seen is given up when no client waits for it any more.
     AbortWhatMayBeSeen in "network/participants.rs",
-    /// Slots and old versions serve others while somebody may still read what was there.
+    /// Slots and old versions are reused while a transaction may still read their contents.
     ReuseTooEarly in "machine.rs",
     // Reconfiguration.
     /// A machine tells clients how transactions end although it is suspected or has no lease.
     AnswerWithoutLease in "network/driver/mod.rs",
     /// A configuration is in force before old leases have run out.
     SkipOldLeases in "network/driver/apply_actions.rs",
-    /// What machines write that are no members is taken.
+    /// Writes of machines that are no members are accepted.
     AcceptLostMachines in "network/peer_receiver.rs",
     /// A commit goes on in a later configuration.
     CommitInLaterConfiguration in "network/distributed_commit.rs",
@@ -88,9 +88,10 @@ mistakes! {
     AbortInDoubt in "network/distributed_commit.rs",
     /// Slots that were reserved at the primary before become objects.
     KeepStaleSlots in "network/slot_reservations.rs",
-    /// Who has no old version of a promoted region's object takes it for new.
+    /// A reader that has no old version of a promoted region's object takes it for new.
     ForgetFloor in "read.rs",
-    /// A region that moved in a configuration that a machine never applied counts as one that stays.
+    /// A region that moved in a configuration that a machine never applied counts as one that
+    /// stays.
     OverlookMissedMoves in "network/region_allocation/reconfigure.rs",
     // Recovery of transactions.
     /// Recovery begins before the logs are drained.
@@ -107,7 +108,7 @@ mistakes! {
     DecideOnFirstVote in "recovery/coordinator.rs",
     /// A region that has never heard of a transaction has nothing against it.
     UnknownIsNoObjection in "recovery/decide.rs",
-    /// Who has truncated a transaction says that there never was one.
+    /// A machine that has truncated a transaction says that there never was one.
     ForgetTruncated in "network/truncated.rs",
     /// TRUNCATE-RECOVERY is not sent.
     SkipTruncateRecovery in "recovery/coordinator.rs",
@@ -123,22 +124,26 @@ mistakes! {
     TruncateWithoutGuards in "simulator/src/workload/catalog.rs",
     /// An index build passes over rows that are locked.
     MissLockedRows in "simulator/src/workload/catalog.rs",
-    /// Leaves of a tree that was filled while others saw it do not have the timestamp of the commit.
+    /// Leaves of a tree that was filled while others saw it do not have the timestamp of the
+    /// commit.
     FillWithoutStamp in "btree/src/bulk.rs",
     /// Leaves of a tree that was filled while others saw it do not lead to the empty tree before.
     FillWithoutPast in "btree/src/bulk.rs",
     // Isolation levels, which only runs of mixed levels exercise.
     /// A statement at READ COMMITTED keeps the snapshot of the statement before it.
     KeepOldSnapshot in "refresh.rs",
-    /// A row at READ COMMITTED is compared with the snapshot as it has moved, not as it was when the row was found.
+    /// A row at READ COMMITTED is compared with the snapshot as it has moved, not as it was when
+    /// the row was found.
     ForgetOldestSnapshot in "transaction.rs",
     /// A locked row that has changed is written at READ COMMITTED as the statement has found it.
     WriteRowAsFound in "simulator/src/workload/ledger/rows.rs",
-    /// A row that is locked and has not changed is written at READ COMMITTED although another transaction got past the lock.
+    /// A row that is locked and has not changed is written at READ COMMITTED although another
+    /// transaction got past the lock.
     TrustRowLock in "transaction.rs",
     /// A transaction at REPEATABLE READ overwrites a version that is newer than its snapshot.
     OverwriteNewer in "write.rs",
-    /// The snapshot of a transaction at REPEATABLE READ moves although its reads do not hold any more.
+    /// The snapshot of a transaction at REPEATABLE READ moves although its reads do not hold any
+    /// more.
     MoveSnapshotUnchecked in "isolation.rs",
     /// A commit at SERIALIZABLE does not validate which keys a scan has found in an index node.
     SkipKeyNotes in "transaction.rs",
@@ -151,7 +156,8 @@ mistakes! {
     WholeBeforeCheckpoint in "network/driver/refill/durably.rs",
     /// Regions are given up that only the disk of a machine has which is out.
     GiveUpRegions in "network/driver/mod.rs",
-    /// What a machine had before it was out is taken whatever version its primary has.
+    /// The retained versions of a machine that comes back are taken whatever version their primary
+    /// has.
     TakeOldVersions in "network/driver/refill/block.rs",
 }
 

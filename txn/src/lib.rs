@@ -7,7 +7,7 @@
 //!  Clock, Readers, Intents, Lanes     read.rs, refresh.rs    write.rs, savepoint.rs    lock,
 //!    │                                                                                 validate,
 //!  regions, log, checkpoints                                                           log_commit,
-//!                                                                           commit_primary, truncate
+//!                                                                     commit_primary, truncate
 //! ```
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, but no keys.

@@ -317,8 +317,8 @@ impl Machine {
         self.checkpointer.as_ref().map(Checkpointer::counters)
     }
 
-    /// Returns the log that a restart replays: the log of a machine that is alone, or that on the disk
-    /// of a machine in a cluster.
+    /// Returns the log that a restart replays: the log of a machine that is alone, or that on the
+    /// disk of a machine in a cluster.
     pub(crate) fn redo(&self) -> Option<&Log> {
         let network = self.network.as_ref();
         let disk = network.and_then(|network| network.disk());

@@ -317,7 +317,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_changed_comes_back(before in proptest::collection::vec(0u64..4, 1..300), edits in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..4), 0..40)) {
+        fn what_changed_comes_back(
+            before in proptest::collection::vec(0u64..4, 1..300),
+            edits in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..4), 0..40),
+        ) {
             let mut image = before.clone();
             for (at, value) in edits {
                 let at = at.index(image.len());
@@ -337,9 +340,12 @@ mod tests {
                 seen.push(write);
                 Ok(())
             }).expect("whole");
-            let LoggedWrite::Changed { base, ranges: encoded } = seen[0] else { panic!("changed first") };
+            let LoggedWrite::Changed { base, ranges: encoded } = seen[0] else {
+                panic!("changed first")
+            };
             prop_assert_eq!(base.raw(), 7);
-            let memory: Vec<AtomicU64> = (0..before.len() * 2 + 20).map(|_| AtomicU64::new(0)).collect();
+            let memory = (0..before.len() * 2 + 20).map(|_| AtomicU64::new(0));
+            let memory: Vec<AtomicU64> = memory.collect();
             let replayed = ObjectRef::new(&memory, 0);
             replayed.put(0, &before);
             changes::install(replayed, encoded);
@@ -347,11 +353,14 @@ mod tests {
             replayed.copy(0, &mut words);
             prop_assert_eq!(&words, &image);
             prop_assert_eq!(seen[1], LoggedWrite::Freed { base: Timestamp::from_raw(8) });
-            prop_assert_eq!(seen[2], LoggedWrite::New { class: 9, incarnation: 10, payload: &image });
+            let new = LoggedWrite::New { class: 9, incarnation: 10, payload: &image };
+            prop_assert_eq!(seen[2], new);
         }
 
         #[test]
-        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..50)) {
+        fn garbage_is_refused_and_never_panics(
+            words in proptest::collection::vec(any::<u64>(), 0..50),
+        ) {
             if let Ok((_, rest)) = split_id(&words) {
                 let _ = decode_lock(rest, |_, write| {
                     match write {

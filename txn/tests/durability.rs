@@ -233,13 +233,13 @@ proptest! {
                     model[slot] = None;
                 }
                 (_, Some((addr, _))) => {
-                    let committed = matches!(set(&machine, addr, 0, number), Ok(Outcome::Committed(_)));
-                    prop_assert!(committed);
+                    let outcome = set(&machine, addr, 0, number);
+                    prop_assert!(matches!(outcome, Ok(Outcome::Committed(_))));
                     model[slot] = Some((addr, number));
                 }
                 (_, None) => {
-                    let committed = matches!(add(&machine, slot, words, number), Ok(Outcome::Committed(_)));
-                    prop_assert!(committed);
+                    let outcome = add(&machine, slot, words, number);
+                    prop_assert!(matches!(outcome, Ok(Outcome::Committed(_))));
                     let root = value(&machine, machine.root()).expect("root");
                     model[slot] = Some((Addr::from_raw(root[slot]), number));
                 }

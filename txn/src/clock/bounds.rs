@@ -322,7 +322,10 @@ mod tests {
         fn the_time_is_always_within_the_bounds_and_the_lower_one_never_goes_back(
             ahead in 0..1000 * SECOND,
             ppm in -199..=199i64,
-            exchanges in proptest::collection::vec((1..3 * SECOND, 0..1_000_000u64, 0..1_000_000u64), 1..60),
+            exchanges in proptest::collection::vec(
+                (1..3 * SECOND, 0..1_000_000u64, 0..1_000_000u64),
+                1..60,
+            ),
         ) {
             let (bounds, mut time, mut least) = (Bounds::unknown(), 10 * SECOND, 0);
             for (pause, there, back) in exchanges {

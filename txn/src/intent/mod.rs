@@ -23,8 +23,8 @@
 //! So one of the two sees the other's intent or lock.
 //!
 //! In a cluster a row's queue is at its primary, and a holder's number includes its machine. No
-//! single machine sees a cycle over queues of several machines. `network/distributed_deadlock.rs` searches for
-//! such cycles when a wait has lasted for some time.
+//! single machine sees a cycle over queues of several machines. `network/distributed_deadlock.rs`
+//! searches for such cycles when a wait has lasted for some time.
 //!
 //! # Failure
 //! Intents are in memory and end with their transaction, however it ends.

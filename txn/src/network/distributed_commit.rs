@@ -301,7 +301,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// SlotReservations log space for all records of the commit at every participant, before the first
+    /// Reserves log space for all records of the commit at every participant, before the first
     /// record is written.
     async fn reserve_logs(&mut self, network: &Network) -> Result<(), LockFailure> {
         for at in 0..self.context().remote.participants.len() {

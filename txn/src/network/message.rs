@@ -399,7 +399,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..60)) {
+        fn garbage_is_refused_and_never_panics(
+            words in proptest::collection::vec(any::<u64>(), 0..60),
+        ) {
             let _ = LockReply::decode(&words);
             let mut reader = Reader(&words);
             let _ = reader.id();
@@ -412,7 +414,10 @@ mod tests {
 
         #[test]
         fn values_that_moved_come_back_whole_or_as_ranges(
-            values in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u64>(), 0..9)), 0..9),
+            values in proptest::collection::vec(
+                (any::<bool>(), proptest::collection::vec(any::<u64>(), 0..9)),
+                0..9,
+            ),
         ) {
             let mut words = Vec::new();
             for (at, (ranges, value)) in values.iter().enumerate() {

@@ -3,7 +3,7 @@
 //! # Picture
 //! ```text
 //! coordinator's machine                         participant's machine
-//! distributed_commit.rs  phases of a commit     peer_receiver.rs  receives every peer's log and messages
+//! distributed_commit.rs  phases of a commit     peer_receiver.rs  log and messages of every peer
 //! participants.rs  the records of each machine
 //! locking.rs  LOCK, and handling of its replies
 //! peer_sender.rs  log and messages to a peer ─► primary.rs  LOCK, COMMIT-PRIMARY, ABORT

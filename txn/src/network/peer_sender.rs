@@ -93,7 +93,7 @@ struct LogEnd {
     /// The number behind the last truncation that the peer remembers, if it was not yet told to
     /// forget.
     remembered: Option<u64>,
-    /// How often a TRUNCATE that only carries the low bound was postponed ([`PeerSender::tell_low`]).
+    /// The number of postponed TRUNCATEs with only the low bound ([`PeerSender::tell_low`]).
     spared: u32,
 }
 
@@ -515,8 +515,8 @@ impl LogEnd {
             // Together they need no more space than was reserved for each.
             (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
             if self.ring.reserve(words.len()).is_err() {
-                // Happens only if the peer has withdrawn space that it had granted. The sender cannot
-                // recover from that.
+                // Happens only if the peer has withdrawn space that it had granted. The sender
+                // cannot recover from that.
                 return;
             }
             self.ring.push_reserved(record::TRUNCATE, &[&words]);

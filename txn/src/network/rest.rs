@@ -9,7 +9,7 @@ use super::{Disk, Network, PeerReceiver};
 
 impl Network {
     /// Returns whether finished transactions have left nothing: no lock, no record or log
-    /// reservation, no pending reply, and no open call. ReservedSlot slots for new objects may stay in
+    /// reservation, no pending reply, and no open call. Reserved slots for new objects may stay in
     /// stock.
     pub fn is_at_rest(&self) -> bool {
         self.left(1).is_empty()

@@ -618,7 +618,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..8)) {
+        fn garbage_is_refused_and_never_panics(words in prop::collection::vec(any::<u64>(), 0..8)) {
             let _ = Wanted::decode(&words);
         }
     }

@@ -114,7 +114,8 @@ fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: Othe
     }
     let took_effect = last - OLD;
     println!(
-        "{of:?}, {replicas} replicas, {first} first, {others:?}: {took_effect} of {writes} took effect"
+        "{of:?}, {replicas} replicas, {first} first, {others:?}: {took_effect} of {writes} took \
+         effect"
     );
     assert!(took_effect > 0 && took_effect < writes as u64);
 }

@@ -158,7 +158,8 @@ proptest::proptest! {
         steps in proptest::collection::vec(
             proptest::prop_oneof![
                 2 => (0..2usize).prop_map(Step::Whole),
-                8 => (0..2usize, 0..OBJECT_WORDS, 1..20usize).prop_map(|(o, f, c)| Step::Words(o, f, c)),
+                8 => (0..2usize, 0..OBJECT_WORDS, 1..20usize)
+                    .prop_map(|(o, f, c)| Step::Words(o, f, c)),
                 3 => (0..50usize).prop_map(Step::Both),
                 1 => (0..2usize).prop_map(Step::Freed),
             ],

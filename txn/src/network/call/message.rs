@@ -284,7 +284,13 @@ mod tests {
         #[test]
         fn garbage_is_refused_and_never_panics(
             records in proptest::collection::vec(
-                (0u8..4, proptest::collection::vec(prop_oneof![any::<u64>(), 0u64..4, Just(1 << 56 | 40)], 0..9)),
+                (
+                    0u8..4,
+                    proptest::collection::vec(
+                        prop_oneof![any::<u64>(), 0u64..4, Just(1 << 56 | 40)],
+                        0..9,
+                    ),
+                ),
                 0..9,
             )
         ) {

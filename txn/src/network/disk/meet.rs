@@ -52,7 +52,8 @@ pub enum MeetError {
     OtherMachines(Vec<MachineId>),
     /// The others have continued without this machine.
     #[error(
-        "the others have gone on without this machine in configuration {}: its data are stale, and are not used",
+        "the others have gone on without this machine in configuration {}: its data are stale, \
+         and are not used",
         .0.0
     )]
     Stale(ConfigurationId),

@@ -313,6 +313,7 @@ fn tell(configuration: &Configuration) {
     tracing::info!(
         configuration = id,
         cm,
-        "configuration {id}: its machines are {machines:?}, its configuration manager is machine {cm}"
+        "configuration {id}: its machines are {machines:?}, \
+         its configuration manager is machine {cm}"
     );
 }

@@ -5,11 +5,11 @@
 //! out of blocks ─► grow.rs ── ALLOCATE ──►┐                 ┌── PREPARE, COMMIT, ABORT ──► host.rs
 //!                                         CM: allocator ────┤                  memory of regions
 //! unknown region ─► find.rs ── FETCH ────►┘                 └── ALLOCATED, MAPPINGS ─────► cache
-//!                                            new configuration ── hands.rs ────► local_region_map.rs
+//!                                          new configuration ── hands.rs ────► local_region_map.rs
 //! ```
 //! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
-//! the message queues of [`super::peer_sender`], in order; a message to the machine itself is handled at
-//! once.
+//! the message queues of [`super::peer_sender`], in order; a message to the machine itself is
+//! handled at once.
 //!
 //! # Invariants
 //! * ALLOT-1: the future primary of a region requests it, near the newest region that it has, as
@@ -442,7 +442,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..40), length in 0u64..400) {
+        fn garbage_is_refused_and_never_panics(
+            words in proptest::collection::vec(any::<u64>(), 0..40),
+            length in 0u64..400,
+        ) {
             let _ = decode(&words);
             let _ = decode(&[&[length], &words[..]].concat());
         }

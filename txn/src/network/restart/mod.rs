@@ -71,7 +71,8 @@ pub enum RestartError {
     Lost(Vec<RegionId>),
     /// A single backup of these regions is left.
     #[error(
-        "of {} a single backup is left, which may lack what its own machine had committed; nothing was changed",
+        "of {} a single backup is left, which may lack what its own machine had committed; \
+         nothing was changed",
         list(.0)
     )]
     Alone(Vec<RegionId>),
