@@ -202,14 +202,16 @@ fn binary_rows_go_in_and_come_out() {
 fn values_of_many_types_come_back_from_binary() {
     let (_server, mut client) = table();
     let columns = "a int2, b int8, c float8, d numeric(9,2), e bool, f bytea, g date, \
-                   h timestamptz, i interval, j uuid, k jsonb, l int4[], m char(4), n time, o varchar(3)";
+                   h timestamptz, i interval, j uuid, k jsonb, l int4[], \
+                   m char(4), n time, o varchar(3)";
     client.run(&format!(
         "CREATE TABLE kinds ({columns}); CREATE TABLE copied ({columns})"
     ));
     client.run(
         "INSERT INTO kinds VALUES (-5, 1::int8 << 40, 0.1, -1234.5, true, '\\x00ff', \
          '1815-12-10', '2020-02-03 04:05:06.7+00', '1 mon -2 days 03:04:05', \
-         '12345678-1234-5678-1234-567812345678', '{\"a\": [1, null]}', '{1,NULL,3}', 'ab', '24:00', 'abc')",
+         '12345678-1234-5678-1234-567812345678', '{\"a\": [1, null]}', '{1,NULL,3}', \
+         'ab', '24:00', 'abc')",
     );
     client.run("INSERT INTO kinds (a) VALUES (NULL)");
     client.send(&query("COPY kinds TO STDOUT (FORMAT binary)"));
