@@ -96,7 +96,8 @@ fn counted(report: &Report, name: &str) -> u64 {
 /// Prints the one-sided writes of commits, next to the number of SOSP'15.
 fn writes() -> Result<(), BenchError> {
     println!(
-        "| machines | workload | read-write transactions | P_w(f + 3) | expected here | counted | check |"
+        "| machines | workload | read-write transactions | P_w(f + 3) | expected here | counted | \
+         check |"
     );
     println!("|--:|---|--:|--:|--:|--:|---|");
     for machines in [3, 7] {

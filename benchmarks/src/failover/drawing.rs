@@ -101,7 +101,8 @@ impl Drawing {
         let turned = format!("transform=\"rotate(-90 {at} {middle})\"");
         let _ = writeln!(
             drawing.body,
-            "<text x=\"{at}\" y=\"{middle}\" {turned} text-anchor=\"middle\" font-size=\"13\" fill=\"#111\">{}</text>",
+            "<text x=\"{at}\" y=\"{middle}\" {turned} text-anchor=\"middle\" font-size=\"13\" \
+             fill=\"#111\">{}</text>",
             plain(y_label)
         );
         drawing
@@ -124,14 +125,16 @@ impl Drawing {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
             self.body,
-            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" \
+             stroke=\"{colour}\" stroke-width=\"{width}\"/>"
         );
     }
 
     fn text(&mut self, (x, y): (f64, f64), anchor: &str, (size, colour): (u8, &str), text: &str) {
         let _ = writeln!(
             self.body,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{colour}\">{}</text>",
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
+             fill=\"{colour}\">{}</text>",
             plain(text)
         );
     }
@@ -151,7 +154,8 @@ impl Drawing {
         let _ = write!(line, " {end:.1},{low:.1}");
         let _ = writeln!(
             self.body,
-            "<polyline points=\"{line}\" fill=\"{BLUE}\" fill-opacity=\"0.18\" stroke=\"{BLUE}\" stroke-width=\"1.1\" stroke-linejoin=\"round\"/>"
+            "<polyline points=\"{line}\" fill=\"{BLUE}\" fill-opacity=\"0.18\" stroke=\"{BLUE}\" \
+             stroke-width=\"1.1\" stroke-linejoin=\"round\"/>"
         );
     }
 
@@ -172,7 +176,8 @@ impl Drawing {
         let (at, left, right) = (self.up(y), self.across(self.x.0), self.across(self.x.1));
         let _ = writeln!(
             self.body,
-            "<line x1=\"{left:.1}\" y1=\"{at:.1}\" x2=\"{right:.1}\" y2=\"{at:.1}\" stroke=\"{GREY}\" stroke-dasharray=\"5 4\"/>"
+            "<line x1=\"{left:.1}\" y1=\"{at:.1}\" x2=\"{right:.1}\" y2=\"{at:.1}\" \
+             stroke=\"{GREY}\" stroke-dasharray=\"5 4\"/>"
         );
         self.text((right - 4.0, at - 5.0), "end", (11, GREY), words);
     }
@@ -199,7 +204,8 @@ impl Drawing {
     pub fn svg(&self) -> String {
         let (width, height) = SIZE;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" {FONT}>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" {FONT}>\n\
              <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n{}</svg>\n",
             self.body
         )

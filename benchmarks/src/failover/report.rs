@@ -29,7 +29,8 @@ pub(super) fn line(number: usize, run: &Run) -> String {
     let broken = run.broken.as_deref();
     let broken = broken.map_or(String::new(), |broken| format!(", BROKEN: {broken}"));
     format!(
-        "run {number}: {:.0} committed/s before; suspected after {}; 80 % after another {}; longest gap {:.0} ms; before the kill 80 % took up to {:.0} ms{broken}",
+        "run {number}: {:.0} committed/s before; suspected after {}; 80 % after another {}; \
+         longest gap {:.0} ms; before the kill 80 % took up to {:.0} ms{broken}",
         recovery.before * 1000.0,
         or_never(recovery.kill_to_suspicion),
         or_never(recovery.suspicion_to_served),

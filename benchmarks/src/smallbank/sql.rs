@@ -99,7 +99,8 @@ impl Workload for SmallBankSql {
         for table in TABLES {
             session.script(&format!("DROP TABLE IF EXISTS {table}"))?;
             session.script(&format!(
-                "CREATE TABLE {table} (customer bigint NOT NULL PRIMARY KEY, balance bigint NOT NULL)"
+                "CREATE TABLE {table} (customer bigint NOT NULL PRIMARY KEY, \
+                 balance bigint NOT NULL)"
             ))?;
             let last = self.mix.customers;
             copy_numbered(session.as_mut(), table, last, say, |text, customer| {

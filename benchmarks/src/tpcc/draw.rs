@@ -41,8 +41,8 @@ impl Constants {
         };
         loop {
             let last = between(random, 0, 255);
-            if matches!(load.last.abs_diff(last), 65..=119 if load.last.abs_diff(last) != 96 && load.last.abs_diff(last) != 112)
-            {
+            let distance = load.last.abs_diff(last);
+            if matches!(distance, 65..=119) && distance != 96 && distance != 112 {
                 return (Constants { last, ..load }, load);
             }
         }

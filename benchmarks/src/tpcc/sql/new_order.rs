@@ -33,12 +33,12 @@ impl NewOrder {
                  WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
             )?,
             insert_order: session.prepare(
-                "INSERT INTO orders (o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_all_local, o_entry_d) \
+                "INSERT INTO orders \
+                 (o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_all_local, o_entry_d) \
                  VALUES ($1, $2, $3, $4, $5, $6, localtimestamp)",
             )?,
-            insert_new_order: session.prepare(
-                "INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES ($1, $2, $3)",
-            )?,
+            insert_new_order: session
+                .prepare("INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES ($1, $2, $3)")?,
             item: session.prepare("SELECT i_price, i_name, i_data FROM item WHERE i_id = $1")?,
             stock: (1..=DISTRICTS)
                 .map(|district| {
