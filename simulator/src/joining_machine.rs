@@ -137,8 +137,8 @@ impl Joins {
         let request = JoinRequest {
             version: PROTOCOL_VERSION,
             cluster: None,
-            address: Address::new("newcomer").expect("a name"),
-            domain: FailureDomain::new("newcomer").expect("a name"),
+            address: Address::new("joining").expect("a name"),
+            domain: FailureDomain::new("joining").expect("a name"),
             keeps: Keeps::Nothing,
         };
         loop {
