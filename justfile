@@ -15,6 +15,10 @@ test:
 tidy:
     cargo xtask tidy
 
+# Runs the console blocks of documents, such as `just console docs/guides/backup.md`; all without a name
+console *FILES:
+    cargo xtask console {{FILES}}
+
 # Runs a benchmark and checks its data, such as `just bench tatp --threads 2`
 bench NAME *OPTIONS:
     cargo run --release -- bench {{NAME}} {{OPTIONS}}

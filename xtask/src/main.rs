@@ -1,15 +1,22 @@
-//! Development tasks of the repository: `cargo xtask tidy` checks how its files are written, and
-//! `cargo xtask docs` writes the generated references.
+//! Development tasks of the repository.
 //!
-//! Exit codes: 0 without findings, 1 with findings, 2 if the task could not run.
+//! `cargo xtask tidy` checks how files are written, and `cargo xtask console` runs the console
+//! blocks of documents.
+//!
+//! Exit codes: 0 without findings, 1 with findings, 2 if the task could not run; 128 and the
+//! number of the signal that ended it.
 
-mod reference;
+mod children;
+mod console;
+mod programs;
 mod tidy;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use tidy::Verdict;
 
 /// The command line.
 #[derive(Parser)]
@@ -22,15 +29,27 @@ struct Arguments {
 /// A development task.
 #[derive(Subcommand)]
 enum Task {
-    /// Write the generated references of docs/reference.
-    Docs(reference::Options),
-    /// Check the tracked files against the rules of the house.
+    /// Check the tracked files against the rules of STYLE.md.
     Tidy(tidy::Options),
+    /// Run the console blocks of documents and compare their output.
+    Console(console::Options),
+}
+
+fn run(task: &Task) -> Result<Verdict, Box<dyn Error>> {
+    Ok(match task {
+        Task::Tidy(options) => tidy::run(options)?,
+        Task::Console(options) => {
+            children::stop_on_signals(|| {})?;
+            console::run(options)?
+        }
+    })
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().task) {
-        Ok(code) => code,
+    let Arguments { task } = Arguments::parse();
+    match run(&task) {
+        Ok(Verdict::Clean) => ExitCode::SUCCESS,
+        Ok(Verdict::Dirty) => ExitCode::from(1),
         Err(error) => {
             eprintln!("xtask: {error}");
             ExitCode::from(2)

@@ -30,12 +30,13 @@ use std::time::Instant;
 pub use error::TidyError;
 use finding::Finding;
 use ratchet::Ratchet;
+pub use repository::root;
 use settings::Settings;
 use source::{Format, Source};
 use tree::{Summary, Tree};
 
 /// The command line of tidy.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct Options {
     /// Print this many comment blocks for reading, and check nothing.
     #[arg(long, value_name = "N")]
