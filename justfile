@@ -19,6 +19,10 @@ tidy:
 console *FILES:
     cargo xtask console {{FILES}}
 
+# Takes the steps that a change must pass, such as `just ci format clippy`; all without a name
+ci *STEPS:
+    .ci/run {{STEPS}}
+
 # Runs a benchmark and checks its data, such as `just bench tatp --threads 2`
 bench NAME *OPTIONS:
     cargo run --release -- bench {{NAME}} {{OPTIONS}}

@@ -9,13 +9,15 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// The signal that stops a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
+    /// SIGTERM to the process, which stops its own children.
+    Terminate,
     /// SIGKILL to the process group that the child leads.
     KillGroup,
 }
@@ -84,6 +86,7 @@ fn stop(pid: i32, signal: StopSignal) {
     };
     // A process that has ended needs no signal.
     let _ = match signal {
+        StopSignal::Terminate => kill_process(pid, Signal::TERM),
         StopSignal::KillGroup => kill_process_group(pid, Signal::KILL),
     };
 }
@@ -105,9 +108,19 @@ pub fn stop_on_signals(report: impl FnOnce() + Send + 'static) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     use super::*;
+
+    #[test]
+    fn stop_terminates_the_process() {
+        let mut command = Command::new("sleep");
+        let mut child = Running::spawn(command.arg("300"), StopSignal::Terminate).unwrap();
+        assert!(running().contains_key(&child.pid));
+        child.stop();
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+        assert!(!running().contains_key(&child.pid));
+    }
 
     #[test]
     fn stop_kills_the_group_after_its_leader_ended() {

@@ -1,12 +1,13 @@
 //! Development tasks of the repository.
 //!
-//! `cargo xtask tidy` checks how files are written, and `cargo xtask console` runs the console
-//! blocks of documents.
+//! `cargo xtask tidy` checks how files are written, `cargo xtask console` runs the console blocks
+//! of documents, and `cargo xtask ci` takes all steps that a change must pass.
 //!
 //! Exit codes: 0 without findings, 1 with findings, 2 if the task could not run; 128 and the
 //! number of the signal that ended it.
 
 mod children;
+mod ci;
 mod console;
 mod programs;
 mod tidy;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Task {
     /// Check the tracked files against the rules of STYLE.md.
     Tidy(tidy::Options),
+    /// Take the steps that a change must pass.
+    Ci(ci::Options),
     /// Run the console blocks of documents and compare their output.
     Console(console::Options),
 }
@@ -38,6 +41,7 @@ enum Task {
 fn run(task: &Task) -> Result<Verdict, Box<dyn Error>> {
     Ok(match task {
         Task::Tidy(options) => tidy::run(options)?,
+        Task::Ci(options) => ci::run(options)?,
         Task::Console(options) => {
             children::stop_on_signals(|| {})?;
             console::run(options)?
