@@ -1,7 +1,8 @@
 //! Development tasks of the repository.
 //!
 //! `cargo xtask tidy` checks how files are written, `cargo xtask console` runs the console blocks
-//! of documents, and `cargo xtask ci` takes all steps that a change must pass.
+//! of documents, `cargo xtask docs` writes the generated references, and `cargo xtask ci` takes all
+//! steps that a change must pass.
 //!
 //! Exit codes: 0 without findings, 1 with findings, 2 if the task could not run; 128 and the
 //! number of the signal that ended it.
@@ -10,6 +11,7 @@ mod children;
 mod ci;
 mod console;
 mod programs;
+mod reference;
 mod tidy;
 
 use std::error::Error;
@@ -32,6 +34,8 @@ struct Arguments {
 enum Task {
     /// Check the tracked files against the rules of STYLE.md.
     Tidy(tidy::Options),
+    /// Write the generated references of docs/reference.
+    Docs(reference::Options),
     /// Take the steps that a change must pass.
     Ci(ci::Options),
     /// Run the console blocks of documents and compare their output.
@@ -41,6 +45,7 @@ enum Task {
 fn run(task: &Task) -> Result<Verdict, Box<dyn Error>> {
     Ok(match task {
         Task::Tidy(options) => tidy::run(options)?,
+        Task::Docs(options) => reference::run(options)?,
         Task::Ci(options) => ci::run(options)?,
         Task::Console(options) => {
             children::stop_on_signals(|| {})?;
@@ -59,12 +64,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-fn run(task: Task) -> Result<ExitCode, Box<dyn Error>> {
-    let is_success = match task {
-        Task::Docs(options) => reference::run(&options)? == reference::Verdict::Success,
-        Task::Tidy(options) => tidy::run(&options)? == tidy::Verdict::Clean,
-    };
-    Ok(ExitCode::from(u8::from(!is_success)))
 }

@@ -59,6 +59,10 @@ pub async fn drop_owned(
     let mut changes = Changes::begin(cx, ddl).await?;
     let going = Going::of(&roles, statement.cascade, ddl.snapshot)?;
     going.drop(statement.cascade, cx, ddl, &mut changes).await?;
+    // The tables that lose a column are stored before the catalog is read again: their old
+    // definitions name dropped types.
+    let version = changes.version;
+    changes.finish(cx, ddl).await?;
     // Dropped objects have no plans and no privileges any more.
     let now = ddl.catalog.snapshot(cx.tx).await?;
     let left = DdlCx {
@@ -69,8 +73,9 @@ pub async fn drop_owned(
         salt: ddl.salt,
     };
     take_back(&roles, cx, &left).await?;
+    let mut changes = Changes::at(version);
     touch_roles(&roles, cx, &left, &mut changes).await?;
-    changes.finish(cx, ddl).await?;
+    changes.finish(cx, &left).await?;
     Ok("DROP OWNED")
 }
 

@@ -32,7 +32,7 @@ use markers::Section;
 use psql::Psql;
 use server::Server;
 
-use crate::tidy::repository;
+use crate::tidy::{Verdict, repository};
 
 /// The program that `cargo build -p fencepost-cli` builds, from the root of the repository.
 const PROGRAM: &str = "target/debug/fencepost";
@@ -46,15 +46,6 @@ pub struct Options {
     /// The program to describe. [default: target/debug/fencepost]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-}
-
-/// The result of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The pages were written, they are current, or the check was skipped.
-    Success,
-    /// A page is stale, or psql is missing.
-    Failure,
 }
 
 /// A page with generated sections.
@@ -82,7 +73,7 @@ pub fn run(options: &Options) -> Result<Verdict, ReferenceError> {
             println!("{path}: stale; run {}", command(options));
         }
         if !stale.is_empty() {
-            return Ok(Verdict::Failure);
+            return Ok(Verdict::Dirty);
         }
     } else {
         for (path, text) in &stale {
@@ -91,17 +82,17 @@ pub fn run(options: &Options) -> Result<Verdict, ReferenceError> {
         }
     }
     eprintln!("docs: {} pages, {} stale", pages.len(), stale.len());
-    Ok(Verdict::Success)
+    Ok(Verdict::Clean)
 }
 
 fn report_missing_psql(options: &Options) -> Verdict {
     let reason = "psql is neither on the PATH nor in /usr/lib/postgresql/*/bin";
     if options.check {
         println!("skipped: {reason}");
-        return Verdict::Success;
+        return Verdict::Clean;
     }
     eprintln!("xtask: {reason}; HINT: install PostgreSQL's client programs.");
-    Verdict::Failure
+    Verdict::Dirty
 }
 
 /// Returns the command that renews the pages.
