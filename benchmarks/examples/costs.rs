@@ -7,7 +7,7 @@ use fencepost_benchmarks::costs::{Cluster, Cost};
 use fencepost_benchmarks::harness::{Report, RunOptions};
 use fencepost_benchmarks::tpcc::Remote;
 use fencepost_benchmarks::{BenchError, BenchOptions, FabricKind, Name, Via, run_named};
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 
 const REPLICAS: usize = 3;
 
@@ -131,13 +131,13 @@ fn writes() -> Result<(), BenchError> {
 
 /// Prints the operations that are posted when no memory is mapped, by purpose.
 fn posted_over_tcp() -> Result<(), BenchError> {
-    const READS: [Posted; 2] = [Posted::Object, Posted::Header];
-    const RECORDS: [Posted; 5] = [
-        Posted::Lock,
-        Posted::LockReply,
-        Posted::CommitBackup,
-        Posted::CommitPrimary,
-        Posted::Truncate,
+    const READS: [PostKind; 2] = [PostKind::Object, PostKind::Header];
+    const RECORDS: [PostKind; 5] = [
+        PostKind::Lock,
+        PostKind::LockReply,
+        PostKind::CommitBackup,
+        PostKind::CommitPrimary,
+        PostKind::Truncate,
     ];
     let heads = READS.iter().chain(&RECORDS).map(|what| what.name());
     let heads: Vec<_> = heads.collect();
@@ -154,7 +154,7 @@ fn posted_over_tcp() -> Result<(), BenchError> {
         );
         // All transactions read objects. Operations of commits are counted for each writing
         // transaction.
-        let each = |what: &Posted, of: u64| {
+        let each = |what: &PostKind, of: u64| {
             let count = counted(&report, &format!("posted_{}", what.name()));
             format!("{:.3}", count as f64 / of.max(1) as f64)
         };

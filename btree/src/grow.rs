@@ -7,7 +7,7 @@
 //! old versions of the leaf, so readers of older snapshots find the earlier leaf there.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, ObjectLocation, Outcome, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
@@ -204,9 +204,9 @@ async fn new_node(
 /// Returns the place for new nodes of a tree near the one at `from`. If its flags say so (BTREE-4),
 /// that is the machine of `from`. Otherwise it is the machine that creates them, so that entries
 /// that a machine appends stay on it.
-pub(crate) fn place(from: Addr, flags: u64) -> Near {
+pub(crate) fn place(from: Addr, flags: u64) -> ObjectLocation {
     match flags & FLAG_TOGETHER {
-        0 => Near::OwnBeside(from),
-        _ => Near::Object(from),
+        0 => ObjectLocation::OwnBeside(from),
+        _ => ObjectLocation::Object(from),
     }
 }

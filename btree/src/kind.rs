@@ -1,7 +1,7 @@
 //! The node kind of leaves: the interface to the commit protocol.
 
 use fencepost_storage::{Addr, Timestamp, View};
-use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
+use fencepost_txn::{NodeKind, Refusal, RerouteFuture, Revalidate, Transaction};
 
 use crate::image;
 use crate::node::{FLAG_OWN, Node, WORD_KEY_TIMESTAMP};
@@ -68,7 +68,7 @@ impl NodeKind for LeafKind {
         op::same_key(one, other)
     }
 
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a> {
         tree::reroute(tx, addr)
     }
 }

@@ -1,7 +1,7 @@
 //! The tree: lookups and changes of single keys.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Near, Refusal, Rerouting, Seen, Stop, Transaction, Work};
+use fencepost_txn::{AbortReason, ObjectLocation, Refusal, RerouteFuture, Seen, Stop, Transaction, Work};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
@@ -36,7 +36,7 @@ pub struct TreeOptions {
     /// Words of a node; changed to be between [`MIN_NODE_WORDS`] and [`MAX_NODE_WORDS`].
     pub node_words: usize,
     /// The place of the root.
-    pub near: Near,
+    pub near: ObjectLocation,
     /// Whether the tree is kept together: all its nodes are created on the machine of the root.
     /// Otherwise each node is created on the machine of the transaction that needs it.
     pub together: bool,
@@ -46,7 +46,7 @@ impl Default for TreeOptions {
     fn default() -> Self {
         TreeOptions {
             node_words: DEFAULT_NODE_WORDS,
-            near: Near::Own,
+            near: ObjectLocation::Own,
             together: false,
         }
     }
@@ -94,7 +94,7 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub async fn create_at(tx: &mut Transaction, near: Near) -> Result<BTree, Stop> {
+    pub async fn create_at(tx: &mut Transaction, near: ObjectLocation) -> Result<BTree, Stop> {
         let options = TreeOptions {
             near,
             together: true,
@@ -601,7 +601,7 @@ async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
 }
 
 /// Takes the transaction's pending patches of a leaf and makes them again in the right leaves.
-pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
+pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> RerouteFuture<'_> {
     Box::pin(async move {
         count(Event::Reroute);
         let mut tx = tx.current_scope();

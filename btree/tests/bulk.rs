@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use common::{Numbers, check, commit, machine, rest, tree};
 use fencepost_btree::{BTree, Bulk, Direction, Insert};
-use fencepost_txn::{Mode, Near, Transaction};
+use fencepost_txn::{Mode, ObjectLocation, Transaction};
 use pollster::block_on;
 
 const KEYS: u64 = 3000;
@@ -124,7 +124,7 @@ fn who_inserts_first_wins_and_who_inserts_later_finds_the_new_leaves() {
     let mut four = machine.coordinator();
     let mut saw = four.begin(Mode::ReadWrite);
     assert_eq!(count(&mut saw, tree), 0);
-    let note = block_on(saw.alloc(1, Near::Own)).expect("memory");
+    let note = block_on(saw.alloc(1, ObjectLocation::Own)).expect("memory");
     saw.write_new(note, &[1]).expect("its own");
     assert!(commit(filling));
     assert!(commit(other));

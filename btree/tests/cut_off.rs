@@ -11,7 +11,7 @@ use fencepost_btree::{BTree, Insert, TreeOptions};
 use fencepost_fabric::{Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::{
-    AbortReason, Durable, Machine, MachineOptions, Mode, Near, Outcome, Savepoint, Transaction,
+    AbortReason, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Savepoint, Transaction,
 };
 use pollster::block_on;
 
@@ -23,7 +23,7 @@ fn open(disk: &SimDisk) -> Arc<Machine> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Machine::open(MachineOptions {
         region_bytes: 16 << 20,
-        durable: Some(Durable {
+        durable: Some(DurableStorage {
             disk,
             log: LogOptions {
                 buffer_bytes: 32 << 10,
@@ -112,7 +112,7 @@ impl CutOff {
             },
         ))
         .expect("memory");
-        let filler = block_on(tx.alloc(400, Near::Own)).expect("memory").addr;
+        let filler = block_on(tx.alloc(400, ObjectLocation::Own)).expect("memory").addr;
         commit(tx);
         let mut own = begin(&machine);
         for key in OWN {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Numbers, check, commit, machine, rest, tree};
 use fencepost_btree::{Direction, Insert};
-use fencepost_txn::{Mode, Near};
+use fencepost_txn::{Mode, ObjectLocation};
 use pollster::block_on;
 use std::ops::Bound;
 
@@ -90,7 +90,7 @@ fn changes_are_found_in_the_leaf_that_theirs_was_merged_into() {
         assert!(block_on(tree.replace(&mut tx, &key(n), [n, 1])).expect("readable"));
     }
     for _ in 0..200 {
-        block_on(tx.alloc(1, Near::Own)).expect("memory");
+        block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
     }
     let merges = fencepost_btree::counters().merges;
     let mut other = two.begin(Mode::ReadWrite);

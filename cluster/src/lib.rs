@@ -46,10 +46,10 @@ pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
 pub use placement::{Load, Placement, PlacementError, Replication};
 pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 pub use region_map::{MapVersion, RegionMap};
-pub use store::host::{HostStore, Standing};
+pub use store::host::{HostStore, DirectoryUse};
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
 pub use store::raft::{RaftMember, RaftOutsider, RaftPace, RaftPeer, RaftStore, RaftTransport};
 #[cfg(feature = "zookeeper")]
-pub use store::zookeeper::{ZookeeperLetters, ZookeeperStore};
-pub use store::{ConfigStore, StoreError, Swapped};
+pub use store::zookeeper::{ZookeeperJoinMessages, ZookeeperStore};
+pub use store::{ConfigStore, StoreError, SwapOutcome};

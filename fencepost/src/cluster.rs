@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use fencepost_cluster::{Address, ClusterId, Configuration, FailureDomain};
 use fencepost_fabric::{MachineId, TcpTls, cluster_id};
-use fencepost_txn::Durable;
+use fencepost_txn::DurableStorage;
 use fencepost_txn::network::LeaseTerms;
-use fencepost_txn::network::disk::{Contents, TakenBack};
+use fencepost_txn::network::disk::{Contents, ReadmitPolicy};
 
 use crate::bootstrap::Founders;
 use crate::disks::{self, OnDiskAs};
@@ -80,7 +80,7 @@ pub struct Cluster {
     /// The identity and configuration that the machine's disk records, if it keeps its data on a
     /// disk.
     on_disk: Option<OnDiskAs>,
-    taken_back: TakenBack,
+    taken_back: ReadmitPolicy,
 }
 
 /// The place where the configuration is kept, if not in this process alone.
@@ -153,7 +153,7 @@ impl Cluster {
             saved_in: None,
             newcomer: None,
             on_disk: None,
-            taken_back: TakenBack::Nobody,
+            taken_back: ReadmitPolicy::Nobody,
         }
     }
 
@@ -178,7 +178,7 @@ impl Cluster {
             saved_in: None,
             newcomer: None,
             on_disk: None,
-            taken_back: TakenBack::Nobody,
+            taken_back: ReadmitPolicy::Nobody,
         }
     }
 
@@ -228,7 +228,7 @@ impl Cluster {
     /// that has no data of that time left. All machines need the same setting: all wait for each of
     /// them. Without it such a machine does not start, and the others do not wait for it.
     pub fn taking_back(mut self) -> Cluster {
-        self.taken_back = TakenBack::All;
+        self.taken_back = ReadmitPolicy::All;
         self
     }
 
@@ -441,5 +441,5 @@ fn joining_address(address: &str) -> Result<Address, OpenError> {
 pub(crate) enum Tier<'a> {
     Memory,
     Nvram,
-    Ssd(&'a Durable),
+    Ssd(&'a DurableStorage),
 }

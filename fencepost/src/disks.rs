@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fencepost_cluster::join::{
-    ClusterSecret, Heard, JoinAttempt, JoinEndpoint, JoinRefusal, JoinRequest, Keeps, NotAdmitted,
+    ClusterSecret, JoinOutcome, JoinAttempt, JoinEndpoint, JoinRefusal, JoinRequest, DurableData, NotAdmitted,
     PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, ConfigurationId, FailureDomain, HostStore, Machine,
-    MachineId, StoreError, Swapped,
+    MachineId, StoreError, SwapOutcome,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
-use fencepost_txn::network::disk::{Contents, Stored};
+use fencepost_txn::network::disk::{Contents, StoreState};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
@@ -76,12 +76,12 @@ impl Outside {
 
 impl Again {
     /// Returns the state of the store.
-    pub fn stored(&self) -> Result<Stored, OpenError> {
+    pub fn stored(&self) -> Result<StoreState, OpenError> {
         if self.found.is_some() {
-            return Ok(Stored::Forgotten);
+            return Ok(StoreState::Forgotten);
         }
         let stored = self.outside.stored()?;
-        Ok(Stored::Last(
+        Ok(StoreState::Last(
             stored
                 .as_ref()
                 .map_or(ConfigurationId(0), Configuration::id),
@@ -133,8 +133,8 @@ fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenEr
     let began = Instant::now();
     loop {
         match swap_to(kept, next) {
-            Ok(Swapped::Won) => return Ok(()),
-            Ok(Swapped::Lost) => {}
+            Ok(SwapOutcome::Won) => return Ok(()),
+            Ok(SwapOutcome::Lost) => {}
             // On a busy host the store's members may need time to elect a leader.
             Err(OpenError::Store(StoreError::Unreachable(_)))
                 if began.elapsed() < JOIN_TIME_LIMIT =>
@@ -147,10 +147,10 @@ fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenEr
 }
 
 /// Tries to write the configuration once. Also succeeds if the store has it already.
-fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<Swapped, OpenError> {
+fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<SwapOutcome, OpenError> {
     let current = kept.read().block_on().map_err(store)?;
     if current.as_ref() == Some(next) {
-        return Ok(Swapped::Won);
+        return Ok(SwapOutcome::Won);
     }
     let expected = current.as_ref().map(Configuration::id);
     // The agreed configuration is later than the store's configuration at the time of the
@@ -179,8 +179,8 @@ pub(crate) fn come_in(
     let began = Instant::now();
     loop {
         match knocking.look(contents.machine())? {
-            Some(Heard::Joined(me, configuration)) => return Ok((me, configuration, contents)),
-            Some(Heard::Offered(offer)) => {
+            Some(JoinOutcome::Joined(me, configuration)) => return Ok((me, configuration, contents)),
+            Some(JoinOutcome::Offered(offer)) => {
                 contents.write_down(&offer).map_err(OpenError::Machine)?;
             }
             None if began.elapsed() > JOIN_TIME_LIMIT => {
@@ -213,7 +213,7 @@ impl Knocking<'_> {
                 cluster: Some(of.cluster()),
                 address: own.address.clone(),
                 domain: own.domain.clone(),
-                keeps: Keeps::Disk { written: None },
+                keeps: DurableData::Disk { written: None },
             },
             random: Random::new(entropy_seed()),
             knock: None,
@@ -223,7 +223,7 @@ impl Knocking<'_> {
 
     /// Checks for a reply, and sends a join request if none is pending. `written` is the machine
     /// number that the disk records.
-    pub fn look(&mut self, written: Option<MachineId>) -> Result<Option<Heard>, OpenError> {
+    pub fn look(&mut self, written: Option<MachineId>) -> Result<Option<JoinOutcome>, OpenError> {
         if let Some((knock, since)) = &mut self.knock {
             let heard = match knock.hear() {
                 Ok(None) if since.elapsed() < SILENCE => return Ok(None),
@@ -250,7 +250,7 @@ impl Knocking<'_> {
             stored => stored?,
         };
         if stored.is_some_and(|stored| !stored.has_address(address)) {
-            self.request.keeps = Keeps::Disk { written };
+            self.request.keeps = DurableData::Disk { written };
             let door = &self.outside.door;
             let knock = door.begin_join(self.request.clone(), &mut self.random);
             let knock = knock.map_err(OpenError::NotAdmitted)?;

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::join::{
-    ClusterSecret, Heard, JoinEndpoint, JoinRefusal, JoinRequest, Keeps, NotAdmitted,
+    ClusterSecret, JoinOutcome, JoinEndpoint, JoinRefusal, JoinRequest, DurableData, NotAdmitted,
     PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
-    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, Standing, StoreError,
-    Swapped,
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, DirectoryUse, StoreError,
+    SwapOutcome,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
 use pollster::FutureExt;
@@ -123,7 +123,7 @@ impl Who {
         let door = Arc::new(door);
         let (address, domain) = match self {
             Who::Newcomer(address) => {
-                if HostStore::standing(&*disk, None).map_err(store)? == Standing::Nobody {
+                if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Nobody {
                     let why = "no machine of the cluster runs that could let others in";
                     return Err(OpenError::Configuration(why.into()));
                 }
@@ -133,7 +133,7 @@ impl Who {
             }
             Who::Founder(me) => {
                 let standing = standing_of(&*disk, me)?;
-                if standing != Standing::Before {
+                if standing != DirectoryUse::Before {
                     let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
                     if is_first(&kept, &first)? {
                         return Ok(Part {
@@ -174,7 +174,7 @@ impl Who {
 
 /// Returns which machines run besides an initial member, whose previous process may still be
 /// ending.
-fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
+fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<DirectoryUse, OpenError> {
     let began = Instant::now();
     loop {
         match HostStore::standing(disk, Some(me)) {
@@ -190,7 +190,7 @@ pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<
         .compare_and_swap(None, first)
         .block_on()
         .map_err(store)?
-        == Swapped::Won
+        == SwapOutcome::Won
     {
         return Ok(true);
     }
@@ -209,7 +209,7 @@ pub(crate) fn request(
         cluster: Some(first.cluster()),
         address,
         domain,
-        keeps: Keeps::Nothing,
+        keeps: DurableData::Nothing,
     }
 }
 
@@ -253,9 +253,9 @@ pub(crate) fn hear(
     let began = Instant::now();
     while began.elapsed() < SILENCE {
         match knock.hear()? {
-            Some(Heard::Joined(me, configuration)) => return Ok(Some((me, configuration))),
+            Some(JoinOutcome::Joined(me, configuration)) => return Ok(Some((me, configuration))),
             // A machine without a disk gets no offer.
-            Some(Heard::Offered(_)) => return Ok(None),
+            Some(JoinOutcome::Offered(_)) => return Ok(None),
             None => {}
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -9,7 +9,7 @@ use fencepost_sql::counts::{Count, DATABASE, Event, Totals};
 use fencepost_sql::sessions::Activity;
 use fencepost_storage::Account;
 use fencepost_txn::AbortReason;
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 
 use crate::database::Database;
 use crate::databases::Served;
@@ -157,7 +157,7 @@ impl Database {
 
     fn fabric_metrics(&self, all: &mut Vec<Metric>) {
         let traffic = self.machine().traffic();
-        let posted = Posted::ALL.map(|what| (what.name(), traffic.of(what)));
+        let posted = PostKind::ALL.map(|what| (what.name(), traffic.of(what)));
         all.push(Metric::counts(
             "fencepost_fabric_operations_total",
             "One-sided reads, log records and messages that were posted to other machines, \

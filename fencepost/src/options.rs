@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::OsDisk;
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::Durable;
+use fencepost_txn::DurableStorage;
 use fencepost_txn::MachineOptions;
 
 use crate::cluster::{Cluster, Tier};
@@ -190,7 +190,7 @@ impl Options {
         let mut kept = None;
         match (&self.data_dir, durable) {
             (Some(path), true) => {
-                kept = Some(Durable {
+                kept = Some(DurableStorage {
                     disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
                     log: LogOptions::default(),
                     checkpoint_bytes: self.checkpoint_bytes,

@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 
 use fencepost_cluster::join::{ClusterSecret, JoinEndpoint, JoinRefusal, NotAdmitted};
 use fencepost_cluster::{
-    Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, Swapped,
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, SwapOutcome,
 };
 use fencepost_fabric::{Disk, Gone, Home, MachineId, Nvram, OsDisk, Random, entropy_seed};
 use fencepost_txn::network::restart::{RestartError, repair_memory};
-use fencepost_txn::network::{Replication, Resumed, members};
+use fencepost_txn::network::{Replication, RestartState, members};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
@@ -63,7 +63,7 @@ pub(crate) struct Begun {
 #[derive(Default)]
 pub(crate) struct Memory {
     /// The retained state of its previous incarnation.
-    pub resumed: Option<Arc<Resumed>>,
+    pub resumed: Option<Arc<RestartState>>,
     /// For a joining machine: the retained state of earlier machines.
     pub before: Option<Arc<Gone>>,
     /// The result of loading saved memory.
@@ -76,7 +76,7 @@ pub(crate) struct Memory {
 struct Life {
     number: u64,
     me: MachineId,
-    resumed: Option<Resumed>,
+    resumed: Option<RestartState>,
     loaded: Loaded,
 }
 
@@ -223,12 +223,12 @@ impl Place<'_> {
     }
 
     /// Returns the region map with which an incarnation began, if it began with regions.
-    fn begun(&self, life: u64) -> Result<Option<Resumed>, OpenError> {
+    fn begun(&self, life: u64) -> Result<Option<RestartState>, OpenError> {
         let map = self.nvram.map(life).map_err(io)?;
         if map.is_empty() {
             return Ok(None);
         }
-        let begun = Resumed::unseal(&map);
+        let begun = RestartState::unseal(&map);
         begun
             .map(Some)
             .map_err(|why| OpenError::Restart(why.to_string()))
@@ -292,7 +292,7 @@ impl Place<'_> {
             .as_ref()
             .map_or(self.founders, |resumed| &resumed.configuration);
         let configuration = configuration.clone();
-        let places = resumed.as_ref().map_or_else(Vec::new, Resumed::places);
+        let places = resumed.as_ref().map_or_else(Vec::new, RestartState::places);
         let regions = places.into_iter().filter(|(machine, _)| *machine == me);
         let home = self.home(number, me, regions.map(|(_, region)| region))?;
         let store = self.store(me)?;
@@ -428,8 +428,8 @@ fn swap(
         .block_on()
         .map_err(stored)?
     {
-        Swapped::Won => Ok(()),
-        Swapped::Lost => Err(OpenError::Configuration(
+        SwapOutcome::Won => Ok(()),
+        SwapOutcome::Lost => Err(OpenError::Configuration(
             "somebody else changes the configuration".into(),
         )),
     }

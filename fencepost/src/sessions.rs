@@ -24,7 +24,7 @@ use fencepost_planner::CancelFlag;
 use fencepost_sql::advisory::Asked;
 use fencepost_sql::sessions::{Activity, RowTurn, SessionState, Sessions, Signal, Signalled};
 use fencepost_txn::Machine;
-use fencepost_txn::intent::Place;
+use fencepost_txn::intent::QueueEntry;
 use fencepost_txn::network::call::Answer;
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -253,7 +253,7 @@ impl Register {
             0 => (machine.number(), holder as u32),
             other => (other, holder as u32),
         };
-        let queue_place = |place: Place| QueuePlace {
+        let queue_place = |place: QueueEntry| QueuePlace {
             of: of(place.holder),
             strength: place.strength,
             granted: place.granted,

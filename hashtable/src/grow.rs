@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Mode, Near, NodeKind, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Mode, ObjectLocation, NodeKind, Outcome, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::hash;
@@ -178,7 +178,7 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
         directory = double(table, tx, &root).await?;
     }
     let bit = 1u64 << shard.depth;
-    let near = Near::Object(table.root);
+    let near = ObjectLocation::Object(table.root);
     let upper_first = tx
         .alloc_run(root.shape.words(), root.buckets + 1, near)
         .await?;
@@ -318,7 +318,7 @@ async fn chain_up(
     let mut chains = Chains::new();
     for (home, pair) in crowded {
         let (head, tags) = chains.entry(home).or_default();
-        let new = tx.alloc(shape.words(), Near::Object(near)).await?;
+        let new = tx.alloc(shape.words(), ObjectLocation::Object(near)).await?;
         tx.write_new(
             new,
             &image::block(root.shape, table, prefix, home, *head, pair),
@@ -350,7 +350,7 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
         DIRECTORY_HEADER..DIRECTORY_HEADER + half,
         DIRECTORY_HEADER + half,
     );
-    let new = tx.alloc(image.len(), Near::Object(table.root)).await?;
+    let new = tx.alloc(image.len(), ObjectLocation::Object(table.root)).await?;
     tx.write_new(new, &image)?;
     write::release(tx, root.directory).await?;
     let grown = Root {

@@ -10,7 +10,7 @@
 //! its home changes the home's joint versions.
 
 use fencepost_storage::{Addr, Timestamp, View};
-use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction, slot_bytes};
+use fencepost_txn::{NodeKind, Refusal, RerouteFuture, Revalidate, Transaction, slot_bytes};
 use smallvec::SmallVec;
 
 use crate::image;
@@ -111,7 +111,7 @@ impl NodeKind for TableKind {
         op::same_key(one, other)
     }
 
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a> {
         write::reroute(tx, addr)
     }
 }

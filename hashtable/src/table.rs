@@ -2,7 +2,7 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{
-    AbortReason, Machine, Mode, Near, NodeKind, Seen, Stop, Transaction, Work, slot_bytes,
+    AbortReason, Machine, Mode, ObjectLocation, NodeKind, Seen, Stop, Transaction, Work, slot_bytes,
 };
 
 use crate::counters::{Event, count};
@@ -47,7 +47,7 @@ pub struct HashOptions {
     /// pointer to an object that joins the read set itself.
     pub guard_hits: bool,
     /// The place of the table; it also grows on that machine.
-    pub near: Near,
+    pub near: ObjectLocation,
 }
 
 impl Default for HashOptions {
@@ -59,7 +59,7 @@ impl Default for HashOptions {
             shard_buckets: 128,
             capacity: 0,
             guard_hits: false,
-            near: Near::Own,
+            near: ObjectLocation::Own,
         }
     }
 }
@@ -197,7 +197,7 @@ impl HashTable {
             let most = ((1 << 20) / stride).saturating_sub(1).max(1);
             let (depth, buckets) = plan(options, shape, most);
             let root_ptr = tx.alloc(ROOT_WORDS, options.near).await?;
-            let near = Near::Object(root_ptr.addr);
+            let near = ObjectLocation::Object(root_ptr.addr);
             let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), near).await?;
             let flags = if options.guard_hits {
                 FLAG_GUARD_HITS
@@ -563,7 +563,7 @@ async fn new_shard(
     table: Addr,
     (depth, prefix): (u8, u64),
 ) -> Result<Addr, Stop> {
-    let (words, near) = (root.shape.words(), Near::Object(table));
+    let (words, near) = (root.shape.words(), ObjectLocation::Object(table));
     let first = tx.alloc_run(words, root.buckets + 1, near).await?;
     for index in 0..=root.buckets {
         let ptr = FatPtr {

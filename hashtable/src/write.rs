@@ -6,7 +6,7 @@
 //! seen.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Near, Rerouting, Stop, Transaction, Work};
+use fencepost_txn::{AbortReason, ObjectLocation, RerouteFuture, Stop, Transaction, Work};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -202,7 +202,7 @@ impl HashTable {
             }
         }
         count(Event::BlockAdded);
-        let new = tx.alloc(shape.words(), Near::Object(home.at)).await?;
+        let new = tx.alloc(shape.words(), ObjectLocation::Object(home.at)).await?;
         let prefix = image::with(image, self.root, |bucket| bucket.prefix()).unwrap_or(0);
         tx.write_new(
             new,
@@ -482,7 +482,7 @@ pub(crate) async fn release(tx: &mut Transaction, at: Addr) -> Result<(), Stop> 
 }
 
 /// Takes the transaction's pending patches of a bucket and makes them again in the right buckets.
-pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
+pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> RerouteFuture<'_> {
     Box::pin(async move {
         let taken = tx.take_patches(addr);
         for words in taken.ops() {

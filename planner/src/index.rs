@@ -12,7 +12,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Near, Stop, Strength, Transaction};
+use fencepost_txn::{AbortReason, ObjectLocation, Stop, Strength, Transaction};
 use foldhash::fast::FixedState;
 
 use crate::exec::Cx;
@@ -233,7 +233,7 @@ async fn create_one(
     tx: &mut Transaction,
     table: &TableDef,
     index: &IndexDef,
-    partition: Option<Near>,
+    partition: Option<ObjectLocation>,
 ) -> Result<u64, Stop> {
     Ok(match index.kind {
         IndexKind::BTree => match partition {
@@ -244,7 +244,7 @@ async fn create_one(
             let options = HashOptions {
                 key_bytes: KeyCodec::slot_bytes(table, index),
                 shard_buckets: shard_buckets(table, partition.is_some()),
-                near: partition.unwrap_or(Near::Own),
+                near: partition.unwrap_or(ObjectLocation::Own),
                 ..HashOptions::default()
             };
             HashTable::create_with(tx, &options).await?.root().raw()

@@ -6,7 +6,7 @@
 
 use fencepost_sql::catalog::TableDef;
 use fencepost_storage::Addr;
-use fencepost_txn::{Machine, MachineId, Near};
+use fencepost_txn::{Machine, MachineId, ObjectLocation};
 
 /// The placement of a table's partitions.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ impl Places {
     }
 
     /// Returns where to create a partition.
-    pub fn of(&self, partition: u32) -> Near {
+    pub fn of(&self, partition: u32) -> ObjectLocation {
         let at = partition as usize;
         match self {
             Places::Round(machines) => match machines.get(at % machines.len().max(1)) {
-                Some(machine) => Near::Machine(*machine),
-                None => Near::Own,
+                Some(machine) => ObjectLocation::Machine(*machine),
+                None => ObjectLocation::Own,
             },
-            Places::With(objects) => objects.get(at).map_or(Near::Own, |at| Near::Object(*at)),
+            Places::With(objects) => objects.get(at).map_or(ObjectLocation::Own, |at| ObjectLocation::Object(*at)),
         }
     }
 }

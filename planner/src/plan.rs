@@ -22,7 +22,7 @@ use fencepost_sql::row::RowLayout;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::Near;
+use fencepost_txn::ObjectLocation;
 
 use crate::analytics::Shape;
 use crate::exec::{Cx, Prune};
@@ -88,10 +88,10 @@ impl TablePlan {
     /// Returns where to allocate a new row of a partition. `beside` is another row of the
     /// partition, if there is one.
     #[inline]
-    pub fn near(&self, partition: u32, beside: Option<Addr>) -> Near {
+    pub fn near(&self, partition: u32, beside: Option<Addr>) -> ObjectLocation {
         match &self.def.primary().roots {
-            Roots::One(_) => beside.map_or(Near::Own, Near::OwnBeside),
-            Roots::Each(_) => Near::Object(beside.unwrap_or_else(|| self.home_of(partition))),
+            Roots::One(_) => beside.map_or(ObjectLocation::Own, ObjectLocation::OwnBeside),
+            Roots::Each(_) => ObjectLocation::Object(beside.unwrap_or_else(|| self.home_of(partition))),
         }
     }
 

@@ -18,7 +18,7 @@ use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words
 use fencepost_storage::classes::MAX_SLOT_WORDS;
 use fencepost_storage::layout::class_payload_words;
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{Near, Seen, Stop, Transaction};
+use fencepost_txn::{ObjectLocation, Seen, Stop, Transaction};
 
 /// Payload words of the largest object.
 const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
@@ -142,20 +142,20 @@ fn chunks_in(row: &View<'_>) -> Option<Vec<FatPtr>> {
 }
 
 /// Stores a new row, all of it near `near`.
-pub async fn insert_row(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
+pub async fn insert_row(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
     if words.len() > CHUNK_WORDS {
         return Box::pin(insert_long(tx, words, near)).await;
     }
     insert_object(tx, words, near).await
 }
 
-async fn insert_object(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
+async fn insert_object(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
     let place = tx.alloc(words.len(), near).await?;
     tx.write_new(place, words)?;
     Ok(place)
 }
 
-async fn insert_long(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
+async fn insert_long(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
     let mut head = begin_head(words);
     for piece in words.chunks(CHUNK_WORDS) {
         head.extend(insert_object(tx, piece, near).await?.to_words());
@@ -176,7 +176,7 @@ pub async fn update_row(
     tx: &mut Transaction,
     place: FatPtr,
     words: &[u64],
-    near: Near,
+    near: ObjectLocation,
 ) -> Result<bool, Stop> {
     if words.len() <= CHUNK_WORDS {
         if words.len() * WORD_BYTES > place.size as usize {
@@ -203,7 +203,7 @@ async fn update_long(
     tx: &mut Transaction,
     place: FatPtr,
     words: &[u64],
-    near: Near,
+    near: ObjectLocation,
 ) -> Result<bool, Stop> {
     let mut old = chunks_of(tx, place.addr).await?;
     if words.len() <= CHUNK_WORDS {

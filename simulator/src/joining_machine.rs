@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_cluster::join::{
-    Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
+    JoinOutcome, JoinRefusal, JoinRequest, DurableData, NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{Address, FailureDomain};
 use fencepost_fabric::{MachineId, Random};
@@ -139,7 +139,7 @@ impl Joins {
             cluster: None,
             address: Address::new("joining").expect("a name"),
             domain: FailureDomain::new("joining").expect("a name"),
-            keeps: Keeps::Nothing,
+            keeps: DurableData::Nothing,
         };
         loop {
             let mut knock = self
@@ -148,9 +148,9 @@ impl Joins {
                 .begin_join(request.clone(), &mut self.random)?;
             for _ in 0..LOOKS {
                 match knock.hear() {
-                    Ok(Some(Heard::Joined(id, configuration))) => return Ok((id, configuration)),
+                    Ok(Some(JoinOutcome::Joined(id, configuration))) => return Ok((id, configuration)),
                     // No machine of a run has a disk.
-                    Ok(Some(Heard::Offered(_)) | None) => {}
+                    Ok(Some(JoinOutcome::Offered(_)) | None) => {}
                     Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
                         break;
                     }

@@ -11,7 +11,7 @@ pub use tables::TablePlan;
 use std::time::Duration;
 
 use fencepost_fabric::{MachineId, Nic, Random, SimKnobs};
-use fencepost_txn::Near;
+use fencepost_txn::ObjectLocation;
 use fencepost_txn::network::{LeaseTerms, Step};
 
 use crate::executor::Pace;
@@ -85,10 +85,10 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the placement of the next object.
-    pub fn place(&self, random: &mut Random) -> Near {
+    pub fn place(&self, random: &mut Random) -> ObjectLocation {
         match random.one_in(self.elsewhere_one_in) {
-            true => Near::Machine(MachineId(1 + random.below(self.machines.into()) as u32)),
-            false => Near::Own,
+            true => ObjectLocation::Machine(MachineId(1 + random.below(self.machines.into()) as u32)),
+            false => ObjectLocation::Own,
         }
     }
 

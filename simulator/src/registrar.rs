@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use fencepost_cluster::store::Answer;
-use fencepost_cluster::{ConfigurationId, Swapped};
+use fencepost_cluster::{ConfigurationId, SwapOutcome};
 use fencepost_fabric::{MachineId, Tapped};
 use fencepost_txn::network::{ConfigStore, Configuration, LocalStore};
 
@@ -44,7 +44,7 @@ impl ConfigStore for Registrar {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped> {
+    ) -> Answer<'a, SwapOutcome> {
         Box::pin(async move {
             let tapped = match self.is_dead() {
                 true => Some(Tapped::CrashesBefore),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 use fencepost_txn::{Machine, Timestamp, all_run_here};
 
 use crate::checker::check;
@@ -94,8 +94,8 @@ impl Met {
                 locks: totals.lock_waits,
                 intents: totals.intent_waits,
                 patches: totals.patches_reapplied,
-                headers_read: posted.of(Posted::Header),
-                headers_asked: posted.of(Posted::Validate),
+                headers_read: posted.of(PostKind::Header),
+                headers_asked: posted.of(PostKind::Validate),
                 versions_awaited: totals.versions_awaited,
                 reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),

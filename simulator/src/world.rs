@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fencepost_btree::{BTree, TreeOptions};
 use fencepost_fabric::Random;
 use fencepost_hashtable::{HashOptions, HashTable};
-use fencepost_txn::{Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{Addr, Machine, Mode, ObjectLocation, Outcome, Stop, Transaction};
 
 use crate::plan::Plan;
 use crate::schema::{Schema, tree_options};
@@ -143,7 +143,7 @@ async fn make_all(
                 let near = match cells {
                     Cells::Registers | Cells::Accounts | Cells::Lists => plan.place(&mut random),
                     Cells::Pages => plan.place(&mut random),
-                    Cells::Large | Cells::Markers => Near::Own,
+                    Cells::Large | Cells::Markers => ObjectLocation::Own,
                 };
                 let object = tx.alloc(words, near).await?;
                 tx.write_new(object, &[first])?;
@@ -201,7 +201,7 @@ async fn make_all(
 async fn use_blocks(machine: &Arc<Machine>, random: &mut Random) -> Result<(), Stop> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     for _ in 0..10 + random.below(BLOCKS - 10) {
-        tx.alloc(BLOCK_WORDS, Near::Own).await?;
+        tx.alloc(BLOCK_WORDS, ObjectLocation::Own).await?;
     }
     tx.abort();
     Ok(())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{FatPtr, Machine, MachineOptions, Mode, Near, Stop};
+use fencepost_txn::{FatPtr, Machine, MachineOptions, Mode, ObjectLocation, Stop};
 use pollster::block_on;
 
 const OBJECTS: usize = 1_000_000;
@@ -23,7 +23,7 @@ async fn measure(machine: Arc<Machine>) -> Result<(), Stop> {
     while objects.len() < OBJECTS {
         let mut tx = coordinator.begin(Mode::ReadWrite);
         for _ in 0..1000 {
-            let ptr = tx.alloc(WORDS, Near::Own).await?;
+            let ptr = tx.alloc(WORDS, ObjectLocation::Own).await?;
             tx.write_new(ptr, &[objects.len() as u64; WORDS])?;
             objects.push(ptr);
         }

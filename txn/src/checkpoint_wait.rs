@@ -24,9 +24,9 @@ struct State {
 
 /// One request; answered by the checkpointer's thread.
 #[derive(Clone, Default)]
-pub(crate) struct Asker(Arc<Mutex<State>>);
+pub(crate) struct CheckpointRequest(Arc<Mutex<State>>);
 
-impl Asker {
+impl CheckpointRequest {
     pub fn answer(&self, answer: Answer) {
         let waker = {
             let mut state = self.0.lock();
@@ -42,7 +42,7 @@ impl Asker {
 /// A future that is ready once the checkpoint is taken or has failed. It may be dropped at any
 /// time. One task awaits it; the checkpointer's thread wakes the task.
 #[must_use = "nothing is waited for until this is awaited"]
-pub struct WaitCheckpoint(pub(crate) Asker);
+pub struct WaitCheckpoint(pub(crate) CheckpointRequest);
 
 impl Future for WaitCheckpoint {
     type Output = Answer;

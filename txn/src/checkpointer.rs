@@ -21,7 +21,7 @@ use fencepost_storage::checkpoint::{self, CheckpointError, Plan};
 use fencepost_storage::log::{Log, Lsn};
 use parking_lot::{Condvar, Mutex};
 
-use crate::checkpoint_wait::{Asker, WaitCheckpoint};
+use crate::checkpoint_wait::{CheckpointRequest, WaitCheckpoint};
 use crate::machine::Machine;
 
 /// Interval at which the log's growth is checked.
@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The requests to the thread.
 #[derive(Default)]
-struct Orders {
+struct CheckpointRequests {
     pending: Mutex<Pending>,
     wake: Condvar,
     /// Set to give up the checkpoint that is being taken.
@@ -40,7 +40,7 @@ struct Orders {
 struct Pending {
     ended: bool,
     /// Requests for a checkpoint that begins after the request.
-    askers: Vec<Asker>,
+    askers: Vec<CheckpointRequest>,
 }
 
 /// Counters of the checkpoints of a machine since its start.
@@ -66,7 +66,7 @@ pub(crate) struct Checkpointer {
     taken: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
-    orders: Arc<Orders>,
+    orders: Arc<CheckpointRequests>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -96,7 +96,7 @@ impl Checkpointer {
 
     /// Requests a checkpoint that begins after this call.
     pub fn ask(&self) -> WaitCheckpoint {
-        let asker = Asker::default();
+        let asker = CheckpointRequest::default();
         let mut pending = self.orders.pending.lock();
         if pending.ended {
             asker.answer(Err(Arc::new(CheckpointError::Stopped)));
@@ -207,7 +207,7 @@ fn begin_of_replay(machine: &Machine, log: &Log) -> Lsn {
     first.map_or(position, |first| first.min(position))
 }
 
-fn run(machine: &Weak<Machine>, orders: &Orders) {
+fn run(machine: &Weak<Machine>, orders: &CheckpointRequests) {
     let mut pending = orders.pending.lock();
     while !pending.ended {
         if pending.askers.is_empty() {

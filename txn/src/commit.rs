@@ -46,7 +46,7 @@ const BUSY_ROUNDS: u32 = 64;
 
 /// The result of a commit that took effect: its timestamp, and the log position at which it is
 /// durable.
-pub(crate) struct Done {
+pub(crate) struct CommitResult {
     pub w: Timestamp,
     pub durable_at: Option<Lsn>,
 }
@@ -226,7 +226,7 @@ impl Context {
     }
 
     /// Runs the phases from LOCK to TRUNCATE on this machine.
-    async fn commit_write(&mut self) -> Result<Done, LockFailure> {
+    async fn commit_write(&mut self) -> Result<CommitResult, LockFailure> {
         self.lock().await?;
         self.slot.begin_commit(self.machine.clock());
         if let Err(failure) = self.give_way() {
@@ -264,7 +264,7 @@ impl Context {
                 self.slot.end_commit();
                 self.truncate(w);
                 self.machine.counters().count(self.lane, Event::CommitWrite);
-                Ok(Done { w, durable_at })
+                Ok(CommitResult { w, durable_at })
             }
         }
     }

@@ -22,7 +22,7 @@ pub struct Inventory {
 
 /// Reserved slots: slots without objects that are in no free list either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
+pub struct ReservedSlots {
     /// Slots of peers that this machine has reserved.
     pub stock: Vec<Addr>,
     /// Slots of this machine that peers have reserved, in stock or in transactions.
@@ -100,10 +100,10 @@ impl Machine {
 
     /// Returns the slots that are reserved for new objects: this machine's reservations at peers,
     /// and the peers' at this machine. Over all machines at rest, both sets are equal.
-    pub fn reserved(&self) -> Reserved {
+    pub fn reserved(&self) -> ReservedSlots {
         let network = self.network();
         let (stock, leased) = network.map_or_else(Default::default, |network| network.reserved());
-        Reserved { stock, leased }
+        ReservedSlots { stock, leased }
     }
 
     /// Returns the differences between this machine's regions and their backups on `machines`.

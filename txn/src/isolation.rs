@@ -42,9 +42,9 @@ pub enum Isolation {
 }
 
 /// A transaction whose reads return the newest committed versions, while this value lives.
-pub struct Newest<'a>(&'a mut Transaction);
+pub struct NewestReads<'a>(&'a mut Transaction);
 
-impl Deref for Newest<'_> {
+impl Deref for NewestReads<'_> {
     type Target = Transaction;
 
     fn deref(&self) -> &Transaction {
@@ -52,13 +52,13 @@ impl Deref for Newest<'_> {
     }
 }
 
-impl DerefMut for Newest<'_> {
+impl DerefMut for NewestReads<'_> {
     fn deref_mut(&mut self) -> &mut Transaction {
         self.0
     }
 }
 
-impl Drop for Newest<'_> {
+impl Drop for NewestReads<'_> {
     fn drop(&mut self) {
         self.0.context_mut().reads_newest = false;
     }
@@ -78,9 +78,9 @@ impl Transaction {
 
     /// Returns the transaction for reads of the newest committed versions and its own changes,
     /// regardless of its snapshot.
-    pub fn newest(&mut self) -> Newest<'_> {
+    pub fn newest(&mut self) -> NewestReads<'_> {
         self.context_mut().reads_newest = true;
-        Newest(self)
+        NewestReads(self)
     }
 }
 

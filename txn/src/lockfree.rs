@@ -16,7 +16,7 @@ use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::backoff::{SPINS, moment};
 use crate::machine::Machine;
-use crate::network::Reach;
+use crate::network::AccessOutcome;
 use crate::stop::Stop;
 
 /// The result of a lock-free read.
@@ -40,7 +40,7 @@ impl Machine {
         for round in 0.. {
             // Check again each time: the region may have moved to another machine.
             if let Some(network) = self.far(ptr.addr)
-                && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
+                && let AccessOutcome::Far(found) = network.read_lockfree(ptr, out).await?
             {
                 return Ok(found);
             }
@@ -132,7 +132,7 @@ impl Machine {
             if let Some(network) = self.far(addr) {
                 let mut seen = None;
                 let mut look = |view: &View<'_>| seen = Some(f(view));
-                if let Reach::Far(()) = network.view_far(addr, &mut look).await? {
+                if let AccessOutcome::Far(()) = network.view_far(addr, &mut look).await? {
                     return Ok(seen);
                 }
             }
@@ -167,7 +167,7 @@ impl Machine {
                 seen = Some(value);
                 keep
             };
-            if let Reach::Far(()) = network.view_copy(addr, fresh, &mut look).await? {
+            if let AccessOutcome::Far(()) = network.view_copy(addr, fresh, &mut look).await? {
                 return Ok(seen);
             }
         }

@@ -27,8 +27,8 @@ use crate::checkpointer::{CheckpointCounters, Checkpointer};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::fault::{self, Fault};
-use crate::intent::{Intents, Place};
-use crate::network::{self, Before, Lack, Network};
+use crate::intent::{Intents, QueueEntry};
+use crate::network::{self, RetainedData, MissingPrerequisite, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
@@ -124,7 +124,7 @@ impl Machine {
         };
         // Peers must not find the machine before its data has been restored.
         let (mut disk, mut checkpoints) = (None, None);
-        let mut before = network.and_then(|network| Before::left(network.before.as_ref()?));
+        let mut before = network.and_then(|network| RetainedData::left(network.before.as_ref()?));
         if let (Some(network), Some(on_disk)) = (network, on_disk) {
             let restored = on_disk.restore(&regions, &network.fabric)?;
             (started.replayed, started.torn_tail) = (restored.replayed, restored.torn_tail);
@@ -273,7 +273,7 @@ impl Machine {
     }
 
     /// Returns the first prerequisite for starting that is missing; `None` if there is none.
-    pub async fn lacks(&self) -> Option<Lack> {
+    pub async fn lacks(&self) -> Option<MissingPrerequisite> {
         match &self.network {
             Some(network) => network.lacks(self).await,
             None => None,
@@ -530,7 +530,7 @@ impl Machine {
 
     /// Returns the rows of this machine that have an intent on them, with their queues. The holder
     /// of the intent comes first, then the waiting transactions in order.
-    pub fn row_lock_queues(&self) -> Vec<(Addr, Vec<Place>)> {
+    pub fn row_lock_queues(&self) -> Vec<(Addr, Vec<QueueEntry>)> {
         self.intents.queues()
     }
 

@@ -12,7 +12,7 @@ use fencepost_storage::lanes::{Lane, Supply};
 use fencepost_storage::layout::{LINE_WORDS, payload_words};
 use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
-use crate::network::{ReservedSlot, Slot, Wanted};
+use crate::network::{ReservedSlot, Slot, SlotRequest};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
@@ -20,7 +20,7 @@ use crate::write_set::{Payload, What, Write};
 
 /// The location of a new object: a wish, as the location hints of NSDI'14 §3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Near {
+pub enum ObjectLocation {
     /// On this machine.
     Own,
     /// On this machine; if the other object is there too, in its block or region if those have
@@ -35,7 +35,7 @@ pub enum Near {
 
 /// The machine of a new slot, and the object near it if the address is not null.
 #[derive(Clone, Copy)]
-enum Place {
+enum SlotLocation {
     Here(Addr),
     At(MachineId, Addr),
 }
@@ -82,7 +82,7 @@ impl Transaction {
     /// [`Stop::Retry`] where its machine or the CM cannot be reached; [`Stop::ReadOnly`] in a
     /// read-only transaction.
     #[inline]
-    pub async fn alloc(&mut self, words: usize, near: Near) -> Result<FatPtr, Stop> {
+    pub async fn alloc(&mut self, words: usize, near: ObjectLocation) -> Result<FatPtr, Stop> {
         self.alloc_with(words, near, Addr::NULL).await
     }
 
@@ -96,7 +96,7 @@ impl Transaction {
     pub async fn alloc_split_of(
         &mut self,
         words: usize,
-        near: Near,
+        near: ObjectLocation,
         image_of: Addr,
     ) -> Result<FatPtr, Stop> {
         self.alloc_with(words, near, image_of).await
@@ -105,7 +105,7 @@ impl Transaction {
     async fn alloc_with(
         &mut self,
         words: usize,
-        near: Near,
+        near: ObjectLocation,
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
         self.writable()?;
@@ -129,10 +129,10 @@ impl Transaction {
 
     /// Returns the machine for a new object, once the primaries of the objects that it is to be
     /// near are known.
-    fn place_of(&self, near: Near, split_of: Addr) -> Place {
+    fn place_of(&self, near: ObjectLocation, split_of: Addr) -> SlotLocation {
         let context = self.context();
         match context.place(near) {
-            Place::At(..) if !split_of.is_null() => context.place(Near::Object(split_of)),
+            SlotLocation::At(..) if !split_of.is_null() => context.place(ObjectLocation::Object(split_of)),
             place => place,
         }
     }
@@ -142,7 +142,7 @@ impl Transaction {
     fn alloc_at_once(
         &mut self,
         (words, class): (usize, Class),
-        near: Near,
+        near: ObjectLocation,
         split_of: Addr,
     ) -> Option<Result<FatPtr, Stop>> {
         if self.context().unknown_neighbor(near, split_of).is_some() {
@@ -151,13 +151,13 @@ impl Transaction {
         let place = self.place_of(near, split_of);
         let context = self.context_mut();
         Some(match place {
-            Place::Here(near) => {
+            SlotLocation::Here(near) => {
                 let since = context.slots_since();
                 let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
                 let addr = context.machine.take_slots(context.lane, take).ok()?;
                 context.adopt_new((addr, since), (words, class), split_of)
             }
-            Place::At(machine, _) => {
+            SlotLocation::At(machine, _) => {
                 let slot = context.take_reserved(machine, class)?;
                 context.adopt_reserved(slot, words, split_of)
             }
@@ -168,7 +168,7 @@ impl Transaction {
     fn alloc_in_time(
         &mut self,
         (words, class): (usize, Class),
-        near: Near,
+        near: ObjectLocation,
         split_of: Addr,
     ) -> Work<'_, Result<FatPtr, Stop>> {
         Box::pin(async move {
@@ -179,7 +179,7 @@ impl Transaction {
                 return answer;
             }
             match self.place_of(near, split_of) {
-                Place::Here(near) => {
+                SlotLocation::Here(near) => {
                     let context = self.context();
                     let (lane, since) = (context.lane, context.slots_since());
                     let take =
@@ -194,8 +194,8 @@ impl Transaction {
                         }
                     }
                 }
-                Place::At(machine, near) => {
-                    let wanted = Wanted::batch(class, near);
+                SlotLocation::At(machine, near) => {
+                    let wanted = SlotRequest::batch(class, near);
                     match self.reserve_slots(machine, wanted).await {
                         Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
                             self.alloc_elsewhere(class, words, split_of).await
@@ -235,7 +235,7 @@ impl Transaction {
                 let context = self.context_mut();
                 return context.adopt_new((addr, since), (words, class), split_of);
             };
-            let wanted = Wanted::batch(class, Addr::NULL);
+            let wanted = SlotRequest::batch(class, Addr::NULL);
             let came = self.reserve_slots(machine, wanted).await?;
             let slot = came.first().copied().ok_or(Stop::OutOfMemory)?;
             self.context_mut().adopt_reserved(slot, words, split_of)
@@ -251,7 +251,7 @@ impl Transaction {
         &mut self,
         words: usize,
         count: usize,
-        near: Near,
+        near: ObjectLocation,
     ) -> Result<FatPtr, Stop> {
         self.writable()?;
         let class = class_for(words)?;
@@ -266,7 +266,7 @@ impl Transaction {
         let context = self.context_mut();
         // All of them become entries even if one fails, so that an abort releases all of them.
         let mut taken: Vec<_> = match context.place(near) {
-            Place::Here(near) => {
+            SlotLocation::Here(near) => {
                 let (machine, since) = (&context.machine, context.slots_since());
                 let take =
                     |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
@@ -284,8 +284,8 @@ impl Transaction {
                 let adopt = |slot| context.adopt_new((slot, since), (words, class), Addr::NULL);
                 slots.map(adopt).collect()
             }
-            Place::At(machine, near) => {
-                let wanted = Wanted {
+            SlotLocation::At(machine, near) => {
+                let wanted = SlotRequest {
                     class,
                     count,
                     run: true,
@@ -413,10 +413,10 @@ impl Context {
     /// Returns the object that a new object is to be near, or continues, if its primary is not
     /// known here yet.
     #[inline]
-    fn unknown_neighbor(&self, near: Near, split_of: Addr) -> Option<Addr> {
+    fn unknown_neighbor(&self, near: ObjectLocation, split_of: Addr) -> Option<Addr> {
         let network = self.machine.network()?;
         let near = match near {
-            Near::Object(addr) => addr,
+            ObjectLocation::Object(addr) => addr,
             _ => Addr::NULL,
         };
         let mut either = [near, split_of].into_iter();
@@ -424,33 +424,33 @@ impl Context {
     }
 
     /// Returns the machine for a new object. [`Self::unknown_neighbor`] has returned `None` before.
-    fn place(&self, near: Near) -> Place {
+    fn place(&self, near: ObjectLocation) -> SlotLocation {
         let Some(network) = self.machine.network() else {
-            return Place::Here(match near {
-                Near::OwnBeside(addr) | Near::Object(addr) => addr,
-                Near::Own | Near::Machine(_) => Addr::NULL,
+            return SlotLocation::Here(match near {
+                ObjectLocation::OwnBeside(addr) | ObjectLocation::Object(addr) => addr,
+                ObjectLocation::Own | ObjectLocation::Machine(_) => Addr::NULL,
             });
         };
         let (machine, near) = match near {
-            Near::Own => match self.stand_in() {
-                None => return Place::Here(Addr::NULL),
+            ObjectLocation::Own => match self.stand_in() {
+                None => return SlotLocation::Here(Addr::NULL),
                 Some(machine) => (machine, Addr::NULL),
             },
-            Near::OwnBeside(addr) => match self.stand_in() {
-                None => return Place::Here(addr),
+            ObjectLocation::OwnBeside(addr) => match self.stand_in() {
+                None => return SlotLocation::Here(addr),
                 Some(_) if network.primary(addr) == Some(network.me()) => {
-                    return Place::Here(addr);
+                    return SlotLocation::Here(addr);
                 }
                 Some(machine) => (machine, Addr::NULL),
             },
-            Near::Object(addr) if addr.is_null() => return Place::Here(addr),
-            Near::Object(addr) => (network.primary(addr).unwrap_or(network.me()), addr),
-            Near::Machine(machine) => (machine, Addr::NULL),
+            ObjectLocation::Object(addr) if addr.is_null() => return SlotLocation::Here(addr),
+            ObjectLocation::Object(addr) => (network.primary(addr).unwrap_or(network.me()), addr),
+            ObjectLocation::Machine(machine) => (machine, Addr::NULL),
         };
         if machine == network.me() {
-            Place::Here(near)
+            SlotLocation::Here(near)
         } else {
-            Place::At(machine, near)
+            SlotLocation::At(machine, near)
         }
     }
 

@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use crate::transaction::Transaction;
 
 /// The future of [`NodeKind::reroute`].
-pub type Rerouting<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
+pub type RerouteFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
 
 /// The reason why a patch does not apply to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,5 +95,5 @@ pub trait NodeKind: Sync + Send {
     /// Finds new nodes for the patches of a node that no longer accepts them, because others have
     /// split or filled it. Takes the patches ([`Transaction::take_patches`]), makes them again in
     /// the right nodes, and reports that ([`Transaction::made_anew`]). No locks are held.
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a>;
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a>;
 }

@@ -8,12 +8,12 @@ use fencepost_storage::log::{LogError, LogOptions};
 use fencepost_storage::{Account, OutOfMemory};
 
 use crate::network::disk::MeetError;
-use crate::network::{NetworkOptions, Resumed};
+use crate::network::{NetworkOptions, RestartState};
 use crate::replay::{ReplayError, Replayed};
 
 /// The durable storage of a machine.
 #[derive(Clone)]
-pub struct Durable {
+pub struct DurableStorage {
     /// The data directory.
     pub disk: Arc<dyn Disk>,
     /// The layout of the log.
@@ -34,12 +34,12 @@ pub struct MachineOptions {
     /// Lanes of the allocator; a few more than threads that run transactions.
     pub lanes: usize,
     /// The durable storage; `None` for the memory tier.
-    pub durable: Option<Durable>,
+    pub durable: Option<DurableStorage>,
     /// The network; `None` for a machine that is alone.
     pub network: Option<NetworkOptions>,
     /// The state that a machine of a cluster resumes with, if its memory has outlived it: its
     /// fabric has its regions.
-    pub resumed: Option<Arc<Resumed>>,
+    pub resumed: Option<Arc<RestartState>>,
 }
 
 impl Default for MachineOptions {

@@ -9,7 +9,7 @@ use crate::backoff::moment;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lockfree::LockFree;
-use crate::network::{Network, Reach};
+use crate::network::{Network, AccessOutcome};
 use crate::node::NodeKind;
 use crate::read::{Look, Sight};
 use crate::read_set::Seen;
@@ -100,13 +100,13 @@ impl Network {
         &self,
         ptr: FatPtr,
         out: &mut Vec<u64>,
-    ) -> Result<Reach<LockFree>, Stop> {
+    ) -> Result<AccessOutcome<LockFree>, Stop> {
         if self.comes_near(ptr.addr).await? {
-            return Ok(Reach::Near);
+            return Ok(AccessOutcome::Near);
         }
         for round in 0.. {
             let Some(copy) = self.fetch(ptr.addr).await? else {
-                return Ok(Reach::Far(LockFree::Gone));
+                return Ok(AccessOutcome::Far(LockFree::Gone));
             };
             let header = copy.header();
             if header.is_locked() {
@@ -115,13 +115,13 @@ impl Network {
             }
             let same = u32::from(copy.link().incarnation()) == ptr.incarnation;
             if !same || !header.is_allocated() {
-                return Ok(Reach::Far(LockFree::Gone));
+                return Ok(AccessOutcome::Far(LockFree::Gone));
             }
             out.clear();
             out.resize((ptr.size as usize).div_ceil(8).min(copy.payload().len()), 0);
             copy.view().copy(0, out);
-            return Ok(Reach::Far(LockFree::Found));
+            return Ok(AccessOutcome::Far(LockFree::Found));
         }
-        Ok(Reach::Far(LockFree::Gone))
+        Ok(AccessOutcome::Far(LockFree::Gone))
     }
 }

@@ -14,7 +14,7 @@ use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lock::BACKOFF_ROUNDS_MAX;
 use crate::machine::Machine;
-use crate::network::{Expected, Headers};
+use crate::network::{ExpectedHeader, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
@@ -221,7 +221,7 @@ impl Context {
     /// where there is none.
     async fn settled_header(
         &self,
-        wanted: Expected,
+        wanted: ExpectedHeader,
         posted: &mut Headers,
     ) -> Result<Option<Header>, Stop> {
         let (_, addr, _) = wanted;

@@ -16,7 +16,7 @@ use fencepost_storage::{Addr, OutOfMemory, RegionId, Timestamp};
 use crate::checkpointer::Checkpointer;
 use crate::machine::{Order, ROOT_WORDS};
 use crate::network::disk::is_of_others;
-use crate::options::{Durable, OpenError, Started};
+use crate::options::{DurableStorage, OpenError, Started};
 use crate::replay::replay;
 
 /// The block of the root object, which is the first slot of the first block.
@@ -92,7 +92,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub fn open(durable: &Durable) -> Result<Self, OpenError> {
+    pub fn open(durable: &DurableStorage) -> Result<Self, OpenError> {
         let io = |path: &str| {
             let path = durable.disk.path(path);
             move |error: std::io::Error| match error.kind() {
@@ -116,7 +116,7 @@ impl Directory {
     }
 
     /// Opens the log from the position that the checkpoint needs, or from its beginning.
-    pub fn log(&self, durable: &Durable) -> Result<LogRecovery, LogError> {
+    pub fn log(&self, durable: &DurableStorage) -> Result<LogRecovery, LogError> {
         LogRecovery::open(Arc::clone(&self.log), &durable.log, self.needed())
     }
 
@@ -143,7 +143,7 @@ impl Directory {
     }
 
     /// Returns the checkpointer for further checkpoints, and the lock of the directory.
-    pub fn go_on(self, durable: &Durable) -> (Checkpointer, DiskLock) {
+    pub fn go_on(self, durable: &DurableStorage) -> (Checkpointer, DiskLock) {
         let from = self.needed().from;
         let checkpointer = Checkpointer::new(self.checkpoints, from, durable.checkpoint_bytes);
         (checkpointer, self.lock)
@@ -153,7 +153,7 @@ impl Directory {
 /// Loads the newest checkpoint and replays the log behind it.
 pub(crate) fn recover(
     directory: Directory,
-    durable: &Durable,
+    durable: &DurableStorage,
     regions: &Regions,
     order: &Arc<Order>,
     started: &mut Started,

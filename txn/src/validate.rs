@@ -14,7 +14,7 @@ use fencepost_storage::{Addr, Timestamp, View};
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
-use crate::network::{Expected, Headers, Network};
+use crate::network::{ExpectedHeader, Headers, Network};
 use crate::node::Revalidate;
 use crate::read_set::Read;
 use crate::stop::{AbortReason, Stop};
@@ -97,9 +97,9 @@ impl Context {
     }
 
     /// Starts reading the headers of those objects that are not mapped here.
-    pub(crate) fn look_at(&self, wanted: impl Iterator<Item = Expected>) -> Headers {
-        let is_far = |(_, addr, _): &Expected| self.machine.is_far(*addr);
-        let wanted: Vec<Expected> = wanted.filter(is_far).collect();
+    pub(crate) fn look_at(&self, wanted: impl Iterator<Item = ExpectedHeader>) -> Headers {
+        let is_far = |(_, addr, _): &ExpectedHeader| self.machine.is_far(*addr);
+        let wanted: Vec<ExpectedHeader> = wanted.filter(is_far).collect();
         let network = self.machine.network().filter(|_| !wanted.is_empty());
         network.map_or_else(Headers::default, |network| network.look_at(&wanted))
     }
@@ -109,7 +109,7 @@ impl Context {
     pub(crate) async fn far_header(
         &self,
         network: &Network,
-        wanted: Expected,
+        wanted: ExpectedHeader,
         posted: &mut Headers,
     ) -> Result<Option<Header>, Stop> {
         if let Some(header) = posted.take(network, wanted).await? {

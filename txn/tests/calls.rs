@@ -12,7 +12,7 @@ use fencepost_fabric::{
     TcpConfig, TcpFabric,
 };
 use fencepost_txn::network::call::{Answer, CallError, MESSAGE_BYTES_MAX};
-use fencepost_txn::network::{Configuration, NetworkOptions, Posted, Replication};
+use fencepost_txn::network::{Configuration, NetworkOptions, PostKind, Replication};
 use fencepost_txn::{Machine, MachineOptions};
 use parking_lot::Mutex;
 use pollster::block_on;
@@ -191,7 +191,7 @@ fn requests_and_answers_of_all_lengths_come_whole() {
             assert!(answer == request, "{many} bytes");
         }
         let traffic = [&pair.a, &pair.b].map(|machine| machine.traffic());
-        let calls = traffic.map(|posted| (posted.of(Posted::Request), posted.of(Posted::Answer)));
+        let calls = traffic.map(|posted| (posted.of(PostKind::Request), posted.of(PostKind::Answer)));
         assert_eq!(calls, [(7, 0), (0, 7)]);
         pair.at_rest();
     });

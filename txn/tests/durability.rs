@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::Durable;
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, OpenError, Outcome, Stop};
+use fencepost_txn::DurableStorage;
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome, Stop};
 use pollster::block_on;
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn open(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Machine::open(MachineOptions {
         region_bytes: 16 << 20,
-        durable: Some(Durable {
+        durable: Some(DurableStorage {
             disk,
             log,
             checkpoint_bytes: u64::MAX,
@@ -53,7 +53,7 @@ fn value(machine: &Arc<Machine>, addr: Addr) -> Option<Vec<u64>> {
 /// Adds an object of `words` words, all `value`, to the root's directory at `slot`.
 fn add(machine: &Arc<Machine>, slot: usize, words: usize, value: u64) -> Result<Outcome, Stop> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let ptr = block_on(tx.alloc(words, Near::Own))?;
+    let ptr = block_on(tx.alloc(words, ObjectLocation::Own))?;
     tx.write_new(ptr, &vec![value; words])?;
     let mut root = Vec::new();
     block_on(tx.read(machine.root(), &mut root))?;
@@ -129,7 +129,7 @@ fn a_large_transaction_spans_records_and_is_whole_or_not_there() {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let mut first = Addr::NULL;
     for i in 0..20_000u64 {
-        let ptr = block_on(tx.alloc(12, Near::Own)).expect("memory");
+        let ptr = block_on(tx.alloc(12, ObjectLocation::Own)).expect("memory");
         tx.write_new(ptr, &[i; 12]).expect("own");
         if i == 0 {
             first = ptr.addr;
@@ -141,7 +141,7 @@ fn a_large_transaction_spans_records_and_is_whole_or_not_there() {
     // A second transaction aborts after its records went to the log.
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     for i in 0..20_000u64 {
-        let ptr = block_on(tx.alloc(12, Near::Own)).expect("memory");
+        let ptr = block_on(tx.alloc(12, ObjectLocation::Own)).expect("memory");
         tx.write_new(ptr, &[i; 12]).expect("own");
     }
     block_on(tx.update(machine.root(), |root| root[1] = 1)).expect("own");
@@ -266,7 +266,7 @@ proptest! {
 fn fill(machine: &Arc<Machine>, words: usize, count: usize) -> Vec<Addr> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let new = |tx: &mut fencepost_txn::Transaction| {
-        let ptr = block_on(tx.alloc(words, Near::Own)).expect("memory");
+        let ptr = block_on(tx.alloc(words, ObjectLocation::Own)).expect("memory");
         tx.write_new(ptr, &vec![words as u64; words]).expect("own");
         ptr.addr
     };

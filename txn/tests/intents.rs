@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop, Strength, Transaction,
+    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Strength, Transaction,
 };
 use pollster::block_on;
 
@@ -23,7 +23,7 @@ fn begin(machine: &Arc<Machine>) -> Transaction {
 
 fn object(machine: &Arc<Machine>, value: u64) -> Addr {
     let mut tx = begin(machine);
-    let ptr = block_on(tx.alloc(1, Near::Own)).expect("room");
+    let ptr = block_on(tx.alloc(1, ObjectLocation::Own)).expect("room");
     tx.write_new(ptr, &[value]).expect("its own");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     ptr.addr

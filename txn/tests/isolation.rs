@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Isolation, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+    AbortReason, Addr, Isolation, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Transaction,
 };
 use pollster::block_on;
 
@@ -16,7 +16,7 @@ fn machine() -> Arc<Machine> {
 fn two_objects(machine: &Arc<Machine>) -> [Addr; 2] {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let made = [(); 2].map(|()| {
-        let place = block_on(tx.alloc(2, Near::Own)).expect("memory");
+        let place = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
         tx.write_new(place, &[10, 0]).expect("its own");
         place.addr
     });

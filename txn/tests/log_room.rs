@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::{
-    Addr, Durable, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+    Addr, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Transaction,
 };
 use pollster::block_on;
 
@@ -20,7 +20,7 @@ fn open(disk: &SimDisk) -> Arc<Machine> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Machine::open(MachineOptions {
         region_bytes: 16 << 20,
-        durable: Some(Durable {
+        durable: Some(DurableStorage {
             disk,
             log: LogOptions {
                 segment_bytes: 256 << 10,
@@ -56,7 +56,7 @@ fn done(commit: Result<Outcome, Stop>) {
 fn objects(machine: &Arc<Machine>, count: u64, words: usize) -> Vec<Addr> {
     let mut tx = begin(machine);
     let made: Vec<Addr> = (0..count)
-        .map(|_| block_on(tx.alloc(words, Near::Own)).expect("memory").addr)
+        .map(|_| block_on(tx.alloc(words, ObjectLocation::Own)).expect("memory").addr)
         .collect();
     done(block_on(tx.commit()));
     made

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, Near, Outcome, Stop,
+    AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop,
     Strength, Transaction, View,
 };
 use pollster::block_on;
@@ -25,7 +25,7 @@ fn begin(machine: &Arc<Machine>, mode: Mode) -> Transaction {
 /// Commits a new object with this payload and returns its address.
 fn object(machine: &Arc<Machine>, payload: &[u64]) -> Addr {
     let mut tx = begin(machine, Mode::ReadWrite);
-    let ptr = block_on(tx.alloc(payload.len(), Near::Own)).expect("memory");
+    let ptr = block_on(tx.alloc(payload.len(), ObjectLocation::Own)).expect("memory");
     block_on(tx.write(ptr.addr, payload)).expect("own object");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     ptr.addr
@@ -78,7 +78,7 @@ fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
     let addr = object(&machine, &[1]);
     let mut tx = begin(&machine, Mode::ReadWrite);
     put(&mut tx, addr, 2).expect("no conflict");
-    let new = block_on(tx.alloc(3, Near::Object(addr))).expect("memory");
+    let new = block_on(tx.alloc(3, ObjectLocation::Object(addr))).expect("memory");
     tx.write_new(new, &[7, 8, 9]).expect("own object");
     assert_eq!(
         (read(&mut tx, addr), read(&mut tx, new.addr)),
@@ -177,14 +177,14 @@ fn savepoints_take_back_writes_allocations_and_frees() {
     let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
     let mut tx = begin(&machine, Mode::ReadWrite);
     put(&mut tx, x, 2).expect("no conflict");
-    let new = block_on(tx.alloc(1, Near::Own)).expect("memory");
+    let new = block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
     tx.write_new(new, &[10]).expect("own");
     let first = tx.savepoint();
     put(&mut tx, x, 3).expect("no conflict");
     tx.write_new(new, &[11]).expect("own");
     let second = tx.savepoint();
     block_on(tx.free(y)).expect("exists");
-    let gone = block_on(tx.alloc(1, Near::Own)).expect("memory");
+    let gone = block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
     assert_eq!(read(&mut tx, y), Ok(None));
     tx.rollback_to(&second);
     assert_eq!(
@@ -214,7 +214,7 @@ fn savepoints_take_back_writes_allocations_and_frees() {
 fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
     let machine = machine();
     let mut tx = begin(&machine, Mode::ReadWrite);
-    let ptr = block_on(tx.alloc(2, Near::Own)).expect("memory");
+    let ptr = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
     tx.write_new(ptr, &[5, 6]).expect("own");
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     let mut out = Vec::new();
@@ -233,7 +233,7 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
     // The slot is reused once no transaction reads at the tombstone or before it.
     let again = (0..20_000).find_map(|_| {
         let mut tx = begin(&machine, Mode::ReadWrite);
-        let next = block_on(tx.alloc(2, Near::Own)).expect("memory");
+        let next = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
         assert!(matches!(commit(tx), Outcome::Committed(_)));
         (next.addr == ptr.addr).then_some(next)
     });
@@ -253,7 +253,7 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
 fn one_look_does_it_where_nobody_is_about_to_replace_an_object() {
     let machine = machine();
     let mut tx = begin(&machine, Mode::ReadWrite);
-    let ptr = block_on(tx.alloc(2, Near::Own)).expect("memory");
+    let ptr = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
     tx.write_new(ptr, &[5, 6]).expect("own");
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     let word = |view: &View<'_>| view.word(1);
@@ -303,7 +303,7 @@ fn a_split_shows_readers_of_the_past_the_image_before_it() {
     let left = object(&machine, &[1, 2, 3, 4]);
     let mut past = begin(&machine, Mode::ReadOnly);
     let mut tx = begin(&machine, Mode::ReadWrite);
-    let right = block_on(tx.alloc_split_of(4, Near::Object(left), left)).expect("memory");
+    let right = block_on(tx.alloc_split_of(4, ObjectLocation::Object(left), left)).expect("memory");
     tx.write_new(right, &[3, 4, 0, 0]).expect("own");
     block_on(tx.write(left, &[1, 2, 0, 0])).expect("no conflict");
     assert!(matches!(commit(tx), Outcome::Committed(_)));
@@ -327,7 +327,7 @@ fn at_the_memory_limit_writes_stop_and_reads_go_on() {
     let mut kept = Vec::new();
     let stop = loop {
         let mut tx = begin(&machine, Mode::ReadWrite);
-        match block_on(tx.alloc(1000, Near::Own)) {
+        match block_on(tx.alloc(1000, ObjectLocation::Own)) {
             Ok(ptr) => {
                 tx.write_new(ptr, &[kept.len() as u64]).expect("own");
                 assert!(matches!(commit(tx), Outcome::Committed(_)));

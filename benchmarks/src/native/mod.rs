@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use fencepost_hashtable::{HashOptions, HashTable, IndexError, Insert};
 use fencepost_txn::counters::Totals;
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Transaction};
 use futures_util::{StreamExt, stream};
 use pollster::block_on;
@@ -196,7 +196,7 @@ pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
         }
         let traffic = machine.traffic();
         messages += traffic.messages();
-        for what in Posted::ALL {
+        for what in PostKind::ALL {
             add(&format!("posted_{}", what.name()), traffic.of(what));
         }
         if let Some(posted) = machine.fabric_counts() {

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::{HashCursor, HashOptions, HashTable, IndexError, Insert};
-use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Near, Stop, Transaction};
+use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, ObjectLocation, Stop, Transaction};
 
 use super::{create_with, insist, run_future};
 use crate::error::BenchError;
@@ -40,7 +40,7 @@ fn of_tree(error: fencepost_btree::IndexError) -> IndexError {
 
 /// Creates the object of a new row.
 async fn new_row(tx: &mut Transaction, row: &[u64]) -> Result<FatPtr, Stop> {
-    let ptr = tx.alloc(row.len(), Near::Own).await?;
+    let ptr = tx.alloc(row.len(), ObjectLocation::Own).await?;
     tx.write_new(ptr, row)?;
     Ok(ptr)
 }

@@ -11,7 +11,7 @@ use fencepost_fabric::{
     MachineId, Member, Memory, Place, SegmentId, Writer,
 };
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, record};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, record};
 use pollster::block_on;
 
 /// The number of writes by content.
@@ -191,7 +191,7 @@ impl World {
         let new_object = |machine: &Arc<Machine>| {
             let mut coordinator = machine.coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = block_on(tx.alloc(5, Near::Own)).expect("memory").addr;
+            let object = block_on(tx.alloc(5, ObjectLocation::Own)).expect("memory").addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             object

@@ -43,12 +43,12 @@ pub struct Allocator {
     /// By machine, the number below which all requests have had their answers.
     answered: FewMap<MachineId, u64>,
     /// Requests that arrived while allocation was held back; `None` while it is not.
-    held_back: Option<Vec<(Wanted, u64)>>,
+    held_back: Option<Vec<(PendingRequest, u64)>>,
 }
 
 /// A request, and the machines that have refused it.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct PendingRequest {
     request: RequestId,
     near: Option<RegionId>,
     primary: Option<MachineId>,
@@ -57,7 +57,7 @@ struct Wanted {
 
 #[derive(Debug)]
 struct Attempt {
-    wanted: Wanted,
+    wanted: PendingRequest,
     mapping: Mapping,
     /// Replicas that have not answered yet.
     waiting: FewSet<MachineId>,
@@ -156,7 +156,7 @@ impl Allocator {
                 primary,
             } if request.machine == from => {
                 let refused = FewSet::new();
-                let wanted = Wanted {
+                let wanted = PendingRequest {
                     request,
                     near,
                     primary,
@@ -202,7 +202,7 @@ impl Allocator {
             .collect()
     }
 
-    fn allocate(&mut self, wanted: Wanted, answered: u64) -> Outgoing {
+    fn allocate(&mut self, wanted: PendingRequest, answered: u64) -> Outgoing {
         let request = wanted.request;
         let floor = self.answered.entry(request.machine).or_default();
         *floor = answered.max(*floor);
@@ -239,7 +239,7 @@ impl Allocator {
 
     /// Begins an attempt: sends PREPARE to every replica, or the answer that no placement is
     /// possible.
-    fn prepare(&mut self, wanted: Wanted) -> Outgoing {
+    fn prepare(&mut self, wanted: PendingRequest) -> Outgoing {
         let request = wanted.request;
         let mapping = match self.place(&wanted) {
             Ok(mapping) => mapping,
@@ -278,7 +278,7 @@ impl Allocator {
         outgoing
     }
 
-    fn place(&self, wanted: &Wanted) -> Result<Mapping, AllocationError> {
+    fn place(&self, wanted: &PendingRequest) -> Result<Mapping, AllocationError> {
         let unused = self.unused.first().copied();
         let region = unused.unwrap_or(RegionId(self.next_region));
         if region.0 >= self.end_of_regions {

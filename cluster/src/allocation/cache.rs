@@ -42,7 +42,7 @@ pub enum CacheEvent {
 
 /// The requested placement of a new region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct RequestedPlacement {
     /// The region on whose machines, in the same roles, the new one is placed.
     pub near: Option<RegionId>,
     /// The requested primary; ignored if `near` is given.
@@ -58,7 +58,7 @@ pub struct RegionCache {
     map: RegionMap,
     asked: FewSet<RegionId>,
     /// The requests without an answer.
-    requests: FewMap<u64, Wish>,
+    requests: FewMap<u64, RequestedPlacement>,
     next_request: u64,
     /// Whether the known mappings have been reported to a new CM, so that none is added before its
     /// decision.
@@ -121,7 +121,7 @@ impl RegionCache {
     }
 
     /// Makes a request for a new region.
-    pub fn allocate(&mut self, wish: Wish) -> (RequestId, MachineId, RegionMessage) {
+    pub fn allocate(&mut self, wish: RequestedPlacement) -> (RequestId, MachineId, RegionMessage) {
         let number = self.next_request;
         self.next_request += 1;
         self.requests.insert(number, wish);
@@ -133,7 +133,7 @@ impl RegionCache {
         (request, cm, message)
     }
 
-    fn request(&self, number: u64, wish: Wish) -> (MachineId, RegionMessage) {
+    fn request(&self, number: u64, wish: RequestedPlacement) -> (MachineId, RegionMessage) {
         let waiting = self.requests.keys().next();
         self.to_cm(RegionBody::Allocate {
             request: RequestId {

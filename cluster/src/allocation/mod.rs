@@ -41,9 +41,9 @@ use fencepost_fabric::MachineId;
 use thiserror::Error;
 
 pub use self::allocator::Allocator;
-pub use self::cache::{CacheEvent, Lookup, RegionCache, Wish};
+pub use self::cache::{CacheEvent, Lookup, RegionCache, RequestedPlacement};
 pub use self::message::{MAX_FETCHED, RegionBody, RegionMessage};
-pub use self::replica::{Decided, HeldRegion, MovedRegion, RegionHost, ReplicaRegions};
+pub use self::replica::{RegionDecisions, HeldRegion, MovedRegion, RegionHost, ReplicaRegions};
 use crate::placement::PlacementError;
 use crate::region::RegionId;
 

@@ -67,7 +67,7 @@ pub struct MovedRegion {
 
 /// The decisions of a new configuration's CM about regions.
 #[derive(Clone, Copy, Debug)]
-pub struct Decided<'a> {
+pub struct RegionDecisions<'a> {
     /// The regions whose replicas have changed.
     pub moved: &'a [MovedRegion],
     /// The regions that were prepared here and never existed.
@@ -172,7 +172,7 @@ impl ReplicaRegions {
     pub fn apply(
         &mut self,
         configuration: &Configuration,
-        decided: Decided<'_>,
+        decided: RegionDecisions<'_>,
         host: &mut impl RegionHost,
     ) -> Vec<(RegionId, Refusal)> {
         if configuration.id() <= self.configuration {

@@ -39,7 +39,7 @@ proptest! {
             allocator.receive(from, message.clone());
             cache.receive(from, message.clone());
             cache.lookup(RegionId(random.below(99) as u32));
-            cache.allocate(Wish::default());
+            cache.allocate(RequestedPlacement::default());
             replica.receive(from, message, &mut NoMemory);
         }
     }

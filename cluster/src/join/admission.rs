@@ -7,12 +7,12 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, Keeps, PROTOCOL_VERSION};
-use super::secret::{ClusterSecret, Nonce, Nonces, Proof};
+use super::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, DurableData, PROTOCOL_VERSION};
+use super::secret::{ClusterSecret, Nonce, Nonces, SecretProof};
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::few::FewMap;
 use crate::ids::ConfigurationId;
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 
 /// The largest number of open challenges.
 pub const MAX_STRANGERS: usize = 64;
@@ -23,7 +23,7 @@ pub struct Outsider(pub u64);
 
 /// The result of an outsider's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admitted {
+pub enum AdmissionAction {
     /// Send this answer to the outsider.
     Answer(JoinMessage),
     /// Carry out this compare-and-swap and pass its outcome to [`Admission::stored`].
@@ -49,11 +49,11 @@ pub struct Admission {
     /// Whether the configuration is in force.
     in_force: bool,
     challenged: FewMap<Outsider, Nonces>,
-    storing: Option<Storing>,
+    storing: Option<PendingAdmission>,
 }
 
 #[derive(Debug)]
-struct Storing {
+struct PendingAdmission {
     stranger: Outsider,
     nonces: Nonces,
     new: Configuration,
@@ -103,21 +103,21 @@ impl Admission {
     }
 
     /// Handles a message of an outsider; `fresh` is consumed if the answer is a challenge.
-    pub fn receive(&mut self, stranger: Outsider, message: JoinMessage, fresh: Nonce) -> Admitted {
+    pub fn receive(&mut self, stranger: Outsider, message: JoinMessage, fresh: Nonce) -> AdmissionAction {
         match message {
             JoinMessage::Hello { version, nonce } => {
-                Admitted::Answer(self.hello(stranger, version, nonce, fresh))
+                AdmissionAction::Answer(self.hello(stranger, version, nonce, fresh))
             }
             JoinMessage::Join { request, proof } => {
                 let Some(nonces) = self.challenged.remove(&stranger) else {
-                    return Admitted::Nothing;
+                    return AdmissionAction::Nothing;
                 };
                 match self.join(stranger, nonces, &request, &proof) {
                     Ok(admitted) => admitted,
-                    Err(why) => Admitted::Answer(JoinMessage::Refused { why }),
+                    Err(why) => AdmissionAction::Answer(JoinMessage::Refused { why }),
                 }
             }
-            _ => Admitted::Nothing,
+            _ => AdmissionAction::Nothing,
         }
     }
 
@@ -141,8 +141,8 @@ impl Admission {
         stranger: Outsider,
         nonces: Nonces,
         request: &JoinRequest,
-        proof: &Proof,
-    ) -> Result<Admitted, JoinRefusal> {
+        proof: &SecretProof,
+    ) -> Result<AdmissionAction, JoinRefusal> {
         if !self.secret.has_proved_request(nonces, request, proof) {
             return Err(JoinRefusal::WrongSecret);
         }
@@ -169,8 +169,8 @@ impl Admission {
             _ => JoinRefusal::Full,
         })?;
         let written = match (self.data, request.keeps) {
-            (None, Keeps::Nothing) => Some(machine),
-            (Some(_), Keeps::Disk { written }) => written,
+            (None, DurableData::Nothing) => Some(machine),
+            (Some(_), DurableData::Disk { written }) => written,
             _ => return Err(JoinRefusal::OtherTier),
         };
         if let Some(data) = self.data.filter(|_| written != Some(machine)) {
@@ -183,28 +183,28 @@ impl Admission {
                 data,
             };
             let proof = self.secret.prove_offer(nonces, &offer);
-            return Ok(Admitted::Answer(JoinMessage::Offered { offer, proof }));
+            return Ok(AdmissionAction::Answer(JoinMessage::Offered { offer, proof }));
         }
-        self.storing = Some(Storing {
+        self.storing = Some(PendingAdmission {
             stranger,
             nonces,
             new: new.clone(),
             machine,
         });
         let expected = self.configuration.id();
-        Ok(Admitted::Store { expected, new })
+        Ok(AdmissionAction::Store { expected, new })
     }
 
     /// Takes the outcome of the compare-and-swap, `None` if the store failed. Returns the answer
     /// for the waiting outsider.
-    pub fn stored(&mut self, swapped: Option<Swapped>) -> Option<(Outsider, JoinMessage)> {
-        let Storing {
+    pub fn stored(&mut self, swapped: Option<SwapOutcome>) -> Option<(Outsider, JoinMessage)> {
+        let PendingAdmission {
             stranger,
             nonces,
             new,
             machine,
         } = self.storing.take()?;
-        if swapped != Some(Swapped::Won) {
+        if swapped != Some(SwapOutcome::Won) {
             let why = JoinRefusal::Busy;
             return Some((stranger, JoinMessage::Refused { why }));
         }

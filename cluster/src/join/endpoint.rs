@@ -35,7 +35,7 @@ const ANSWER: &str = "answer";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A store of join messages, each under a name.
-pub trait Letterbox: Send + Sync {
+pub trait JoinMessageStore: Send + Sync {
     /// Takes the messages whose names end with `end`. Returns at once; messages that arrive later
     /// are left for the next call.
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)>;
@@ -53,7 +53,7 @@ pub trait Letterbox: Send + Sync {
 /// A directory with one file for each message.
 struct Directory(Arc<dyn Disk>);
 
-impl Letterbox for Directory {
+impl JoinMessageStore for Directory {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
         // After an error the caller looks again later.
         let names = self.0.list().unwrap_or_default();
@@ -79,7 +79,7 @@ impl Letterbox for Directory {
 
 /// The join endpoint of a cluster, as one process uses it.
 pub struct JoinEndpoint {
-    letters: Arc<dyn Letterbox>,
+    letters: Arc<dyn JoinMessageStore>,
     secret: ClusterSecret,
 }
 
@@ -99,7 +99,7 @@ pub enum NotAdmitted {
 
 /// The outcome of a join attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum JoinOutcome {
     /// The machine is a member with this id in this configuration.
     Joined(MachineId, Configuration),
     /// The machine must write this offer to its disk, then try again.
@@ -121,7 +121,7 @@ impl JoinEndpoint {
     }
 
     /// Returns the join endpoint whose messages are stored in `letters`.
-    pub fn at(letters: Arc<dyn Letterbox>, secret: ClusterSecret) -> JoinEndpoint {
+    pub fn at(letters: Arc<dyn JoinMessageStore>, secret: ClusterSecret) -> JoinEndpoint {
         JoinEndpoint { letters, secret }
     }
 
@@ -184,7 +184,7 @@ impl JoinAttempt {
     ///
     /// # Errors
     /// [`NotAdmitted`]; the attempt is over then, too.
-    pub fn hear(&mut self) -> Result<Option<Heard>, NotAdmitted> {
+    pub fn hear(&mut self) -> Result<Option<JoinOutcome>, NotAdmitted> {
         let Some(answer) = self.door.take(self.stranger, ANSWER) else {
             return Ok(None);
         };
@@ -196,8 +196,8 @@ impl JoinAttempt {
             Progress::Joined {
                 configuration,
                 machine,
-            } => Ok(Some(Heard::Joined(machine, configuration))),
-            Progress::Offered(offer) => Ok(Some(Heard::Offered(offer))),
+            } => Ok(Some(JoinOutcome::Joined(machine, configuration))),
+            Progress::Offered(offer) => Ok(Some(JoinOutcome::Offered(offer))),
             Progress::Refused(why) => Err(why.into()),
             Progress::Impostor => Err(NotAdmitted::Impostor),
             Progress::Nothing => Ok(None),
@@ -219,8 +219,8 @@ mod tests {
     use fencepost_fabric::SimDisk;
 
     use super::*;
-    use crate::join::{Admission, Admitted, Keeps, PROTOCOL_VERSION};
-    use crate::store::Swapped;
+    use crate::join::{Admission, AdmissionAction, DurableData, PROTOCOL_VERSION};
+    use crate::store::SwapOutcome;
     use crate::testing::{address, domain, machines};
 
     fn door(disk: &Arc<dyn Disk>, secret: &str) -> Arc<JoinEndpoint> {
@@ -234,7 +234,7 @@ mod tests {
             cluster: None,
             address: address(n),
             domain: domain(n),
-            keeps: Keeps::Nothing,
+            keeps: DurableData::Nothing,
         }
     }
 
@@ -242,13 +242,13 @@ mod tests {
     fn serve(door: &JoinEndpoint, admission: &mut Admission, random: &mut Random) {
         for (stranger, message) in door.letters() {
             match admission.receive(stranger, message, Nonce::draw(random)) {
-                Admitted::Answer(answer) => door.answer(stranger, &answer),
-                Admitted::Store { .. } => {
-                    let stored = admission.stored(Some(Swapped::Won));
+                AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
+                AdmissionAction::Store { .. } => {
+                    let stored = admission.stored(Some(SwapOutcome::Won));
                     let (stranger, answer) = stored.expect("somebody waits");
                     door.answer(stranger, &answer);
                 }
-                Admitted::Nothing => {}
+                AdmissionAction::Nothing => {}
             }
         }
     }
@@ -275,7 +275,7 @@ mod tests {
                 refused = other.hear().err();
             }
         }
-        let Some(Heard::Joined(machine, configuration)) = joined else {
+        let Some(JoinOutcome::Joined(machine, configuration)) = joined else {
             panic!("it is a member");
         };
         assert_eq!(machine, three.next_machine());

@@ -7,7 +7,7 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::secret::{Nonce, Proof};
+use super::secret::{Nonce, SecretProof};
 use crate::codec::{wire_enum, wire_structs};
 use crate::configuration::Configuration;
 use crate::ids::{Address, ClusterId, FailureDomain};
@@ -27,12 +27,12 @@ pub struct JoinRequest {
     /// The failure domain of the machine.
     pub domain: FailureDomain,
     /// The data that the machine keeps beyond its process.
-    pub keeps: Keeps,
+    pub keeps: DurableData,
 }
 
 /// The data that a joining machine keeps beyond its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
+pub enum DurableData {
     /// No data.
     Nothing,
     /// Data on a disk.
@@ -83,7 +83,7 @@ pub enum JoinMessage {
         /// The machine that wants to join.
         request: JoinRequest,
         /// Proves that the joiner knows the secret.
-        proof: Proof,
+        proof: SecretProof,
     },
     /// The CM's answer: the joiner is a member.
     Accepted {
@@ -92,14 +92,14 @@ pub enum JoinMessage {
         /// The id of the joiner.
         machine: MachineId,
         /// Proves that the CM knows the secret.
-        proof: Proof,
+        proof: SecretProof,
     },
     /// The CM's answer: the joiner must write the offer to its disk, then try again.
     Offered {
         /// The offer to write.
         offer: DiskOffer,
         /// Proves that the CM knows the secret.
-        proof: Proof,
+        proof: SecretProof,
     },
     /// The CM's answer: the joiner is not admitted.
     Refused {
@@ -117,7 +117,7 @@ wire_enum!(JoinMessage, "message":
     5 Offered { offer, proof }
 );
 
-wire_enum!(Keeps, "kind of memory":
+wire_enum!(DurableData, "kind of memory":
     0 Nothing,
     1 Disk { written }
 );

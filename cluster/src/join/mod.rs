@@ -44,11 +44,11 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Outsider};
-pub use self::endpoint::{Heard, JoinAttempt, JoinEndpoint, Letterbox, NotAdmitted};
+pub use self::admission::{Admission, AdmissionAction, MAX_STRANGERS, Outsider};
+pub use self::endpoint::{JoinOutcome, JoinAttempt, JoinEndpoint, JoinMessageStore, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
-pub use self::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, Keeps, PROTOCOL_VERSION};
-pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};
+pub use self::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, DurableData, PROTOCOL_VERSION};
+pub use self::secret::{ClusterSecret, Nonce, SecretProof, SecretTooShort};
 use crate::ids::{Address, ClusterId};
 
 /// The reason why a machine is not admitted, reported to the operator who started it.

@@ -30,7 +30,7 @@ pub struct Nonce(pub [u8; 32]);
 
 /// A proof that its sender knew the secret during this conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proof([u8; 32]);
+pub struct SecretProof([u8; 32]);
 
 /// The nonces of the two sides of a conversation.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl ClusterSecret {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    pub(super) fn prove_request(&self, nonces: Nonces, request: &JoinRequest) -> Proof {
+    pub(super) fn prove_request(&self, nonces: Nonces, request: &JoinRequest) -> SecretProof {
         self.prove(&said_by_joiner(nonces, request))
     }
 
@@ -70,7 +70,7 @@ impl ClusterSecret {
         &self,
         nonces: Nonces,
         request: &JoinRequest,
-        proof: &Proof,
+        proof: &SecretProof,
     ) -> bool {
         hmac::verify(&self.0, &said_by_joiner(nonces, request), &proof.0).is_ok()
     }
@@ -80,7 +80,7 @@ impl ClusterSecret {
         nonces: Nonces,
         configuration: &Configuration,
         machine: MachineId,
-    ) -> Proof {
+    ) -> SecretProof {
         self.prove(&said_by_cm(nonces, configuration, machine))
     }
 
@@ -89,13 +89,13 @@ impl ClusterSecret {
         nonces: Nonces,
         configuration: &Configuration,
         machine: MachineId,
-        proof: &Proof,
+        proof: &SecretProof,
     ) -> bool {
         let said = said_by_cm(nonces, configuration, machine);
         hmac::verify(&self.0, &said, &proof.0).is_ok()
     }
 
-    pub(super) fn prove_offer(&self, nonces: Nonces, offer: &DiskOffer) -> Proof {
+    pub(super) fn prove_offer(&self, nonces: Nonces, offer: &DiskOffer) -> SecretProof {
         self.prove(&said_in_offer(nonces, offer))
     }
 
@@ -103,14 +103,14 @@ impl ClusterSecret {
         &self,
         nonces: Nonces,
         offer: &DiskOffer,
-        proof: &Proof,
+        proof: &SecretProof,
     ) -> bool {
         hmac::verify(&self.0, &said_in_offer(nonces, offer), &proof.0).is_ok()
     }
 
-    fn prove(&self, said: &[u8]) -> Proof {
+    fn prove(&self, said: &[u8]) -> SecretProof {
         let tag = hmac::sign(&self.0, said);
-        Proof(
+        SecretProof(
             tag.as_ref()
                 .try_into()
                 .expect("an HMAC-SHA256 has 32 bytes"),
@@ -152,7 +152,7 @@ impl fmt::Debug for ClusterSecret {
     }
 }
 
-wire_newtypes!(Nonce: [u8; 32], Proof: [u8; 32]);
+wire_newtypes!(Nonce: [u8; 32], SecretProof: [u8; 32]);
 
 #[cfg(test)]
 mod tests {

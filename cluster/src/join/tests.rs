@@ -6,7 +6,7 @@ use super::*;
 use crate::codec::Wire;
 use crate::configuration::{Configuration, MAX_MACHINES};
 use crate::ids::ConfigurationId;
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 use crate::testing::{address, configuration, domain, machines};
 use fencepost_fabric::{MachineId, Random};
 
@@ -27,7 +27,7 @@ fn request(host: u32) -> JoinRequest {
         cluster: None,
         address: address(host),
         domain: domain(host),
-        keeps: Keeps::Nothing,
+        keeps: DurableData::Nothing,
     }
 }
 
@@ -44,10 +44,10 @@ fn joins(
     admission: &mut Admission,
     secret: ClusterSecret,
     request: JoinRequest,
-) -> (Joiner, Admitted) {
+) -> (Joiner, AdmissionAction) {
     let (mut joiner, hello) = Joiner::new(secret, request, nonce(1));
     let challenge = match admission.receive(OUTSIDER, over_the_wire(hello), nonce(2)) {
-        Admitted::Answer(challenge @ JoinMessage::Challenge { .. }) => over_the_wire(challenge),
+        AdmissionAction::Answer(challenge @ JoinMessage::Challenge { .. }) => over_the_wire(challenge),
         other => return (joiner, other),
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
@@ -71,14 +71,14 @@ fn assert_refused(
     let before = admission.configuration().clone();
     let (mut joiner, admitted) = joins(admission, secret(secret_word), request);
     let refused = JoinMessage::Refused { why: why.clone() };
-    assert_eq!(admitted, Admitted::Answer(refused.clone()));
+    assert_eq!(admitted, AdmissionAction::Answer(refused.clone()));
     assert_eq!(
         joiner.receive(over_the_wire(refused)),
         Progress::Refused(why)
     );
     assert!(admission.is_idle());
     assert_eq!(admission.configuration(), &before);
-    assert_eq!(admission.stored(Some(Swapped::Won)), None, "nothing waits");
+    assert_eq!(admission.stored(Some(SwapOutcome::Won)), None, "nothing waits");
 }
 
 /// Checks the same as [`assert_refused`], by the CM of two machines; then checks that the next
@@ -92,14 +92,14 @@ fn assert_refused_by_cm(secret_word: &str, request: JoinRequest, why: JoinRefusa
 /// Makes the machine at `host` join.
 fn join(admission: &mut Admission, host: u32) -> (ConfigurationId, MachineId) {
     let (mut joiner, admitted) = joins(admission, secret("right"), request(host));
-    let Admitted::Store { expected, new } = admitted else {
+    let AdmissionAction::Store { expected, new } = admitted else {
         panic!("{admitted:?}");
     };
     assert_eq!(
         (expected, new.id()),
         (admission.configuration().id(), expected.next())
     );
-    let (stranger, accepted) = admission.stored(Some(Swapped::Won)).expect("it waits");
+    let (stranger, accepted) = admission.stored(Some(SwapOutcome::Won)).expect("it waits");
     assert_eq!(stranger, OUTSIDER);
     let Progress::Joined {
         configuration,
@@ -139,7 +139,7 @@ fn a_machine_of_another_cluster_is_refused() {
     stranger.cluster = Some(ours);
     let (_, admitted) = joins(&mut admission(machines(2)), secret("right"), stranger);
     assert!(
-        matches!(admitted, Admitted::Store { .. }),
+        matches!(admitted, AdmissionAction::Store { .. }),
         "one of this cluster is not"
     );
 }
@@ -158,13 +158,13 @@ fn another_version_is_refused_before_anything_else_is_said() {
         version: ours,
         nonce: nonce(1),
     };
-    let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
+    let AdmissionAction::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
         panic!("there is a challenge");
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
         panic!("a challenge is answered");
     };
-    let refused = Admitted::Answer(JoinMessage::Refused { why });
+    let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
     assert_eq!(admission.receive(OUTSIDER, join, nonce(3)), refused);
     assert!(admission.is_idle());
 }
@@ -197,20 +197,20 @@ fn a_member_that_is_not_the_cm_says_who_is_but_only_to_those_who_know_the_secret
 fn while_one_join_is_stored_others_are_told_to_come_again() {
     let mut admission = admission(machines(2));
     let (mut first, admitted) = joins(&mut admission, secret("right"), request(3));
-    assert!(matches!(admitted, Admitted::Store { .. }));
+    assert!(matches!(admitted, AdmissionAction::Store { .. }));
     let why = JoinRefusal::Busy;
-    let refused = Admitted::Answer(JoinMessage::Refused { why });
+    let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
     assert_eq!(
         joins(&mut admission, secret("right"), request(4)).1,
         refused
     );
-    let (_, accepted) = admission.stored(Some(Swapped::Won)).expect("it waits");
+    let (_, accepted) = admission.stored(Some(SwapOutcome::Won)).expect("it waits");
     assert!(matches!(first.receive(accepted), Progress::Joined { .. }));
 }
 
 #[test]
 fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
-    for swapped in [Some(Swapped::Lost), None] {
+    for swapped in [Some(SwapOutcome::Lost), None] {
         let mut admission = admission(machines(2));
         let (mut joiner, _) = joins(&mut admission, secret("right"), request(3));
         let (_, refused) = admission.stored(swapped).expect("it waits");
@@ -238,7 +238,7 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
     let mut admission = admission(machines(2));
     admission.keep(Some(DATA), false);
     let on_disk = |written| JoinRequest {
-        keeps: Keeps::Disk { written },
+        keeps: DurableData::Disk { written },
         ..request(3)
     };
     let refused = JoinRefusal::Busy;
@@ -251,7 +251,7 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
     assert_refused(&mut admission, "right", in_use, JoinRefusal::AddressInUse);
     for written in [None, Some(MachineId(9))] {
         let (mut joiner, admitted) = joins(&mut admission, secret("right"), on_disk(written));
-        let Admitted::Answer(answer @ JoinMessage::Offered { .. }) = admitted else {
+        let AdmissionAction::Answer(answer @ JoinMessage::Offered { .. }) = admitted else {
             panic!("{admitted:?}");
         };
         let JoinMessage::Offered { offer, proof } = answer.clone() else {
@@ -273,8 +273,8 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
     }
     let written = Some(MachineId(3));
     let (_, admitted) = joins(&mut admission, secret("right"), on_disk(written));
-    assert!(matches!(admitted, Admitted::Store { .. }));
-    admission.stored(Some(Swapped::Lost));
+    assert!(matches!(admitted, AdmissionAction::Store { .. }));
+    admission.stored(Some(SwapOutcome::Lost));
     admission.keep(None, true);
     assert_refused(&mut admission, "right", on_disk(written), refused);
 }
@@ -283,7 +283,7 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
 fn a_proof_is_good_for_one_challenge() {
     let mut admission = admission(machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-    let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello.clone(), nonce(2)) else {
+    let AdmissionAction::Answer(challenge) = admission.receive(OUTSIDER, hello.clone(), nonce(2)) else {
         panic!("there is a challenge");
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
@@ -291,14 +291,14 @@ fn a_proof_is_good_for_one_challenge() {
     };
     assert!(matches!(
         admission.receive(OUTSIDER, join.clone(), nonce(3)),
-        Admitted::Store { .. }
+        AdmissionAction::Store { .. }
     ));
-    admission.stored(Some(Swapped::Lost));
+    admission.stored(Some(SwapOutcome::Lost));
     let again = admission.receive(OUTSIDER, join.clone(), nonce(3));
-    assert_eq!(again, Admitted::Nothing, "there is no challenge");
+    assert_eq!(again, AdmissionAction::Nothing, "there is no challenge");
     admission.receive(OUTSIDER, hello, nonce(4));
     let why = JoinRefusal::WrongSecret;
-    let refused = Admitted::Answer(JoinMessage::Refused { why });
+    let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
     assert_eq!(
         admission.receive(OUTSIDER, join, nonce(5)),
         refused,
@@ -310,7 +310,7 @@ fn a_proof_is_good_for_one_challenge() {
 fn a_joiner_believes_nobody_who_does_not_know_the_secret() {
     let mut impostor = Admission::new(CM, secret("wrong"), machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-    let Admitted::Answer(challenge) = impostor.receive(OUTSIDER, hello, nonce(2)) else {
+    let AdmissionAction::Answer(challenge) = impostor.receive(OUTSIDER, hello, nonce(2)) else {
         panic!("there is a challenge");
     };
     joiner.receive(challenge.clone());
@@ -348,16 +348,16 @@ fn open_challenges_are_few_and_end_with_their_connections() {
         let admitted = admission.receive(stranger, hello(stranger), nonce(2));
         assert!(matches!(
             admitted,
-            Admitted::Answer(JoinMessage::Challenge { .. })
+            AdmissionAction::Answer(JoinMessage::Challenge { .. })
         ));
     }
     let why = JoinRefusal::Busy;
-    let refused = Admitted::Answer(JoinMessage::Refused { why });
+    let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
     let late = Outsider(MAX_STRANGERS as u64);
     assert_eq!(admission.receive(late, hello(late), nonce(2)), refused);
     let again = admission.receive(Outsider(0), hello(Outsider(0)), nonce(2));
     assert!(
-        matches!(again, Admitted::Answer(JoinMessage::Challenge { .. })),
+        matches!(again, AdmissionAction::Answer(JoinMessage::Challenge { .. })),
         "not a new one"
     );
     strangers.for_each(|stranger| admission.gone(stranger));
@@ -379,7 +379,7 @@ fn any_message(random: &mut Random) -> JoinMessage {
     let (theirs, ours) = (ClusterId::draw(random), ClusterId::draw(random));
     if random.one_in(2) {
         let written = Some(CM).filter(|_| random.one_in(2));
-        request.keeps = Keeps::Disk { written };
+        request.keeps = DurableData::Disk { written };
     }
     let why = match random.below(8) {
         0 => JoinRefusal::Version { theirs: 3, ours: 9 },
@@ -446,7 +446,7 @@ proptest! {
     ) {
         let mut admission = admission(machines(2));
         let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-        let Admitted::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
+        let AdmissionAction::Answer(challenge) = admission.receive(OUTSIDER, hello, nonce(2)) else {
             panic!("there is a challenge");
         };
         let Progress::Send(join) = joiner.receive(challenge) else {
@@ -457,7 +457,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         if let Ok(changed @ JoinMessage::Join { .. }) = JoinMessage::decode(&bytes) {
             let why = JoinRefusal::WrongSecret;
-            let refused = Admitted::Answer(JoinMessage::Refused { why });
+            let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
             prop_assert_eq!(admission.receive(OUTSIDER, changed, nonce(3)), refused);
         }
     }

@@ -59,7 +59,7 @@ pub enum LeaseStep {
 
 /// The result of a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct LeaseResult {
     /// The answer to the sender of the message.
     pub answer: Option<LeaseMessage>,
     /// The event for the owner to handle.
@@ -213,22 +213,22 @@ impl Leases {
     }
 
     /// Handles a message and returns the answer and the event that follow from it.
-    pub fn receive(&mut self, now: u64, from: MachineId, message: LeaseMessage) -> Received {
+    pub fn receive(&mut self, now: u64, from: MachineId, message: LeaseMessage) -> LeaseResult {
         if self.stopped {
-            return Received::default();
+            return LeaseResult::default();
         }
         let newer = message.configuration > self.configuration;
         let newer = newer.then_some(LeaseEvent::Newer(from, message.configuration));
         let Ok(at) = self.peers.binary_search_by_key(&from, |peer| peer.machine) else {
             let old = message.configuration < self.configuration && from != self.me;
             let event = newer.or(old.then_some(LeaseEvent::Outdated(from)));
-            return Received {
+            return LeaseResult {
                 answer: None,
                 event,
             };
         };
         if message.configuration < self.since {
-            return Received::default();
+            return LeaseResult::default();
         }
         let (answer, event) = match message.body {
             LeaseBody::Request {
@@ -252,7 +252,7 @@ impl Leases {
             }
             _ => (None, None),
         };
-        Received {
+        LeaseResult {
             answer: answer.map(|body| self.message(body)),
             event: event.or(newer),
         }

@@ -80,7 +80,7 @@ fn shake_hands_with(
     let request = sent(machine, now);
     let answer = cm.receive(now, id, request).answer.unwrap();
     let grant = machine.receive(now, cm_id, answer).answer.unwrap();
-    assert_eq!(cm.receive(now, id, grant), Received::default());
+    assert_eq!(cm.receive(now, id, grant), LeaseResult::default());
 }
 
 fn granted(message: LeaseMessage) -> Option<u64> {
@@ -231,12 +231,12 @@ fn late_and_doubled_messages_lengthen_nothing() {
     let until = cm.next_wake();
     assert_eq!(
         cm.receive(6 * MS, M2, first),
-        Received::default(),
+        LeaseResult::default(),
         "overtaken"
     );
     assert_eq!(
         cm.receive(6 * MS, M2, second),
-        Received::default(),
+        LeaseResult::default(),
         "doubled"
     );
     assert_eq!(cm.next_wake(), until);
@@ -253,7 +253,7 @@ fn a_machine_that_was_started_again_gets_nothing_on_its_former_lease() {
     shake_hands(&mut cm, &mut machine, M2, 0);
     let mut again = Leases::new(M2, &two, terms(), 0x7777_0000_0000_0000, MS);
     let request = sent(&mut again, MS);
-    assert_eq!(cm.receive(MS, M2, request), Received::default());
+    assert_eq!(cm.receive(MS, M2, request), LeaseResult::default());
     assert_eq!(cm.next_wake(), terms().expired_ns());
 }
 
@@ -264,7 +264,7 @@ fn other_terms_get_nothing() {
     let other = LeaseTerms::new(Duration::from_millis(11), 1000).unwrap();
     let mut machine = Leases::new(M2, &two, other, 0, 0);
     let request = sent(&mut machine, 0);
-    assert_eq!(cm.receive(0, M2, request), Received::default());
+    assert_eq!(cm.receive(0, M2, request), LeaseResult::default());
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_cm_alone_needs_nobody_and_one_of_five_needs_two() {
     );
     let mut out = leases(M2, &five);
     let request = sent(&mut out, 0);
-    assert_eq!(cm.receive(0, M2, request), Received::default());
+    assert_eq!(cm.receive(0, M2, request), LeaseResult::default());
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn who_is_out_holds_nothing_and_says_nothing() {
     assert!(!machine.holds(3 * MS) && machine.poll(90 * MS).is_none());
     assert_eq!(machine.next_wake(), u64::MAX);
     let request = sent(&mut leases(M2, &two), 0);
-    assert_eq!(machine.receive(3 * MS, CM, request), Received::default());
+    assert_eq!(machine.receive(3 * MS, CM, request), LeaseResult::default());
 }
 
 #[test]

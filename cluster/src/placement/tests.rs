@@ -35,7 +35,7 @@ fn even(history: &History) -> bool {
         .all(|size| size * (history.f + 1) <= machines)
 }
 
-struct Played {
+struct PlacementRun {
     configuration: Configuration,
     placement: Placement,
     mappings: Vec<Mapping>,
@@ -46,11 +46,11 @@ struct Played {
     forced: usize,
 }
 
-fn play(history: &History) -> Result<Played, TestCaseError> {
+fn play(history: &History) -> Result<PlacementRun, TestCaseError> {
     let domains = (1..).zip(&history.sizes);
     let domains: Vec<u32> = domains.flat_map(|(d, size)| vec![d; *size]).collect();
     let configuration = testing::configuration(&domains);
-    let mut played = Played {
+    let mut played = PlacementRun {
         placement: Placement::new(&configuration),
         configuration,
         mappings: Vec::new(),
@@ -92,14 +92,14 @@ fn play(history: &History) -> Result<Played, TestCaseError> {
     Ok(played)
 }
 
-fn spread(played: &Played, held: impl Fn(Load) -> usize) -> usize {
+fn spread(played: &PlacementRun, held: impl Fn(Load) -> usize) -> usize {
     let machines = played.configuration.machines().iter();
     let loads = machines.map(|m| held(played.placement.load(m.id).expect("it is a member")));
     let loads: Vec<usize> = loads.collect();
     loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0)
 }
 
-fn domains_of(played: &Played, replicas: &Replicas) -> FewSet<FailureDomain> {
+fn domains_of(played: &PlacementRun, replicas: &Replicas) -> FewSet<FailureDomain> {
     let machines = replicas
         .all()
         .map(|machine| played.configuration.machine(machine));

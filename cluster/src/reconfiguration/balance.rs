@@ -26,7 +26,7 @@ pub(super) fn rank(machine: MachineId, group: RegionId, placement: &Placement) -
 }
 
 /// A group of regions on the same machines.
-pub(super) struct Together<'a> {
+pub(super) struct RegionGroup<'a> {
     pub group: RegionId,
     /// The number of regions.
     pub count: usize,
@@ -34,7 +34,7 @@ pub(super) struct Together<'a> {
     pub placement: &'a Placement,
 }
 
-impl Together<'_> {
+impl RegionGroup<'_> {
     /// Returns the machine of `stay` that becomes the primary if the present primary does not stay.
     pub fn heir(&self, stay: &FewSet<MachineId>) -> Option<MachineId> {
         let stay = stay.iter().copied();

@@ -11,7 +11,7 @@
 
 use fencepost_fabric::MachineId;
 
-use super::message::Holdings;
+use super::message::RegionReport;
 use crate::allocation::{HeldRegion, RequestId};
 use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
@@ -49,7 +49,7 @@ impl KnownRegions {
 }
 
 /// Derives the existing regions from `answers`.
-pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> KnownRegions {
+pub(super) fn gather(answers: &FewMap<MachineId, RegionReport>) -> KnownRegions {
     let mut known: FewMap<RegionId, Mapping> = FewMap::new();
     let mut held: FewMap<RegionId, FewMap<MachineId, &HeldRegion>> = FewMap::new();
     let mut gathered = KnownRegions::default();

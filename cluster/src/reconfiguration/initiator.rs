@@ -8,18 +8,18 @@
 use fencepost_fabric::MachineId;
 
 use super::gather::gather;
-use super::message::{Holdings, ReconfigurationMessage};
+use super::message::{RegionReport, ReconfigurationMessage};
 use super::state::Reconfiguration;
-use super::{Action, Survey, WishError};
+use super::{Action, RegionProbe, ChangeRequestError};
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
 use crate::ids::{Address, ConfigurationId, FailureDomain};
 use crate::lease::LeaseOrder;
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 
 /// A change of the configuration that the operator or the CM requests.
 #[derive(Clone, Debug)]
-pub(super) enum Wish {
+pub(super) enum ChangeRequest {
     Add(Address, FailureDomain),
     /// The machine is to leave after its regions have been moved.
     Leave(MachineId),
@@ -36,8 +36,8 @@ pub(super) enum Wish {
 pub(super) struct Attempt {
     pub number: u64,
     pub base: Configuration,
-    pub wish: Option<Wish>,
-    pub answers: FewMap<MachineId, Holdings>,
+    pub wish: Option<ChangeRequest>,
+    pub answers: FewMap<MachineId, RegionReport>,
     /// The time at which leases have expired that depend on earlier grants of the machines that
     /// have answered.
     pub old_until: u64,
@@ -154,7 +154,7 @@ impl Reconfiguration {
 
     /// Carries out step 2: asks all machines but the suspected ones whether they are alive, and
     /// which regions they hold.
-    pub(super) fn probe(&mut self, now: u64, wish: Option<Wish>) {
+    pub(super) fn probe(&mut self, now: u64, wish: Option<ChangeRequest>) {
         let base = self.newest.clone();
         let (me, id) = (self.me, base.id());
         self.attempts += 1;
@@ -162,7 +162,7 @@ impl Reconfiguration {
         self.lead = None;
         self.patience = None;
         self.promised = self.promised.max(Some(id));
-        let survey = Survey {
+        let survey = RegionProbe {
             by: me,
             base: id,
             attempt,
@@ -194,7 +194,7 @@ impl Reconfiguration {
         from: MachineId,
         base: ConfigurationId,
         number: u64,
-        holdings: Holdings,
+        holdings: RegionReport,
     ) {
         let Some(attempt) = &mut self.attempt else {
             return;
@@ -255,25 +255,25 @@ impl Reconfiguration {
         let base = &attempt.base;
         let members = base.machines().iter().map(|machine| machine.id);
         let removed = match &attempt.wish {
-            Some(Wish::Remove(machine)) => Some(*machine),
+            Some(ChangeRequest::Remove(machine)) => Some(*machine),
             _ => None,
         };
         let lost = members
             .filter(|machine| !attempt.answers.contains_key(machine) || Some(*machine) == removed);
         let lost: FewSet<MachineId> = lost.collect();
         let calm = lost.is_empty() && base.cm() == self.me;
-        if !(calm || matches!(attempt.wish, Some(Wish::Remove(_)) | None)) {
+        if !(calm || matches!(attempt.wish, Some(ChangeRequest::Remove(_)) | None)) {
             // The eviction of lost machines precedes requested changes.
             attempt.wish = None;
             self.out.push(Action::Wished(false));
         }
         let new = match &attempt.wish {
-            Some(Wish::Add(address, domain)) => {
+            Some(ChangeRequest::Add(address, domain)) => {
                 let with = base.with_machine(address.clone(), domain.clone());
                 with.map(|(new, _)| new)
             }
-            Some(Wish::Leave(machine)) => base.with_leaving(*machine),
-            Some(Wish::Move { .. } | Wish::Remove(_)) | None => base.without(&lost, self.me),
+            Some(ChangeRequest::Leave(machine)) => base.with_leaving(*machine),
+            Some(ChangeRequest::Move { .. } | ChangeRequest::Remove(_)) | None => base.without(&lost, self.me),
         };
         let Ok(new) = new else {
             return self.abandon();
@@ -303,15 +303,15 @@ impl Reconfiguration {
 
     /// Handles the store's answer to [`Action::CompareAndSwap`]; `None` if the store failed and the
     /// outcome is unknown.
-    pub fn swapped(&mut self, now: u64, attempt: u64, outcome: Option<Swapped>) -> Vec<Action> {
+    pub fn swapped(&mut self, now: u64, attempt: u64, outcome: Option<SwapOutcome>) -> Vec<Action> {
         if let Some(current) = &mut self.attempt
             && current.number == attempt
             && let Stage::Swapping(swap) = &current.stage
         {
             let swap = swap.clone();
             match outcome {
-                Some(Swapped::Won) => self.remap_regions(now, swap),
-                Some(Swapped::Lost) => {
+                Some(SwapOutcome::Won) => self.remap_regions(now, swap),
+                Some(SwapOutcome::Lost) => {
                     current.stage = Stage::Reading(Some(swap));
                     self.out.push(Action::ReadStore { attempt });
                 }
@@ -391,10 +391,10 @@ impl Reconfiguration {
         now: u64,
         address: Address,
         domain: FailureDomain,
-    ) -> Result<Vec<Action>, WishError> {
+    ) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         self.applied.with_machine(address.clone(), domain.clone())?;
-        self.probe(now, Some(Wish::Add(address, domain)));
+        self.probe(now, Some(ChangeRequest::Add(address, domain)));
         Ok(self.done())
     }
 
@@ -402,9 +402,9 @@ impl Reconfiguration {
     ///
     /// # Errors
     /// [`WishError`] if the reconfiguration cannot begin.
-    pub fn make_up(&mut self, now: u64) -> Result<Vec<Action>, WishError> {
+    pub fn make_up(&mut self, now: u64) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
-        self.probe(now, Some(Wish::Move { balances: false }));
+        self.probe(now, Some(ChangeRequest::Move { balances: false }));
         Ok(self.done())
     }
 
@@ -413,15 +413,15 @@ impl Reconfiguration {
     ///
     /// # Errors
     /// [`WishError`] if the reconfiguration cannot begin.
-    pub fn leave(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
+    pub fn leave(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         if !self.applied.is_leaving(machine) {
             let next = self.applied.with_leaving(machine)?;
             let (need, have) = (self.options.replication.wanted(), next.domains_that_stay());
             if have < need {
-                return Err(WishError::TooFew { need, have });
+                return Err(ChangeRequestError::TooFew { need, have });
             }
-            self.probe(now, Some(Wish::Leave(machine)));
+            self.probe(now, Some(ChangeRequest::Leave(machine)));
         }
         Ok(self.done())
     }
@@ -436,10 +436,10 @@ impl Reconfiguration {
         now: u64,
         by: MachineId,
         machine: MachineId,
-    ) -> Result<Vec<Action>, WishError> {
+    ) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         if self.applied.has(machine) && !self.has_nothing(machine) {
-            return Err(WishError::HasReplicas(machine));
+            return Err(ChangeRequestError::HasReplicas(machine));
         }
         if by == machine {
             return self.remove(now, machine);
@@ -457,7 +457,7 @@ impl Reconfiguration {
     ///
     /// # Errors
     /// [`WishError`] if the reconfiguration cannot begin.
-    pub fn remove(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
+    pub fn remove(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         let heirs = self.applied.backup_cms(1);
         match heirs.first() {
@@ -466,11 +466,11 @@ impl Reconfiguration {
                     let configuration = self.applied.id();
                     self.send(*heir, ReconfigurationMessage::Suspect { configuration });
                 } else {
-                    self.probe(now, Some(Wish::Remove(machine)));
+                    self.probe(now, Some(ChangeRequest::Remove(machine)));
                 }
                 Ok(self.done())
             }
-            _ => Err(WishError::NoSuchMachine(machine)),
+            _ => Err(ChangeRequestError::NoSuchMachine(machine)),
         }
     }
 
@@ -480,11 +480,11 @@ impl Reconfiguration {
         self.may_wish().is_ok()
     }
 
-    pub(super) fn may_wish(&self) -> Result<(), WishError> {
+    pub(super) fn may_wish(&self) -> Result<(), ChangeRequestError> {
         if self.newest.cm() != self.me || self.evicted {
-            return Err(WishError::NotManager);
+            return Err(ChangeRequestError::NotManager);
         }
         let calm = self.committed && self.attempt.is_none() && self.newest == self.applied;
-        calm.then_some(()).ok_or(WishError::Busy)
+        calm.then_some(()).ok_or(ChangeRequestError::Busy)
     }
 }

@@ -3,11 +3,11 @@
 use fencepost_fabric::MachineId;
 
 use super::gather::{KnownRegions, gather};
-use super::initiator::{Swap, Wish};
-use super::message::{NewConfig, ReconfigurationMessage, Refused};
-use super::remap::{Occasion, Remapped, remap_regions};
+use super::initiator::{Swap, ChangeRequest};
+use super::message::{NewConfig, ReconfigurationMessage, RefusedReplica};
+use super::remap::{OptionalChanges, RemapResult, remap_regions};
 use super::state::Reconfiguration;
-use super::{Action, Leading, Report};
+use super::{Action, InitialManagerState, Report};
 use crate::allocation::{MovedRegion, REGIONS_A_CONFIGURATION};
 use crate::configuration::Configuration;
 use crate::few::FewSet;
@@ -17,10 +17,10 @@ use crate::region::RegionId;
 
 /// The state of the CM for its configuration, kept until the next one.
 #[derive(Debug)]
-pub(super) struct Lead {
+pub(super) struct ManagerState {
     configuration: Configuration,
     gathered: KnownRegions,
-    remapped: Remapped,
+    remapped: RemapResult,
     /// The members that have not applied the configuration.
     waiting: FewSet<MachineId>,
     refused: FewSet<MachineId>,
@@ -44,7 +44,7 @@ enum Stage {
     Committed,
 }
 
-impl Lead {
+impl ManagerState {
     pub fn wake(&self) -> Option<u64> {
         match self.stage {
             Stage::Sending { again, until } => Some(again.min(until)),
@@ -95,15 +95,15 @@ impl Reconfiguration {
         let gathered = gather(&answers);
         let all = attempt.base.machines().iter().all(|m| new.has(m.id));
         let occasion = match &attempt.wish {
-            Some(Wish::Move { balances }) => Occasion {
+            Some(ChangeRequest::Move { balances }) => OptionalChanges {
                 settled: all,
                 balances: *balances && all,
             },
-            Some(Wish::Add(..)) => Occasion {
+            Some(ChangeRequest::Add(..)) => OptionalChanges {
                 settled: false,
                 balances: all,
             },
-            _ => Occasion::default(),
+            _ => OptionalChanges::default(),
         };
         let replication = self.options.replication;
         let remapped = remap_regions(&gathered, &new, replication, &self.full, occasion);
@@ -113,7 +113,7 @@ impl Reconfiguration {
             under_replicated: remapped.under_replicated.clone(),
         }));
         let requests = remapped.requests.iter();
-        self.out.push(Action::Lead(Box::new(Leading {
+        self.out.push(Action::Lead(Box::new(InitialManagerState {
             configuration: new.clone(),
             map: remapped.map.clone(),
             requests: requests.map(|(region, id)| (*id, *region)).collect(),
@@ -125,7 +125,7 @@ impl Reconfiguration {
             again: now.saturating_add(self.options.retry_ns),
             until: now.saturating_add(self.options.ack_ns),
         };
-        let lead = Lead {
+        let lead = ManagerState {
             configuration: new,
             gathered,
             remapped,
@@ -169,7 +169,7 @@ impl Reconfiguration {
         now: u64,
         from: MachineId,
         configuration: ConfigurationId,
-        refused: Vec<Refused>,
+        refused: Vec<RefusedReplica>,
     ) {
         let Some(lead) = &mut self.lead else {
             return;
@@ -259,7 +259,7 @@ impl Reconfiguration {
         let last = lead.lacking.remove(&from) && lead.lacking.is_empty();
         let (moving, balances) = (lead.remapped.moving, lead.balances);
         if last && moving && self.may_wish().is_ok() {
-            self.probe(now, Some(Wish::Move { balances }));
+            self.probe(now, Some(ChangeRequest::Move { balances }));
         }
     }
 

@@ -2,9 +2,9 @@
 
 use fencepost_fabric::MachineId;
 
-use super::message::{Holdings, NewConfig, ReconfigurationMessage, Refused};
+use super::message::{RegionReport, NewConfig, ReconfigurationMessage, RefusedReplica};
 use super::state::Reconfiguration;
-use super::{Action, Survey};
+use super::{Action, RegionProbe};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::lease::LeaseOrder;
@@ -28,7 +28,7 @@ impl Reconfiguration {
         }
         self.promised = self.promised.max(Some(id));
         self.wait(now);
-        let survey = Survey {
+        let survey = RegionProbe {
             by: from,
             base: id,
             attempt,
@@ -39,8 +39,8 @@ impl Reconfiguration {
     }
 
     /// Handles the answer to [`Action::Survey`].
-    pub fn surveyed(&mut self, now: u64, survey: Survey, holdings: Holdings) -> Vec<Action> {
-        let Survey { by, base, attempt } = survey;
+    pub fn surveyed(&mut self, now: u64, survey: RegionProbe, holdings: RegionReport) -> Vec<Action> {
+        let RegionProbe { by, base, attempt } = survey;
         if by == self.me {
             self.probe_answered(now, by, base, attempt, holdings);
         } else if !self.evicted {
@@ -109,7 +109,7 @@ impl Reconfiguration {
         &mut self,
         now: u64,
         configuration: ConfigurationId,
-        refused: Vec<Refused>,
+        refused: Vec<RefusedReplica>,
     ) -> Vec<Action> {
         if self.applying == Some(configuration) {
             self.applying = None;

@@ -37,7 +37,7 @@ pub enum ReconfigurationMessage {
         /// The number of the prober's attempt.
         attempt: u64,
         /// The data that the new CM needs.
-        holdings: Holdings,
+        holdings: RegionReport,
     },
     /// NEW-CONFIG, from the new CM to a member: apply this configuration.
     NewConfig(NewConfig),
@@ -46,7 +46,7 @@ pub enum ReconfigurationMessage {
         /// The applied configuration.
         configuration: ConfigurationId,
         /// The new replicas for which the sender has no memory.
-        refused: Vec<Refused>,
+        refused: Vec<RefusedReplica>,
     },
     /// NEW-CONFIG-COMMIT: all members have applied the configuration, and all leases of other
     /// machines have expired.
@@ -103,7 +103,7 @@ pub enum ReconfigurationMessage {
 
 /// The answer of a machine to a machine that wants to be the CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holdings {
+pub struct RegionReport {
     /// LastDrained: the configuration up to which the machine has drained its logs.
     pub last_drained: ConfigurationId,
     /// The regions that the machine holds.
@@ -157,7 +157,7 @@ pub struct NewConfig {
 
 /// A new replica that a machine does not hold for want of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedReplica {
     /// The region of the replica.
     pub region: RegionId,
     /// The reason for the refusal.
@@ -204,7 +204,7 @@ wire_enum!(ReconfigurationMessage, "message":
 );
 
 wire_structs!(
-    Holdings {
+    RegionReport {
         last_drained,
         held,
         known,
@@ -227,5 +227,5 @@ wire_structs!(
         next_region,
         clock
     },
-    Refused { region, why }
+    RefusedReplica { region, why }
 );

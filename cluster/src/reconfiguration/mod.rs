@@ -61,9 +61,9 @@ mod tests;
 use fencepost_fabric::MachineId;
 use thiserror::Error;
 
-pub use self::message::{Holdings, NewClock, NewConfig, ReconfigurationMessage, Refused};
-pub use self::regions::{Applied, Regions};
-pub use self::restart::{Resumed, Resuming, SavedRegions, resume};
+pub use self::message::{RegionReport, NewClock, NewConfig, ReconfigurationMessage, RefusedReplica};
+pub use self::regions::{ConfigurationEffects, Regions};
+pub use self::restart::{RestartState, MappingChange, SavedRegions, resume};
 pub use self::state::Reconfiguration;
 pub use crate::allocation::MovedRegion;
 use crate::allocation::RequestId;
@@ -122,7 +122,7 @@ pub enum Action {
     Block,
     /// Freeze the regions of this machine and pass their description to
     /// [`Reconfiguration::surveyed`].
-    Survey(Survey),
+    Survey(RegionProbe),
     /// Ask the store for this swap; the answer goes to [`Reconfiguration::swapped`].
     CompareAndSwap {
         /// The number to return with the answer.
@@ -139,7 +139,7 @@ pub enum Action {
     },
     /// This machine is the CM of a configuration that it applies next: make its allocator, which
     /// holds requests back until [`Action::Commit`].
-    Lead(Box<Leading>),
+    Lead(Box<InitialManagerState>),
     /// Apply this configuration: exchange messages with members only, learn the mappings, reserve
     /// memory for new replicas. Replicas without memory go to [`Reconfiguration::applied`].
     Apply(Box<NewConfig>),
@@ -163,7 +163,7 @@ pub enum Action {
 
 /// The probe for which a machine describes its regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct RegionProbe {
     /// The machine that sent the probe.
     pub by: MachineId,
     /// The configuration that is to be replaced.
@@ -174,7 +174,7 @@ pub struct Survey {
 
 /// The initial state of the CM of a new configuration; see [`crate::allocation::Allocator::new`].
 #[derive(Clone, Debug)]
-pub struct Leading {
+pub struct InitialManagerState {
     /// The new configuration.
     pub configuration: Configuration,
     /// The mappings of all regions.
@@ -201,7 +201,7 @@ pub struct Report {
 
 /// The reason why a machine is neither added nor removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum WishError {
+pub enum ChangeRequestError {
     /// Only the CM adds and removes machines.
     #[error("this machine is not the configuration manager")]
     NotManager,

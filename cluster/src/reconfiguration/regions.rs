@@ -1,10 +1,10 @@
 //! The regions that a machine knows and holds, from one configuration to the next: how the actions
 //! of a reconfiguration affect allocation.
 
-use super::Leading;
-use super::message::{Holdings, NewConfig, Refused};
+use super::InitialManagerState;
+use super::message::{RegionReport, NewConfig, RefusedReplica};
 use crate::allocation::{
-    Allocator, CacheEvent, Decided, RegionCache, RegionHost, RegionMessage, ReplicaRegions,
+    Allocator, CacheEvent, RegionDecisions, RegionCache, RegionHost, RegionMessage, ReplicaRegions,
 };
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
@@ -28,9 +28,9 @@ pub struct Regions<'a> {
 
 /// The results of applying a configuration.
 #[derive(Debug)]
-pub struct Applied {
+pub struct ConfigurationEffects {
     /// The new replicas without memory, for [`super::Reconfiguration::applied`].
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedReplica>,
     /// The lookups that are answered now.
     pub events: Vec<CacheEvent>,
     /// The messages that repeat unanswered questions.
@@ -40,7 +40,7 @@ pub struct Applied {
 impl Regions<'_> {
     /// Carries out [`super::Action::Survey`]: freezes the regions until the next configuration is
     /// applied.
-    pub fn survey(&mut self, last_drained: ConfigurationId) -> Holdings {
+    pub fn survey(&mut self, last_drained: ConfigurationId) -> RegionReport {
         self.replica.freeze();
         self.cache.freeze();
         if let Some(allocator) = self.allocator {
@@ -50,7 +50,7 @@ impl Regions<'_> {
     }
 
     /// Describes the regions of this machine. The caller fills in leases and the time.
-    pub fn holdings(&self, last_drained: ConfigurationId) -> Holdings {
+    pub fn holdings(&self, last_drained: ConfigurationId) -> RegionReport {
         let mut next_region = *self.next_region;
         let mut known: Vec<&Mapping> = self.cache.map().mappings().collect();
         if let Some(allocator) = &*self.allocator {
@@ -64,7 +64,7 @@ impl Regions<'_> {
         known.retain(told);
         known.sort_unstable_by_key(|mapping| (mapping.region, mapping.last_replica_change));
         known.dedup();
-        Holdings {
+        RegionReport {
             last_drained,
             held: self.replica.held().cloned().collect(),
             known: known.into_iter().cloned().collect(),
@@ -77,7 +77,7 @@ impl Regions<'_> {
 
     /// Carries out [`super::Action::Lead`]: makes the allocator, which allocates once the
     /// configuration is in force.
-    pub fn lead(&mut self, leading: Leading, replication: Replication) {
+    pub fn lead(&mut self, leading: InitialManagerState, replication: Replication) {
         let mut allocator = Allocator::new(
             &leading.configuration,
             replication,
@@ -90,7 +90,7 @@ impl Regions<'_> {
     }
 
     /// Carries out [`super::Action::Apply`].
-    pub fn apply(&mut self, new: &NewConfig, host: &mut impl RegionHost) -> Applied {
+    pub fn apply(&mut self, new: &NewConfig, host: &mut impl RegionHost) -> ConfigurationEffects {
         let configuration = &new.configuration;
         let version = MapVersion {
             configuration: configuration.id(),
@@ -103,7 +103,7 @@ impl Regions<'_> {
             *self.allocator = None;
         }
         *self.next_region = new.next_region.max(*self.next_region);
-        let decided = Decided {
+        let decided = RegionDecisions {
             moved: &new.moved,
             given_up: &new.given_up,
             lost: &new.lost,
@@ -111,11 +111,11 @@ impl Regions<'_> {
         let refused = self.replica.apply(configuration, decided, host);
         let refused = refused
             .into_iter()
-            .map(|(region, why)| Refused { region, why });
+            .map(|(region, why)| RefusedReplica { region, why });
         let mappings = new.moved.iter().map(|moved| moved.mapping.clone());
         self.cache.forget(&new.lost);
         let (events, questions) = self.cache.apply(configuration, version, mappings);
-        Applied {
+        ConfigurationEffects {
             refused: refused.collect(),
             events,
             questions,

@@ -22,7 +22,7 @@
 
 use fencepost_fabric::MachineId;
 
-use super::balance::{Together, rank};
+use super::balance::{RegionGroup, rank};
 use super::gather::{KnownRegion, KnownRegions};
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
@@ -34,7 +34,7 @@ use crate::region_map::{MapVersion, RegionMap};
 
 /// The mappings of all regions in the new configuration.
 #[derive(Debug)]
-pub(super) struct Remapped {
+pub(super) struct RemapResult {
     pub map: RegionMap,
     pub requests: FewMap<RegionId, RequestId>,
     pub lost: Vec<RegionId>,
@@ -44,14 +44,14 @@ pub(super) struct Remapped {
 }
 
 /// A region that is not lost, and the machines that still hold it in the new configuration.
-struct Left<'a> {
+struct SurvivingRegion<'a> {
     found: &'a KnownRegion,
     request: RequestId,
     holders: FewMap<MachineId, bool>,
     primary: MachineId,
 }
 
-impl Left<'_> {
+impl SurvivingRegion<'_> {
     fn region(&self) -> RegionId {
         self.found.mapping.region
     }
@@ -63,7 +63,7 @@ impl Left<'_> {
 
 /// Optional changes that a configuration may make besides.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Occasion {
+pub(super) struct OptionalChanges {
     /// Whether replicas may be given up: all machines are present, and all regions are as whole as
     /// possible.
     pub settled: bool,
@@ -87,9 +87,9 @@ pub(super) fn remap_regions(
     next: &Configuration,
     replication: Replication,
     full: &FewSet<MachineId>,
-    occasion: Occasion,
-) -> Remapped {
-    let mut remapped = Remapped {
+    occasion: OptionalChanges,
+) -> RemapResult {
+    let mut remapped = RemapResult {
         map: RegionMap::new(next.id()),
         requests: FewMap::new(),
         lost: Vec::new(),
@@ -98,7 +98,7 @@ pub(super) fn remap_regions(
     };
     let leaving = next.leaving();
     let closed = full.iter().chain(&leaving).copied().collect();
-    let mut groups: FewMap<GroupId, Vec<Left<'_>>> = FewMap::new();
+    let mut groups: FewMap<GroupId, Vec<SurvivingRegion<'_>>> = FewMap::new();
     for (region, found) in &gathered.regions {
         match what_is_left(found, next) {
             Some(left) => groups.entry(found.mapping.group).or_default().push(left),
@@ -106,7 +106,7 @@ pub(super) fn remap_regions(
         }
     }
     let mut placement = Placement::new(next);
-    let bereft = |group: &[Left<'_>]| {
+    let bereft = |group: &[SurvivingRegion<'_>]| {
         let mut all = group.iter();
         all.any(|left| !left.is_whole_at(left.found.mapping.replicas.primary()))
     };
@@ -153,7 +153,7 @@ pub(super) fn remap_regions(
 /// Adds a replica to one group, so that another replica can be given up and the loads become more
 /// equal. Returns whether there is such a group. The surplus replica waits until all are whole.
 fn balance(
-    groups: &FewMap<GroupId, Vec<Left<'_>>>,
+    groups: &FewMap<GroupId, Vec<SurvivingRegion<'_>>>,
     mappings: &mut [Mapping],
     placement: &Placement,
     closed: &FewSet<MachineId>,
@@ -170,7 +170,7 @@ fn balance(
             let same = own.count() == replicas.count() && own.primary() == replicas.primary();
             same && own.all().all(|m| replicas.has(m))
         };
-        let together = Together {
+        let together = RegionGroup {
             group: group.0,
             count: mappings.len(),
             primary: replicas.primary(),
@@ -188,7 +188,7 @@ fn balance(
     let Some((_, group, to)) = by_group.iter().filter_map(step).min() else {
         return false;
     };
-    let is_whole = |left: &Left<'_>| left.holders.values().all(|whole| *whole);
+    let is_whole = |left: &SurvivingRegion<'_>| left.holders.values().all(|whole| *whole);
     let whole = groups.values().flatten().all(is_whole);
     for mapping in by_group.remove(&group).into_iter().flatten() {
         let replicas = &mapping.replicas;
@@ -202,7 +202,7 @@ fn balance(
 }
 
 /// Returns the remaining holders of a region; `None` if the region is lost.
-fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<Left<'a>> {
+fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<SurvivingRegion<'a>> {
     let replicas = found.mapping.replicas.all();
     let holders = replicas.filter_map(|machine| {
         let whole = found.holders.get(&machine).filter(|_| next.has(machine))?;
@@ -214,7 +214,7 @@ fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<Left
         .replicas
         .all()
         .filter(|m| holders.get(m) == Some(&true));
-    Some(Left {
+    Some(SurvivingRegion {
         primary: whole.next()?,
         request: found.request?,
         found,
@@ -223,7 +223,7 @@ fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<Left
 }
 
 /// Chooses the backup that becomes the primary: the same machine for all regions whose data it has.
-fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &FewSet<MachineId>) {
+fn promote(group: &mut [SurvivingRegion<'_>], placement: &Placement, leaving: &FewSet<MachineId>) {
     let machines: FewSet<MachineId> = group
         .iter()
         .flat_map(|left| left.holders.keys().copied())
@@ -252,7 +252,7 @@ fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &FewSet<Machi
     }
 }
 
-fn left_replicas(left: &Left<'_>) -> Replicas {
+fn left_replicas(left: &SurvivingRegion<'_>) -> Replicas {
     replicas(left.primary, left.holders.keys().copied())
 }
 
@@ -265,7 +265,7 @@ fn replicas(primary: MachineId, machines: impl Iterator<Item = MachineId>) -> Re
 /// Returns the machines on which the regions of a group stay, or to which they are added. Machines
 /// in `closed`, which include all `leaving` ones, get no new replicas.
 fn machines_for(
-    group: &[Left<'_>],
+    group: &[SurvivingRegion<'_>],
     placement: &Placement,
     replication: Replication,
     (closed, leaving): (&FewSet<MachineId>, &FewSet<MachineId>),
@@ -291,11 +291,11 @@ fn machines_for(
 /// Returns the machines for the regions of a group that are to `stay` on these machines. Machines
 /// that are `leaving` still hold some of the regions.
 fn goal_of(
-    group: &[Left<'_>],
+    group: &[SurvivingRegion<'_>],
     placement: &Placement,
     replication: Replication,
     (mut stay, leaving): (FewSet<MachineId>, &FewSet<MachineId>),
-    occasion: Occasion,
+    occasion: OptionalChanges,
 ) -> Goal {
     let holders = group.iter().flat_map(|left| left.holders.keys().copied());
     let parting: FewSet<MachineId> = holders.filter(|m| leaving.contains(m)).collect();
@@ -323,14 +323,14 @@ fn goal_of(
     }
 }
 
-fn group_of(group: &[Left<'_>]) -> RegionId {
+fn group_of(group: &[SurvivingRegion<'_>]) -> RegionId {
     let first = group.first();
     first.map_or(RegionId(0), |left| left.found.mapping.group.0)
 }
 
-fn together<'a>(group: &[Left<'_>], placement: &'a Placement) -> Together<'a> {
+fn together<'a>(group: &[SurvivingRegion<'_>], placement: &'a Placement) -> RegionGroup<'a> {
     let primary = group.first().map_or(MachineId(0), |left| left.primary);
-    Together {
+    RegionGroup {
         group: group_of(group),
         count: group.len(),
         primary,
@@ -339,7 +339,7 @@ fn together<'a>(group: &[Left<'_>], placement: &'a Placement) -> Together<'a> {
 }
 
 fn mapping_of(
-    left: &Left<'_>,
+    left: &SurvivingRegion<'_>,
     goal: &Goal,
     closed: &FewSet<MachineId>,
     next: &Configuration,

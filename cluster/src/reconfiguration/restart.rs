@@ -15,8 +15,8 @@
 use fencepost_fabric::MachineId;
 
 use super::gather::gather;
-use super::message::Holdings;
-use super::remap::{Occasion, remap_regions};
+use super::message::RegionReport;
+use super::remap::{OptionalChanges, remap_regions};
 use crate::allocation::{HeldRegion, MovedRegion, RequestId};
 use crate::codec::{DecodeError, Wire, wire_structs};
 use crate::configuration::Configuration;
@@ -34,7 +34,7 @@ const VERSION: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedRegions {
     /// The machine's answer to a probe at that time.
-    pub holdings: Holdings,
+    pub holdings: RegionReport,
     /// The configuration that the machine had applied.
     pub configuration: ConfigurationId,
     /// The configuration as of which no recovery of earlier ones was unfinished on any machine.
@@ -43,7 +43,7 @@ pub struct SavedRegions {
 
 /// The state with which machines start again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct RestartState {
     /// The configuration with which all machines start.
     pub configuration: Configuration,
     /// All regions; their requests are of no machine in this incarnation.
@@ -58,7 +58,7 @@ pub struct Resumed {
 
 /// The mapping of a region before and after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resuming {
+pub struct MappingChange {
     /// The mapping before the restart.
     pub before: Mapping,
     /// The mapping after the restart; its primary had the region with all of its data.
@@ -71,7 +71,7 @@ wire_structs!(
         configuration,
         recovered
     },
-    Resumed {
+    RestartState {
         configuration,
         regions,
         next_region,
@@ -95,7 +95,7 @@ impl SavedRegions {
     }
 }
 
-impl Resumed {
+impl RestartState {
     /// Returns the sealed bytes to save.
     pub fn seal(&self) -> Vec<u8> {
         seal(RESUMED, VERSION, &self.encode())
@@ -105,12 +105,12 @@ impl Resumed {
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are damaged.
-    pub fn unseal(bytes: &[u8]) -> Result<Resumed, DecodeError> {
-        Resumed::decode(unseal(RESUMED, VERSION, bytes)?)
+    pub fn unseal(bytes: &[u8]) -> Result<RestartState, DecodeError> {
+        RestartState::decode(unseal(RESUMED, VERSION, bytes)?)
     }
 }
 
-impl Resumed {
+impl RestartState {
     /// Returns pairs of a machine and a region that it starts with.
     pub fn places(&self) -> Vec<(MachineId, u32)> {
         let of = |region: &MovedRegion| {
@@ -134,7 +134,7 @@ impl Resumed {
             whole: true,
         });
         SavedRegions {
-            holdings: Holdings {
+            holdings: RegionReport {
                 last_drained: id,
                 held: held.collect(),
                 known: Vec::new(),
@@ -149,7 +149,7 @@ impl Resumed {
     }
 }
 
-impl Resuming {
+impl MappingChange {
     /// Returns the region with which machines start again.
     pub fn resumed(&self) -> MovedRegion {
         let mapping = self.after.clone();
@@ -171,7 +171,7 @@ pub fn resume(
     kept: &FewMap<MachineId, SavedRegions>,
     next: &Configuration,
     replication: Replication,
-) -> Result<(Vec<Resuming>, RegionId), Vec<RegionId>> {
+) -> Result<(Vec<MappingChange>, RegionId), Vec<RegionId>> {
     let holdings = kept.iter();
     let holdings = holdings.map(|(machine, kept)| (*machine, kept.holdings.clone()));
     let gathered = gather(&holdings.collect());
@@ -180,14 +180,14 @@ pub fn resume(
         next,
         replication,
         &FewSet::new(),
-        Occasion::default(),
+        OptionalChanges::default(),
     );
     if !remapped.lost.is_empty() {
         return Err(remapped.lost);
     }
     let regions = remapped.map.mappings().filter_map(|after| {
         let before = gathered.regions.get(&after.region)?;
-        Some(Resuming {
+        Some(MappingChange {
             before: before.mapping.clone(),
             after: after.clone(),
         })
@@ -227,7 +227,7 @@ mod tests {
             whole: !torn.contains(&mapping.region.0),
         });
         SavedRegions {
-            holdings: Holdings {
+            holdings: RegionReport {
                 last_drained: ConfigurationId(1),
                 held: held.collect(),
                 known: Vec::new(),
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(next.id().0, before.id().0 + 1);
         let (regions, number) = resume(kept, &next, Replication::exactly(2))?;
         assert_eq!(number, RegionId(9));
-        let place = |resuming: &Resuming| {
+        let place = |resuming: &MappingChange| {
             let replicas = &resuming.after.replicas;
             assert_eq!(resuming.resumed().request.machine, MachineId(0));
             (
@@ -290,14 +290,14 @@ mod tests {
         assert_eq!(SavedRegions::unseal(&sealed), Ok(kept));
         sealed[9] ^= 1;
         assert!(SavedRegions::unseal(&sealed).is_err());
-        let resumed = Resumed {
+        let resumed = RestartState {
             configuration: machines(3),
             regions: Vec::new(),
             next_region: RegionId(9),
             newest: 77,
             fresh: false,
         };
-        assert_eq!(Resumed::unseal(&resumed.seal()), Ok(resumed.clone()));
+        assert_eq!(RestartState::unseal(&resumed.seal()), Ok(resumed.clone()));
         assert!(SavedRegions::unseal(&resumed.seal()).is_err());
     }
 }

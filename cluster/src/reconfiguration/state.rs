@@ -3,8 +3,8 @@
 use fencepost_fabric::MachineId;
 
 use super::initiator::Attempt;
-use super::manager::Lead;
-use super::message::{ReconfigurationMessage, Refused};
+use super::manager::ManagerState;
+use super::message::{ReconfigurationMessage, RefusedReplica};
 use super::{Action, Options};
 use crate::configuration::Configuration;
 use crate::few::FewSet;
@@ -32,13 +32,13 @@ pub struct Reconfiguration {
     pub(super) ask_at: Option<u64>,
     /// The configuration that is being applied.
     pub(super) applying: Option<ConfigurationId>,
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedReplica>,
     /// Whether all regions whose primary is here can be used, but the CM has not yet said so of all
     /// regions.
     pub(super) active: bool,
     pub(super) attempts: u64,
     pub(super) attempt: Option<Attempt>,
-    pub(super) lead: Option<Lead>,
+    pub(super) lead: Option<ManagerState>,
     /// The machines that had no memory for a new replica.
     pub(super) full: FewSet<MachineId>,
     pub(super) evicted: bool,
@@ -236,7 +236,7 @@ impl Reconfiguration {
     /// Returns the latest time of the next call of [`Self::tick`]; `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         let attempt = self.attempt.as_ref().and_then(Attempt::wake);
-        let lead = self.lead.as_ref().and_then(Lead::wake);
+        let lead = self.lead.as_ref().and_then(ManagerState::wake);
         let times = [self.patience, self.ask_at, attempt, lead];
         times.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
@@ -247,7 +247,7 @@ impl Reconfiguration {
         if due(self.attempt.as_ref().and_then(Attempt::wake)) {
             self.attempt_is_due(now);
         }
-        if due(self.lead.as_ref().and_then(Lead::wake)) {
+        if due(self.lead.as_ref().and_then(ManagerState::wake)) {
             self.lead_is_due(now);
         }
         if due(self.patience) {

@@ -10,7 +10,7 @@ mod world;
 
 use proptest::prelude::*;
 
-use self::check::Seen;
+use self::check::EventCounts;
 use self::world::World;
 
 proptest! {
@@ -27,11 +27,11 @@ proptest! {
 #[test]
 fn everything_that_matters_happens_often() {
     let seeds = 200;
-    let mut all = Seen::default();
+    let mut all = EventCounts::default();
     for seed in 0..seeds {
         all.add(&World::new(seed).run());
     }
-    let Seen {
+    let EventCounts {
         committed,
         new_cms,
         joined,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use fencepost_fabric::{Disk, DiskLock, MachineId};
 
 use super::local::{self, NAME};
-use super::{Answer, ConfigStore, StoreError, Swapped, file, follows};
+use super::{Answer, ConfigStore, StoreError, SwapOutcome, file, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
@@ -39,7 +39,7 @@ pub struct HostStore {
 
 /// The state of the machines that use a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DirectoryUse {
     /// No other machine runs: the content is of machines that are gone.
     Nobody,
     /// Other machines run, and this machine has not been one of them yet.
@@ -54,18 +54,18 @@ impl HostStore {
     /// # Errors
     /// [`StoreError::Disk`] if the directory cannot be used, or another process is that machine;
     /// [`StoreError::Unreachable`] if the lock stays held.
-    pub fn standing(disk: &dyn Disk, me: Option<MachineId>) -> Result<Standing, StoreError> {
+    pub fn standing(disk: &dyn Disk, me: Option<MachineId>) -> Result<DirectoryUse, StoreError> {
         let _lock = enter(disk)?;
         let (others, mine) = lives(disk, me)?;
         if others.iter().all(|name| disk.lock(name).is_ok()) {
-            return Ok(Standing::Nobody);
+            return Ok(DirectoryUse::Nobody);
         }
         let Some(mine) = mine else {
-            return Ok(Standing::Others);
+            return Ok(DirectoryUse::Others);
         };
         // Another process may run as this machine.
         drop(disk.lock(&mine).map_err(file::failed(disk, NAME))?);
-        Ok(Standing::Before)
+        Ok(DirectoryUse::Before)
     }
 
     /// Opens the store for machine `me`, an initial member of the cluster.
@@ -121,15 +121,15 @@ impl HostStore {
         &self,
         expected: Option<ConfigurationId>,
         new: &Configuration,
-    ) -> Result<Swapped, StoreError> {
+    ) -> Result<SwapOutcome, StoreError> {
         let _lock = enter(&*self.disk)?;
         let current = local::load(&*self.disk)?;
         if !follows(current.as_ref(), expected, new)? {
-            return Ok(Swapped::Lost);
+            return Ok(SwapOutcome::Lost);
         }
         let replaced = file::replace(&*self.disk, NAME, &new.seal());
         replaced.map_err(file::failed(&*self.disk, NAME))?;
-        Ok(Swapped::Won)
+        Ok(SwapOutcome::Won)
     }
 
     fn current(&self) -> Result<Option<Configuration>, StoreError> {
@@ -182,7 +182,7 @@ impl ConfigStore for HostStore {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped> {
+    ) -> Answer<'a, SwapOutcome> {
         Box::pin(async move { self.swap(expected, new) })
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use fencepost_fabric::Disk;
 use parking_lot::Mutex;
 
-use super::{Answer, ConfigStore, StoreError, Swapped, file, follows};
+use super::{Answer, ConfigStore, StoreError, SwapOutcome, file, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
@@ -65,11 +65,11 @@ impl LocalStore {
         &self,
         expected: Option<ConfigurationId>,
         new: &Configuration,
-    ) -> Result<Swapped, StoreError> {
+    ) -> Result<SwapOutcome, StoreError> {
         let mut state = self.state.lock();
         self.working(&state)?;
         if !follows(state.current.as_ref(), expected, new)? {
-            return Ok(Swapped::Lost);
+            return Ok(SwapOutcome::Lost);
         }
         if let Some(disk) = &self.disk
             && let Err(error) = file::replace(&**disk, NAME, &new.seal())
@@ -78,7 +78,7 @@ impl LocalStore {
             return Err(file::failed(&**disk, NAME)(error));
         }
         state.current = Some(new.clone());
-        Ok(Swapped::Won)
+        Ok(SwapOutcome::Won)
     }
 
     fn working(&self, state: &State) -> Result<(), StoreError> {
@@ -98,7 +98,7 @@ impl ConfigStore for LocalStore {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped> {
+    ) -> Answer<'a, SwapOutcome> {
         Box::pin(async move { self.swap(expected, new) })
     }
 }

@@ -70,7 +70,7 @@ pub enum StoreError {
 
 /// The outcome of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swapped {
+pub enum SwapOutcome {
     /// The new configuration is the current one.
     Won,
     /// The expected configuration was not the current one: read, and decide again.
@@ -92,7 +92,7 @@ pub trait ConfigStore: Send + Sync {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped>;
+    ) -> Answer<'a, SwapOutcome>;
 }
 
 /// Returns whether `new` may replace `current` for a writer that expected `expected`.

@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
-pub use join_messages::ZookeeperLetters;
+pub use join_messages::ZookeeperJoinMessages;
 
-use super::{Answer, ConfigStore, StoreError, Swapped, follows};
+use super::{Answer, ConfigStore, StoreError, SwapOutcome, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
@@ -71,9 +71,9 @@ impl ZookeeperStore {
     }
 
     /// Returns the join messages in a node of the same ensemble; valid as long as the store exists.
-    pub fn letters(&self, node: &str) -> ZookeeperLetters {
+    pub fn letters(&self, node: &str) -> ZookeeperJoinMessages {
         let runtime = self.runtime().handle().clone();
-        ZookeeperLetters::new(Arc::clone(&self.shared), node, runtime)
+        ZookeeperJoinMessages::new(Arc::clone(&self.shared), node, runtime)
     }
 
     /// Creates a node; the answer is whether this process has created it.
@@ -127,7 +127,7 @@ impl ConfigStore for ZookeeperStore {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped> {
+    ) -> Answer<'a, SwapOutcome> {
         let (shared, new) = (Arc::clone(&self.shared), new.clone());
         self.run(async move { shared.swap(expected, new).await })
     }
@@ -155,25 +155,25 @@ impl Shared {
         &self,
         expected: Option<ConfigurationId>,
         new: Configuration,
-    ) -> Result<Swapped, StoreError> {
+    ) -> Result<SwapOutcome, StoreError> {
         let sealed = new.seal();
         let mut failure = None;
         for _ in 0..TRIES {
             let current = self.read().await?;
             if failure.is_some() && current.as_ref().is_some_and(|(stored, _)| *stored == new) {
-                return Ok(Swapped::Won);
+                return Ok(SwapOutcome::Won);
             }
             if !follows(current.as_ref().map(|(stored, _)| stored), expected, &new)? {
-                return Ok(Swapped::Lost);
+                return Ok(SwapOutcome::Lost);
             }
             let written = match current {
                 Some((_, version)) => self.set(&sealed, version).await,
                 None => self.create(&sealed).await,
             };
             match written {
-                Ok(()) => return Ok(Swapped::Won),
+                Ok(()) => return Ok(SwapOutcome::Won),
                 Err(Error::BadVersion | Error::NodeExists) if failure.is_none() => {
-                    return Ok(Swapped::Lost);
+                    return Ok(SwapOutcome::Lost);
                 }
                 // Either the answer was lost, or the answer is to a request that was sent twice.
                 Err(error) => failure = Some(error),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use fencepost_cluster::{
     Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, StoreError,
-    Swapped,
+    SwapOutcome,
 };
 use pollster::block_on;
 
@@ -50,20 +50,20 @@ fn begins_empty_and_takes_configurations_in_order(store: &dyn ConfigStore) {
     let third = joined(&second, "third");
     let skipped = swap(Some(first.id()), &third);
     assert!(matches!(skipped, Err(StoreError::OutOfOrder(id)) if id == third.id()));
-    assert_eq!(ended(Some(first.id()), &second), Swapped::Lost);
+    assert_eq!(ended(Some(first.id()), &second), SwapOutcome::Lost);
     assert_eq!(read(store), None, "nothing of it is kept");
-    assert_eq!(ended(None, &first), Swapped::Won);
+    assert_eq!(ended(None, &first), SwapOutcome::Won);
     assert_eq!(
         ended(None, &first),
-        Swapped::Lost,
+        SwapOutcome::Lost,
         "there has been a first one"
     );
-    assert_eq!(ended(Some(first.id()), &second), Swapped::Won);
+    assert_eq!(ended(Some(first.id()), &second), SwapOutcome::Won);
     assert!(matches!(
         swap(Some(second.id()), &second),
         Err(StoreError::OutOfOrder(_))
     ));
-    assert_eq!(ended(Some(first.id()), &second), Swapped::Lost);
+    assert_eq!(ended(Some(first.id()), &second), SwapOutcome::Lost);
     assert_eq!(read(store), Some(second));
 }
 
@@ -137,7 +137,7 @@ fn race(
         let current = current.expect("it stays there");
         let new = joined(&current, &format!("writer-{writer}-{round}"));
         let swapped = block_on(store.compare_and_swap(Some(current.id()), &new))?;
-        Ok((swapped == Swapped::Won).then_some(new))
+        Ok((swapped == SwapOutcome::Won).then_some(new))
     });
     barrier.wait();
     swapped

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_cluster::{ConfigStore, HostStore, MachineId, Standing, StoreError, Swapped};
+use fencepost_cluster::{ConfigStore, HostStore, MachineId, DirectoryUse, StoreError, SwapOutcome};
 use fencepost_fabric::OsDisk;
 use pollster::block_on;
 
@@ -29,7 +29,7 @@ fn it_is_there_as_long_as_any_of_them_lives() {
     let one = open(&dir, 1).expect("the directory is well");
     assert_eq!(
         block_on(one.compare_and_swap(None, &first)).expect("the directory is well"),
-        Swapped::Won
+        SwapOutcome::Won
     );
     let two = open(&dir, 2).expect("the directory is well");
     drop(one);
@@ -39,7 +39,7 @@ fn it_is_there_as_long_as_any_of_them_lives() {
         Some(first.clone())
     );
     let swapped = block_on(one.compare_and_swap(Some(first.id()), &second));
-    assert_eq!(swapped.expect("the directory is well"), Swapped::Won);
+    assert_eq!(swapped.expect("the directory is well"), SwapOutcome::Won);
     assert_eq!(
         block_on(two.read()).expect("the directory is well"),
         Some(second)
@@ -66,23 +66,23 @@ fn who_has_lived_with_the_others_is_told_from_who_has_not() {
         let disk = OsDisk::open(dir.path()).expect("the directory is well");
         HostStore::standing(&disk, machine.map(MachineId)).expect("nobody else is it")
     };
-    assert_eq!([None, Some(1)].map(standing), [Standing::Nobody; 2]);
+    assert_eq!([None, Some(1)].map(standing), [DirectoryUse::Nobody; 2]);
     let one = open(&dir, 1).expect("the directory is well");
-    assert_eq!(standing(Some(1)), Standing::Nobody, "it is alone");
-    assert_eq!([None, Some(2)].map(standing), [Standing::Others; 2]);
+    assert_eq!(standing(Some(1)), DirectoryUse::Nobody, "it is alone");
+    assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Others; 2]);
     drop(open(&dir, 2).expect("the directory is well"));
-    assert_eq!(standing(Some(2)), Standing::Before);
+    assert_eq!(standing(Some(2)), DirectoryUse::Before);
     let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
     let seven = HostStore::keeping(disk, MachineId(7)).expect("nobody else is it");
     drop(one);
     assert_eq!(
         standing(Some(2)),
-        Standing::Before,
+        DirectoryUse::Before,
         "who has joined counts as others do"
     );
     drop(seven);
     // All machines are gone: the first one that opens the store begins a new incarnation.
-    assert_eq!([None, Some(2)].map(standing), [Standing::Nobody; 2]);
+    assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Nobody; 2]);
     let _one = open(&dir, 1).expect("the directory is well");
-    assert_eq!(standing(Some(2)), Standing::Others);
+    assert_eq!(standing(Some(2)), DirectoryUse::Others);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_cluster::{
-    ConfigStore, Configuration, ConfigurationId, DecodeError, LocalStore, StoreError, Swapped,
+    ConfigStore, Configuration, ConfigurationId, DecodeError, LocalStore, StoreError, SwapOutcome,
 };
 use fencepost_fabric::{CrashLoss, DiskOp, OsDisk, SimDisk};
 use pollster::block_on;
@@ -12,7 +12,7 @@ use super::conformance::{founded, joined, keeps_its_promises};
 
 const FILE: &str = "CONFIGURATION";
 
-fn swap(store: &LocalStore, new: &Configuration) -> Result<Swapped, StoreError> {
+fn swap(store: &LocalStore, new: &Configuration) -> Result<SwapOutcome, StoreError> {
     let expected = Some(new.id().0 - 1)
         .filter(|id| *id > 0)
         .map(ConfigurationId);
@@ -51,7 +51,7 @@ fn no_fault_and_no_crash_takes_a_reader_back() {
         for (nth, loss, seed) in cases() {
             let disk = SimDisk::new(seed);
             let store = LocalStore::open(Arc::new(disk.boot())).unwrap();
-            assert_eq!(swap(&store, &first).unwrap(), Swapped::Won);
+            assert_eq!(swap(&store, &first).unwrap(), SwapOutcome::Won);
             disk.fail_nth(op, nth);
             let swapped = swap(&store, &second);
             disk.clear_faults();

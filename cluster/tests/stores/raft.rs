@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fencepost_cluster::few::FewSet;
 use fencepost_cluster::join::{
-    ClusterSecret, JoinEndpoint, JoinMessage, JoinRefusal, JoinRequest, Keeps, PROTOCOL_VERSION,
+    ClusterSecret, JoinEndpoint, JoinMessage, JoinRefusal, JoinRequest, DurableData, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, MachineId,
-    RaftMember, RaftOutsider, RaftPace, RaftStore, RaftTransport, StoreError, Swapped,
+    RaftMember, RaftOutsider, RaftPace, RaftStore, RaftTransport, StoreError, SwapOutcome,
 };
 use fencepost_fabric::{CrashLoss, Disk, Random, SimDisk};
 use pollster::block_on;
@@ -26,7 +26,7 @@ const MACHINES: [MachineId; 3] = [MachineId(1), MachineId(2), MachineId(3)];
 
 /// The network between the machines.
 #[derive(Debug, Default)]
-struct Hub {
+struct TestNetwork {
     stores: Mutex<BTreeMap<MachineId, Arc<RaftStore>>>,
     cut: Mutex<BTreeSet<MachineId>>,
     /// The number of answers to swaps that are still to be lost.
@@ -39,7 +39,7 @@ struct Hub {
 
 #[derive(Debug)]
 struct Wire {
-    hub: Weak<Hub>,
+    hub: Weak<TestNetwork>,
     /// The sending machine; for an outsider, a number that no machine has.
     from: MachineId,
 }
@@ -81,7 +81,7 @@ fn member(machine: MachineId) -> RaftMember {
     }
 }
 
-impl Hub {
+impl TestNetwork {
     fn reach(&self, from: MachineId, to: MachineId) -> Option<Arc<RaftStore>> {
         let cut = self.cut.lock().expect("nobody panics with it");
         if cut.contains(&from) || cut.contains(&to) {
@@ -151,8 +151,8 @@ fn disks() -> Vec<SimDisk> {
 }
 
 /// Starts three machines as a group.
-fn group(disks: &[SimDisk]) -> (Arc<Hub>, Vec<Arc<RaftStore>>) {
-    let hub = Arc::<Hub>::default();
+fn group(disks: &[SimDisk]) -> (Arc<TestNetwork>, Vec<Arc<RaftStore>>) {
+    let hub = Arc::<TestNetwork>::default();
     let stores = hub.start(disks);
     let all = MACHINES.map(member).to_vec();
     block_on(stores[0].found(all)).expect("there is none");
@@ -163,7 +163,7 @@ fn read(store: &RaftStore) -> Option<Configuration> {
     block_on(store.read()).expect("there is a majority")
 }
 
-fn swap(store: &RaftStore, new: &Configuration) -> Swapped {
+fn swap(store: &RaftStore, new: &Configuration) -> SwapOutcome {
     let expected = Some(ConfigurationId(new.id().0 - 1)).filter(|id| id.0 > 0);
     block_on(store.compare_and_swap(expected, new)).expect("there is a majority")
 }
@@ -185,7 +185,7 @@ fn a_store_of_the_machines_keeps_its_promises_and_comes_back_after_a_crash_of_al
         assert_eq!(read(store), kept);
     }
     let next = joined(&kept.expect("there is one"), "after-the-crash");
-    assert_eq!(swap(&stores[2], &next), Swapped::Won);
+    assert_eq!(swap(&stores[2], &next), SwapOutcome::Won);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
     let disks = disks();
     let (hub, stores) = group(&disks);
     let mut current = founded(1, "first");
-    assert_eq!(swap(&stores[0], &current), Swapped::Won);
+    assert_eq!(swap(&stores[0], &current), SwapOutcome::Won);
     for (n, alone) in MACHINES.into_iter().enumerate() {
         // In one of the rounds the leader is cut off, and it believes for a while that it still
         // leads.
@@ -203,7 +203,7 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
             std::thread::spawn(move || read(&store))
         };
         let next = joined(&current, &format!("without-{alone}"));
-        assert_eq!(swap(&stores[(n + 1) % 3], &next), Swapped::Won);
+        assert_eq!(swap(&stores[(n + 1) % 3], &next), SwapOutcome::Won);
         hub.set_cut([]);
         let asked = asked.join().expect("it is answered once the wire is whole");
         assert!(asked == Some(current) || asked.as_ref() == Some(&next));
@@ -237,7 +237,7 @@ fn votes_of(store: &RaftStore) -> Vec<u64> {
 
 #[test]
 fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let stores = hub.open_followers(MACHINES);
     let lives =
         |machines: &[u32]| -> Vec<u64> { machines.iter().map(|n| 1000 + u64::from(*n)).collect() };
@@ -245,26 +245,26 @@ fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
     block_on(stores[0].found(vec![member(MachineId(1))]))
         .expect("to found it twice changes nothing");
     let first = founders(3);
-    assert_eq!(swap(&stores[1], &first), Swapped::Won);
+    assert_eq!(swap(&stores[1], &first), SwapOutcome::Won);
     let mut current = first;
     // An evicted machine is no longer a voter, and does not learn that.
     let without = current.without(&FewSet::from([MachineId(3)]), current.cm());
     current = without.expect("there are others");
-    assert_eq!(swap(&stores[0], &current), Swapped::Won);
+    assert_eq!(swap(&stores[0], &current), SwapOutcome::Won);
     until(|| votes_of(&stores[0]) == lives(&[1, 2]));
     hub.kill(MachineId(3));
     let address = Address::new("host-4").expect("a name");
     let domain = FailureDomain::new("rack-4").expect("a name");
     let (next, machine) = current.with_machine(address, domain).expect("it is new");
     assert_eq!(machine, MachineId(4));
-    assert_eq!(swap(&stores[0], &next), Swapped::Won);
+    assert_eq!(swap(&stores[0], &next), SwapOutcome::Won);
     current = next;
     for n in 0..20 {
         let with = joined(&current, &format!("nowhere-{n}"));
-        assert_eq!(swap(&stores[n % 2], &with), Swapped::Won);
+        assert_eq!(swap(&stores[n % 2], &with), SwapOutcome::Won);
         let gone = FewSet::from([with.machines().last().expect("it has machines").id]);
         current = with.without(&gone, with.cm()).expect("there are others");
-        assert_eq!(swap(&stores[1 - n % 2], &current), Swapped::Won);
+        assert_eq!(swap(&stores[1 - n % 2], &current), SwapOutcome::Won);
     }
     assert_eq!(
         votes_of(&stores[0]),
@@ -286,18 +286,18 @@ fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
 
 #[test]
 fn who_joins_is_ready_only_once_those_before_may_fail() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let two = [MachineId(1), MachineId(2)];
     let stores = hub.open_followers(two);
     block_on(stores[0].found(two.map(member).to_vec())).expect("there is none");
     let first = founders(2);
-    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // The two machines never both receive the entry that adds a third voter, so they do not agree
     // to it.
     hub.set_unheard(&two, "[[1001,1002],[1001,1002,1003]]");
     let third = hub.open(member(MachineId(3)), None);
     let next = joined(&first, "host-3");
-    assert_eq!(swap(&stores[0], &next), Swapped::Won);
+    assert_eq!(swap(&stores[0], &next), SwapOutcome::Won);
     until(|| votes_of(&third).contains(&1003));
     assert!(!third.votes(), "the loss of one of the two would stop it");
     hub.all_is_heard();
@@ -308,16 +308,16 @@ fn who_joins_is_ready_only_once_those_before_may_fail() {
 
 #[test]
 fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let four = [1, 2, 3, 4].map(MachineId);
     let stores = hub.open_followers(four);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
-    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // Both groups agree that the fourth machine votes, and no machine receives the entry that ends
     // the change.
     hub.set_unheard(&four, "[[1001,1002,1003,1004]]");
-    assert_eq!(swap(&stores[0], &joined(&first, "host-4")), Swapped::Won);
+    assert_eq!(swap(&stores[0], &joined(&first, "host-4")), SwapOutcome::Won);
     until(|| hub.missed.load(Ordering::SeqCst) > 0);
     let leader = stores.iter().find_map(|store| store.leader());
     let leader = leader.expect("somebody says it");
@@ -336,14 +336,14 @@ fn a_swap_whose_answer_is_lost_is_told_that_it_has_won() {
     let disks = disks();
     let (hub, stores) = group(&disks);
     let mut current = founded(1, "first");
-    assert_eq!(swap(&stores[0], &current), Swapped::Won);
+    assert_eq!(swap(&stores[0], &current), SwapOutcome::Won);
     hub.to_lose.store(1, Ordering::SeqCst);
     for (n, store) in stores.iter().enumerate() {
         let next = joined(&current, &format!("{n}"));
-        assert_eq!(swap(store, &next), Swapped::Won);
+        assert_eq!(swap(store, &next), SwapOutcome::Won);
         assert_eq!(
             swap(store, &next),
-            Swapped::Lost,
+            SwapOutcome::Lost,
             "another swap of the same configuration"
         );
         current = next;
@@ -358,11 +358,11 @@ fn a_swap_whose_answer_is_lost_is_told_that_it_has_won() {
 
 #[test]
 fn who_has_forgotten_its_votes_is_somebody_else() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
-    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // Two of three have agreed to it, and the third one may be the other.
     until(|| {
         let third = stores[2].here();
@@ -392,7 +392,7 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
 
 #[test]
 fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let [_ended, second, third] = MACHINES.map(|machine| hub.open(member(machine), None));
     hub.kill(MachineId(1));
     let all = || MACHINES.map(member).to_vec();
@@ -401,7 +401,7 @@ fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
     }
     let next = founders(3);
     let swapped = [&third, &second].map(|store| swap(store, &next));
-    assert_eq!(swapped, [Swapped::Won, Swapped::Lost]);
+    assert_eq!(swapped, [SwapOutcome::Won, SwapOutcome::Lost]);
     block_on(second.found(all())).expect("there is one");
     assert_eq!(read(&second).as_ref(), Some(&next));
     // Another process of the first machine is not in the group.
@@ -416,14 +416,14 @@ fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
 
 #[test]
 fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));
     let addresses = MACHINES.map(|machine| member(machine).address).to_vec();
     let stranger = RaftOutsider::new(hub.wire(MachineId(9)), addresses);
     assert!(matches!(stranger.read(), Err(StoreError::Unreachable(_))));
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
-    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     hub.set_cut([MachineId(1)]);
     let mut heard = None;
     until(|| {
@@ -444,7 +444,7 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
         cluster: None,
         address: Address::new("host-4").expect("a name"),
         domain: FailureDomain::new("rack-4").expect("a name"),
-        keeps: Keeps::Nothing,
+        keeps: DurableData::Nothing,
     };
     let mut random = Random::new(1);
     let mut letters = Vec::new();
@@ -469,11 +469,11 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
 
 #[test]
 fn a_manager_does_not_lead_where_others_can() {
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::<TestNetwork>::default();
     let stores = hub.open_followers(MACHINES);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
-    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     assert_eq!(first.cm(), MachineId(1));
     until(|| {
         stores[0]
@@ -511,7 +511,7 @@ fn without_a_group_the_store_is_unreachable() {
 fn a_damaged_file_refuses_to_open() {
     let disks = disks();
     let (_hub, stores) = group(&disks);
-    assert_eq!(swap(&stores[0], &founded(1, "first")), Swapped::Won);
+    assert_eq!(swap(&stores[0], &founded(1, "first")), SwapOutcome::Won);
     for disk in &disks {
         // A swap needs two of three; the last machine may write later.
         let mut written = None;

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_cluster::join::Letterbox;
-use fencepost_cluster::{ConfigStore, ConfigurationId, StoreError, Swapped, ZookeeperStore};
+use fencepost_cluster::join::JoinMessageStore;
+use fencepost_cluster::{ConfigStore, ConfigurationId, StoreError, SwapOutcome, ZookeeperStore};
 use pollster::block_on;
 use tempfile::TempDir;
 
@@ -150,13 +150,13 @@ fn a_swap_whose_answer_is_lost_is_found_to_have_won() {
         assert!(block_on(store.read()).is_ok());
         proxy.cut_after_the_next_write();
         let swapped = block_on(store.compare_and_swap(expected, new)).unwrap();
-        assert_eq!(swapped, Swapped::Won);
+        assert_eq!(swapped, SwapOutcome::Won);
         assert!(proxy.has_cut());
         assert_eq!(block_on(store.read()).unwrap().as_ref(), Some(new));
     }
     let third = joined(&first, "third");
     let swapped = block_on(store.compare_and_swap(Some(ConfigurationId(1)), &third)).unwrap();
-    assert_eq!(swapped, Swapped::Lost);
+    assert_eq!(swapped, SwapOutcome::Lost);
 }
 
 #[test]

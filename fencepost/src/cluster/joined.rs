@@ -12,12 +12,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::join::{DiskOffer, Heard};
+use fencepost_cluster::join::{DiskOffer, JoinOutcome};
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{FabricError, HandshakeError, MachineId};
 use fencepost_txn::Machine;
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, Stored, TakenBack};
-use fencepost_txn::network::{NetworkOptions, Resumed, members};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, DiskStart, StoreState, ReadmitPolicy};
+use fencepost_txn::network::{NetworkOptions, RestartState, members};
 use pollster::FutureExt;
 
 use crate::disks::{Again, Knocking};
@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct Joined {
     pub network: NetworkOptions,
     /// The retained state of its previous process, if its memory has outlived that.
-    pub resumed: Option<Arc<Resumed>>,
+    pub resumed: Option<Arc<RestartState>>,
     pub loaded: Loaded,
     pub saver: Option<Saver>,
     /// Returns the machines that refuse this one, with reasons; `None` if at least one does not
@@ -51,7 +51,7 @@ pub(crate) struct Joined {
     pub(super) awaits: Option<Awaits>,
     /// For machines that keep their data on disks.
     pub(super) again: Option<Again>,
-    pub(super) taken_back: TakenBack,
+    pub(super) taken_back: ReadmitPolicy,
 }
 
 pub(super) type Refused = Box<dyn Fn() -> Option<String>>;
@@ -67,7 +67,7 @@ pub(super) enum Beginner {
 
 impl Joined {
     /// Starts from the contents of all machines' disks.
-    fn begins(mut self, on_disk: Arc<OnDisk>) -> Result<Joined, OpenError> {
+    fn begins(mut self, on_disk: Arc<DiskStart>) -> Result<Joined, OpenError> {
         let configuration = on_disk.configuration();
         let fabric = &self.network.fabric;
         fabric
@@ -106,7 +106,7 @@ impl Joined {
         let own = own.expect("a machine is in the configuration in which it begins");
         let again = self.again.as_ref();
         let mut knocking = again.map(|again| Knocking::of(&again.outside, machines, own));
-        let nothing = Ok(Stored::Last(ConfigurationId(0)));
+        let nothing = Ok(StoreState::Last(ConfigurationId(0)));
         let stored = again.map_or(nothing, Again::stored)?;
         let written = contents.machine();
         let (both, back) = ((first, machines), self.taken_back);
@@ -150,13 +150,13 @@ impl Joined {
         let contents = beginning.into_contents();
         let contents = contents.ok_or(OpenError::Machine(fencepost_txn::OpenError::Begun))?;
         match heard {
-            Heard::Offered(offer) => Ok(Beginner::Offered(Box::new((offer, contents)))),
-            Heard::Joined(me, configuration) if me == self.network.fabric.me() => {
+            JoinOutcome::Offered(offer) => Ok(Beginner::Offered(Box::new((offer, contents)))),
+            JoinOutcome::Joined(me, configuration) if me == self.network.fabric.me() => {
                 let joined = self.go_on_as(configuration, contents)?;
                 Ok(Beginner::Begun(Box::new(joined)))
             }
             // The others may admit this machine only under the number that its disk records.
-            Heard::Joined(..) => Err(OpenError::Evicted),
+            JoinOutcome::Joined(..) => Err(OpenError::Evicted),
         }
     }
 

@@ -11,7 +11,7 @@ use fencepost_sql::error::SqlState;
 use fencepost_sql::value::Value;
 use fencepost_storage::log::LogOptions;
 use fencepost_storage::{Addr, RegionId};
-use fencepost_txn::{Durable, MachineOptions, Mode};
+use fencepost_txn::{DurableStorage, MachineOptions, Mode};
 use pollster::FutureExt;
 
 use super::{Session, TxStatus};
@@ -32,7 +32,7 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     let db = Database::start(
         MachineOptions {
             region_bytes: 16 << 20,
-            durable: Some(Durable {
+            durable: Some(DurableStorage {
                 disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
                 log: LogOptions::default(),
                 checkpoint_bytes: u64::MAX,

@@ -2,7 +2,7 @@
 //! the reply.
 
 use fencepost::{Database, Value, params};
-use fencepost_txn::network::{Posted, Traffic};
+use fencepost_txn::network::{PostKind, Traffic};
 
 use crate::between::{Between, seen, shipping};
 
@@ -10,11 +10,11 @@ const STATEMENTS: u64 = 20;
 
 /// Returns the messages that each machine has posted since `before`, without background messages:
 /// status pages, time, truncation.
-fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(Posted, u64)>> {
-    let by_itself = [Posted::Board, Posted::Message, Posted::Truncate];
+fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>> {
+    let by_itself = [PostKind::Board, PostKind::Message, PostKind::Truncate];
     let of = |(db, before): (&Database, &Traffic)| {
         let posted = db.machine().traffic().since(before);
-        let counts = Posted::ALL.into_iter().map(|what| (what, posted.of(what)));
+        let counts = PostKind::ALL.into_iter().map(|what| (what, posted.of(what)));
         let counts = counts.filter(|(what, count)| *count > 0 && !by_itself.contains(what));
         counts.collect()
     };
@@ -56,10 +56,10 @@ fn a_shipped_statement_costs_its_request_its_backups_and_its_reply() {
             let before: Vec<Traffic> = machines.iter().map(|db| db.machine().traffic()).collect();
             update(STATEMENTS);
             let there = [
-                (Posted::CommitBackup, 2 * STATEMENTS),
-                (Posted::Answer, STATEMENTS),
+                (PostKind::CommitBackup, 2 * STATEMENTS),
+                (PostKind::Answer, STATEMENTS),
             ];
-            let here = [(Posted::Request, STATEMENTS)];
+            let here = [(PostKind::Request, STATEMENTS)];
             let expected = match home {
                 "m1" => [there.to_vec(), Vec::new(), here.to_vec()],
                 _ => [Vec::new(), there.to_vec(), here.to_vec()],

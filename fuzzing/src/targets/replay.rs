@@ -25,9 +25,9 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::{Disk, Fabric, MachineId, SimDisk, SimKnobs, SimNet};
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::{Log, LogOptions, LogRecovery, Needed};
-use fencepost_txn::network::disk::{Beginning, Contents, Stored, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, StoreState, ReadmitPolicy};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
-use fencepost_txn::{Addr, Durable, Machine, MachineOptions, Mode, Near, OpenError, Outcome};
+use fencepost_txn::{Addr, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome};
 use pollster::FutureExt;
 
 use super::bytes::Bytes;
@@ -152,8 +152,8 @@ fn opened_again(disk: &SimDisk, open: Open) -> Result<Arc<Machine>, OpenError> {
     }
 }
 
-fn durable(disk: &SimDisk) -> Durable {
-    Durable {
+fn durable(disk: &SimDisk) -> DurableStorage {
+    DurableStorage {
         disk: Arc::new(disk.clone()),
         log: log_options(),
         checkpoint_bytes: u64::MAX,
@@ -187,9 +187,9 @@ fn open_among(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     let fabric: Arc<dyn Fabric> = Arc::new(joined.map_err(|_| OpenError::Begun)?);
     let known = fabric.set_members(&members(&founders));
     known.map_err(|_| OpenError::Begun)?;
-    let stored = Stored::Last(ConfigurationId(0));
+    let stored = StoreState::Last(ConfigurationId(0));
     let machines = (&founders, &founders);
-    let mut beginning = Beginning::open(contents, &fabric, machines, TakenBack::Nobody, stored)?;
+    let mut beginning = Beginning::open(contents, &fabric, machines, ReadmitPolicy::Nobody, stored)?;
     let mut looks = 0;
     let on_disk = loop {
         if let Some(on_disk) = beginning.look().map_err(OpenError::Meet)? {
@@ -232,7 +232,7 @@ fn write(machine: &Arc<Machine>, words: usize) -> Option<Addr> {
     }
     let mut coordinator = machine.coordinator();
     let mut tx = coordinator.begin(Mode::ReadWrite);
-    let allocated = poll_soon(machine, tx.alloc(words, Near::Own))?.ok()?;
+    let allocated = poll_soon(machine, tx.alloc(words, ObjectLocation::Own))?.ok()?;
     tx.write_new(allocated, &vec![7; words]).ok()?;
     let mut root = Vec::new();
     poll_soon(machine, tx.read(machine.root(), &mut root))?.ok()?;

@@ -14,7 +14,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Isolation, Near, Strength};
+use fencepost_txn::{Isolation, ObjectLocation, Strength};
 
 use super::bulk_index_builder::Gather;
 use super::errors::duplicate;
@@ -342,7 +342,7 @@ impl RowWriter {
     }
 
     /// Returns where to allocate a new row of a partition.
-    fn near(&self, table: &TablePlan, partition: u32) -> Near {
+    fn near(&self, table: &TablePlan, partition: u32) -> ObjectLocation {
         let last = self.last.filter(|(last, _)| *last == partition);
         table.near(partition, last.map(|(_, addr)| addr))
     }

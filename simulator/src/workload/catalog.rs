@@ -8,7 +8,7 @@
 use fencepost_btree::{BTree, Bulk, Insert};
 use fencepost_hashtable::{HashTable, Insert as HashInsert};
 use fencepost_txn::fault::{self, Fault};
-use fencepost_txn::{AbortReason, FatPtr, MachineId, Near, Stop, Strength};
+use fencepost_txn::{AbortReason, FatPtr, MachineId, ObjectLocation, Stop, Strength};
 
 use super::step::{Halt, Step};
 use crate::history::Saw;
@@ -143,7 +143,7 @@ impl Step<'_> {
         }
         let members = self.tx.machine().members().machines;
         for member in members {
-            let near = Near::Machine(MachineId(member.id));
+            let near = ObjectLocation::Machine(MachineId(member.id));
             guards.push(self.tx.alloc(2, near).await?);
         }
         let options = tree_options(self.plan, self.random);

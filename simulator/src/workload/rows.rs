@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
-use fencepost_txn::{AbortReason, Addr, FatPtr, Near, Stop};
+use fencepost_txn::{AbortReason, Addr, FatPtr, ObjectLocation, Stop};
 
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
@@ -83,7 +83,7 @@ impl Step<'_> {
     async fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
         let words = ROW_WORDS[self.one_of(ROW_WORDS.len())];
         let near = match self.below(3) {
-            0 => Near::Object(self.tree()?.root()),
+            0 => ObjectLocation::Object(self.tree()?.root()),
             _ => self.plan.place(self.random),
         };
         let place = self.tx.alloc(words, near).await?;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_hashtable::HashBatch;
 use fencepost_txn::fault::{self, Fault};
-use fencepost_txn::{FatPtr, Near};
+use fencepost_txn::{FatPtr, ObjectLocation};
 
 use super::catalog::VALUES;
 use super::step::{Halt, Step};
@@ -139,7 +139,7 @@ impl Step<'_> {
     pub async fn new_row_of(&mut self, definition: &Definition, key: u64) -> Result<Row, Halt> {
         let words = ROW_WORDS[self.one_of(ROW_WORDS.len())];
         let near = match self.below(3) {
-            0 => Near::Object(definition.first.root()),
+            0 => ObjectLocation::Object(definition.first.root()),
             _ => self.plan.place(self.random),
         };
         let place = self.tx.alloc(words, near).await?;

@@ -8,7 +8,7 @@ use fencepost_fabric::SimKnobs;
 use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::Plan;
 use fencepost_simulator::sim::Sim;
-use fencepost_txn::{AbortReason, Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Addr, Machine, Mode, ObjectLocation, Outcome, Stop, Transaction};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -57,7 +57,7 @@ async fn commit(tx: Transaction) -> fencepost_txn::Timestamp {
 /// Allocates an object on the first machine.
 async fn object(machine: &Arc<Machine>) -> Addr {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let object = tx.alloc(1, Near::Own).await.expect("memory").addr;
+    let object = tx.alloc(1, ObjectLocation::Own).await.expect("memory").addr;
     commit(tx).await;
     object
 }
@@ -73,7 +73,7 @@ fn nothing_is_read_or_written_before_the_time_is_known() {
         assert_eq!(read, Err(unreachable));
         // Allocation also fails before the CM has seen all machines.
         let mut tx = here.coordinator().begin(Mode::ReadWrite);
-        assert_eq!(tx.alloc(1, Near::Own).await, Err(unreachable));
+        assert_eq!(tx.alloc(1, ObjectLocation::Own).await, Err(unreachable));
         drop(tx);
         complete(&machines, &sim).await;
         object(here).await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fencepost_btree::{BTree, Insert};
 use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::Plan;
-use fencepost_txn::{Machine, Mode, Near, Outcome, Transaction};
+use fencepost_txn::{Machine, Mode, ObjectLocation, Outcome, Transaction};
 
 /// Runs a task on two machines without backups.
 fn on_two_machines<T: Future<Output = ()> + 'static>(
@@ -46,7 +46,7 @@ fn a_change_of_a_node_elsewhere_is_still_there_after_a_refresh() {
         let mut theirs = machines[1].coordinator();
         let mut tx = theirs.begin(Mode::ReadWrite);
         let tree = BTree::create(&mut tx).await.expect("memory");
-        let register = tx.alloc(1, Near::Own).await.expect("memory").addr;
+        let register = tx.alloc(1, ObjectLocation::Own).await.expect("memory").addr;
         commit(tx).await;
         let mut mine = machines[0].coordinator().begin(Mode::ReadWrite);
         let done = tree.insert(&mut mine, b"key", [7, 0]).await;

@@ -3,7 +3,7 @@
 
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
-use fencepost_txn::{Mode, Near, Outcome, Timestamp};
+use fencepost_txn::{Mode, ObjectLocation, Outcome, Timestamp};
 
 use crate::driven::{World, with};
 
@@ -25,7 +25,7 @@ fn plan(seed: u64, machines: u32) -> Plan {
 async fn commit_at(world: &World, at: usize) -> (Timestamp, Timestamp) {
     loop {
         let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
-        if tx.alloc(1, Near::Own).await.is_ok() {
+        if tx.alloc(1, ObjectLocation::Own).await.is_ok() {
             let r = tx.read_timestamp();
             if let Ok(Outcome::Committed(w)) = tx.commit().await {
                 return (r, w);

@@ -10,7 +10,7 @@ use std::task::Poll;
 use fencepost_fabric::MachineId;
 use fencepost_simulator::plan::{Plan, terms};
 
-use fencepost_txn::{Addr, FatPtr, Machine, Mode, Near, Outcome, Stop};
+use fencepost_txn::{Addr, FatPtr, Machine, Mode, ObjectLocation, Outcome, Stop};
 
 use crate::driven::{World, with};
 
@@ -36,7 +36,7 @@ fn plan(seed: u64, hosts: u32) -> Plan {
 async fn pointer_at(world: &World, at: usize) -> Addr {
     loop {
         let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
-        if let Ok(place) = tx.alloc(NOWHERE.len(), Near::Own).await
+        if let Ok(place) = tx.alloc(NOWHERE.len(), ObjectLocation::Own).await
             && tx.write_new(place, &NOWHERE).is_ok()
             && let Ok(Outcome::Committed(_)) = tx.commit().await
         {
@@ -82,7 +82,7 @@ async fn follow(world: &World, at: usize, pointer: Addr) -> Option<Vec<u64>> {
 async fn fails_after(world: World, looks: u64) -> bool {
     let pointer = pointer_at(&world, FAILS).await;
     let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
-    let Ok(place) = tx.alloc(1, Near::Own).await else {
+    let Ok(place) = tx.alloc(1, ObjectLocation::Own).await else {
         return false;
     };
     let made = tx.write_new(place, &[7]).is_ok();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use fencepost_fabric::MachineId;
 use fencepost_simulator::plan::{Plan, terms};
-use fencepost_txn::{Addr, Mode, Near, Outcome, Stop};
+use fencepost_txn::{Addr, Mode, ObjectLocation, Outcome, Stop};
 
 use crate::driven::{World, with};
 
@@ -36,7 +36,7 @@ fn plan(seed: u64) -> Plan {
 async fn new_object(world: &World) -> Addr {
     loop {
         let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
-        match tx.alloc(LARGE, Near::Own).await {
+        match tx.alloc(LARGE, ObjectLocation::Own).await {
             Ok(place) => match tx.commit().await {
                 Ok(Outcome::Committed(_)) => return place.addr,
                 Ok(Outcome::Aborted(_)) => {}
@@ -54,7 +54,7 @@ async fn commits_after(world: World) -> bool {
     let machine = &world.machines[WRITES];
     let own = new_object(&world).await;
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let there = Near::Machine(MachineId(FAILS as u32 + 1));
+    let there = ObjectLocation::Machine(MachineId(FAILS as u32 + 1));
     let Ok(spare) = tx.alloc(LARGE, there).await else {
         return false;
     };

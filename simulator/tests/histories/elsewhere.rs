@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, Coordinator, Mode, Near, NodeKind, Outcome, Refusal, Rerouting};
+use fencepost_txn::{Addr, Coordinator, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture};
 use fencepost_txn::{Revalidate, Stop, Timestamp, View};
 use pollster::block_on;
 
@@ -29,7 +29,7 @@ fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
         for _ in 0..8 {
             let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
             for _ in 0..4 {
-                let new = block_on(tx.alloc(20, Near::Object(theirs)))
+                let new = block_on(tx.alloc(20, ObjectLocation::Object(theirs)))
                     .expect("memory")
                     .addr;
                 assert_ne!(new, theirs, "that is the other machine's");
@@ -45,7 +45,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
     for (turn, theirs) in [(0, 1), (1, 0)] {
         let mut tx = world.machines[turn].coordinator().begin(Mode::ReadWrite);
         for _ in 0..400 {
-            block_on(tx.alloc(20, Near::Own)).expect("memory");
+            block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory");
         }
         block_on(tx.write(world.objects[theirs], &[7])).expect("is there");
         committed(block_on(tx.commit()));
@@ -54,7 +54,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
     for size in 0..60 {
         let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
         for _ in 0..100 + 7 * size {
-            block_on(tx.alloc(20, Near::Own)).expect("memory");
+            block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory");
         }
         committed(block_on(tx.commit()));
     }
@@ -134,7 +134,7 @@ impl NodeKind for Words {
         &'static self,
         _tx: &'a mut fencepost_txn::Transaction,
         _addr: Addr,
-    ) -> Rerouting<'a> {
+    ) -> RerouteFuture<'a> {
         Box::pin(async { Err(Stop::Damaged) })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use fencepost_simulator::checker::check;
 use fencepost_simulator::history::Seen;
 use fencepost_simulator::snapshots::check_snapshots;
-use fencepost_txn::{Mode, Near, Outcome, Stop};
+use fencepost_txn::{Mode, ObjectLocation, Outcome, Stop};
 use kind::Kind;
 use pollster::block_on;
 use world::{Clocks, World};
@@ -112,7 +112,7 @@ fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
     for machine in &world.machines {
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
         let new: Vec<_> = (0..OBJECTS)
-            .map(|_| block_on(tx.alloc(20, Near::Own)).expect("memory"))
+            .map(|_| block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory"))
             .collect();
         for (number, object) in new.iter().enumerate() {
             tx.write_new(*object, &[number as u64; 20]).expect("new");

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use fencepost_btree::{BTree, Bulk, Direction, Insert, ScanBatch, TreeOptions};
 use fencepost_hashtable::{HashOptions, HashTable, Insert as Put};
-use fencepost_txn::{Coordinator, MachineId, Mode, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{Coordinator, MachineId, Mode, ObjectLocation, Outcome, Stop, Transaction};
 use pollster::block_on;
 
 use crate::kind::Kind;
@@ -23,7 +23,7 @@ fn commit(tx: Transaction) {
 fn small(together: bool) -> TreeOptions {
     TreeOptions {
         node_words: 48,
-        near: Near::Machine(THERE),
+        near: ObjectLocation::Machine(THERE),
         together,
     }
 }
@@ -235,7 +235,7 @@ fn table(world: &World, shard_buckets: usize) -> HashTable {
         key_bytes: 8,
         slots: 2,
         shard_buckets,
-        near: Near::Machine(THERE),
+        near: ObjectLocation::Machine(THERE),
         ..HashOptions::default()
     };
     let mut tx = world.machine(0).coordinator().begin(Mode::ReadWrite);
@@ -321,7 +321,7 @@ fn without_memory_where_it_is_an_index_takes_no_more_and_stays_whole() {
     let mut filler = session.begin(Mode::ReadWrite);
     // Leaves only the memory that the indexes have, and a little more.
     let refused = loop {
-        match block_on(filler.alloc(500, Near::Machine(THERE))) {
+        match block_on(filler.alloc(500, ObjectLocation::Machine(THERE))) {
             Ok(_) => {}
             Err(stop) => break stop,
         }

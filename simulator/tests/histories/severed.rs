@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fencepost_fabric::{Fabric, MachineId, Member, TcpConfig, TcpFabric};
 use fencepost_simulator::plan::terms;
 use fencepost_txn::network::{ConfigStore, Configuration, LocalStore, NetworkOptions, Replication};
-use fencepost_txn::{Machine, MachineOptions, Mode, Near, Outcome};
+use fencepost_txn::{Machine, MachineOptions, Mode, ObjectLocation, Outcome};
 use parking_lot::Mutex;
 use pollster::block_on;
 
@@ -130,7 +130,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 fn commit(machine: &Arc<Machine>, end: &AtomicBool) {
     while !end.load(Ordering::Relaxed) && !machine.is_evicted() {
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let made = block_on(tx.alloc(1, Near::Own)).is_ok();
+        let made = block_on(tx.alloc(1, ObjectLocation::Own)).is_ok();
         if !made || !matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))) {
             thread::sleep(Duration::from_millis(1));
         }

@@ -8,7 +8,7 @@ use fencepost_fabric::{HostClock, MonotonicClock};
 use fencepost_simulator::history::{Object, Saw, Seen, Write};
 use fencepost_simulator::plan::terms;
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop};
 use pollster::block_on;
 
 use crate::kind::Kind;
@@ -146,7 +146,7 @@ impl World {
         for number in 0..objects {
             let mut coordinator = world.machine(number).coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = block_on(tx.alloc(20, Near::Own)).expect("memory").addr;
+            let object = block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory").addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             world.objects.push(object);

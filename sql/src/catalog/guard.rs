@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use fencepost_storage::Addr;
-use fencepost_txn::{Isolation, Machine, MachineId, Near, Seen, Stop, Transaction, View, Work};
+use fencepost_txn::{Isolation, Machine, MachineId, ObjectLocation, Seen, Stop, Transaction, View, Work};
 
 use super::def::TableDef;
 use super::user_type::TypeDef;
@@ -91,10 +91,10 @@ impl Guards {
             let machine = Arc::clone(tx.machine());
             let mut guards = Vec::new();
             match machine.number() {
-                0 => guards.push(tx.alloc(2, Near::Own).await?.addr.raw()),
+                0 => guards.push(tx.alloc(2, ObjectLocation::Own).await?.addr.raw()),
                 _ => {
                     for member in machine.members().machines {
-                        let near = Near::Machine(MachineId(member.id));
+                        let near = ObjectLocation::Machine(MachineId(member.id));
                         guards.push(tx.alloc(2, near).await?.addr.raw());
                     }
                 }

@@ -11,7 +11,7 @@
 //! the ranges of other machines.
 
 use fencepost_storage::Addr;
-use fencepost_txn::{Near, Stop, Transaction};
+use fencepost_txn::{ObjectLocation, Stop, Transaction};
 
 use crate::error::{SqlError, SqlState};
 use crate::sequences::Ranges;
@@ -126,7 +126,7 @@ impl Steps {
 impl SequenceDef {
     /// Creates the cell of a new sequence.
     pub async fn create_cell(&mut self, tx: &mut Transaction) -> Result<(), Halt> {
-        let cell = tx.alloc(3, Near::Own).await?.addr;
+        let cell = tx.alloc(3, ObjectLocation::Own).await?.addr;
         self.cell = cell.raw();
         let start = Reached {
             value: self.start,
@@ -144,7 +144,7 @@ impl SequenceDef {
         let own = taker == Some(tx.machine().number());
         let reached = own.then(|| ranges.reached(self.id)).flatten();
         let reached = reached.unwrap_or(cell);
-        self.cell = tx.alloc(3, Near::Own).await?.addr.raw();
+        self.cell = tx.alloc(3, ObjectLocation::Own).await?.addr.raw();
         self.write(tx, reached, None).await
     }
 

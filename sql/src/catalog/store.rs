@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Machine, Near, Stop, Strength, Transaction, View, Work};
+use fencepost_txn::{Machine, ObjectLocation, Stop, Strength, Transaction, View, Work};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
@@ -126,7 +126,7 @@ impl Catalog {
             if Catalog::is_made(tx, root).await? {
                 return Err(SqlError::internal("there is a catalog already").into());
             }
-            let heart = tx.alloc(2, Near::Own).await?.addr;
+            let heart = tx.alloc(2, ObjectLocation::Own).await?.addr;
             tx.write(heart, &[1, FIRST_USER_OID]).await?;
             let first = BTree::create(tx).await?;
             let roles = BTree::create(tx).await?;

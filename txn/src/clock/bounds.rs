@@ -69,7 +69,7 @@ pub(super) fn drift(elapsed: u64) -> u64 {
 
 /// The interval at a time of the own clock; from that time on it widens.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct TimeAnchor {
     at: u64,
     interval: Interval,
     /// A lower bound of the interval's lower end.
@@ -78,9 +78,9 @@ pub(super) struct Line {
     stopped: bool,
 }
 
-impl Line {
+impl TimeAnchor {
     /// The line that allows every time.
-    const UNKNOWN: Line = Line {
+    const UNKNOWN: TimeAnchor = TimeAnchor {
         at: u64::MAX,
         interval: Interval::ANY,
         floor: 0,
@@ -93,7 +93,7 @@ impl Line {
     }
 
     fn is_known(&self) -> bool {
-        self.at != Line::UNKNOWN.at
+        self.at != TimeAnchor::UNKNOWN.at
     }
 
     /// Returns the interval at `now` by the exchanges alone.
@@ -118,17 +118,17 @@ impl Line {
 
     /// Returns the line after an exchange that gave the interval `told` at `now`, and whether the
     /// exchange agrees with the earlier ones.
-    fn learn(&self, now: u64, told: Interval) -> (Line, bool) {
+    fn learn(&self, now: u64, told: Interval) -> (TimeAnchor, bool) {
         let said = self.said(now);
         let (low, high) = (said.low.max(told.low), said.high.min(told.high));
         let agree = low <= high;
         let line = match agree {
-            true => Line {
+            true => TimeAnchor {
                 at: now,
                 interval: Interval { low, high },
                 ..*self
             },
-            false => Line {
+            false => TimeAnchor {
                 at: now,
                 interval: Interval {
                     low: said.low.min(told.low),
@@ -160,12 +160,12 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     pub fn unknown() -> Bounds {
-        let Line {
+        let TimeAnchor {
             at,
             interval,
             floor,
             stopped,
-        } = Line::UNKNOWN;
+        } = TimeAnchor::UNKNOWN;
         Bounds {
             version: AtomicU64::new(0),
             at: AtomicU64::new(at),
@@ -181,10 +181,10 @@ impl Bounds {
     }
 
     #[inline]
-    fn line(&self) -> Line {
+    fn line(&self) -> TimeAnchor {
         loop {
             let version = self.version.load(Ordering::Acquire);
-            let line = Line {
+            let line = TimeAnchor {
                 at: self.at.load(Ordering::Relaxed),
                 interval: Interval {
                     low: self.low.load(Ordering::Relaxed),
@@ -227,14 +227,14 @@ impl Bounds {
     /// Replaces the line by that of another CM. `new` receives the old line. It returns a time of
     /// the own clock and the interval of the new line at that time. It also returns the floor at
     /// which the lower end stands still. Readers wait meanwhile.
-    pub fn begin_anew(&self, new: impl FnOnce(Line) -> (u64, Option<Interval>, u64)) {
+    pub fn begin_anew(&self, new: impl FnOnce(TimeAnchor) -> (u64, Option<Interval>, u64)) {
         let _changing = self.changing.lock();
         let line = self.line();
         self.change(|| {
             let (now, said, floor) = new(line);
             let known = said.map(|interval| (now, interval));
-            let (at, interval) = known.unwrap_or((Line::UNKNOWN.at, Line::UNKNOWN.interval));
-            Line {
+            let (at, interval) = known.unwrap_or((TimeAnchor::UNKNOWN.at, TimeAnchor::UNKNOWN.interval));
+            TimeAnchor {
                 at,
                 interval,
                 floor,
@@ -247,7 +247,7 @@ impl Bounds {
     /// Lets the lower end move again, with the line.
     pub fn go_on(&self) {
         let _changing = self.changing.lock();
-        let line = Line {
+        let line = TimeAnchor {
             stopped: false,
             ..self.line()
         };
@@ -255,7 +255,7 @@ impl Bounds {
     }
 
     /// Replaces the line; readers wait while `new` makes it. The caller holds `changing`.
-    fn change(&self, new: impl FnOnce() -> Line) {
+    fn change(&self, new: impl FnOnce() -> TimeAnchor) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);

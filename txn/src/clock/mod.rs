@@ -69,7 +69,7 @@ struct Time {
 
 /// The known state of the time of the next CM.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextCmTime {
     /// The own clock plus these ticks.
     Own { ahead: u64 },
     /// The CM told its time between `asked`, by the own clock, and now.
@@ -246,12 +246,12 @@ impl Clock {
         let late = drift(since.saturating_add(LATE_NS));
         let least = highest_ns.saturating_add(since).saturating_add(late);
         let ahead = least.saturating_sub(own).div_ceil(TICK_NS);
-        self.change(Next::Own { ahead });
+        self.change(NextCmTime::Own { ahead });
         false
     }
 
     /// Stops the clock. From [`Self::go_on`] on, the time is the next CM's.
-    pub(crate) fn change(&self, next: Next) {
+    pub(crate) fn change(&self, next: NextCmTime) {
         let Some(time) = &self.time else {
             return;
         };
@@ -271,18 +271,18 @@ impl Clock {
                 false => line.low_at(now),
             };
             let said = match next {
-                Next::Own { ahead } => {
+                NextCmTime::Own { ahead } => {
                     let at = TimeAnswer { ns: now, ahead }.time_ns();
                     Some(Interval { low: at, high: at })
                 }
-                Next::Exchange { asked, told } => Interval::of_exchange(asked, told.time_ns(), now),
-                Next::Unknown => None,
+                NextCmTime::Exchange { asked, told } => Interval::of_exchange(asked, told.time_ns(), now),
+                NextCmTime::Unknown => None,
             };
             (now, said, floor)
         });
         *ahead = match next {
-            Next::Own { ahead } => Some(ahead),
-            Next::Exchange { .. } | Next::Unknown => None,
+            NextCmTime::Own { ahead } => Some(ahead),
+            NextCmTime::Exchange { .. } | NextCmTime::Unknown => None,
         };
     }
 
@@ -483,7 +483,7 @@ mod tests {
         assert!(!new.lead(highest, 0));
         let told = new.tell();
         all(60);
-        member.change(Next::Exchange { asked, told });
+        member.change(NextCmTime::Exchange { asked, told });
         let (low, high) = member.interval();
         assert!(member.is_stopped() && low <= old.now() && old.now() < high);
         assert_eq!(member.recent_exchanges(), 0);
@@ -505,7 +505,7 @@ mod tests {
         let clock = Clock::of_time(time, true);
         clock.raise(Timestamp::from_raw(1 << 40));
         let before = clock.low();
-        clock.change(Next::Unknown);
+        clock.change(NextCmTime::Unknown);
         host.advance(Duration::from_secs(1));
         assert!(clock.low() == before && !clock.is_known() && clock.highest_ns().is_none());
         clock.go_on();

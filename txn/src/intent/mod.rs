@@ -47,7 +47,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use deadlock::Cycle;
-pub use queue::Place;
+pub use queue::QueueEntry;
 use queue::RowQueue;
 pub use strength::Strength;
 
@@ -106,7 +106,7 @@ pub(crate) struct Step {
 
 /// A request for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct IntentRequest {
     /// The requested strength.
     pub strength: Strength,
     /// Whether the request is preferred as the one that ends a cycle.
@@ -117,7 +117,7 @@ pub struct Wish {
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum WaitEnd {
     /// The waiter has the intent.
     Taken,
     /// The waiter does not have the intent, and may go on nevertheless.
@@ -182,8 +182,8 @@ impl Intents {
     }
 
     /// Returns a future that waits in the queue for the intent.
-    pub fn take(&self, row: Addr, me: Holder, wish: Wish) -> Take<'_> {
-        Take {
+    pub fn take(&self, row: Addr, me: Holder, wish: IntentRequest) -> QueueWait<'_> {
+        QueueWait {
             intents: self,
             row,
             me,
@@ -194,7 +194,7 @@ impl Intents {
 
     /// Returns all rows with intents and their queues: first the holders, then the waiters in
     /// order.
-    pub(crate) fn queues(&self) -> Vec<(Addr, Vec<Place>)> {
+    pub(crate) fn queues(&self) -> Vec<(Addr, Vec<QueueEntry>)> {
         let mut queues = Vec::new();
         for shard in &self.shards {
             let rows = shard.rows.lock();
@@ -298,7 +298,7 @@ impl Intents {
         &self,
         row: Addr,
         me: Holder,
-        wish: Wish,
+        wish: IntentRequest,
         waker: &Waker,
     ) -> Result<bool, WouldDeadlock> {
         // The lock on `waits` makes the check and the start of the wait one atomic step.
@@ -341,13 +341,13 @@ impl Intents {
         row: Addr,
         me: Holder,
         waker: &Waker,
-    ) -> Option<Result<Turn, WouldDeadlock>> {
+    ) -> Option<Result<WaitEnd, WouldDeadlock>> {
         let mut waits = self.waits.lock();
         let mut rows = self.shard(row).rows.lock();
         let queue = rows.get_mut(&row)?;
         let has_it = queue.has(me);
         let outcome = match queue.waker(me) {
-            None if has_it => Ok(Turn::Taken),
+            None if has_it => Ok(WaitEnd::Taken),
             None => return None,
             Some(_) if waits.get(&me).is_some_and(|wait| wait.doomed) => Err(WouldDeadlock),
             Some(place) => {
@@ -402,22 +402,22 @@ impl Intents {
 
 /// A wait in the queue; dropping it leaves the queue.
 #[derive(Debug)]
-pub struct Take<'a> {
+pub struct QueueWait<'a> {
     intents: &'a Intents,
     row: Addr,
     me: Holder,
-    wish: Wish,
+    wish: IntentRequest,
     queued: bool,
 }
 
-impl Future for Take<'_> {
-    type Output = Result<Turn, WouldDeadlock>;
+impl Future for QueueWait<'_> {
+    type Output = Result<WaitEnd, WouldDeadlock>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.queued {
             let (row, me, wish) = (self.row, self.me, self.wish);
             match self.intents.enqueue(row, me, wish, cx.waker()) {
-                Ok(true) => return Poll::Ready(Ok(Turn::Taken)),
+                Ok(true) => return Poll::Ready(Ok(WaitEnd::Taken)),
                 Ok(false) => self.queued = true,
                 Err(deadlock) => return Poll::Ready(Err(deadlock)),
             }
@@ -431,7 +431,7 @@ impl Future for Take<'_> {
     }
 }
 
-impl Drop for Take<'_> {
+impl Drop for QueueWait<'_> {
     fn drop(&mut self) {
         match self.wish.has_it {
             _ if !self.queued => {}

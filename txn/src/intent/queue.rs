@@ -17,7 +17,7 @@ use super::{Holder, Strength};
 
 /// The entry of a holder or a waiter in a row's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QueueEntry {
     /// The coordinator.
     pub holder: Holder,
     /// The strength that it has or waits for.
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueueWaiter {
     holder: Holder,
     strength: Strength,
     waker: Waker,
@@ -37,7 +37,7 @@ struct Waiting {
 pub(super) struct RowQueue {
     /// Mostly one.
     holders: SmallVec<[(Holder, Strength); 1]>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueueWaiter>,
 }
 
 impl RowQueue {
@@ -60,7 +60,7 @@ impl RowQueue {
 
     /// Appends a waiter to the queue.
     pub fn wait(&mut self, holder: Holder, strength: Strength, waker: Waker) {
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(QueueWaiter {
             holder,
             strength,
             waker,
@@ -126,13 +126,13 @@ impl RowQueue {
     }
 
     /// Returns all entries: first the holders, then the waiters in order.
-    pub fn places(&self) -> Vec<Place> {
-        let had = self.holders.iter().map(|(holder, strength)| Place {
+    pub fn places(&self) -> Vec<QueueEntry> {
+        let had = self.holders.iter().map(|(holder, strength)| QueueEntry {
             holder: *holder,
             strength: *strength,
             granted: true,
         });
-        let waits = self.waiting.iter().map(|place| Place {
+        let waits = self.waiting.iter().map(|place| QueueEntry {
             holder: place.holder,
             strength: place.strength,
             granted: false,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
-use super::{Strength, Turn, Wish};
-use crate::network::{Back, Network};
+use super::{Strength, WaitEnd, IntentRequest};
+use crate::network::{ReturnSubject, Network};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
@@ -58,7 +58,7 @@ impl Context {
         if let Some(network) = self.machine.network()
             && network.is_elsewhere(row)
         {
-            network.give_back(row, holder, Back::All);
+            network.give_back(row, holder, ReturnSubject::All);
         }
         // The row's queue may have been on this machine when the intent was taken.
         self.machine.intents().release(row, holder);
@@ -110,14 +110,14 @@ impl Transaction {
                 .machine
                 .counters()
                 .count(context.lane, crate::counters::Event::IntentWait);
-            let wish = Wish {
+            let wish = IntentRequest {
                 strength,
                 yields: context.yields,
                 has_it: context.has_intent(addr, Strength::KeyShare),
             };
             let taken = context.machine.intents().take(addr, holder, wish).await;
             match taken {
-                Ok(Turn::Without) => {}
+                Ok(WaitEnd::Without) => {}
                 Ok(_) => self.context_mut().intents.push((addr, strength)),
                 Err(_) => return Err(self.context_mut().deadlock_at(addr)),
             }

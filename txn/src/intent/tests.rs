@@ -6,12 +6,12 @@ fn row(n: u32) -> Addr {
     Addr::new(RegionId(0), n << 6)
 }
 
-fn poll(take: &mut Take<'_>) -> Poll<Result<Turn, WouldDeadlock>> {
+fn poll(take: &mut QueueWait<'_>) -> Poll<Result<WaitEnd, WouldDeadlock>> {
     Pin::new(take).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn wish(strength: Strength, yields: bool) -> Wish {
-    Wish {
+fn wish(strength: Strength, yields: bool) -> IntentRequest {
+    IntentRequest {
         strength,
         yields,
         has_it: false,
@@ -24,7 +24,7 @@ impl Intents {
     }
 
     /// Waits for an update intent.
-    fn write(&self, row: Addr, me: Holder, yields: bool) -> Take<'_> {
+    fn write(&self, row: Addr, me: Holder, yields: bool) -> QueueWait<'_> {
         self.take(row, me, wish(Update, yields))
     }
 }
@@ -48,7 +48,7 @@ fn first_come_first_served() {
     );
     intents.release(row(1), 10);
     assert!(poll(&mut third).is_pending());
-    assert_eq!(poll(&mut second), Poll::Ready(Ok(Turn::Taken)));
+    assert_eq!(poll(&mut second), Poll::Ready(Ok(WaitEnd::Taken)));
     drop(third);
     intents.release(row(1), 11);
     assert!(intents.try_write(row(1), 13));
@@ -66,7 +66,7 @@ fn a_circle_of_three_is_found_by_whoever_closes_it() {
     assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
     assert_eq!(poll(&mut c), Poll::Ready(Err(WouldDeadlock)));
     intents.release(row(3), 3);
-    assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
+    assert_eq!(poll(&mut b), Poll::Ready(Ok(WaitEnd::Taken)));
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn a_circle_through_any_of_those_who_share_a_row_is_found() {
     assert_eq!(poll(&mut b), Poll::Ready(Err(WouldDeadlock)));
     assert!(poll(&mut a).is_pending(), "it is in no circle");
     let sharing = intents.take(row(1), 6, wish(Share, false));
-    assert_eq!(pollster::block_on(sharing), Ok(Turn::Taken));
+    assert_eq!(pollster::block_on(sharing), Ok(WaitEnd::Taken));
 }
 
 #[test]
 fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
     let intents = Intents::default();
     assert!(intents.try_take(row(1), 1, Share) && intents.try_take(row(1), 2, Share));
-    let more = Wish {
+    let more = IntentRequest {
         has_it: true,
         ..wish(Update, false)
     };
@@ -109,7 +109,7 @@ fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
     let mut first = intents.take(row(1), 1, more);
     assert!(poll(&mut first).is_pending());
     intents.release(row(1), 2);
-    assert_eq!(poll(&mut first), Poll::Ready(Ok(Turn::Taken)));
+    assert_eq!(poll(&mut first), Poll::Ready(Ok(WaitEnd::Taken)));
     assert!(intents.is_others(row(1), 3, Share));
     intents.release(row(1), 1);
     assert!(intents.is_empty());
@@ -124,7 +124,7 @@ fn who_leaves_the_line_as_it_is_served_passes_the_intent_on() {
     assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
     intents.release(row(1), 1);
     drop(a);
-    assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
+    assert_eq!(poll(&mut b), Poll::Ready(Ok(WaitEnd::Taken)));
     assert!(intents.waits.lock().is_empty());
 }
 
@@ -138,7 +138,7 @@ fn a_circle_ends_at_a_waiter_that_yields() {
     assert!(poll(&mut block).is_pending(), "the other goes");
     assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
     intents.release(row(2), 2);
-    assert_eq!(poll(&mut block), Poll::Ready(Ok(Turn::Taken)));
+    assert_eq!(poll(&mut block), Poll::Ready(Ok(WaitEnd::Taken)));
 
     // If the wait that closes the cycle yields, that wait itself fails.
     assert!(intents.try_write(row(3), 3));

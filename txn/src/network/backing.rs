@@ -28,12 +28,12 @@ fn map(fabric: &dyn Fabric, peer: MachineId, piece: Piece) -> Option<PeerMemory>
 
 /// The source of this machine's memory; remote regions are found at their primaries, once those are
 /// known.
-pub(super) struct Registered {
+pub(super) struct RegisteredBacking {
     pub fabric: Arc<dyn Fabric>,
     pub region_map: Arc<LocalRegionMap>,
 }
 
-impl Backing for Registered {
+impl Backing for RegisteredBacking {
     fn make(&self, piece: Piece, words: usize) -> io::Result<Memory> {
         let made = self.fabric.provide(segment(piece), words, Writer::Owner);
         made.map(|memory| Memory::clone(&memory))
@@ -61,12 +61,12 @@ impl Backing for Registered {
 }
 
 /// The memory of one peer.
-pub(super) struct OfPeer {
+pub(super) struct PeerBacking {
     pub fabric: Arc<dyn Fabric>,
     pub peer: MachineId,
 }
 
-impl Backing for OfPeer {
+impl Backing for PeerBacking {
     fn make(&self, _piece: Piece, _words: usize) -> io::Result<Memory> {
         Err(io::ErrorKind::Unsupported.into())
     }

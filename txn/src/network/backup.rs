@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 
 use super::evidence::{self, EvidenceByTransaction};
 use super::message::{self, Kind, Reader, Write};
-use super::restart::copied::Copied;
+use super::restart::copied::SegmentCopy;
 use crate::changes;
 use crate::fault::{self, Fault};
 use crate::record::{BadRecord, TxnId};
@@ -45,17 +45,17 @@ const PREFETCH_BYTES: usize = 64;
 /// The uses of the blocks of backup replicas: one use lasts from one change of size class to the
 /// next.
 #[derive(Default)]
-pub(super) struct Changed {
-    lives: Mutex<Lives>,
+pub(super) struct BlockUses {
+    lives: Mutex<BlockUseMap>,
     /// The number of writes applied.
     applied: AtomicU64,
 }
 
-type Lives = HashMap<BlockId, Life, FixedState>;
+type BlockUseMap = HashMap<BlockId, BlockUse, FixedState>;
 
 /// The timestamps of the writes applied to a block since it has its current size class.
 #[derive(Clone, Copy)]
-struct Life {
+struct BlockUse {
     /// The smallest timestamp; the next field is the largest.
     since: Timestamp,
     newest: Timestamp,
@@ -63,22 +63,22 @@ struct Life {
     until: Timestamp,
 }
 
-impl Changed {
+impl BlockUses {
     /// Rebuilds the uses of blocks from the objects of backup replicas that were loaded.
-    pub fn of(regions: &Regions) -> Changed {
-        let mut lives = Lives::default();
+    pub fn of(regions: &Regions) -> BlockUses {
+        let mut lives = BlockUseMap::default();
         for (id, class) in regions.replica_blocks() {
             let slots = (0..class.slots()).map(|slot| id.slot(class, slot));
             let objects = slots.filter_map(|addr| regions.backup(addr));
             let written = objects.map(|object| object.header());
             let written = written.filter(|header| *header != Header(0));
             for w in written.map(|header| header.timestamp()) {
-                let life = lives.entry(id).or_insert_with(|| Life::after(None, w));
+                let life = lives.entry(id).or_insert_with(|| BlockUse::after(None, w));
                 life.since = life.since.min(w);
                 life.newest = life.newest.max(w);
             }
         }
-        Changed {
+        BlockUses {
             lives: Mutex::new(lives),
             applied: AtomicU64::new(0),
         }
@@ -90,10 +90,10 @@ impl Changed {
     }
 }
 
-impl Life {
+impl BlockUse {
     /// Returns the next use of a block, which a write at `w` begins.
-    fn after(before: Option<&Life>, w: Timestamp) -> Life {
-        Life {
+    fn after(before: Option<&BlockUse>, w: Timestamp) -> BlockUse {
+        BlockUse {
             since: w,
             newest: w,
             until: before.map_or(Timestamp::ZERO, |before| before.newest),
@@ -114,35 +114,35 @@ impl Life {
 /// backups.
 #[derive(Default)]
 pub(super) struct Backup {
-    waiting: HashMap<TxnId, Waiting, FixedState>,
+    waiting: HashMap<TxnId, UntruncatedTransaction, FixedState>,
     /// Truncated transactions that wait for a version, each with the first version it awaits.
-    due: Vec<(Awaited, Vec<Held>)>,
+    due: Vec<(BaseVersion, Vec<BackupRecord>)>,
     /// The value of [`Changed::applied`] at the last check.
     looked: u64,
 }
 
 /// A transaction that is not truncated.
 #[derive(Default)]
-struct Waiting {
-    parts: Vec<Held>,
+struct UntruncatedTransaction {
+    parts: Vec<BackupRecord>,
     /// Whether all parts have arrived, so that recovery can commit the transaction from here.
     whole: bool,
 }
 
 /// The version to which the ranges of a write at `w` apply.
 #[derive(Clone, Copy)]
-struct Awaited {
+struct BaseVersion {
     addr: Addr,
     class: Class,
     base: Timestamp,
     w: Timestamp,
 }
 
-impl Awaited {
+impl BaseVersion {
     /// Returns the version that a write waits for; `None` for a freed or whole object.
-    fn by(write: &Write<'_>, change: &Change<'_>, w: Timestamp) -> Option<Awaited> {
+    fn by(write: &Write<'_>, change: &Change<'_>, w: Timestamp) -> Option<BaseVersion> {
         match change {
-            Change::Ranges(base, _) => Some(Awaited {
+            Change::Ranges(base, _) => Some(BaseVersion {
                 addr: write.addr,
                 class: Class(write.class),
                 base: *base,
@@ -153,7 +153,7 @@ impl Awaited {
     }
 
     /// Returns whether the version has not arrived yet and no newer write has overtaken it.
-    fn lacks(&self, regions: &Regions, lives: &Lives) -> bool {
+    fn lacks(&self, regions: &Regions, lives: &BlockUseMap) -> bool {
         let block = BlockId::of(self.addr);
         let same = regions.backup_class(block) == Some(self.class);
         let life = lives.get(&block);
@@ -166,11 +166,11 @@ impl Awaited {
 }
 
 /// A record, and its reservation in the log.
-struct Held {
+struct BackupRecord {
     record: Vec<u64>,
     kept: Option<HeldRecord>,
     /// The copy of a record that has left the log and must survive the machine.
-    _copied: Option<Copied>,
+    _copied: Option<SegmentCopy>,
 }
 
 impl Backup {
@@ -190,7 +190,7 @@ impl Backup {
         &mut self,
         regions: &Regions,
         record: &[u64],
-        (kept, copied): (Option<HeldRecord>, Option<Copied>),
+        (kept, copied): (Option<HeldRecord>, Option<SegmentCopy>),
         last: bool,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(record);
@@ -203,7 +203,7 @@ impl Backup {
         }
         let record = record.to_vec();
         let waiting = self.waiting.entry(id).or_default();
-        waiting.parts.push(Held {
+        waiting.parts.push(BackupRecord {
             record,
             kept,
             _copied: copied,
@@ -222,7 +222,7 @@ impl Backup {
     pub fn truncate(
         &mut self,
         regions: &Regions,
-        changed: &Changed,
+        changed: &BlockUses,
         id: TxnId,
     ) -> Result<Option<Vec<HeldRecord>>, BadRecord> {
         let parts = self.take(id);
@@ -271,7 +271,7 @@ impl Backup {
         (!content.is_empty()).then_some(content)
     }
 
-    fn take(&mut self, id: TxnId) -> Vec<Held> {
+    fn take(&mut self, id: TxnId) -> Vec<BackupRecord> {
         let waiting = self.waiting.remove(&id);
         waiting.map_or_else(Vec::new, |waiting| waiting.parts)
     }
@@ -281,7 +281,7 @@ impl Backup {
     pub fn look_again(
         &mut self,
         regions: &Regions,
-        changed: &Changed,
+        changed: &BlockUses,
     ) -> Result<Vec<HeldRecord>, BadRecord> {
         let mut all = Vec::new();
         while !self.due.is_empty() {
@@ -292,7 +292,7 @@ impl Backup {
             let mut due = std::mem::take(&mut self.due);
             let may = {
                 let lives = changed.lives.lock();
-                let come = |(awaited, _): &mut (Awaited, _)| !awaited.lacks(regions, &lives);
+                let come = |(awaited, _): &mut (BaseVersion, _)| !awaited.lacks(regions, &lives);
                 due.extract_if(.., come).collect::<Vec<_>>()
             };
             self.due = due;
@@ -317,7 +317,7 @@ impl Backup {
     pub fn awaits_versions(
         &self,
         regions: &Regions,
-        changed: &Changed,
+        changed: &BlockUses,
         among: &dyn Fn(RegionId) -> bool,
     ) -> bool {
         let mut due = self.due.iter();
@@ -339,7 +339,7 @@ impl Backup {
     }
 }
 
-fn released(parts: Vec<Held>) -> impl Iterator<Item = HeldRecord> {
+fn released(parts: Vec<BackupRecord>) -> impl Iterator<Item = HeldRecord> {
     parts.into_iter().filter_map(|held| held.kept)
 }
 
@@ -347,19 +347,19 @@ fn released(parts: Vec<Held>) -> impl Iterator<Item = HeldRecord> {
 /// first waiting write awaits.
 fn apply_all(
     regions: &Regions,
-    changed: &Changed,
-    parts: &[Held],
-) -> Result<Option<Awaited>, BadRecord> {
+    changed: &BlockUses,
+    parts: &[BackupRecord],
+) -> Result<Option<BaseVersion>, BadRecord> {
     apply_among(regions, changed, parts, &|_| true)
 }
 
 /// Does the same for the writes to regions that `among` accepts.
 fn apply_among(
     regions: &Regions,
-    changed: &Changed,
-    parts: &[Held],
+    changed: &BlockUses,
+    parts: &[BackupRecord],
     among: &dyn Fn(RegionId) -> bool,
-) -> Result<Option<Awaited>, BadRecord> {
+) -> Result<Option<BaseVersion>, BadRecord> {
     let mut first = None;
     for held in parts {
         let awaited = apply_each(regions, changed, &held.record, among)?;
@@ -372,7 +372,7 @@ fn apply_among(
 /// except those already applied. Returns whether no write waits.
 pub(super) fn apply_record(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     record: &[u64],
     among: &dyn Fn(RegionId) -> bool,
 ) -> Result<bool, BadRecord> {
@@ -383,10 +383,10 @@ pub(super) fn apply_record(
 /// Does the same. Returns the version that the first waiting write awaits.
 fn apply_each(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     record: &[u64],
     among: &dyn Fn(RegionId) -> bool,
-) -> Result<Option<Awaited>, BadRecord> {
+) -> Result<Option<BaseVersion>, BadRecord> {
     let (mut reader, mut first) = (Reader(record), None);
     reader.id()?;
     let w = reader.timestamp()?;
@@ -423,7 +423,7 @@ impl<'a> Change<'a> {
 /// accepts, except those already applied. Returns whether no write waits.
 pub(super) fn apply_content(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     content: &[u64],
     w: Timestamp,
     among: &dyn Fn(RegionId) -> bool,
@@ -445,7 +445,7 @@ pub(super) fn apply_content(
 /// one.
 pub(super) fn apply_copy(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     (addr, class): (Addr, Class),
     copy: &ObjectCopy,
 ) -> Result<(), BadRecord> {
@@ -470,7 +470,7 @@ pub(super) fn apply_copy(
 /// writes.
 pub(super) fn apply_kept(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     (addr, class): (Addr, Class),
     object: ObjectRef<'_>,
 ) -> Result<(), BadRecord> {
@@ -497,20 +497,20 @@ pub(super) fn apply_kept(
 /// Applies a write, unless it is skipped or waits. Returns the version that it awaits.
 fn apply(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     write: &Write<'_>,
     w: Timestamp,
-) -> Result<Option<Awaited>, BadRecord> {
+) -> Result<Option<BaseVersion>, BadRecord> {
     apply_stamped(regions, changed, write, (w, None))
 }
 
 /// Does the same; `stamped` is the index of the word that becomes the write timestamp, if any.
 fn apply_stamped(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     write: &Write<'_>,
     (w, stamped): (Timestamp, Option<usize>),
-) -> Result<Option<Awaited>, BadRecord> {
+) -> Result<Option<BaseVersion>, BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write of a peer leads outside every block");
     if usize::from(write.class) >= CLASSES {
         return Err(BadRecord("unknown size class"));
@@ -524,7 +524,7 @@ fn apply_stamped(
         return Ok(None);
     }
     let mut lives = changed.lives.lock();
-    let awaited = Awaited::by(write, &change, w);
+    let awaited = BaseVersion::by(write, &change, w);
     if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &lives))
         && !fault::injected(Fault::ApplyRangesAtOnce)
     {
@@ -539,7 +539,7 @@ fn apply_stamped(
             life.newest = life.newest.max(w);
         }
         before => {
-            let life = Life::after(before.as_deref(), w);
+            let life = BlockUse::after(before.as_deref(), w);
             let restored = regions.restore_backup(block, Class(write.class));
             restored.map_err(|_| BadRecord("a backup cannot be made"))?;
             lives.insert(block, life);

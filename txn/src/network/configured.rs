@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 const NONE: u64 = u64::MAX;
 
 /// The current configuration of a machine.
-pub(super) struct Configured {
+pub(super) struct CurrentConfiguration {
     current: RwLock<Configuration>,
     /// The id of `current`; `NONE` after the machine has left.
     id: AtomicU64,
@@ -32,9 +32,9 @@ pub(super) struct Configured {
     waiting: Mutex<Vec<Completer<()>>>,
 }
 
-impl Configured {
-    pub fn new(configuration: &Configuration) -> Configured {
-        Configured {
+impl CurrentConfiguration {
+    pub fn new(configuration: &Configuration) -> CurrentConfiguration {
+        CurrentConfiguration {
             id: AtomicU64::new(configuration.id().0),
             cm: AtomicU64::new(u64::from(configuration.cm().0)),
             current: RwLock::new(configuration.clone()),

@@ -31,11 +31,11 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::in_flight::{Asking, CommitCompletion};
+use super::in_flight::{DecisionWait, CommitCompletion};
 use super::participants::{COMMIT_BACKUP, LOCK};
 use super::peer_sender::PeerSender;
 use crate::backoff::yield_now;
-use crate::commit::Done;
+use crate::commit::CommitResult;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
@@ -51,16 +51,16 @@ const ROOM_ROUNDS: u32 = 1 << 14;
 const BACKOFF: Duration = Duration::from_micros(50);
 
 /// The reason why a commit does not continue.
-enum Halt {
+enum CommitFailure {
     /// The commit had no effect.
     Failed(LockFailure),
     /// Recovery decides whether the commit takes effect.
     InDoubt,
 }
 
-impl From<LockFailure> for Halt {
-    fn from(failure: LockFailure) -> Halt {
-        Halt::Failed(failure)
+impl From<LockFailure> for CommitFailure {
+    fn from(failure: LockFailure) -> CommitFailure {
+        CommitFailure::Failed(failure)
     }
 }
 
@@ -74,7 +74,7 @@ impl Transaction {
     pub(crate) fn commit_distributed<'a>(
         &'a mut self,
         network: &'a Network,
-    ) -> Work<'a, Result<Done, LockFailure>> {
+    ) -> Work<'a, Result<CommitResult, LockFailure>> {
         Box::pin(async move {
             let admitted = network.admitted().await;
             admitted.map_err(LockFailure::Stop)?;
@@ -84,9 +84,9 @@ impl Transaction {
             };
             match done {
                 Ok(done) => Ok(done),
-                Err(Halt::InDoubt) if fault::injected(Fault::AbortInDoubt) => Err(RECONFIGURED),
-                Err(Halt::InDoubt) => self.await_recovery_decision(network).await,
-                Err(Halt::Failed(failure)) => {
+                Err(CommitFailure::InDoubt) if fault::injected(Fault::AbortInDoubt) => Err(RECONFIGURED),
+                Err(CommitFailure::InDoubt) => self.await_recovery_decision(network).await,
+                Err(CommitFailure::Failed(failure)) => {
                     self.context_mut().unlock();
                     let busy = LockFailure::is_busy;
                     if busy(&failure) {
@@ -98,7 +98,7 @@ impl Transaction {
         })
     }
 
-    async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, Halt> {
+    async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, CommitFailure> {
         self.find_regions(network).await?;
         self.context_mut().plan(network)?;
         if network.has_no_space(&self.context().remote) {
@@ -216,10 +216,10 @@ impl Transaction {
 
     /// Handles a COMMIT-BACKUP without an ack. Where failed machines are replaced, the machine that
     /// did not acknowledge will be replaced.
-    async fn not_acknowledged(&self, network: &Network, id: TxnId) -> Halt {
+    async fn not_acknowledged(&self, network: &Network, id: TxnId) -> CommitFailure {
         if network.replaces_machines() {
             network.configured.later_than(id.configuration).await;
-            return Halt::InDoubt;
+            return CommitFailure::InDoubt;
         }
         let failure = if network.cannot_keep(&self.context().remote) {
             // All participants are told to abort, but the state of their disks is not known.
@@ -230,15 +230,15 @@ impl Transaction {
         } else {
             LockFailure::Abort(AbortReason::Unreachable)
         };
-        Halt::Failed(failure)
+        CommitFailure::Failed(failure)
     }
 
     /// Waits for the decision of recovery about a commit, and carries it out here.
-    async fn await_recovery_decision(&mut self, network: &Network) -> Result<Done, LockFailure> {
+    async fn await_recovery_decision(&mut self, network: &Network) -> Result<CommitResult, LockFailure> {
         let id = self.context().txn_id();
         let decision = network.in_flight.decision(id);
         let in_place = self.context().writes.is_empty();
-        let _asking = in_place.then_some(Asking { network, id });
+        let _asking = in_place.then_some(DecisionWait { network, id });
         // An evicted machine never receives the recovery decision: report `InDoubt` now.
         if network.is_evicted() {
             return Err(LockFailure::Stop(Stop::InDoubt));
@@ -252,7 +252,7 @@ impl Transaction {
             Some(w) => {
                 context.take_effect(w);
                 let durable_at = None;
-                Ok(Done { w, durable_at })
+                Ok(CommitResult { w, durable_at })
             }
             None => {
                 context.remote.participants.clear();
@@ -385,11 +385,11 @@ impl Transaction {
     }
 
     /// Writes COMMIT-PRIMARY at every primary. The commit has taken effect when this returns `Ok`.
-    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, Halt> {
+    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<CommitResult, CommitFailure> {
         let id = self.context().txn_id();
         let locked_here = self.context().locked > 0;
         let machine = Arc::clone(self.machine());
-        let (participants, acks) = self.show(network, w).ok_or(Halt::InDoubt)?;
+        let (participants, acks) = self.show(network, w).ok_or(CommitFailure::InDoubt)?;
         let known = locked_here || acks.is_empty();
         let mut ending = CommitCompletion {
             network,
@@ -411,9 +411,9 @@ impl Transaction {
         drop(ending);
         let durable_at = None;
         match acknowledged {
-            true => Ok(Done { w, durable_at }),
+            true => Ok(CommitResult { w, durable_at }),
             // All backups have the record, but this machine may be the only one of them.
-            false if network.replaces_machines() => Err(Halt::InDoubt),
+            false if network.replaces_machines() => Err(CommitFailure::InDoubt),
             false => Err(LockFailure::Stop(Stop::InDoubt).into()),
         }
     }

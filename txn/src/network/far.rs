@@ -26,7 +26,7 @@ use parking_lot::RwLock;
 
 use super::Network;
 use super::backing::segment;
-use super::traffic::Posted;
+use super::traffic::PostKind;
 use crate::backoff::moment;
 use crate::read::Look;
 use crate::stop::{AbortReason, Stop};
@@ -36,7 +36,7 @@ const WORD_BYTES: usize = 8;
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
 /// The result of an access to an object that was not mapped.
-pub(crate) enum Reach<T> {
+pub(crate) enum AccessOutcome<T> {
     /// The object is in memory that is mapped here, as is known now: access it there.
     Near,
     /// The result.
@@ -45,10 +45,10 @@ pub(crate) enum Reach<T> {
 
 /// The known size classes of peers' blocks.
 #[derive(Default)]
-pub(super) struct Blocks(RwLock<Known>);
+pub(super) struct Blocks(RwLock<BlockClasses>);
 
 #[derive(Default)]
-struct Known {
+struct BlockClasses {
     /// How often all classes were forgotten.
     forgotten: u64,
     /// The classes, as the primary has them.
@@ -155,7 +155,7 @@ impl Network {
         }
         let piece = Piece::Region(addr.region().0);
         let post = || {
-            self.counting.count(Posted::Object);
+            self.counting.count(PostKind::Object);
             self.post(machine, piece, block.block as usize, 1)
         };
         let word = self.words(post(), post).await?;
@@ -200,7 +200,7 @@ impl Network {
             }
             let piece = Piece::Region(addr.region().0);
             let post = || {
-                self.counting.count(Posted::Object);
+                self.counting.count(PostKind::Object);
                 self.post(machine, piece, offset / WORD_BYTES, words)
             };
             let Some(words) = self.words(post(), post).await? else {
@@ -222,7 +222,7 @@ impl Network {
 
     /// Posts a read of the header of an object.
     pub fn post_header(&self, addr: Addr) -> Completion<Box<[u64]>> {
-        self.counting.count(Posted::Header);
+        self.counting.count(PostKind::Header);
         let piece = Piece::Region(addr.region().0);
         let word = addr.offset() as usize / WORD_BYTES;
         match self.primary(addr) {
@@ -266,10 +266,10 @@ impl Network {
         &'a self,
         addr: Addr,
         f: Look<'a>,
-    ) -> Work<'a, Result<Reach<()>, Stop>> {
+    ) -> Work<'a, Result<AccessOutcome<()>, Stop>> {
         Box::pin(async move {
             if self.comes_near(addr).await? {
-                return Ok(Reach::Near);
+                return Ok(AccessOutcome::Near);
             }
             for round in 0.. {
                 let Some(copy) = self.fetch(addr).await? else {
@@ -283,7 +283,7 @@ impl Network {
                 }
                 moment(round).await;
             }
-            Ok(Reach::Far(()))
+            Ok(AccessOutcome::Far(()))
         })
     }
 
@@ -305,7 +305,7 @@ impl Network {
                 return Ok(ChainSearch::Gone);
             }
             let (page, word) = copy::generation_at(place);
-            (0..2).for_each(|_| self.counting.count(Posted::Object));
+            (0..2).for_each(|_| self.counting.count(PostKind::Object));
             let block = Piece::OldVersions(place.block());
             let record = self.post(machine, block, place.offset(), copy::record_words(len));
             // This read takes effect after the other and tells whether that was still the record.

@@ -42,18 +42,18 @@ const ASKED_AT_ONCE: usize = 512;
 const NOWHERE: u64 = 1 << 63;
 
 /// A wanted header: its number for the later request, the address, and the expected header.
-pub(crate) type Expected = (usize, Addr, Header);
+pub(crate) type ExpectedHeader = (usize, Addr, Header);
 
 /// Headers that were requested.
 #[derive(Default)]
 pub(crate) struct Headers {
     /// In the order in which they are taken.
-    looks: VecDeque<(usize, Look)>,
+    looks: VecDeque<(usize, HeaderSource)>,
     questions: Vec<Question>,
 }
 
 /// The source of a header.
-enum Look {
+enum HeaderSource {
     Read(Completion<Box<[u64]>>),
     /// A request, and the index in it.
     Asked(usize, u64),
@@ -69,7 +69,7 @@ struct Question {
 }
 
 /// A pending request: the peer, and the completer of its reply.
-pub(super) type Asker = (MachineId, Completer<Box<[u64]>>);
+pub(super) type HeaderRequest = (MachineId, Completer<Box<[u64]>>);
 
 impl Headers {
     /// Returns the header with this number, if it was not taken yet. Headers are taken in order.
@@ -80,12 +80,12 @@ impl Headers {
     pub async fn take(
         &mut self,
         network: &Network,
-        (number, addr, seen): Expected,
+        (number, addr, seen): ExpectedHeader,
     ) -> Result<Option<Option<Header>>, Stop> {
         match self.looks.pop_front_if(|(of, _)| *of == number) {
             None => Ok(None),
-            Some((_, Look::Read(read))) => network.header(addr, read).await.map(Some),
-            Some((_, Look::Asked(question, place))) => {
+            Some((_, HeaderSource::Read(read))) => network.header(addr, read).await.map(Some),
+            Some((_, HeaderSource::Asked(question, place))) => {
                 let others = self.questions[question].others().await?;
                 let other = others.chunks_exact(2).find(|at| at[0] & !NOWHERE == place);
                 Ok(Some(match other {
@@ -119,11 +119,11 @@ impl Drop for Question {
 
 impl Network {
     /// Requests headers of objects of peers.
-    pub fn look_at(self: &Arc<Self>, wanted: &[Expected]) -> Headers {
-        let mut asked: Vec<Option<Look>> = wanted.iter().map(|_| None).collect();
+    pub fn look_at(self: &Arc<Self>, wanted: &[ExpectedHeader]) -> Headers {
+        let mut asked: Vec<Option<HeaderSource>> = wanted.iter().map(|_| None).collect();
         let mut questions = Vec::new();
         for peer in &self.peers {
-            let is_its = |(_, addr, _): &Expected| self.primary(*addr) == Some(peer.id);
+            let is_its = |(_, addr, _): &ExpectedHeader| self.primary(*addr) == Some(peer.id);
             let its: Vec<usize> = (0..wanted.len())
                 .filter(|at| is_its(&wanted[*at]))
                 .collect();
@@ -135,7 +135,7 @@ impl Network {
                     break;
                 };
                 for (place, at) in part.iter().enumerate() {
-                    asked[*at] = Some(Look::Asked(questions.len(), place as u64));
+                    asked[*at] = Some(HeaderSource::Asked(questions.len(), place as u64));
                 }
                 questions.push(question);
             }
@@ -144,7 +144,7 @@ impl Network {
         let looks = looks.map(|(asked, (number, addr, _))| {
             (
                 *number,
-                asked.unwrap_or_else(|| Look::Read(self.post_header(*addr))),
+                asked.unwrap_or_else(|| HeaderSource::Read(self.post_header(*addr))),
             )
         });
         Headers {
@@ -157,7 +157,7 @@ impl Network {
     fn question(
         self: &Arc<Self>,
         peer: &Peer,
-        wanted: &[Expected],
+        wanted: &[ExpectedHeader],
         part: &[usize],
     ) -> Option<Question> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);

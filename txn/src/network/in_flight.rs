@@ -388,12 +388,12 @@ impl Drop for CommitCompletion<'_> {
 
 /// A wait for the decision of recovery about a commit that is already installed here. If the
 /// session stops waiting, dropping this value marks the commit as done.
-pub(super) struct Asking<'a> {
+pub(super) struct DecisionWait<'a> {
     pub network: &'a Network,
     pub id: TxnId,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for DecisionWait<'_> {
     fn drop(&mut self) {
         self.network.in_flight.mark_done(self.id);
     }

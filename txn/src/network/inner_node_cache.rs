@@ -14,7 +14,7 @@ use fencepost_storage::{Addr, ObjectCopy, View};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use super::{Network, Reach};
+use super::{Network, AccessOutcome};
 use crate::backoff::moment;
 use crate::stop::Stop;
 use crate::work::Work;
@@ -82,7 +82,7 @@ impl Copies {
 }
 
 /// A function that reads an object and returns whether a copy of it should be kept.
-pub(crate) type LookAndKeep<'a> = &'a mut (dyn FnMut(&View<'_>) -> bool + Send);
+pub(crate) type ReadAndCache<'a> = &'a mut (dyn FnMut(&View<'_>) -> bool + Send);
 
 impl Network {
     /// Shows `f` a committed version of an object, if one is allocated; the newest one if `fresh`.
@@ -94,16 +94,16 @@ impl Network {
         &'a self,
         addr: Addr,
         fresh: bool,
-        f: LookAndKeep<'a>,
-    ) -> Work<'a, Result<Reach<()>, Stop>> {
+        f: ReadAndCache<'a>,
+    ) -> Work<'a, Result<AccessOutcome<()>, Stop>> {
         Box::pin(async move {
             if self.comes_near(addr).await? {
-                return Ok(Reach::Near);
+                return Ok(AccessOutcome::Near);
             }
             let kept = if fresh { None } else { self.copies.get(addr) };
             if let Some(copy) = kept {
                 f(&copy.view());
-                return Ok(Reach::Far(()));
+                return Ok(AccessOutcome::Far(()));
             }
             for round in 0.. {
                 let there = self.fetch(addr).await?;
@@ -120,7 +120,7 @@ impl Network {
                 }
                 moment(round).await;
             }
-            Ok(Reach::Far(()))
+            Ok(AccessOutcome::Far(()))
         })
     }
 }

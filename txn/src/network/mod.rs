@@ -83,7 +83,7 @@ use std::thread::JoinHandle;
 
 pub use fencepost_cluster::join::{ClusterSecret, JoinEndpoint};
 pub use fencepost_cluster::lease::LeaseTerms;
-pub use fencepost_cluster::reconfiguration::Resumed;
+pub use fencepost_cluster::reconfiguration::RestartState;
 pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{Random, Writer, entropy_seed};
@@ -92,18 +92,18 @@ use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use backing::Registered;
-use backup::{Backup, Changed};
+use backing::RegisteredBacking;
+use backup::{Backup, BlockUses};
 use call::Services;
-use configured::Configured;
+use configured::CurrentConfiguration;
 use disk::Disk;
 pub use driver::{DataRecoveryCounts, Step, Timeline};
 use driver::{Inbox, Input, ReconfigurationDriver};
-pub(crate) use far::Reach;
-pub(crate) use headers::{Expected, Headers};
+pub(crate) use far::AccessOutcome;
+pub(crate) use headers::{ExpectedHeader, Headers};
 use in_flight::InFlightCommits;
 pub use leasing::LeaseCounts;
-use leasing::{Leasing, Suspicions};
+use leasing::{LeaseService, Suspicions};
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub use options::NetworkOptions;
@@ -111,26 +111,26 @@ pub(crate) use participants::RemoteParticipants;
 use peer_receiver::PeerReceiver;
 pub(crate) use peer_sender::PeerSender;
 pub use peers::members;
-use peers::{Meeting, Peer, Peers};
+use peers::{PeerArguments, Peer, Peers};
 pub(crate) use poller::start_threads;
-pub use prerequisites::Lack;
-use region_allocation::Known;
+pub use prerequisites::MissingPrerequisite;
+use region_allocation::ReplicaSet;
 pub(crate) use region_allocation::LocalRegionMap;
 use region_allocation::RegionAllocationClient;
-pub(crate) use remote_lock_wait::Back;
-pub(crate) use retained_data::Before;
-pub(crate) use slot_reservations::{ReservedSlot, Wanted};
+pub(crate) use remote_lock_wait::ReturnSubject;
+pub(crate) use retained_data::RetainedData;
+pub(crate) use slot_reservations::{ReservedSlot, SlotRequest};
 use status_page::BOARD;
 pub use steps::steps;
-use traffic::Counting;
-pub use traffic::{Posted, Traffic};
-use truncated::{Numbers, Truncated};
+use traffic::TrafficCounters;
+pub use traffic::{PostKind, Traffic};
+use truncated::{Numbers, TruncationLog};
 
 use crate::record::TxnId;
 use message::LockReply;
 
 /// Pending LOCK replies by transaction and peer, with the words of LOCK-FOUND received so far.
-type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;
+type PendingLockReplies = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;
 
 /// Additional work of the thread that attends the machine: see [`crate::Machine::attend_to`].
 pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -138,8 +138,8 @@ pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
 pub(crate) struct Network {
     me: MachineId,
     fabric: Arc<dyn Fabric>,
-    counting: Arc<Counting>,
-    configured: Configured,
+    counting: Arc<TrafficCounters>,
+    configured: CurrentConfiguration,
     driver: Option<ReconfigurationDriver>,
     inbox: Arc<Inbox>,
     replication: Replication,
@@ -150,16 +150,16 @@ pub(crate) struct Network {
     peers: Peers,
     /// The status page of this machine.
     board: Arc<Memory>,
-    replies: Mutex<Waiting>,
+    replies: Mutex<PendingLockReplies>,
     receivers: Mutex<Vec<PeerReceiver>>,
     /// Writes of this machine's own transactions to regions of which it is a backup.
     home: Mutex<Backup>,
-    changed: Changed,
+    changed: BlockUses,
     /// Pending intents at other machines, by ticket.
     remote_lock_waits: Mutex<HashMap<u64, remote_lock_wait::RemoteLockWait, FixedState>>,
     tickets: AtomicU64,
     /// Pending requests for headers of peers' objects, by ticket.
-    askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,
+    askers: Mutex<HashMap<u64, headers::HeaderRequest, FixedState>>,
     slot_reservations: slot_reservations::SlotReservations,
     /// The services that peers may call.
     services: Services,
@@ -170,20 +170,20 @@ pub(crate) struct Network {
     /// Truncation numbers of this machine's own transactions, and the truncated ones that are still
     /// remembered.
     numbers: Arc<Numbers>,
-    truncated: Mutex<Truncated>,
+    truncated: Mutex<TruncationLog>,
     log_words: usize,
     /// Whether peers' memory is not mapped.
     far: bool,
     blocks: far::Blocks,
     copies: inner_node_cache::Copies,
-    gathering: Mutex<status_page::Gatherings>,
-    asking: time::Asking,
-    leasing: Option<Arc<Leasing>>,
+    gathering: Mutex<status_page::PageReads>,
+    asking: time::TimeRequests,
+    leasing: Option<Arc<LeaseService>>,
     suspicions: Arc<Suspicions>,
     /// The local disk; `None` if this machine does not keep its data on one.
     disk: Option<Disk>,
     /// The state that this machine retained from before it was evicted.
-    before: Mutex<Option<Arc<Before>>>,
+    before: Mutex<Option<Arc<RetainedData>>>,
     joins: bool,
     /// Whether some machine has not finished the recovery that the last configuration requires.
     recovers: AtomicBool,
@@ -202,8 +202,8 @@ impl Network {
     pub fn new(
         options: &NetworkOptions,
         region_map: Arc<LocalRegionMap>,
-        resumed: Option<&Resumed>,
-        (disk, before): (Option<Disk>, Option<Before>),
+        resumed: Option<&RestartState>,
+        (disk, before): (Option<Disk>, Option<RetainedData>),
     ) -> Result<Network, FabricError> {
         let NetworkOptions {
             fabric,
@@ -218,8 +218,8 @@ impl Network {
             let machines = configuration.machines().iter();
             machines.map(|machine| machine.id).filter(|id| *id != me)
         };
-        let (counting, numbers) = (Counting::new(), Arc::<Numbers>::default());
-        let meeting = Meeting {
+        let (counting, numbers) = (TrafficCounters::new(), Arc::<Numbers>::default());
+        let meeting = PeerArguments {
             fabric,
             counting: &counting,
             numbers: &numbers,
@@ -242,14 +242,14 @@ impl Network {
             me,
             fabric: Arc::clone(fabric),
             counting,
-            configured: Configured::new(configuration),
+            configured: CurrentConfiguration::new(configuration),
             replication: options.replication,
             region_map,
             region_allocation: RegionAllocationClient::new(options, resumed)?,
             replies: Mutex::default(),
             receivers: Mutex::new(receivers),
             home: Mutex::default(),
-            changed: Changed::default(),
+            changed: BlockUses::default(),
             remote_lock_waits: Mutex::default(),
             tickets: AtomicU64::new(1),
             askers: Mutex::default(),
@@ -264,7 +264,7 @@ impl Network {
             blocks: far::Blocks::default(),
             copies: inner_node_cache::Copies::default(),
             gathering: Mutex::default(),
-            asking: time::Asking::new(options),
+            asking: time::TimeRequests::new(options),
             disk,
             before: Mutex::new(before.map(Arc::new)),
             joins: options.joins,
@@ -280,7 +280,7 @@ impl Network {
     /// Returns the source of this machine's memory, which registers regions that the region map
     /// knows.
     pub fn backing(options: &NetworkOptions, region_map: &Arc<LocalRegionMap>) -> Arc<dyn Backing> {
-        Arc::new(Registered {
+        Arc::new(RegisteredBacking {
             fabric: Arc::clone(&options.fabric),
             region_map: Arc::clone(region_map),
         })
@@ -302,7 +302,7 @@ impl Network {
     }
 
     /// Returns the replicas of a region, if the region map has them.
-    pub fn replicas(&self, region: RegionId) -> Option<Known> {
+    pub fn replicas(&self, region: RegionId) -> Option<ReplicaSet> {
         self.region_map.replicas(region)
     }
 
@@ -384,7 +384,7 @@ impl Network {
         }
     }
 
-    fn leasing(&self) -> Option<&Arc<Leasing>> {
+    fn leasing(&self) -> Option<&Arc<LeaseService>> {
         self.leasing.as_ref()
     }
 
@@ -425,7 +425,7 @@ fn leases(
     options: &NetworkOptions,
     suspicions: &Arc<Suspicions>,
     inbox: &Arc<Inbox>,
-) -> Result<Option<Leasing>, FabricError> {
+) -> Result<Option<LeaseService>, FabricError> {
     let Some(terms) = options.leases else {
         return Ok(None);
     };
@@ -448,5 +448,5 @@ fn leases(
         inbox.push(Input::Lease(told.now_ns(), event));
         bell.ring_bell(bell.me());
     });
-    Leasing::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)
+    LeaseService::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)
 }

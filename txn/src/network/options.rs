@@ -7,7 +7,7 @@ use fencepost_cluster::lease::LeaseTerms;
 use fencepost_cluster::{ConfigStore, Configuration, Replication};
 use fencepost_fabric::{Fabric, Gone, HostClock, MonotonicClock};
 
-use super::disk::OnDisk;
+use super::disk::DiskStart;
 
 /// The options of a machine in a cluster.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct NetworkOptions {
     /// The join endpoint; `None` if no machine may join.
     pub door: Option<Arc<JoinEndpoint>>,
     /// The starting state of a machine with a disk; `None` on all machines or on none.
-    pub disk: Option<Arc<OnDisk>>,
+    pub disk: Option<Arc<DiskStart>>,
     /// The memory left by earlier machines, for a machine that joins.
     pub before: Option<Arc<Gone>>,
     /// Whether this machine has just been admitted: `configuration` is the one that it joins, and

@@ -19,8 +19,8 @@ use fencepost_cluster::{ConfigurationId, Wire};
 
 use super::Network;
 use super::backup::Backup;
-use super::call::Arriving;
-use super::disk::{self, Announcing, DURABLE, FULL};
+use super::call::CallReceiver;
+use super::disk::{self, DurabilityReports, DURABLE, FULL};
 use super::distributed_deadlock;
 use super::driver::{self, Assembling, Input};
 use super::evidence::EvidenceByTransaction;
@@ -30,10 +30,10 @@ use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::primary::Primary;
 use super::region_allocation;
 use super::remote_lock_wait::{self, RemoteWaiters};
-use super::restart::copied::{Copied, Copies};
+use super::restart::copied::{SegmentCopy, Copies};
 use super::slot_reservations;
 use super::time;
-use super::truncated::Truncated;
+use super::truncated::TruncationLog;
 use super::versions;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
@@ -53,16 +53,16 @@ pub(super) struct PeerReceiver {
     peer: MachineId,
     log: RingReader,
     messages: RingReader,
-    calls: Arriving,
+    calls: CallReceiver,
     primary: Primary,
     backup: Backup,
-    truncated: Truncated,
+    truncated: TruncationLog,
     /// Records of transactions that are not truncated and have left the log, if memory survives the
     /// machine.
     copies: Copies,
-    copied: HashMap<TxnId, Vec<Copied>, FixedState>,
+    copied: HashMap<TxnId, Vec<SegmentCopy>, FixedState>,
     /// Pending reports to the peer about its records on this machine's disk.
-    announcing: Announcing,
+    announcing: DurabilityReports,
     remote_waiters: RemoteWaiters,
     /// The peer has sent a malformed record, or is lost: nothing it writes is read any more.
     distrusted: bool,
@@ -85,13 +85,13 @@ impl PeerReceiver {
             peer,
             log: ring::receive(fabric, peer, LOG, log_words)?,
             messages: ring::receive(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
-            calls: Arriving::new(fabric, peer)?,
+            calls: CallReceiver::new(fabric, peer)?,
             primary: Primary::default(),
             backup: Backup::default(),
-            truncated: Truncated::default(),
+            truncated: TruncationLog::default(),
             copies: Copies::of(fabric, peer),
             copied: HashMap::default(),
-            announcing: Announcing::default(),
+            announcing: DurabilityReports::default(),
             remote_waiters: RemoteWaiters::new(fabric.bell()),
             distrusted: false,
             begun: 0,

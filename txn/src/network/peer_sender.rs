@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::call::CALLS;
 use super::disk;
-use super::traffic::{Counting, Posted};
+use super::traffic::{TrafficCounters, PostKind};
 use super::truncated::Numbers;
 use crate::fault::{self, Fault};
 use crate::record::{self, TxnId};
@@ -43,7 +43,7 @@ const TRUNCATED_AT_ONCE: usize = 64;
 /// The sender to one peer.
 pub(crate) struct PeerSender {
     fabric: Arc<dyn Fabric>,
-    counting: Arc<Counting>,
+    counting: Arc<TrafficCounters>,
     peer: MachineId,
     log: Mutex<LogEnd>,
     messages: Mutex<MessageEnd>,
@@ -53,7 +53,7 @@ pub(crate) struct PeerSender {
     /// Reads of the peer's ends that [`Self::probe`] has begun.
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
-    durable: Mutex<Durable>,
+    durable: Mutex<DurablePosition>,
     /// The peer has reported that its disk is full.
     full: AtomicBool,
     /// How many connections to the peer were lost, and how many before the first write to it
@@ -65,7 +65,7 @@ pub(crate) struct PeerSender {
 /// The position of the log up to which the peer's disk has it, as the peer reports, and the waiters
 /// for more.
 #[derive(Default)]
-struct Durable {
+struct DurablePosition {
     upto: u64,
     /// No more of the log will become durable.
     ended: bool,
@@ -100,7 +100,7 @@ struct LogEnd {
 impl PeerSender {
     pub(super) fn new(
         fabric: &Arc<dyn Fabric>,
-        counting: &Arc<Counting>,
+        counting: &Arc<TrafficCounters>,
         peer: MachineId,
         log_words: usize,
         numbers: &Arc<Numbers>,
@@ -279,7 +279,7 @@ impl PeerSender {
             return Completion::done(Err(FabricError::Lost));
         }
         log.note(tag);
-        self.counting.count(Posted::of_record(tag));
+        self.counting.count(PostKind::of_record(tag));
         log.ring.flush()
     }
 
@@ -354,7 +354,7 @@ impl PeerSender {
         }
         let done = log.ring.flush();
         pushed.map(|()| {
-            self.counting.count(Posted::of_record(tag));
+            self.counting.count(PostKind::of_record(tag));
             done
         })
     }
@@ -396,7 +396,7 @@ impl PeerSender {
         if log.spared > SPARED && log.ring.push(record::TRUNCATE, &[&[low]]).is_ok() {
             (log.spared, log.remembered) = (0, None);
             drop(log.ring.flush());
-            self.counting.count(Posted::Truncate);
+            self.counting.count(PostKind::Truncate);
         }
     }
 
@@ -407,7 +407,7 @@ impl PeerSender {
 
     fn flush(&self, log: &mut LogEnd) {
         if log.flush_truncated() {
-            self.counting.count(Posted::Truncate);
+            self.counting.count(PostKind::Truncate);
         }
     }
 
@@ -434,13 +434,13 @@ impl PeerSender {
         let mut messages = self.messages.lock();
         messages.ring.push(tag, &[body])?;
         drop(messages.ring.flush());
-        self.counting.count(Posted::of_message(tag));
+        self.counting.count(PostKind::of_message(tag));
         Ok(())
     }
 
     /// Sends a message that must arrive, later if there is no space now.
     pub fn send_surely(&self, tag: u8, body: &[u64]) {
-        self.counting.count(Posted::of_message(tag));
+        self.counting.count(PostKind::of_message(tag));
         let mut messages = self.messages.lock();
         messages.owed.push_back((tag, body.to_vec()));
         if self.is_ready() {

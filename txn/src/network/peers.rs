@@ -19,12 +19,12 @@ use fencepost_fabric::{Fabric, FabricError, MachineId, Member, Memory};
 use fencepost_storage::old_versions::OldVersions;
 
 use super::Network;
-use super::backing::OfPeer;
+use super::backing::PeerBacking;
 use super::call::CallChannel;
 use super::peer_receiver::PeerReceiver;
 use super::peer_sender::PeerSender;
 use super::status_page;
-use super::traffic::Counting;
+use super::traffic::TrafficCounters;
 use super::truncated::Numbers;
 
 pub(super) struct Peer {
@@ -39,27 +39,27 @@ pub(super) struct Peer {
 }
 
 /// The arguments for adding a peer.
-pub(super) struct Meeting<'a> {
+pub(super) struct PeerArguments<'a> {
     pub fabric: &'a Arc<dyn Fabric>,
-    pub counting: &'a Arc<Counting>,
+    pub counting: &'a Arc<TrafficCounters>,
     pub numbers: &'a Arc<Numbers>,
     pub log_words: usize,
 }
 
-impl Meeting<'_> {
+impl PeerArguments<'_> {
     /// Creates the rings for writing to `id` and for receiving from it.
     ///
     /// # Errors
     /// If there is no memory; nothing remains allocated then.
     pub fn meet(&self, id: MachineId) -> Result<(Peer, PeerReceiver), FabricError> {
-        let Meeting {
+        let PeerArguments {
             fabric,
             counting,
             numbers,
             log_words,
         } = *self;
         let receiver = PeerReceiver::new(fabric, id, log_words)?;
-        let backing = OfPeer {
+        let backing = PeerBacking {
             fabric: Arc::clone(fabric),
             peer: id,
         };
@@ -84,14 +84,14 @@ impl Meeting<'_> {
 /// All peers.
 #[derive(Default)]
 pub(super) struct Peers {
-    first: Next,
+    first: NextPeer,
 }
 
-type Next = OnceLock<Box<Place>>;
+type NextPeer = OnceLock<Box<PeerNode>>;
 
-struct Place {
+struct PeerNode {
     peer: Peer,
-    next: Next,
+    next: NextPeer,
 }
 
 impl Peers {
@@ -108,9 +108,9 @@ impl Peers {
         while let Some(place) = end.get() {
             end = &place.next;
         }
-        let place = Place {
+        let place = PeerNode {
             peer,
-            next: Next::new(),
+            next: NextPeer::new(),
         };
         let added = end.set(Box::new(place));
         debug_assert!(added.is_ok(), "one at a time adds");
@@ -142,7 +142,7 @@ impl<'a> IntoIterator for &'a Peers {
 
 /// An iterator over the peers in the order in which they were added.
 #[derive(Clone)]
-pub(super) struct Iter<'a>(&'a Next);
+pub(super) struct Iter<'a>(&'a NextPeer);
 
 impl<'a> Iterator for Iter<'a> {
     type Item = &'a Peer;
@@ -169,7 +169,7 @@ impl Network {
         if unknown.is_empty() {
             return Ok(());
         }
-        let meeting = Meeting {
+        let meeting = PeerArguments {
             fabric: &self.fabric,
             counting: &self.counting,
             numbers: &self.numbers,

@@ -156,12 +156,12 @@ impl Machine {
 }
 
 /// The attendant that polls the rings on a thread of the fabric.
-struct Looks {
+struct RingPoller {
     machine: Weak<Machine>,
     times: AtomicU32,
 }
 
-impl Attendant for Looks {
+impl Attendant for RingPoller {
     fn attend(&self) -> bool {
         let Some(machine) = self.machine.upgrade() else {
             return false;
@@ -186,7 +186,7 @@ pub(crate) fn start_threads(machine: &Arc<Machine>) -> std::io::Result<()> {
     if let Some(leasing) = network.leasing() {
         leasing.start()?;
     }
-    let attended = network.fabric.set_attendant(Box::new(Looks {
+    let attended = network.fabric.set_attendant(Box::new(RingPoller {
         machine: Arc::downgrade(machine),
         times: AtomicU32::new(0),
     }));

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 
 /// A missing prerequisite; `Display` describes it to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum MissingPrerequisite {
     /// A peer that cannot be written to yet.
     Peer(MachineId),
     /// The time, which this CM tells.
@@ -21,13 +21,13 @@ pub enum Lack {
     Root,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for MissingPrerequisite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lack::Peer(peer) => write!(f, "{peer} cannot be written to"),
-            Lack::Time(cm) => write!(f, "{cm} does not say what time it is"),
-            Lack::Place => f.write_str("the others have not taken this machine in"),
-            Lack::Root => f.write_str("nobody says where the root object is"),
+            MissingPrerequisite::Peer(peer) => write!(f, "{peer} cannot be written to"),
+            MissingPrerequisite::Time(cm) => write!(f, "{cm} does not say what time it is"),
+            MissingPrerequisite::Place => f.write_str("the others have not taken this machine in"),
+            MissingPrerequisite::Root => f.write_str("nobody says where the root object is"),
         }
     }
 }
@@ -35,24 +35,24 @@ impl fmt::Display for Lack {
 impl Network {
     /// Returns the first missing prerequisite, if any. Every peer can be written to, the CM has
     /// told the time, a joining machine is a member, and the root object exists.
-    pub async fn lacks(&self, machine: &Machine) -> Option<Lack> {
+    pub async fn lacks(&self, machine: &Machine) -> Option<MissingPrerequisite> {
         let clock = machine.clock();
         for peer in self.member_peers() {
             if !peer.sender.is_up().await {
-                return Some(Lack::Peer(peer.id));
+                return Some(MissingPrerequisite::Peer(peer.id));
             }
         }
         if !clock.is_known() {
             self.ask_time(clock);
         }
         if !clock.is_known() {
-            return Some(Lack::Time(self.configured.cm()));
+            return Some(MissingPrerequisite::Time(self.configured.cm()));
         }
         if !self.has_settled_in() {
-            return Some(Lack::Place);
+            return Some(MissingPrerequisite::Place);
         }
         if !self.has_root(machine) {
-            return Some(Lack::Root);
+            return Some(MissingPrerequisite::Root);
         }
         if self.joins {
             // All handovers before this point have a floor of at most this time.

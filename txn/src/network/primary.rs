@@ -39,7 +39,7 @@ use crate::stop::AbortReason;
 const PREFETCH_BYTES: usize = 64;
 
 /// An object that is locked for a peer's transaction.
-struct Held {
+struct LockedObject {
     addr: Addr,
     base: Header,
     kind: Kind,
@@ -49,20 +49,20 @@ struct Held {
     split_of: Addr,
     /// The index of the word that becomes the write timestamp.
     stamped: Option<usize>,
-    payload: Where,
+    payload: ValueLocation,
 }
 
-impl Held {
+impl LockedObject {
     /// Describes the lock of a write: the slot and base version that were found, and the word of
     /// the record where its value ends.
-    fn of(write: &Write<'_>, (mut slot, base): (Slot, Header), split_of: Addr, end: usize) -> Held {
+    fn of(write: &Write<'_>, (mut slot, base): (Slot, Header), split_of: Addr, end: usize) -> LockedObject {
         let new = u16::from(write.kind == Kind::New);
         slot.incarnation = slot.incarnation.wrapping_add(new);
         let words = write.payload.len();
         // Ranges may be empty: then the object does not change.
         let follows = write.kind == Kind::Patched && words == 0;
         let moved = write.kind.is_patched() && base != Header(write.about).unlocked();
-        Held {
+        LockedObject {
             addr: write.addr,
             base,
             kind: write.kind,
@@ -70,8 +70,8 @@ impl Held {
             split_of,
             stamped: usize::from(write.class).checked_sub(1),
             payload: match moved || follows {
-                true => Where::Awaited,
-                false => Where::Locked(end - words, words),
+                true => ValueLocation::Awaited,
+                false => ValueLocation::Locked(end - words, words),
             },
         }
     }
@@ -79,7 +79,7 @@ impl Held {
 
 /// The place of an object's new value: first word and number of words.
 #[derive(Clone, Copy)]
-enum Where {
+enum ValueLocation {
     /// In the LOCK record.
     Locked(usize, usize),
     /// In LOCK-MOVED, which has not arrived yet.
@@ -91,8 +91,8 @@ enum Where {
 }
 
 /// A transaction that holds locks here.
-struct Locked {
-    held: Vec<Held>,
+struct LockingTransaction {
+    held: Vec<LockedObject>,
     record: Vec<u64>,
     /// The LOCK-MOVED record, empty if none has arrived.
     moved: Vec<u64>,
@@ -101,9 +101,9 @@ struct Locked {
 /// The transactions of one peer that write objects whose primary is this machine.
 #[derive(Default)]
 pub(super) struct Primary {
-    locked: HashMap<TxnId, Locked, FixedState>,
+    locked: HashMap<TxnId, LockingTransaction, FixedState>,
     /// Committed transactions that are not truncated, with their write timestamps.
-    committed: HashMap<TxnId, (Locked, Timestamp), FixedState>,
+    committed: HashMap<TxnId, (LockingTransaction, Timestamp), FixedState>,
     /// Log reservations of records that stay until truncation.
     kept: HashMap<TxnId, Vec<HeldRecord>, FixedState>,
     /// Slots leased to the peer for new objects.
@@ -142,7 +142,7 @@ impl Primary {
                         found.push(base.0);
                     }
                     let end = record.len() - reader.0.len();
-                    held.push(Held::of(&write, (slot, base), split_of, end));
+                    held.push(LockedObject::of(&write, (slot, base), split_of, end));
                     if gives_way(machine, id, &write) {
                         failed = Some((AbortReason::IntentHeld, write.addr));
                         break;
@@ -162,7 +162,7 @@ impl Primary {
         let moved = Vec::new();
         self.locked.insert(
             id,
-            Locked {
+            LockingTransaction {
                 held,
                 record,
                 moved,
@@ -197,7 +197,7 @@ impl Primary {
             "LOCK-MOVED without a LOCK, or for the second time",
         ))?;
         while let Some((addr, value)) = reader.moved()? {
-            let awaits = |held: &&mut Held| held.addr == addr && held.kind.is_patched();
+            let awaits = |held: &&mut LockedObject| held.addr == addr && held.kind.is_patched();
             let held = locked.held.iter_mut().find(awaits);
             let held = held.ok_or(BadRecord("LOCK-MOVED of what was not locked so"))?;
             let object = machine.regions().own_object(addr);
@@ -207,10 +207,10 @@ impl Primary {
                 Value::Whole(words) if words.len() > room => {
                     return Err(BadRecord("a value that is longer than its object"));
                 }
-                Value::Whole(words) => Where::Moved(end - words.len(), words.len()),
+                Value::Whole(words) => ValueLocation::Moved(end - words.len(), words.len()),
                 Value::Ranges(words) => {
                     changes::check(words, room)?;
-                    Where::MovedRanges(end - words.len(), words.len())
+                    ValueLocation::MovedRanges(end - words.len(), words.len())
                 }
             };
         }
@@ -255,8 +255,8 @@ impl Primary {
         };
         let mut reader = Reader(content);
         while let Some(write) = reader.write()? {
-            let awaits = |held: &&mut Held| {
-                held.addr == write.addr && matches!(held.payload, Where::Awaited)
+            let awaits = |held: &&mut LockedObject| {
+                held.addr == write.addr && matches!(held.payload, ValueLocation::Awaited)
             };
             let Some(held) = locked.held.iter_mut().find(awaits) else {
                 continue;
@@ -269,10 +269,10 @@ impl Primary {
                 Kind::Ranges if payload.timestamp()? != held.base.timestamp() => continue,
                 Kind::Ranges => {
                     changes::check(payload.0, room)?;
-                    Where::MovedRanges(from, payload.0.len())
+                    ValueLocation::MovedRanges(from, payload.0.len())
                 }
                 _ if payload.0.len() > room => continue,
-                _ => Where::Moved(from, payload.0.len()),
+                _ => ValueLocation::Moved(from, payload.0.len()),
             };
             locked.moved.extend_from_slice(payload.0);
         }
@@ -306,7 +306,7 @@ impl Primary {
         &mut self,
         machine: &Machine,
         lane: usize,
-        locked: &Locked,
+        locked: &LockingTransaction,
         w: Timestamp,
     ) -> Result<(), BadRecord> {
         let held = &locked.held;
@@ -315,7 +315,7 @@ impl Primary {
             .iter()
             .map(|held| keep_old(machine, &mut lane, held, w))
             .collect();
-        let before = Before::of(held, &places);
+        let before = OldVersionPtrs::of(held, &places);
         for (held, place) in held.iter().zip(&places) {
             let value = locked.value(held)?;
             let place = match held.kind == Kind::New {
@@ -362,7 +362,7 @@ impl Primary {
                 Some(_) => Evidence::LOCK.and(Evidence::COMMIT_PRIMARY),
                 None => Evidence::LOCK,
             };
-            let regions: FewSet<u32> = locked.held.iter().map(Held::region).collect();
+            let regions: FewSet<u32> = locked.held.iter().map(LockedObject::region).collect();
             for region in regions
                 .into_iter()
                 .filter(|region| locked.has_values(*region))
@@ -406,21 +406,21 @@ impl Primary {
     }
 }
 
-impl Held {
+impl LockedObject {
     fn region(&self) -> u32 {
         self.addr.region().0
     }
 }
 
-impl Locked {
+impl LockingTransaction {
     /// Returns whether the new values of all objects of a region are known.
     fn has_values(&self, region: u32) -> bool {
         let mut held = self.held.iter().filter(|held| held.region() == region);
-        held.all(|held| !matches!(held.payload, Where::Awaited))
+        held.all(|held| !matches!(held.payload, ValueLocation::Awaited))
     }
 
     /// Appends the new values of the objects that `which` accepts; `None` if one is not known.
-    fn put_content(&self, out: &mut Vec<u64>, which: impl Fn(&Held) -> bool) -> Option<()> {
+    fn put_content(&self, out: &mut Vec<u64>, which: impl Fn(&LockedObject) -> bool) -> Option<()> {
         for held in self.held.iter().filter(|held| which(held)) {
             let value = match held.kind {
                 Kind::Freed => None,
@@ -434,12 +434,12 @@ impl Locked {
     }
 
     /// Returns the new value of an object.
-    fn value(&self, held: &Held) -> Result<Value<'_>, BadRecord> {
+    fn value(&self, held: &LockedObject) -> Result<Value<'_>, BadRecord> {
         let (record, from, words, ranges) = match held.payload {
-            Where::Awaited => return Err(BadRecord("COMMIT-PRIMARY without a value")),
-            Where::Locked(from, words) => (&self.record, from, words, held.kind.is_ranges()),
-            Where::Moved(from, words) => (&self.moved, from, words, false),
-            Where::MovedRanges(from, words) => (&self.moved, from, words, true),
+            ValueLocation::Awaited => return Err(BadRecord("COMMIT-PRIMARY without a value")),
+            ValueLocation::Locked(from, words) => (&self.record, from, words, held.kind.is_ranges()),
+            ValueLocation::Moved(from, words) => (&self.moved, from, words, false),
+            ValueLocation::MovedRanges(from, words) => (&self.moved, from, words, true),
         };
         // The range was checked when the record arrived.
         let value = record.get(from..from + words).unwrap_or_default();
@@ -451,13 +451,13 @@ impl Locked {
 }
 
 /// The places of the old versions that new objects of the same commit continue.
-struct Before(HashMap<Addr, OldPlace, FixedState>);
+struct OldVersionPtrs(HashMap<Addr, OldPlace, FixedState>);
 
-impl Before {
-    fn of(held: &[Held], places: &[OldPlace]) -> Before {
+impl OldVersionPtrs {
+    fn of(held: &[LockedObject], places: &[OldPlace]) -> OldVersionPtrs {
         let splits = held.iter().any(|held| !held.split_of.is_null());
         let all = held.iter().zip(places).filter(|_| splits);
-        Before(all.map(|(held, place)| (held.addr, *place)).collect())
+        OldVersionPtrs(all.map(|(held, place)| (held.addr, *place)).collect())
     }
 
     /// Returns the place of the version, before this commit, of the object that a new one is split
@@ -520,7 +520,7 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
     }
 }
 
-fn unlock(machine: &Machine, held: &[Held]) {
+fn unlock(machine: &Machine, held: &[LockedObject]) {
     for held in held {
         if let Some(object) = machine.regions().own_object(held.addr) {
             object.unlock(held.base);
@@ -528,7 +528,7 @@ fn unlock(machine: &Machine, held: &[Held]) {
     }
 }
 
-fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> OldPlace {
+fn keep_old(machine: &Machine, lane: &mut Lane, held: &LockedObject, w: Timestamp) -> OldPlace {
     let object = machine.regions().own_object(held.addr);
     let Some(object) = object.filter(|_| held.kind != Kind::New) else {
         return OldPlace::NONE;
@@ -542,7 +542,7 @@ fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> Ol
     machine.keep_old_version(lane, version, object)
 }
 
-fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w: Timestamp) {
+fn install(machine: &Machine, held: &LockedObject, value: Value<'_>, place: OldPlace, w: Timestamp) {
     let Some(object) = machine.regions().own_object(held.addr) else {
         return;
     };

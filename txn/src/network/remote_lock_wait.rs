@@ -23,7 +23,7 @@ use fencepost_storage::Addr;
 use super::message::Reader;
 use super::{Network, PeerSender};
 use crate::counters::Event;
-use crate::intent::{Holder, Intents, Strength, Turn, Wish, WouldDeadlock};
+use crate::intent::{Holder, Intents, Strength, WaitEnd, IntentRequest, WouldDeadlock};
 use crate::record::BadRecord;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
@@ -49,13 +49,13 @@ const NEVER: u64 = 2;
 /// The subject of GIVE_BACK: the intent, or only the place in the queue of a transaction that
 /// wanted a stronger intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Back {
+pub(crate) enum ReturnSubject {
     All = 1,
     Place = 2,
 }
 
 /// The result of a wait at another machine.
-pub(super) type WaitOutcome = Result<Turn, WouldDeadlock>;
+pub(super) type WaitOutcome = Result<WaitEnd, WouldDeadlock>;
 
 /// The wait of a local transaction in a row-lock queue of a peer.
 pub(super) struct RemoteLockWait {
@@ -66,7 +66,7 @@ pub(super) struct RemoteLockWait {
 }
 
 /// The place of a peer's transaction in a row-lock queue of this machine.
-struct RemotePlace {
+struct RemoteQueueEntry {
     ticket: u64,
     holder: Holder,
     addr: Addr,
@@ -74,17 +74,17 @@ struct RemotePlace {
 
 /// The places of one peer's transactions in row-lock queues.
 pub(super) struct RemoteWaiters {
-    standing: Vec<RemotePlace>,
-    changed: Arc<Changed>,
+    standing: Vec<RemoteQueueEntry>,
+    changed: Arc<WaitEndWaker>,
 }
 
 /// A waker, called when the wait of one of these transactions ends.
-struct Changed {
+struct WaitEndWaker {
     any: AtomicBool,
     bell: Bell,
 }
 
-impl Wake for Changed {
+impl Wake for WaitEndWaker {
     fn wake(self: Arc<Self>) {
         self.any.store(true, Ordering::Release);
         self.bell.ring();
@@ -95,7 +95,7 @@ impl RemoteWaiters {
     pub fn new(bell: &Bell) -> RemoteWaiters {
         RemoteWaiters {
             standing: Vec::new(),
-            changed: Arc::new(Changed {
+            changed: Arc::new(WaitEndWaker {
                 any: AtomicBool::new(false),
                 bell: bell.clone(),
             }),
@@ -124,19 +124,19 @@ impl RemoteWaiters {
         let strength = Strength::of_code(reader.word()?);
         let strength = strength.ok_or(BadRecord("no intent is that strong"))?;
         if !is_here(addr) {
-            answer(sender, ticket, Ok(Turn::Without));
+            answer(sender, ticket, Ok(WaitEnd::Without));
             return Ok(());
         }
         let holder = holder_at_peer(peer, number);
         if how == NEVER {
             let turn = match intents.try_take(addr, holder, strength) {
-                true => Turn::Taken,
-                false => Turn::Others,
+                true => WaitEnd::Taken,
+                false => WaitEnd::Others,
             };
             answer(sender, ticket, Ok(turn));
             return Ok(());
         }
-        let wish = Wish {
+        let wish = IntentRequest {
             strength,
             yields: how == YIELDS,
             // GIVE_BACK tells whether the transaction has the intent already.
@@ -144,9 +144,9 @@ impl RemoteWaiters {
         };
         let waker = Waker::from(Arc::clone(&self.changed));
         match intents.enqueue(addr, holder, wish, &waker) {
-            Ok(true) => answer(sender, ticket, Ok(Turn::Taken)),
+            Ok(true) => answer(sender, ticket, Ok(WaitEnd::Taken)),
             Err(deadlock) => answer(sender, ticket, Err(deadlock)),
-            Ok(false) => self.standing.push(RemotePlace {
+            Ok(false) => self.standing.push(RemoteQueueEntry {
                 ticket,
                 holder,
                 addr,
@@ -167,15 +167,15 @@ impl RemoteWaiters {
         let holder = holder_at_peer(peer, reader.word()?);
         let addr = Addr::from_raw(reader.word()?);
         let what = match reader.word()? {
-            what if what == Back::All as u64 => Back::All,
-            what if what == Back::Place as u64 => Back::Place,
+            what if what == ReturnSubject::All as u64 => ReturnSubject::All,
+            what if what == ReturnSubject::Place as u64 => ReturnSubject::Place,
             _ => return Err(BadRecord("nothing to be given back")),
         };
         self.standing
             .retain(|standing| (standing.holder, standing.addr) != (holder, addr));
         match what {
-            Back::All => intents.leave(addr, holder),
-            Back::Place => intents.stop_waiting(addr, holder),
+            ReturnSubject::All => intents.leave(addr, holder),
+            ReturnSubject::Place => intents.stop_waiting(addr, holder),
         }
         Ok(())
     }
@@ -215,9 +215,9 @@ pub(super) fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
 
 fn answer(sender: &PeerSender, ticket: u64, ended: WaitOutcome) {
     let how = match ended {
-        Ok(Turn::Taken) => TAKEN,
-        Ok(Turn::Without) => WITHOUT,
-        Ok(Turn::Others) => OTHERS,
+        Ok(WaitEnd::Taken) => TAKEN,
+        Ok(WaitEnd::Without) => WITHOUT,
+        Ok(WaitEnd::Others) => OTHERS,
         Err(WouldDeadlock) => DEADLOCK,
     };
     sender.send_surely(TURN, &[ticket, how]);
@@ -228,9 +228,9 @@ pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, WaitOutcome), BadRecord
     let mut reader = Reader(words);
     let (ticket, how) = (reader.word()?, reader.word()?);
     let ended = match how {
-        TAKEN => Ok(Turn::Taken),
-        WITHOUT => Ok(Turn::Without),
-        OTHERS => Ok(Turn::Others),
+        TAKEN => Ok(WaitEnd::Taken),
+        WITHOUT => Ok(WaitEnd::Without),
+        OTHERS => Ok(WaitEnd::Others),
         DEADLOCK => Err(WouldDeadlock),
         _ => return Err(BadRecord("unknown end of a wait")),
     };
@@ -244,7 +244,7 @@ struct PendingLockWait<'a> {
     number: u64,
     ticket: u64,
     /// The subject of GIVE_BACK if this value is dropped before the wait ends.
-    back: Back,
+    back: ReturnSubject,
     ended: bool,
 }
 
@@ -292,7 +292,7 @@ impl Network {
     }
 
     /// Gives back an intent at another machine, or a place in a queue there.
-    pub fn give_back(&self, addr: Addr, number: u64, what: Back) {
+    pub fn give_back(&self, addr: Addr, number: u64, what: ReturnSubject) {
         if let Some(sender) = self.primary(addr).and_then(|primary| self.sender(primary)) {
             sender.send_surely(GIVE_BACK, &[number, addr.raw(), what as u64]);
         }
@@ -334,7 +334,7 @@ impl Transaction {
                 return Ok(true);
             }
             let turn = self.ask_elsewhere(addr, (NEVER, strength)).await?;
-            Ok(turn != Some(Turn::Others))
+            Ok(turn != Some(WaitEnd::Others))
         })
     }
 
@@ -343,7 +343,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         (how, strength): (u64, Strength),
-    ) -> Result<Option<Turn>, Stop> {
+    ) -> Result<Option<WaitEnd>, Stop> {
         let context = self.context();
         let Some(network) = context.machine.network().map(Arc::clone) else {
             return Ok(None);
@@ -358,8 +358,8 @@ impl Transaction {
         let counters = context.machine.counters();
         counters.count(context.lane, Event::IntentWait);
         let back = match context.has_intent(addr, Strength::KeyShare) {
-            true => Back::Place,
-            false => Back::All,
+            true => ReturnSubject::Place,
+            false => ReturnSubject::All,
         };
         self.context_mut().far.messages += 1;
         let mut asked = PendingLockWait {
@@ -375,9 +375,9 @@ impl Transaction {
         // it.
         asked.ended = turn.is_ok();
         match turn {
-            Ok(Ok(Turn::Taken)) => {
+            Ok(Ok(WaitEnd::Taken)) => {
                 self.context_mut().intents.push((addr, strength));
-                Ok(Some(Turn::Taken))
+                Ok(Some(WaitEnd::Taken))
             }
             Ok(Ok(turn)) => Ok(Some(turn)),
             Err(_) => Ok(None),

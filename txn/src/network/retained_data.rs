@@ -39,30 +39,30 @@ use fencepost_storage::region::{BlockId, Image, Regions};
 use fencepost_storage::{Addr, ObjectRef, RegionId};
 
 /// All data that a machine had before its eviction.
-pub(crate) struct Before {
-    parts: Vec<Part>,
+pub(crate) struct RetainedData {
+    parts: Vec<RetainedPart>,
     gone: Option<Arc<Gone>>,
 }
 
 /// A part of these data: one version of each object.
-pub(crate) enum Part {
+pub(crate) enum RetainedPart {
     /// Regions, all as backups, that were written only by replay.
     Replayed(Box<Regions>),
     /// Memory as a process has left it.
     Left(FewMap<RegionId, Image>),
 }
 
-impl Before {
+impl RetainedData {
     /// Returns the data of a disk.
-    pub fn replayed(regions: Regions) -> Before {
-        let parts = vec![Part::Replayed(Box::new(regions))];
-        Before { parts, gone: None }
+    pub fn replayed(regions: Regions) -> RetainedData {
+        let parts = vec![RetainedPart::Replayed(Box::new(regions))];
+        RetainedData { parts, gone: None }
     }
 
     /// Returns the data in memory; `None` if there are none.
-    pub fn left(gone: &Arc<Gone>) -> Option<Before> {
-        let parts: Vec<Part> = gone.left().iter().map(Part::left).collect();
-        (!parts.is_empty()).then(|| Before {
+    pub fn left(gone: &Arc<Gone>) -> Option<RetainedData> {
+        let parts: Vec<RetainedPart> = gone.left().iter().map(RetainedPart::left).collect();
+        (!parts.is_empty()).then(|| RetainedData {
             parts,
             gone: Some(Arc::clone(gone)),
         })
@@ -74,7 +74,7 @@ impl Before {
     }
 
     /// Returns the parts in which a block has this size class.
-    pub fn parts_with(&self, block: BlockId, class: Class) -> Vec<&Part> {
+    pub fn parts_with(&self, block: BlockId, class: Class) -> Vec<&RetainedPart> {
         let parts = self.parts.iter();
         parts
             .filter(|part| part.class(block) == Some(class))
@@ -97,28 +97,28 @@ impl Before {
     }
 }
 
-impl Part {
-    fn left(remains: &RetainedMemory) -> Part {
+impl RetainedPart {
+    fn left(remains: &RetainedMemory) -> RetainedPart {
         let regions = remains.of_kind(SegmentId::REGION).into_iter();
         let image = |(segment, memory): (SegmentId, &Arc<_>)| {
             let region = RegionId(segment.number());
             Some((region, Image::of(region, memory)?))
         };
-        Part::Left(regions.filter_map(image).collect())
+        RetainedPart::Left(regions.filter_map(image).collect())
     }
 
     fn class(&self, block: BlockId) -> Option<Class> {
         match self {
-            Part::Replayed(regions) => regions.backup_class(block),
-            Part::Left(images) => images.get(&block.region)?.class_of(block.slot(Class(0), 0)),
+            RetainedPart::Replayed(regions) => regions.backup_class(block),
+            RetainedPart::Left(images) => images.get(&block.region)?.class_of(block.slot(Class(0), 0)),
         }
     }
 
     /// Returns an object if it is consistent (LEFT-2).
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         match self {
-            Part::Replayed(regions) => regions.backup(addr),
-            Part::Left(images) => {
+            RetainedPart::Replayed(regions) => regions.backup(addr),
+            RetainedPart::Left(images) => {
                 let object = images.get(&addr.region())?.object(addr)?;
                 let header = object.header();
                 let whole = !header.is_locked() && object.lines_agree(header);

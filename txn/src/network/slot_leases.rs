@@ -21,7 +21,7 @@ use foldhash::fast::FixedState;
 
 use super::message::{Reader, Slot};
 use super::region_allocation::ROUNDS;
-use super::slot_reservations::{self, RESERVED, ReservedSlot, Wanted};
+use super::slot_reservations::{self, RESERVED, ReservedSlot, SlotRequest};
 use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
@@ -31,13 +31,13 @@ use crate::record::BadRecord;
 pub(super) struct SlotLeases {
     slots: HashSet<Addr, FixedState>,
     /// Requests of the peer that wait, and what each waits for.
-    later: Vec<(Ask, Awaited)>,
+    later: Vec<(LeaseRequest, LeaseBlocker)>,
 }
 
 #[derive(Clone, Copy)]
-struct Ask {
+struct LeaseRequest {
     ticket: u64,
-    wanted: Wanted,
+    wanted: SlotRequest,
     /// Whether the records that were in the peer's log when the request arrived have been
     /// processed.
     log_read: bool,
@@ -45,7 +45,7 @@ struct Ask {
     rounds: u32,
 }
 
-enum Awaited {
+enum LeaseBlocker {
     Log,
     Region(Completion<bool>),
 }
@@ -59,8 +59,8 @@ impl SlotLeases {
         sender: &PeerSender,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let (ticket, wanted) = Wanted::decode(words)?;
-        let ask = Ask {
+        let (ticket, wanted) = SlotRequest::decode(words)?;
+        let ask = LeaseRequest {
             ticket,
             wanted,
             log_read: false,
@@ -75,7 +75,7 @@ impl SlotLeases {
         (machine, network): (&Machine, &Network),
         lane: usize,
         sender: &PeerSender,
-        ask: Ask,
+        ask: LeaseRequest,
     ) {
         let regions = machine.regions();
         let slots = loop {
@@ -87,15 +87,15 @@ impl SlotLeases {
             }
         };
         if slots.is_empty() && !ask.log_read {
-            self.later.push((ask, Awaited::Log));
+            self.later.push((ask, LeaseBlocker::Log));
             return;
         }
         // Otherwise the failure does not come from a missing region.
         if slots.is_empty() && regions.is_full() && ask.rounds < ROUNDS {
             let grown = network.grow(machine, ask.wanted.near);
             let rounds = ask.rounds + 1;
-            let ask = Ask { rounds, ..ask };
-            self.later.push((ask, Awaited::Region(grown)));
+            let ask = LeaseRequest { rounds, ..ask };
+            self.later.push((ask, LeaseBlocker::Region(grown)));
             return;
         }
         self.slots.extend(slots.iter().map(|slot| slot.addr));
@@ -117,8 +117,8 @@ impl SlotLeases {
         let mut at = 0;
         while let Some((_, awaited)) = self.later.get_mut(at) {
             let grown = match awaited {
-                Awaited::Log => read.then_some(Ok(true)),
-                Awaited::Region(grown) => grown.take(),
+                LeaseBlocker::Log => read.then_some(Ok(true)),
+                LeaseBlocker::Region(grown) => grown.take(),
             };
             let Some(grown) = grown else {
                 at += 1;
@@ -129,7 +129,7 @@ impl SlotLeases {
             let send = |words: &[u64]| sender.send_surely(RESERVED, words);
             match grown {
                 Ok(true) => {
-                    let ask = Ask {
+                    let ask = LeaseRequest {
                         log_read: true,
                         ..ask
                     };
@@ -192,8 +192,8 @@ impl SlotLeases {
     }
 }
 
-fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<ReservedSlot> {
-    let Wanted {
+fn take(machine: &Machine, lane: usize, wanted: SlotRequest) -> Vec<ReservedSlot> {
+    let SlotRequest {
         class, count, near, ..
     } = wanted;
     let mut slots = Vec::with_capacity(count);

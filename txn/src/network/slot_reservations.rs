@@ -91,7 +91,7 @@ pub(crate) struct ReservedSlot {
 
 /// A request for slots of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct SlotRequest {
     pub class: Class,
     pub count: usize,
     /// All of them, contiguous; otherwise as many as are free.
@@ -100,12 +100,12 @@ pub(crate) struct Wanted {
     pub near: Addr,
 }
 
-impl Wanted {
+impl SlotRequest {
     /// Returns the request to send when one slot is needed.
-    pub fn batch(class: Class, near: Addr) -> Wanted {
+    pub fn batch(class: Class, near: Addr) -> SlotRequest {
         let fit = BYTES_AT_ONCE / (class.slot_words() * 8);
         let (count, run) = (fit.clamp(1, AT_ONCE), false);
-        Wanted {
+        SlotRequest {
             class,
             count,
             run,
@@ -118,7 +118,7 @@ impl Wanted {
         [ticket, what | self.count as u64, self.near.raw()]
     }
 
-    pub(super) fn decode(words: &[u64]) -> Result<(u64, Wanted), BadRecord> {
+    pub(super) fn decode(words: &[u64]) -> Result<(u64, SlotRequest), BadRecord> {
         let mut reader = Reader(words);
         let (ticket, what) = (reader.word()?, reader.word()?);
         let near = Addr::from_raw(reader.word()?);
@@ -129,7 +129,7 @@ impl Wanted {
         if count == 0 || count > most {
             return Err(BadRecord("more slots than anybody asks for"));
         }
-        let wanted = Wanted {
+        let wanted = SlotRequest {
             class,
             count,
             run,
@@ -142,7 +142,7 @@ impl Wanted {
 /// The continuation of a RESERVED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-enum Follows {
+enum Continuation {
     Nothing = 0,
     More = 1,
     /// No more; a machine that a new region needs is about to be replaced, so memory is not
@@ -150,9 +150,9 @@ enum Follows {
     AskAgain = 2,
 }
 
-impl Follows {
-    fn decode(word: u64) -> Result<Follows, BadRecord> {
-        let all = [Follows::Nothing, Follows::More, Follows::AskAgain];
+impl Continuation {
+    fn decode(word: u64) -> Result<Continuation, BadRecord> {
+        let all = [Continuation::Nothing, Continuation::More, Continuation::AskAgain];
         let known = all.into_iter().find(|follows| *follows as u64 == word);
         known.ok_or(BadRecord("what follows a RESERVED is unknown"))
     }
@@ -160,7 +160,7 @@ impl Follows {
 
 /// Passes to `send` the answer to a RESERVE that is to be repeated later.
 pub(super) fn answer_later(ticket: u64, mut send: impl FnMut(&[u64])) {
-    send(&[ticket, Follows::AskAgain as u64]);
+    send(&[ticket, Continuation::AskAgain as u64]);
 }
 
 /// Passes the answer to a RESERVE to `send`.
@@ -169,14 +169,14 @@ pub(super) fn answer(ticket: u64, slots: &[ReservedSlot], mut send: impl FnMut(&
     loop {
         let part = left.next().unwrap_or_default();
         let follows = match left.peek() {
-            Some(_) => Follows::More,
-            None => Follows::Nothing,
+            Some(_) => Continuation::More,
+            None => Continuation::Nothing,
         };
         let mut words = vec![ticket, follows as u64];
         let slot = |slot: &ReservedSlot| [slot.addr.raw(), slot.base.0, slot.slot.word()];
         words.extend(part.iter().flat_map(slot));
         send(&words);
-        if follows == Follows::Nothing {
+        if follows == Continuation::Nothing {
             return;
         }
     }
@@ -304,14 +304,14 @@ impl SlotReservations {
 
 /// A request to a primary. Dropping it puts slots that have arrived, or are still to arrive, into
 /// the stock.
-struct Asked<'a> {
+struct PendingReservation<'a> {
     network: &'a Network,
     machine: MachineId,
     ticket: u64,
     now: Timestamp,
 }
 
-impl Asked<'_> {
+impl PendingReservation<'_> {
     /// Returns the addresses of the slots that have arrived.
     fn places(&self) -> Vec<Addr> {
         let stocks = self.network.slot_reservations.stocks.lock();
@@ -340,7 +340,7 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingReservation<'_> {
     fn drop(&mut self) {
         let mut stocks = self.network.slot_reservations.stocks.lock();
         let Some(answer) = stocks.asked.get_mut(&self.ticket) else {
@@ -422,9 +422,9 @@ impl Network {
         now: Timestamp,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
-        let (ticket, follows) = (reader.word()?, Follows::decode(reader.word()?)?);
-        let more = follows == Follows::More;
-        let mut again = follows == Follows::AskAgain;
+        let (ticket, follows) = (reader.word()?, Continuation::decode(reader.word()?)?);
+        let more = follows == Continuation::More;
+        let mut again = follows == Continuation::AskAgain;
         let mut slots = Vec::with_capacity(reader.0.len() / SLOT_WORDS);
         while !reader.0.is_empty() {
             let slot = ReservedSlot {
@@ -496,7 +496,7 @@ impl Transaction {
     pub(crate) fn reserve_slots(
         &self,
         machine: MachineId,
-        wanted: Wanted,
+        wanted: SlotRequest,
     ) -> Work<'_, Result<Vec<ReservedSlot>, Stop>> {
         Box::pin(async move {
             let here = self.machine();
@@ -521,7 +521,7 @@ impl Transaction {
                 .lock()
                 .asked
                 .insert(ticket, answer);
-            let asked = Asked {
+            let asked = PendingReservation {
                 network: &network,
                 machine,
                 ticket,
@@ -564,25 +564,25 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_comes_back_as_it_was_made() {
-        let batch = Wanted::batch(Class(3), Addr::from_raw(77));
+        let batch = SlotRequest::batch(Class(3), Addr::from_raw(77));
         assert_eq!(batch.count, AT_ONCE);
-        let large = Wanted::batch(Class(255), Addr::NULL);
+        let large = SlotRequest::batch(Class(255), Addr::NULL);
         assert_eq!(large.count, 1);
-        let run = Wanted {
+        let run = SlotRequest {
             count: Class(3).slots(),
             run: true,
             ..batch
         };
         for wanted in [batch, large, run] {
-            assert_eq!(Wanted::decode(&wanted.words(9)), Ok((9, wanted)));
+            assert_eq!(SlotRequest::decode(&wanted.words(9)), Ok((9, wanted)));
         }
-        let many = Wanted {
+        let many = SlotRequest {
             count: AT_ONCE + 1,
             ..batch
         };
-        assert!(Wanted::decode(&many.words(9)).is_err());
-        let none = Wanted { count: 0, ..run };
-        assert!(Wanted::decode(&none.words(9)).is_err());
+        assert!(SlotRequest::decode(&many.words(9)).is_err());
+        let none = SlotRequest { count: 0, ..run };
+        assert!(SlotRequest::decode(&none.words(9)).is_err());
     }
 
     #[test]
@@ -590,9 +590,9 @@ mod tests {
         for (count, parts) in [(0, 1), (1, 1), (SLOTS_AT_ONCE, 1), (SLOTS_AT_ONCE + 1, 2)] {
             let mut sent = Vec::new();
             answer(5, &slots(count), |words| sent.push(words.to_vec()));
-            let follows = sent.iter().map(|words| Follows::decode(words[1]));
-            let mut expected = vec![Ok(Follows::More); parts];
-            expected[parts - 1] = Ok(Follows::Nothing);
+            let follows = sent.iter().map(|words| Continuation::decode(words[1]));
+            let mut expected = vec![Ok(Continuation::More); parts];
+            expected[parts - 1] = Ok(Continuation::Nothing);
             assert_eq!(follows.collect::<Vec<_>>(), expected);
             let words: usize = sent.iter().map(|words| words.len() - 2).sum();
             assert_eq!(words, count * SLOT_WORDS);
@@ -619,7 +619,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_is_refused_and_never_panics(words in prop::collection::vec(any::<u64>(), 0..8)) {
-            let _ = Wanted::decode(&words);
+            let _ = SlotRequest::decode(&words);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use fencepost_fabric::{Completion, MachineId, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
-use super::traffic::Posted;
+use super::traffic::PostKind;
 use super::{Network, Peer};
 use crate::clock::{Clock, ClockState};
 
@@ -46,13 +46,13 @@ const EVERY_NS: u64 = 200_000;
 
 /// When the pages may be read again, by this machine's own clock, and the reads in flight.
 #[derive(Default)]
-pub(super) struct Gatherings {
+pub(super) struct PageReads {
     next: u64,
-    under_way: Option<Gathering>,
+    under_way: Option<PageRead>,
 }
 
 /// A gathering in progress: one read of each status page.
-struct Gathering {
+struct PageRead {
     /// The oldest read timestamp of this machine when the reads began.
     mine: Timestamp,
     reads: Vec<Option<Completion<Box<[u64]>>>>,
@@ -159,7 +159,7 @@ impl Network {
         let Some(mut gathering) = self.gathering.try_lock() else {
             return;
         };
-        let Gatherings { next, under_way } = &mut *gathering;
+        let PageReads { next, under_way } = &mut *gathering;
         let Some(gathering) = under_way.as_mut() else {
             // The time of a driven machine may advance only through its actions.
             let now = clock.own_ns();
@@ -182,17 +182,17 @@ impl Network {
         }
     }
 
-    fn request_status_pages(&self, mine: Timestamp) -> Gathering {
+    fn request_status_pages(&self, mine: Timestamp) -> PageRead {
         let post = |peer: &Peer| {
             let at = Place {
                 machine: peer.id,
                 segment: BOARD,
                 word: 0,
             };
-            self.counting.count(Posted::Board);
+            self.counting.count(PostKind::Board);
             self.fabric.read(at, WORDS)
         };
-        Gathering {
+        PageRead {
             mine,
             reads: self
                 .peers
@@ -203,7 +203,7 @@ impl Network {
         }
     }
 
-    fn take_status_pages(&self, gathered: &Gathering) {
+    fn take_status_pages(&self, gathered: &PageRead) {
         let there = self.peers.iter().zip(&gathered.boards);
         let there = there.filter_map(|(peer, board)| Some((peer, board.as_deref()?)));
         let released =

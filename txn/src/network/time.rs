@@ -49,7 +49,7 @@ const LONG: u64 = 200_000;
 const BACKOFF: Duration = Duration::from_micros(50);
 
 /// The state of the requests for the time.
-pub(super) struct Asking {
+pub(super) struct TimeRequests {
     /// Identifies the host: machines on the same host share a clock.
     host: u64,
     /// By the own clock: the time of the last request, and of the last request that was answered.
@@ -59,9 +59,9 @@ pub(super) struct Asking {
     in_use: AtomicBool,
 }
 
-impl Asking {
-    pub fn new(options: &NetworkOptions) -> Asking {
-        Asking {
+impl TimeRequests {
+    pub fn new(options: &NetworkOptions) -> TimeRequests {
+        TimeRequests {
             host: options.host,
             asked: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl Network {
         let Some(sender) = sender.filter(|sender| sender.was_up()) else {
             return;
         };
-        let Asking {
+        let TimeRequests {
             asked, answered, ..
         } = &self.asking;
         let (now, last) = (clock.own_ns().max(1), asked.load(Ordering::Relaxed));

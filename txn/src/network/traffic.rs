@@ -14,7 +14,7 @@ use crate::record;
 /// The kind of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Posted {
+pub enum PostKind {
     /// One-sided read of an object, an old version, or metadata to find one.
     Object,
     /// One-sided read of a header: VALIDATE and refresh.
@@ -49,95 +49,95 @@ pub enum Posted {
     Answer,
 }
 
-impl Posted {
+impl PostKind {
     /// All kinds.
-    pub const ALL: [Posted; 16] = [
-        Posted::Object,
-        Posted::Header,
-        Posted::Board,
-        Posted::Lock,
-        Posted::LockMoved,
-        Posted::CommitBackup,
-        Posted::CommitPrimary,
-        Posted::Abort,
-        Posted::Truncate,
-        Posted::Unreserve,
-        Posted::LockReply,
-        Posted::Validate,
-        Posted::Validated,
-        Posted::Message,
-        Posted::Request,
-        Posted::Answer,
+    pub const ALL: [PostKind; 16] = [
+        PostKind::Object,
+        PostKind::Header,
+        PostKind::Board,
+        PostKind::Lock,
+        PostKind::LockMoved,
+        PostKind::CommitBackup,
+        PostKind::CommitPrimary,
+        PostKind::Abort,
+        PostKind::Truncate,
+        PostKind::Unreserve,
+        PostKind::LockReply,
+        PostKind::Validate,
+        PostKind::Validated,
+        PostKind::Message,
+        PostKind::Request,
+        PostKind::Answer,
     ];
 
     /// Returns the name of the kind in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Posted::Object => "object_reads",
-            Posted::Header => "header_reads",
-            Posted::Board => "board_reads",
-            Posted::Lock => "lock",
-            Posted::LockMoved => "lock_moved",
-            Posted::CommitBackup => "commit_backup",
-            Posted::CommitPrimary => "commit_primary",
-            Posted::Abort => "abort",
-            Posted::Truncate => "truncate",
-            Posted::Unreserve => "unreserve",
-            Posted::LockReply => "lock_replies",
-            Posted::Validate => "validate",
-            Posted::Validated => "validate_replies",
-            Posted::Message => "other_messages",
-            Posted::Request => "requests",
-            Posted::Answer => "answers",
+            PostKind::Object => "object_reads",
+            PostKind::Header => "header_reads",
+            PostKind::Board => "board_reads",
+            PostKind::Lock => "lock",
+            PostKind::LockMoved => "lock_moved",
+            PostKind::CommitBackup => "commit_backup",
+            PostKind::CommitPrimary => "commit_primary",
+            PostKind::Abort => "abort",
+            PostKind::Truncate => "truncate",
+            PostKind::Unreserve => "unreserve",
+            PostKind::LockReply => "lock_replies",
+            PostKind::Validate => "validate",
+            PostKind::Validated => "validate_replies",
+            PostKind::Message => "other_messages",
+            PostKind::Request => "requests",
+            PostKind::Answer => "answers",
         }
     }
 
-    pub(super) fn of_record(tag: u8) -> Posted {
+    pub(super) fn of_record(tag: u8) -> PostKind {
         match tag {
-            record::LOCK | record::LOCK_OF_PARTS => Posted::Lock,
-            record::LOCK_MOVED => Posted::LockMoved,
+            record::LOCK | record::LOCK_OF_PARTS => PostKind::Lock,
+            record::LOCK_MOVED => PostKind::LockMoved,
             record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
-                Posted::CommitBackup
+                PostKind::CommitBackup
             }
-            record::COMMIT_PRIMARY => Posted::CommitPrimary,
-            record::ABORT => Posted::Abort,
-            record::TRUNCATE => Posted::Truncate,
-            _ => Posted::Unreserve,
+            record::COMMIT_PRIMARY => PostKind::CommitPrimary,
+            record::ABORT => PostKind::Abort,
+            record::TRUNCATE => PostKind::Truncate,
+            _ => PostKind::Unreserve,
         }
     }
 
-    pub(super) fn of_message(tag: u8) -> Posted {
+    pub(super) fn of_message(tag: u8) -> PostKind {
         match tag {
-            LOCK_REPLY => Posted::LockReply,
-            VALIDATE => Posted::Validate,
-            VALIDATED => Posted::Validated,
-            _ => Posted::Message,
+            LOCK_REPLY => PostKind::LockReply,
+            VALIDATE => PostKind::Validate,
+            VALIDATED => PostKind::Validated,
+            _ => PostKind::Message,
         }
     }
 }
 
 /// The running counters of a machine.
 #[derive(Debug, Default)]
-pub(crate) struct Counting([AtomicU64; Posted::ALL.len()]);
+pub(crate) struct TrafficCounters([AtomicU64; PostKind::ALL.len()]);
 
-impl Counting {
-    pub fn new() -> Arc<Counting> {
+impl TrafficCounters {
+    pub fn new() -> Arc<TrafficCounters> {
         Arc::default()
     }
 
     #[inline]
-    pub fn count(&self, what: Posted) {
+    pub fn count(&self, what: PostKind) {
         self.0[what as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic([u64; Posted::ALL.len()]);
+pub struct Traffic([u64; PostKind::ALL.len()]);
 
 impl Traffic {
     /// Returns the number of posts of one kind.
-    pub fn of(&self, what: Posted) -> u64 {
+    pub fn of(&self, what: PostKind) -> u64 {
         self.0[what as usize]
     }
 
@@ -160,12 +160,12 @@ impl Traffic {
     /// Returns the number of messages, without records and reads.
     pub fn messages(&self) -> u64 {
         let messages = [
-            Posted::LockReply,
-            Posted::Validate,
-            Posted::Validated,
-            Posted::Message,
-            Posted::Request,
-            Posted::Answer,
+            PostKind::LockReply,
+            PostKind::Validate,
+            PostKind::Validated,
+            PostKind::Message,
+            PostKind::Request,
+            PostKind::Answer,
         ];
         messages.map(|what| self.of(what)).iter().sum()
     }

@@ -62,12 +62,12 @@ impl Numbers {
 
 /// The remembered truncations of one machine's transactions.
 #[derive(Default)]
-pub(super) struct Truncated {
+pub(super) struct TruncationLog {
     in_order: VecDeque<(u64, TxnId)>,
     all: HashSet<TxnId, FixedState>,
 }
 
-impl Truncated {
+impl TruncationLog {
     /// Remembers a truncation until the low bound has passed its number.
     pub fn remember(&mut self, number: u64, id: TxnId) -> Result<(), BadRecord> {
         if self
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_truncated_is_remembered_until_it_is_so_everywhere() {
-        let mut truncated = Truncated::default();
+        let mut truncated = TruncationLog::default();
         // The missing numbers are of transactions without this participant.
         for number in [3, 4, 7] {
             truncated.remember(number, id(number)).expect("in order");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::{Durable, Machine, MachineOptions, Mode};
+use fencepost_txn::{DurableStorage, Machine, MachineOptions, Mode};
 use pollster::block_on;
 
 use crate::model::{Story, check};
@@ -24,7 +24,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
     };
     // The crashed machine gets the disk as its process sees it.
     let disk: Arc<dyn Disk> = Arc::new(disk.boot());
-    let durable = Some(Durable {
+    let durable = Some(DurableStorage {
         disk,
         log,
         checkpoint_bytes: u64::MAX,

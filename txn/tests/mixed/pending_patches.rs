@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, Near, NodeKind, Outcome, Refusal, Rerouting,
+    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture,
     Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -38,7 +38,7 @@ impl NodeKind for Sum {
         Revalidate::Invalid
     }
 
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a> {
         Box::pin(async move {
             let taken = tx.take_patches(addr);
             let mut waited = false;
@@ -89,7 +89,7 @@ impl World {
         };
         let machine = Machine::open(options).expect("memory tier opens");
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let [a, b, open] = [(); 3].map(|()| block_on(tx.alloc(2, Near::Own)).expect("memory").addr);
+        let [a, b, open] = [(); 3].map(|()| block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory").addr);
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
         World {
             machine,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::{CrashLoss, SimDisk};
 use fencepost_txn::{
-    Addr, FatPtr, Machine, Mode, Near, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
+    Addr, FatPtr, Machine, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture, Revalidate, Stop,
     Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -53,7 +53,7 @@ impl NodeKind for Restless {
         Revalidate::Invalid
     }
 
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a> {
         Box::pin(async move {
             let taken = tx.take_patches(addr);
             for op in taken.ops() {
@@ -61,7 +61,7 @@ impl NodeKind for Restless {
                     tx.stamp_with(Addr::from_raw(op[1]), &RESTLESS)?;
                     continue;
                 }
-                let made = tx.alloc(3, Near::Own).await?;
+                let made = tx.alloc(3, ObjectLocation::Own).await?;
                 tx.write_new(made, op)?;
                 let first = Addr::from_raw(op[2]);
                 tx.update(first, |image| image[0] = op[0]).await?;
@@ -79,7 +79,7 @@ impl NodeKind for Restless {
 
 fn node(machine: &Arc<Machine>) -> Addr {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let ptr = block_on(tx.alloc(3, Near::Own)).expect("memory");
+    let ptr = block_on(tx.alloc(3, ObjectLocation::Own)).expect("memory");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     ptr.addr
 }
@@ -88,7 +88,7 @@ fn node(machine: &Arc<Machine>) -> Addr {
 async fn load(tx: &mut Transaction, node: Addr, stamps: bool) -> Result<Addr, Stop> {
     let mut first = FatPtr::NULL;
     for i in 0..5000 {
-        let ptr = tx.alloc(12, Near::Own).await?;
+        let ptr = tx.alloc(12, ObjectLocation::Own).await?;
         tx.write_new(ptr, &[i; 12])?;
         if i == 0 {
             first = ptr;

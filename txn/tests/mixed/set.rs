@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, Near, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
+    AbortReason, Addr, Machine, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture, Revalidate, Stop,
     Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -106,7 +106,7 @@ impl NodeKind for SetKind {
         one[1..] == other[1..]
     }
 
-    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> RerouteFuture<'a> {
         Box::pin(async move {
             let taken = tx.take_patches(addr);
             for op in taken.ops() {
@@ -135,7 +135,7 @@ impl Set {
     }
 
     pub fn create(tx: &mut Transaction) -> Result<Set, Stop> {
-        let ptr = block_on(tx.alloc(WORDS, Near::Own))?;
+        let ptr = block_on(tx.alloc(WORDS, ObjectLocation::Own))?;
         let mut image = [0; WORDS];
         image[HIGH] = u64::MAX;
         tx.write_new(ptr, &image)?;
@@ -263,7 +263,7 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool
         return Ok(false);
     }
     let middle = all.partition_point(|key| *key < separator);
-    let right_at = tx.alloc_split_of(WORDS, Near::Object(at), at).await?;
+    let right_at = tx.alloc_split_of(WORDS, ObjectLocation::Object(at), at).await?;
     let mut right = left.clone();
     right[LOW] = separator;
     put(&mut right, &all[middle..]);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, Near, NodeKind, Outcome, Refusal, Rerouting,
+    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture,
     Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -73,7 +73,7 @@ fn the_slot_of_a_node_that_was_freed_under_patches_is_free_once() {
     for _ in 0..30 {
         let mut tx = begin(&machine);
         for _ in 0..1000 {
-            let ptr = block_on(tx.alloc(set::WORDS, Near::Own)).expect("memory");
+            let ptr = block_on(tx.alloc(set::WORDS, ObjectLocation::Own)).expect("memory");
             assert!(all.insert(ptr.addr), "{} is handed out twice", ptr.addr);
         }
         commit(tx);
@@ -191,8 +191,8 @@ fn what_is_split_off_a_new_right_half_continues_the_same_past() {
     let left = a_set(&machine).first();
     let mut past = machine.coordinator().begin(Mode::ReadOnly);
     let mut tx = begin(&machine);
-    let right = block_on(tx.alloc_split_of(set::WORDS, Near::Object(left), left)).expect("memory");
-    let further = tx.alloc_split_of(set::WORDS, Near::Object(left), right.addr);
+    let right = block_on(tx.alloc_split_of(set::WORDS, ObjectLocation::Object(left), left)).expect("memory");
+    let further = tx.alloc_split_of(set::WORDS, ObjectLocation::Object(left), right.addr);
     let further = block_on(further).expect("memory");
     block_on(tx.update(left, |_| ())).expect("exists");
     commit(tx);
@@ -225,7 +225,7 @@ impl NodeKind for Brittle {
         Revalidate::Invalid
     }
 
-    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> RerouteFuture<'a> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_txn::{Addr, FatPtr, LockFree, Machine, Mode, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{Addr, FatPtr, LockFree, Machine, Mode, ObjectLocation, Outcome, Stop, Transaction};
 use pollster::block_on;
 
 use crate::model::{Step, Story};
@@ -44,7 +44,7 @@ impl World {
         let set = Set::create(&mut tx).expect("memory");
         let mut root = vec![set.first().raw()];
         for _ in 0..MAX_THREADS + CELLS {
-            root.push(block_on(tx.alloc(2, Near::Own)).expect("memory").addr.raw());
+            root.push(block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory").addr.raw());
         }
         block_on(tx.write(machine.root(), &root)).expect("the root is free");
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
@@ -123,7 +123,7 @@ impl World {
         words: usize,
     ) -> Result<(), Stop> {
         self.free(tx, cell).await?;
-        let near = Near::Object(self.cells[cell]);
+        let near = ObjectLocation::Object(self.cells[cell]);
         let ptr = tx.alloc(words, near).await?;
         let mut payload = vec![number; words];
         payload[..2].copy_from_slice(&ptr.to_words());

@@ -6,7 +6,7 @@ use fencepost_cluster::Replicas;
 use fencepost_storage::RegionId;
 use fencepost_storage::region::Region;
 use fencepost_txn::Transaction;
-use fencepost_txn::{AbortReason, Addr, FatPtr, LockFree, MachineId, Mode, Near, Outcome, Stop};
+use fencepost_txn::{AbortReason, Addr, FatPtr, LockFree, MachineId, Mode, ObjectLocation, Outcome, Stop};
 use pollster::block_on;
 
 use crate::world::{KINDS, Kind, World, commit, place, unless_conflict, word};
@@ -138,7 +138,7 @@ fn a_promoted_region_gives_no_slot_before_it_is_taken_up_and_each_free_one_once_
         let steps = (0..).take_while(|_| !machine.take_up(region, 2)).count();
         assert_eq!(steps, 7, "{kind:?}");
         assert!(machine.take_up(region, 2));
-        let near = Near::Object(kept[0].addr);
+        let near = ObjectLocation::Object(kept[0].addr);
         let mut there: BTreeSet<Addr> = kept.iter().map(|ptr| ptr.addr).collect();
         let gone: BTreeSet<Addr> = freed.iter().chain(late).map(|ptr| ptr.addr).collect();
         // Until each freed slot has been allocated again, by this machine and by another.
@@ -204,7 +204,7 @@ fn slots_that_were_reserved_before_never_become_objects() {
         let mut seen = BTreeSet::new();
         for by in [0, AFTER].repeat(40) {
             let mut tx = world.begin(by, Mode::ReadWrite);
-            let ptr = block_on(tx.alloc(3, Near::Object(made[0].addr))).expect("memory");
+            let ptr = block_on(tx.alloc(3, ObjectLocation::Object(made[0].addr))).expect("memory");
             tx.write_new(ptr, &[5; 3]).expect("its own");
             commit(tx);
             assert!(seen.insert(ptr.addr));
@@ -230,7 +230,7 @@ fn a_snapshot_below_the_floor_is_too_old_for_what_the_primary_before_knew() {
         let machine = &world.machines[AFTER];
         assert!(machine.take_up(old.region(), 100));
         let mut tx = world.begin(AFTER, Mode::ReadWrite);
-        let new = block_on(tx.alloc(3, Near::Object(old))).expect("memory");
+        let new = block_on(tx.alloc(3, ObjectLocation::Object(old))).expect("memory");
         tx.write_new(new, &[1; 3]).expect("its own");
         commit(tx);
         assert_eq!(new.addr.region(), old.region());

@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, LockFree, Mode, Near, Outcome, Stop, View};
+use fencepost_txn::{Addr, LockFree, Mode, ObjectLocation, Outcome, Stop, View};
 use pollster::block_on;
 use sums::SUMS;
 use world::{KINDS, Kind, LOG_WORDS, World, commit, place, word};
@@ -27,11 +27,11 @@ fn a_new_object_is_where_it_was_asked_for_and_only_its_transaction_sees_it_befor
         let beside = world.object(1, 1, 3, 7).addr;
         let mut tx = world.begin(0, Mode::ReadWrite);
         for (near, at) in [
-            (Near::Own, 0),
-            (Near::OwnBeside(beside), 0),
+            (ObjectLocation::Own, 0),
+            (ObjectLocation::OwnBeside(beside), 0),
             (place(0), 0),
             (place(2), 2),
-            (Near::Object(beside), 1),
+            (ObjectLocation::Object(beside), 1),
         ] {
             let ptr = block_on(tx.alloc(20, near)).expect("memory");
             assert!(world.machines[at].regions().is_own(ptr.addr), "{near:?}");
@@ -253,7 +253,7 @@ fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
             assert_eq!(refused, Stop::OutOfMemory);
             assert!(made > 50, "{made}");
             // This machine still has memory.
-            block_on(tx.alloc(10, Near::Own)).expect("memory");
+            block_on(tx.alloc(10, ObjectLocation::Own)).expect("memory");
             tx.abort();
             world.wait_until_idle();
         }
@@ -373,7 +373,7 @@ fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
         let right = tx.alloc_split_of(4, place(2), left);
         let right = block_on(right).expect("memory").addr;
         assert!(world.machines[1].regions().is_own(right));
-        let further = tx.alloc_split_of(4, Near::Object(right), right);
+        let further = tx.alloc_split_of(4, ObjectLocation::Object(right), right);
         let further = block_on(further).expect("memory").addr;
         for (addr, value) in [(right, 3), (further, 4), (left, 2)] {
             block_on(tx.write(addr, &[value; 4])).expect("nobody is in the way");
@@ -397,7 +397,7 @@ fn a_machine_that_is_alone_is_where_everything_is() {
     let machine = machine.expect("opens");
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let mut cx = Context::from_waker(Waker::noop());
-    for near in [Near::Own, place(4), Near::Object(machine.root())] {
+    for near in [ObjectLocation::Own, place(4), ObjectLocation::Object(machine.root())] {
         // Ready at once.
         let alloc = pin!(tx.alloc(3, near)).as_mut().poll(&mut cx);
         let Poll::Ready(Ok(ptr)) = alloc else {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fencepost_txn::{Addr, FatPtr, Mode, Near, Outcome, Stop, Transaction};
+use fencepost_txn::{Addr, FatPtr, Mode, ObjectLocation, Outcome, Stop, Transaction};
 use pollster::block_on;
 
 use crate::world::{KINDS, World, commit, place, unless_conflict};
@@ -58,8 +58,8 @@ async fn replace(tx: &mut Transaction, cells: &[Addr], random: &mut u64) -> Resu
         }
         let words = [1, 3, 30][draw(random, 3) as usize];
         let near = match draw(random, 4) {
-            0 => Near::Own,
-            1 => Near::Object(cells[number]),
+            0 => ObjectLocation::Own,
+            1 => ObjectLocation::Object(cells[number]),
             _ => place(draw(random, MACHINES as u64) as usize),
         };
         let savepoint = tx.savepoint();

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 use fencepost_txn::{Addr, Mode, Outcome};
 use pollster::block_on;
 
@@ -189,7 +189,7 @@ fn a_patch_that_changes_nothing_commits() {
 fn moved(world: &World) -> u64 {
     let machines = world.machines.iter();
     machines
-        .map(|machine| machine.traffic().of(Posted::LockMoved))
+        .map(|machine| machine.traffic().of(PostKind::LockMoved))
         .sum()
 }
 

@@ -3,7 +3,7 @@
 
 use fencepost_txn::network::Mapping;
 use fencepost_txn::network::call::CallError;
-use fencepost_txn::{Addr, Machine, MachineId, Mode, Near, Stop, Strength};
+use fencepost_txn::{Addr, Machine, MachineId, Mode, ObjectLocation, Stop, Strength};
 use pollster::block_on;
 
 use super::world::{KINDS, Kind, World, commit, place, word};
@@ -33,7 +33,7 @@ fn id(machine: usize) -> MachineId {
 const AT_ONCE: usize = 4;
 
 /// Creates objects of one block each, every one in a transaction of its own.
-fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
+fn fill(world: &World, by: usize, near: ObjectLocation, count: usize) -> Vec<Addr> {
     let make = |value: usize| {
         if value.is_multiple_of(AT_ONCE) {
             // Without log space a commit would be repeated, and its block would not be free at
@@ -54,7 +54,7 @@ fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
     for kind in KINDS {
         let world = World::with_log(kind, 3, 2, 1 << 20);
         let before = regions(&world, 0).len();
-        let made = fill(&world, 1, Near::Own, 2 * BLOCKS + 1);
+        let made = fill(&world, 1, ObjectLocation::Own, 2 * BLOCKS + 1);
         let mine = own(&world, 1);
         assert_eq!(mine.len(), 3, "{kind:?}");
         for (at, addr) in made.iter().enumerate() {
@@ -104,7 +104,7 @@ fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
         assert_eq!(word(&mut tx, b), Some(5));
         commit(tx);
         let mut tx = world.begin(2, Mode::ReadWrite);
-        let beside = block_on(tx.alloc(3, Near::Object(a))).expect("memory");
+        let beside = block_on(tx.alloc(3, ObjectLocation::Object(a))).expect("memory");
         assert!(world.machines[1].regions().is_own(beside.addr));
         commit(tx);
         let nowhere = Addr::new(fencepost_storage::RegionId(4000), 1 << 20);
@@ -114,7 +114,7 @@ fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
             let read = block_on(tx.read(addr, &mut Vec::new()));
             assert_eq!(read, Err(Stop::Damaged));
             assert_eq!(
-                block_on(tx.alloc(3, Near::Object(addr))),
+                block_on(tx.alloc(3, ObjectLocation::Object(addr))),
                 Err(Stop::Damaged)
             );
             assert_eq!(world.machines[1].primary_of(addr), None);
@@ -133,7 +133,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
         for words in [BLOCK_WORDS, 1000, 4] {
             loop {
                 let mut tx = world.begin(1, Mode::ReadWrite);
-                match block_on(tx.alloc(words, Near::Own)) {
+                match block_on(tx.alloc(words, ObjectLocation::Own)) {
                     Ok(ptr) => kept.push(ptr.addr),
                     Err(stop) => {
                         assert_eq!(stop, Stop::OutOfMemory);
@@ -144,10 +144,10 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
             }
         }
         // The root's block is one of them.
-        let made = fill(&world, 0, Near::Own, BLOCKS - 1);
+        let made = fill(&world, 0, ObjectLocation::Own, BLOCKS - 1);
         for _ in 0..20 {
             let mut tx = world.begin(0, Mode::ReadWrite);
-            let refused = block_on(tx.alloc(BLOCK_WORDS, Near::Own));
+            let refused = block_on(tx.alloc(BLOCK_WORDS, ObjectLocation::Own));
             assert_eq!(refused, Err(Stop::OutOfMemory), "{kind:?}");
         }
         assert_eq!(regions(&world, 1).len(), before + 1);
@@ -163,7 +163,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
             other.tidy();
             other.account().used() < LIMIT / 2
         });
-        let last = fill(&world, 0, Near::Own, 1)[0];
+        let last = fill(&world, 0, ObjectLocation::Own, 1)[0];
         let newest = regions(&world, 1).last().map(|mapping| mapping.region.0);
         assert_eq!(newest, Some(before as u32 + 1), "no id was used up");
         assert_eq!(
@@ -177,7 +177,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
 #[test]
 fn a_machine_that_is_gone_gets_no_regions_and_others_serve_instead() {
     let world = World::with_log(Kind::Tcp, 3, 2, 1 << 20);
-    fill(&world, 1, Near::Own, 1);
+    fill(&world, 1, ObjectLocation::Own, 1);
     let backups = |at: usize| {
         let all = regions(&world, 0).into_iter();
         let own = all.filter(|region| region.replicas.primary() == id(1));
@@ -195,7 +195,7 @@ fn a_machine_that_is_gone_gets_no_regions_and_others_serve_instead() {
     // The transaction does not commit: the region has its backup on the closed machine.
     let mut tx = world.begin(1, Mode::ReadWrite);
     for _ in 0..BLOCKS {
-        block_on(tx.alloc(BLOCK_WORDS, Near::Own)).expect("memory");
+        block_on(tx.alloc(BLOCK_WORDS, ObjectLocation::Own)).expect("memory");
     }
     drop(tx);
     assert_eq!(backups(1), Some(vec![id(0)]));

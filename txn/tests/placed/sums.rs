@@ -1,6 +1,6 @@
 //! A node kind for these tests.
 
-use fencepost_txn::{Addr, NodeKind, Refusal, Rerouting, Revalidate, Stop, Timestamp};
+use fencepost_txn::{Addr, NodeKind, Refusal, RerouteFuture, Revalidate, Stop, Timestamp};
 use fencepost_txn::{Transaction, View};
 
 /// Nodes whose patches add to words, also if the node has moved. The first word may be the commit
@@ -40,7 +40,7 @@ impl NodeKind for Sums {
         Revalidate::Invalid
     }
 
-    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
+    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> RerouteFuture<'a> {
         Box::pin(async { Err(Stop::Damaged) })
     }
 }

@@ -1,7 +1,7 @@
 //! The cost of VALIDATE and of a refresh; and equal results of asking a primary and of one-sided
 //! reads.
 
-use fencepost_txn::network::Posted;
+use fencepost_txn::network::PostKind;
 use fencepost_txn::{AbortReason, Addr, Mode, Outcome, Transaction};
 use pollster::block_on;
 
@@ -10,7 +10,7 @@ use crate::world::{Kind, World, commit, unless_conflict, word};
 /// Returns the headers that a machine has read, and the messages that asked for headers.
 fn looked(world: &World) -> (u64, u64) {
     let posted = world.machines[0].traffic();
-    (posted.of(Posted::Header), posted.of(Posted::Validate))
+    (posted.of(PostKind::Header), posted.of(PostKind::Validate))
 }
 
 /// Creates objects on the second machine, and one on the third.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencepost_fabric::{Fabric, LocalNetwork, Member, TcpConfig, TcpFabric};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
+use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome};
 use fencepost_txn::{Stop, Transaction};
 use pollster::block_on;
 
@@ -181,8 +181,8 @@ impl World {
 }
 
 /// Returns the place on the machine with that index.
-pub fn place(machine: usize) -> Near {
-    Near::Machine(MachineId(machine as u32 + 1))
+pub fn place(machine: usize) -> ObjectLocation {
+    ObjectLocation::Machine(MachineId(machine as u32 + 1))
 }
 
 pub fn commit(tx: Transaction) {

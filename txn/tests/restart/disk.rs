@@ -14,9 +14,9 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::network::disk::{Beginning, Contents, OnDisk, Stored, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, DiskStart, StoreState, ReadmitPolicy};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
-use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
+use fencepost_txn::{Addr, DurableStorage, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
 use pollster::block_on;
 
@@ -33,8 +33,8 @@ pub struct Disks {
 }
 
 /// Returns the durable options for a disk after a boot; checkpoints are taken only on request.
-pub fn durable(disk: &SimDisk) -> Durable {
-    Durable {
+pub fn durable(disk: &SimDisk) -> DurableStorage {
+    DurableStorage {
         disk: Arc::new(disk.boot()),
         log: LogOptions {
             segment_bytes: 64 << 10,
@@ -90,13 +90,13 @@ impl Disks {
                 Contents::read(&durable)?,
                 fabric,
                 (&founders, &founders),
-                TakenBack::Nobody,
-                Stored::Last(ConfigurationId(0)),
+                ReadmitPolicy::Nobody,
+                StoreState::Last(ConfigurationId(0)),
             )
         };
         let beginnings = fabrics.iter().zip(&self.disks).map(begin);
         let mut beginnings: Vec<Beginning> = beginnings.collect::<Result<_, _>>()?;
-        let mut found: Vec<Option<Arc<OnDisk>>> = vec![None; MACHINES as usize];
+        let mut found: Vec<Option<Arc<DiskStart>>> = vec![None; MACHINES as usize];
         while found.iter().any(Option::is_none) {
             for (beginning, found) in beginnings.iter_mut().zip(&mut found) {
                 if found.is_none() {
@@ -104,7 +104,7 @@ impl Disks {
                 }
             }
         }
-        let open = |(fabric, on_disk): (Arc<dyn Fabric>, Option<Arc<OnDisk>>)| {
+        let open = |(fabric, on_disk): (Arc<dyn Fabric>, Option<Arc<DiskStart>>)| {
             let on_disk = on_disk.expect("all are there");
             let configuration = on_disk.configuration().clone();
             let network = NetworkOptions {
@@ -290,7 +290,7 @@ fn without_the_data_of_all_machines_nothing_begins() {
     let disk: Arc<dyn Disk> = Arc::new(alone.clone());
     let options = |disk| MachineOptions {
         region_bytes: 16 << 20,
-        durable: Some(Durable {
+        durable: Some(DurableStorage {
             disk,
             log: LogOptions::default(),
             checkpoint_bytes: u64::MAX,

@@ -14,15 +14,15 @@ use fencepost_fabric::{
     Place, SegmentId, ShmFabric, Writer,
 };
 use fencepost_txn::network::restart::{RestartError, repair_memory};
-use fencepost_txn::network::{Configuration, NetworkOptions, Replication, Resumed};
-use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome, Transaction};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication, RestartState};
+use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome, Transaction};
 use parking_lot::Mutex;
 
 const MACHINES: u32 = 3;
 
 /// Returns the place on a machine for a new object.
-pub fn place(machine: usize) -> Near {
-    Near::Machine(MachineId(machine as u32 + 1))
+pub fn place(machine: usize) -> ObjectLocation {
+    ObjectLocation::Machine(MachineId(machine as u32 + 1))
 }
 
 /// Creates a directory in a memory file system, if there is one.
@@ -238,17 +238,17 @@ impl Host {
                     std::thread::yield_now();
                 }
                 let map = nvram.map(life).expect("a map");
-                let begun = (!map.is_empty()).then(|| Resumed::unseal(&map).expect("whole"));
+                let begun = (!map.is_empty()).then(|| RestartState::unseal(&map).expect("whole"));
                 let before = (before, begun.as_ref());
                 Some(repair_memory(&nvram.after(life), before, replication)?)
             }
         };
-        let map = resumed.as_ref().map_or_else(Vec::new, Resumed::seal);
+        let map = resumed.as_ref().map_or_else(Vec::new, RestartState::seal);
         let configuration = resumed
             .as_ref()
             .map_or(founders, |resumed| resumed.configuration.clone());
         let life = configuration.id().0;
-        let kept = resumed.as_ref().map_or_else(Vec::new, Resumed::places);
+        let kept = resumed.as_ref().map_or_else(Vec::new, RestartState::places);
         nvram.begin(life, &map).expect("a life");
         nvram.forget_before(life, &kept).expect("forgotten");
         *self.current.borrow_mut() = Some(configuration.clone());

@@ -19,16 +19,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fencepost_cluster::join::{
-    Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
+    JoinOutcome, JoinRefusal, JoinRequest, DurableData, NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, Stored, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, DiskStart, StoreState, ReadmitPolicy};
 use fencepost_txn::network::{
     ClusterSecret, ConfigStore, Configuration, JoinEndpoint, LeaseTerms, LocalStore, Mapping,
     NetworkOptions, Replication, members,
 };
-use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
+use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome};
 use pollster::block_on;
 
 use crate::disk::durable;
@@ -56,7 +56,7 @@ struct Disks {
     stored: u64,
     /// Whether the store loses that number.
     forgets: bool,
-    taken_back: TakenBack,
+    taken_back: ReadmitPolicy,
 }
 
 /// The knowledge of clients about the value that all objects have.
@@ -91,7 +91,7 @@ impl Ground {
         }
     }
 
-    fn open(&self, fabric: Arc<dyn Fabric>, on_disk: Arc<OnDisk>, joins: bool) -> Arc<Machine> {
+    fn open(&self, fabric: Arc<dyn Fabric>, on_disk: Arc<DiskStart>, joins: bool) -> Arc<Machine> {
         let configuration = on_disk.configuration().clone();
         Ground::machine(NetworkOptions {
             disk: Some(on_disk),
@@ -144,7 +144,7 @@ impl Disks {
             replicas,
             stored: 0,
             forgets: false,
-            taken_back: TakenBack::Nobody,
+            taken_back: ReadmitPolicy::Nobody,
         }
     }
 
@@ -182,13 +182,13 @@ impl Disks {
             fabric.set_members(&all).expect("a member");
             let last = fencepost_cluster::ConfigurationId(self.stored);
             let stored = match self.forgets {
-                true => Stored::Forgotten,
-                false => Stored::Last(last),
+                true => StoreState::Forgotten,
+                false => StoreState::Last(last),
             };
             let begun = Beginning::open(contents, &fabric, machines, self.taken_back, stored);
             beginning.push((id, fabric, begun.expect("it shows what it has")));
         }
-        let mut found: Vec<(MachineId, Arc<dyn Fabric>, Arc<OnDisk>)> = Vec::new();
+        let mut found: Vec<(MachineId, Arc<dyn Fabric>, Arc<DiskStart>)> = Vec::new();
         let mut rounds = 0;
         while !beginning.is_empty() {
             beginning.retain_mut(|(id, fabric, begun)| match begun.look() {
@@ -208,7 +208,7 @@ impl Disks {
         let configuration = found.first()?.2.configuration().clone();
         assert!(configuration.id().0 > self.stored);
         let ground = Ground::of(network, &configuration, self.replicas);
-        let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<OnDisk>)| {
+        let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<DiskStart>)| {
             let members = members(on_disk.configuration());
             fabric.set_members(&members).expect("a member");
             assert_eq!(on_disk.configuration(), &configuration);
@@ -305,7 +305,7 @@ impl World {
     fn object(&self, of: u32, words: usize, value: u64) -> Addr {
         let machine = &self.machines[&of];
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let at = Near::Machine(MachineId(of));
+        let at = ObjectLocation::Machine(MachineId(of));
         let made = self.run(tx.alloc(words, at)).expect("memory");
         tx.write_new(made, &vec![value; words]).expect("its own");
         let outcome = self.run(tx.commit());
@@ -404,9 +404,9 @@ impl World {
         let mut contents = Contents::read(&durable(disk)).expect("its disk");
         let (id, configuration) = loop {
             let written = contents.machine();
-            match self.request_to_join(place, Keeps::Disk { written }) {
-                Some(Heard::Joined(id, configuration)) => break (id, configuration),
-                Some(Heard::Offered(offer)) => {
+            match self.request_to_join(place, DurableData::Disk { written }) {
+                Some(JoinOutcome::Joined(id, configuration)) => break (id, configuration),
+                Some(JoinOutcome::Offered(offer)) => {
                     contents.write_down(&offer).expect("is written down");
                     self.take(CrashLoss::All);
                 }
@@ -433,7 +433,7 @@ impl World {
     }
 
     /// Sends a join request for the machine at a place; returns `None` if it must ask again.
-    fn request_to_join(&self, place: u32, keeps: Keeps) -> Option<Heard> {
+    fn request_to_join(&self, place: u32, keeps: DurableData) -> Option<JoinOutcome> {
         let places = Configuration::of_process(MACHINES.max(place)).expect("machines");
         let own = places.machine(MachineId(place)).expect("a place");
         let mut random = Random::new(self.time.now_ns());
@@ -691,7 +691,7 @@ pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
         world.set(others[0], &objects, 2);
         let mut left = disks.left(CrashLoss::All);
         drop(world);
-        left.taken_back = TakenBack::All;
+        left.taken_back = ReadmitPolicy::All;
         assert!(left.left(CrashLoss::All).begin_those(&others).is_none());
         let world = left.begin();
         assert_eq!(world.machines.len(), 3);
@@ -762,7 +762,7 @@ fn who_is_taken_back_may_be_so_again() {
     world.lose(3);
     let mut left = disks.left(CrashLoss::All);
     drop(world);
-    left.taken_back = TakenBack::All;
+    left.taken_back = ReadmitPolicy::All;
     left.disks[2] = SimDisk::new(9);
     let behind = left.left(CrashLoss::All);
     drop(left.begin());

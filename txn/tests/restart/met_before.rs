@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::{Fabric, ShmFabric, SimDisk};
 use fencepost_txn::MachineId;
-use fencepost_txn::network::disk::{Beginning, Contents, Stored, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, StoreState, ReadmitPolicy};
 use fencepost_txn::network::{Configuration, members};
 
 use crate::disk::durable;
@@ -22,9 +22,9 @@ fn begin(root: &Path, me: u32, disk: &SimDisk) -> Beginning {
     let fabric: Arc<dyn Fabric> = Arc::new(fabric);
     fabric.set_members(&members(&founders)).expect("a member");
     let contents = Contents::read(&durable(disk)).expect("its disk");
-    let stored = Stored::Last(ConfigurationId(0));
+    let stored = StoreState::Last(ConfigurationId(0));
     let both = (&founders, &founders);
-    Beginning::open(contents, &fabric, both, TakenBack::Nobody, stored).expect("it begins")
+    Beginning::open(contents, &fabric, both, ReadmitPolicy::Nobody, stored).expect("it begins")
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -15,9 +15,9 @@ const ME: MachineId = MachineId(2);
 
 /// Regions with reserved memory: true if the memory is kept for good.
 #[derive(Default)]
-struct Rooms(FewMap<RegionId, bool>);
+struct ReservedRegions(FewMap<RegionId, bool>);
 
-impl RegionHost for Rooms {
+impl RegionHost for ReservedRegions {
     fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
         if mapping.region == RegionId(9) {
             return Err(Refusal::NoMemory);
@@ -69,7 +69,7 @@ fn both() -> (Configuration, Configuration) {
 #[test]
 fn a_replica_holds_still_and_then_does_what_was_decided() {
     let (three, next) = both();
-    let mut rooms = Rooms::default();
+    let mut rooms = ReservedRegions::default();
     let mut replica = ReplicaRegions::new(ME, CM, three.id());
     let prepare = |region: u32, number| {
         let mapping = mapping(region, [1, 2], &three);
@@ -100,7 +100,7 @@ fn a_replica_holds_still_and_then_does_what_was_decided() {
         mapping: mapping(region, replicas, &next),
         request: request(7),
     });
-    let decided = Decided {
+    let decided = RegionDecisions {
         moved: &moved,
         given_up: &[RegionId(3)],
         lost: &[RegionId(8)],
@@ -139,7 +139,7 @@ fn a_replica_holds_still_and_then_does_what_was_decided() {
 fn a_cache_that_is_frozen_learns_from_the_next_cm() {
     let (three, next) = both();
     let mut cache = RegionCache::new(ME, &three);
-    let (request, ..) = cache.allocate(Wish::default());
+    let (request, ..) = cache.allocate(RequestedPlacement::default());
     let version = MapVersion {
         configuration: three.id(),
         changes: 1,

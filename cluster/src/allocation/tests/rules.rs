@@ -274,7 +274,7 @@ fn messages_of_strangers_and_of_other_configurations_are_dropped() {
     let regions = vec![RegionId(1)];
     let stranger = tell(&mut allocator, MachineId(9), RegionBody::Fetch { regions });
     assert!(stranger.is_empty(), "no member");
-    let (request, ..) = cache.allocate(Wish::default());
+    let (request, ..) = cache.allocate(RequestedPlacement::default());
     let why = AllocationError::OutOfIds;
     let body = RegionBody::NotAllocated { request, why };
     let said = |configuration| RegionMessage {
@@ -328,7 +328,7 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
     // question.
     cache.lookup(missing);
     cache.lookup(RegionId(78));
-    let wish = Wish {
+    let wish = RequestedPlacement {
         near: Some(region),
         primary: Some(me),
     };

@@ -122,7 +122,7 @@ impl World {
         let machine = self.draw();
         let known = 1 + self.allocator.map().mappings().count() as u64;
         let near = RegionId(1 + self.random.below(2 * known) as u32);
-        let wish = Wish {
+        let wish = RequestedPlacement {
             near: Some(near).filter(|_| self.random.one_in(3)),
             primary: Some(machine).filter(|_| self.random.one_in(2)),
         };

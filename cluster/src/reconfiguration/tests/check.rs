@@ -8,7 +8,7 @@ use crate::allocation::RequestId;
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
-use crate::reconfiguration::Leading;
+use crate::reconfiguration::InitialManagerState;
 use crate::region::{GroupId, Mapping, RegionId};
 
 pub struct Checks {
@@ -26,12 +26,12 @@ pub struct Checks {
     requests: FewMap<RequestId, RegionId>,
     pub lost: FewSet<RegionId>,
     applied: FewMap<MachineId, ConfigurationId>,
-    pub seen: Seen,
+    pub seen: EventCounts,
 }
 
 /// The numbers of events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct EventCounts {
     pub committed: u64,
     pub new_cms: u64,
     pub joined: u64,
@@ -51,7 +51,7 @@ pub struct Seen {
     pub skipped: u64,
 }
 
-impl Seen {
+impl EventCounts {
     pub fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.committed, other.committed),
@@ -87,7 +87,7 @@ impl Checks {
             requests: FewMap::new(),
             lost: FewSet::new(),
             applied: FewMap::new(),
-            seen: Seen::default(),
+            seen: EventCounts::default(),
         }
     }
 
@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Checks the regions that the new CM has found and its mappings.
-    pub fn check_lead(&mut self, cm: MachineId, leading: &Leading) {
+    pub fn check_lead(&mut self, cm: MachineId, leading: &InitialManagerState) {
         let configuration = &leading.configuration;
         assert_eq!(configuration.cm(), cm);
         if configuration.id() < self.checks.led {

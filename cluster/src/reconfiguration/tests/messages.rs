@@ -11,7 +11,7 @@ use crate::ids::ConfigurationId;
 use crate::lease::LeaseEvent;
 use crate::reconfiguration::*;
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 use crate::testing;
 
 proptest! {
@@ -47,13 +47,13 @@ proptest! {
             let other = MachineId(1 + random.below(5) as u32);
             let id = ConfigurationId(3 + random.below(4));
             let attempt = random.below(4);
-            let survey = Survey { by: other, base: id, attempt };
+            let survey = RegionProbe { by: other, base: id, attempt };
             let actions = match random.below(13) {
                 0 => machine.tick(now),
                 1 => machine.lease_event(now, LeaseEvent::Expired(other)),
                 2 => machine.lease_event(now, LeaseEvent::OldRunOut(id)),
-                3 => machine.swapped(now, attempt, Some(Swapped::Won)),
-                4 => machine.swapped(now, attempt, Some(Swapped::Lost)),
+                3 => machine.swapped(now, attempt, Some(SwapOutcome::Won)),
+                4 => machine.swapped(now, attempt, Some(SwapOutcome::Lost)),
                 5 => machine.read(now, attempt, Some(any_configuration(&mut random))),
                 6 => machine.applied(now, id, Vec::new()),
                 7 => machine.surveyed(now, survey, any_holdings(&mut random)),
@@ -110,8 +110,8 @@ fn any_region(random: &mut Random) -> RegionId {
     RegionId(random.below(9) as u32)
 }
 
-fn any_holdings(random: &mut Random) -> Holdings {
-    Holdings {
+fn any_holdings(random: &mut Random) -> RegionReport {
+    RegionReport {
         last_drained: ConfigurationId(random.below(9)),
         held: some(random, |random| HeldRegion {
             mapping: any_mapping(random),
@@ -159,7 +159,7 @@ fn any_message(random: &mut Random) -> ReconfigurationMessage {
         }),
         4 => Message::NewConfigAck {
             configuration,
-            refused: some(random, |random| Refused {
+            refused: some(random, |random| RefusedReplica {
                 region: any_region(random),
                 why: if random.one_in(2) {
                     Refusal::NoMemory

@@ -3,14 +3,14 @@
 use fencepost_fabric::MachineId;
 
 use super::node::Node;
-use crate::allocation::{HeldRegion, RegionBody, RegionMessage, RequestId, Wish};
+use crate::allocation::{HeldRegion, RegionBody, RegionMessage, RequestId, RequestedPlacement};
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
-use crate::reconfiguration::Holdings;
+use crate::reconfiguration::RegionReport;
 use crate::reconfiguration::gather::{KnownRegions, gather};
-use crate::reconfiguration::remap::{Occasion, Remapped, remap_regions};
+use crate::reconfiguration::remap::{OptionalChanges, RemapResult, remap_regions};
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
 use crate::testing;
 
@@ -45,8 +45,8 @@ fn held(mapping: &Mapping, number: u64, committed: bool) -> HeldRegion {
     }
 }
 
-fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> Holdings {
-    Holdings {
+fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> RegionReport {
+    RegionReport {
         last_drained: ConfigurationId(3),
         held,
         known,
@@ -57,7 +57,7 @@ fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> Holdings {
     }
 }
 
-fn answers(list: Vec<(u32, Holdings)>) -> FewMap<MachineId, Holdings> {
+fn answers(list: Vec<(u32, RegionReport)>) -> FewMap<MachineId, RegionReport> {
     list.into_iter()
         .map(|(id, holdings)| (m(id), holdings))
         .collect()
@@ -152,7 +152,7 @@ fn remap(
     domains: &[u32],
     left: &[u32],
     f: usize,
-) -> Remapped {
+) -> RemapResult {
     let before = testing::configuration(domains);
     let lost = before.machines().iter().map(|machine| machine.id);
     let lost: FewSet<MachineId> = lost.filter(|id| !left.contains(&id.0)).collect();
@@ -179,7 +179,7 @@ fn remap_in(
     next: &Configuration,
     f: usize,
     full: &[u32],
-) -> Remapped {
+) -> RemapResult {
     let gathered = gathered_in(of, empty, next);
     let full = full.iter().copied().map(MachineId).collect();
     remap_regions(
@@ -187,11 +187,11 @@ fn remap_in(
         next,
         Replication::new(f, 1),
         &full,
-        Occasion::default(),
+        OptionalChanges::default(),
     )
 }
 
-fn of(remapped: &Remapped, region: u32) -> (u32, FewSet<u32>, u64, u64) {
+fn of(remapped: &RemapResult, region: u32) -> (u32, FewSet<u32>, u64, u64) {
     let mapping = remapped.map.get(RegionId(region)).unwrap();
     (
         mapping.replicas.primary().0,
@@ -301,7 +301,7 @@ fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
         &next,
         Replication::new(2, 1),
         &full,
-        Occasion::default(),
+        OptionalChanges::default(),
     );
     assert_eq!(of(&remapped, 1).1, [2, 3, 4].into());
     assert_eq!(of(&remapped, 2).1, [2, 3, 4].into());
@@ -325,11 +325,11 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
 
 /// Remaps the regions `of`, which are not whole on the machines in `empty`, in a next configuration
 /// of four machines from which m1 is leaving.
-fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> Remapped {
+fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> RemapResult {
     let next = testing::machines(4).with_leaving(m(1)).unwrap();
     let gathered = gathered_in(of, empty, &next);
     let none = FewSet::new();
-    let occasion = Occasion {
+    let occasion = OptionalChanges {
         settled,
         balances: false,
     };
@@ -412,7 +412,7 @@ fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
         });
         let gathered = gather(&answers.collect());
         let (replication, none) = (Replication::exactly(2), FewSet::new());
-        let occasion = Occasion {
+        let occasion = OptionalChanges {
             settled: true,
             balances: true,
         };
@@ -469,7 +469,7 @@ fn a_survey_holds_everything_still() {
     let two = testing::machines(2);
     let mut random = fencepost_fabric::Random::new(1);
     let mut node = Node::new(m(2), &two, false, 0, &mut random);
-    let (request, ..) = node.cache.allocate(Wish::default());
+    let (request, ..) = node.cache.allocate(RequestedPlacement::default());
     let (mut regions, memory) = node.regions();
     let holdings = regions.survey(ConfigurationId(1));
     assert_eq!(holdings.last_drained, ConfigurationId(1));

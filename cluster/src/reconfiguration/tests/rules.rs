@@ -9,7 +9,7 @@ use crate::lease::{LeaseEvent, LeaseOrder};
 use crate::reconfiguration::ReconfigurationMessage as Message;
 use crate::reconfiguration::*;
 use crate::region::RegionId;
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 use crate::testing;
 
 const MS: u64 = 1_000_000;
@@ -18,8 +18,8 @@ fn m(id: u32) -> MachineId {
     MachineId(id)
 }
 
-fn nothing() -> Holdings {
-    Holdings {
+fn nothing() -> RegionReport {
+    RegionReport {
         last_drained: ConfigurationId(3),
         held: Vec::new(),
         known: Vec::new(),
@@ -43,7 +43,7 @@ fn told(actions: &[Action], name: &str) -> Vec<u32> {
     told.collect()
 }
 
-fn survey_of(actions: &[Action]) -> Survey {
+fn survey_of(actions: &[Action]) -> RegionProbe {
     let survey = actions.iter().find_map(|action| match action {
         Action::Survey(survey) => Some(*survey),
         _ => None,
@@ -132,7 +132,7 @@ fn whoever_has_lost_something_on_the_way_to_the_cm_wants_it_replaced_and_it_want
 fn nobody_becomes_the_cm_where_nobody_knows_the_time() {
     let mut cm = machine(1, &testing::machines(3));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(3)));
-    let unknown = Holdings {
+    let unknown = RegionReport {
         granted_ns: 0,
         time_ns: None,
         ..nothing()
@@ -179,7 +179,7 @@ fn a_configuration_comes_about_step_by_step() {
     let (mut cm, new) = swapping();
     let id = new.id();
     let mut member = machine(2, &testing::machines(5));
-    let actions = cm.swapped(MS, 1, Some(Swapped::Won));
+    let actions = cm.swapped(MS, 1, Some(SwapOutcome::Won));
     assert_eq!(told(&actions, "NEW-CONFIG"), [2, 3, 4]);
     assert_eq!(told(&actions, "NEWER"), [5], "who is out is told so");
     let message = actions.into_iter().find_map(|action| match action {
@@ -287,7 +287,7 @@ fn an_outcome_that_is_not_known_is_found_out() {
         Some(new.clone()),
         "the same swap, for the first may yet come"
     );
-    assert!(reads(&cm.swapped(2 * MS, 1, Some(Swapped::Lost))));
+    assert!(reads(&cm.swapped(2 * MS, 1, Some(SwapOutcome::Lost))));
     assert!(
         cm.read(3 * MS, 1, None).is_empty(),
         "the store does not answer"
@@ -305,13 +305,13 @@ fn an_outcome_that_is_not_known_is_found_out() {
 fn who_loses_follows_and_who_is_out_stops() {
     let five = testing::machines(5);
     let (mut cm, _) = swapping();
-    assert!(reads(&cm.swapped(0, 1, Some(Swapped::Lost))));
+    assert!(reads(&cm.swapped(0, 1, Some(SwapOutcome::Lost))));
     let other = five.without(&[m(5)].into(), m(3)).unwrap();
     let actions = cm.read(MS, 1, Some(other.clone()));
     assert_eq!(told(&actions, "ASK"), [3]);
     assert!(!cm.is_initiating() && cm.configuration().id() == five.id());
     let (mut cm, _) = swapping();
-    cm.swapped(0, 1, Some(Swapped::Lost));
+    cm.swapped(0, 1, Some(SwapOutcome::Lost));
     let without = five.without(&[m(1)].into(), m(3)).unwrap();
     let actions = cm.read(MS, 1, Some(without.clone()));
     assert!(matches!(actions[0], Action::Leases(LeaseOrder::Stop)));
@@ -411,7 +411,7 @@ fn a_probe_is_a_promise() {
 #[test]
 fn a_member_that_does_not_apply_is_suspected() {
     let (mut cm, _) = swapping();
-    cm.swapped(0, 1, Some(Swapped::Won));
+    cm.swapped(0, 1, Some(SwapOutcome::Won));
     cm.applied(0, ConfigurationId(6), Vec::new());
     for from in [2, 3] {
         let ack = Message::NewConfigAck {
@@ -429,11 +429,11 @@ fn a_member_that_does_not_apply_is_suspected() {
 #[test]
 fn a_replica_without_room_goes_elsewhere_in_the_next_configuration() {
     let (mut cm, _) = swapping();
-    cm.swapped(0, 1, Some(Swapped::Won));
+    cm.swapped(0, 1, Some(SwapOutcome::Won));
     cm.applied(0, ConfigurationId(6), Vec::new());
     let mut last = Vec::new();
     for from in [2, 3, 4] {
-        let refused = Refused {
+        let refused = RefusedReplica {
             region: RegionId(1),
             why: crate::allocation::Refusal::NoMemory,
         };
@@ -460,18 +460,18 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     let (address, domain) = (testing::address(4), testing::domain(4));
     let mut member = machine(2, &three);
     let refused = member.add(0, address.clone(), domain.clone());
-    assert!(matches!(refused, Err(WishError::NotManager)));
+    assert!(matches!(refused, Err(ChangeRequestError::NotManager)));
     let mut cm = machine(1, &three);
     let taken = cm.add(0, testing::address(2), domain.clone());
-    assert!(matches!(taken, Err(WishError::Configuration(_))));
+    assert!(matches!(taken, Err(ChangeRequestError::Configuration(_))));
     let actions = cm.add(0, address.clone(), domain.clone()).unwrap();
-    assert!(matches!(cm.remove(0, m(2)), Err(WishError::Busy)));
+    assert!(matches!(cm.remove(0, m(2)), Err(ChangeRequestError::Busy)));
     cm.surveyed(0, survey_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = answer(&mut cm, 3, 0);
     let new = swap_of(&actions).unwrap();
     assert_eq!(new, three.with_machine(address, domain).unwrap().0);
-    let actions = cm.swapped(0, 1, Some(Swapped::Won));
+    let actions = cm.swapped(0, 1, Some(SwapOutcome::Won));
     assert!(matches!(actions[0], Action::Wished(true)));
     assert_eq!(told(&actions, "NEW-CONFIG"), [2, 3, 4]);
     let mut joiner = Reconfiguration::joining(m(4), new.clone(), options(), 0);
@@ -494,7 +494,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     let mut cm = machine(1, &three);
     assert!(matches!(
         cm.remove(0, m(9)),
-        Err(WishError::NoSuchMachine(_))
+        Err(ChangeRequestError::NoSuchMachine(_))
     ));
     let actions = cm.remove(0, m(2)).unwrap();
     assert_eq!(told(&actions, "PROBE"), [2, 3]);
@@ -515,7 +515,7 @@ fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
     let (need, have) = (2, 1);
     let too_few = cm.leave(0, m(2));
     assert!(
-        matches!(too_few, Err(WishError::TooFew { need: n, have: h }) if (n, h) == (need, have))
+        matches!(too_few, Err(ChangeRequestError::TooFew { need: n, have: h }) if (n, h) == (need, have))
     );
     let three = testing::machines(3);
     let mut member = machine(2, &three);
@@ -524,11 +524,11 @@ fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
     let mut cm = machine(1, &three);
     assert!(matches!(
         cm.leave(0, m(9)),
-        Err(WishError::Configuration(_))
+        Err(ChangeRequestError::Configuration(_))
     ));
     assert!(matches!(
         cm.part_with(0, m(2), m(3)),
-        Err(WishError::HasReplicas(_))
+        Err(ChangeRequestError::HasReplicas(_))
     ));
     let actions = cm.receive(0, m(2), Message::Leave { machine: m(3) });
     cm.surveyed(0, survey_of(&actions), nothing());
@@ -562,7 +562,7 @@ fn a_machine_that_is_missing_comes_before_one_that_joins() {
 #[test]
 fn who_is_behind_is_told() {
     let (mut cm, new) = swapping();
-    cm.swapped(0, 1, Some(Swapped::Won));
+    cm.swapped(0, 1, Some(SwapOutcome::Won));
     let ask = |applied, committed| Message::Ask {
         applied: ConfigurationId(applied),
         committed,

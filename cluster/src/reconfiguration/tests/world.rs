@@ -4,20 +4,20 @@
 use fencepost_fabric::{MachineId, Random};
 use std::collections::BTreeMap;
 
-use super::check::{Checks, Seen};
+use super::check::{Checks, EventCounts};
 use super::node::{Node, options};
-use crate::allocation::{Allocator, CacheEvent, RegionMessage, Wish};
+use crate::allocation::{Allocator, CacheEvent, RegionMessage, RequestedPlacement};
 use crate::codec::Wire;
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::lease::{LeaseMessage, LeaseStep};
 use crate::reconfiguration::{
-    Action, Holdings, Leading, ReconfigurationMessage, Refused, Report, Survey,
+    Action, RegionReport, InitialManagerState, ReconfigurationMessage, RefusedReplica, Report, RegionProbe,
 };
 use crate::region::RegionId;
 use crate::region_map::RegionMap;
-use crate::store::Swapped;
+use crate::store::SwapOutcome;
 use crate::testing;
 
 pub const MS: u64 = 1_000_000;
@@ -33,11 +33,11 @@ pub enum Event {
     /// A message, with the number of the connection's incarnation.
     Message(MachineId, u64, Message),
     Unreachable(MachineId),
-    Surveyed(Survey, Holdings),
-    Applied(ConfigurationId, Vec<Refused>),
+    Surveyed(RegionProbe, RegionReport),
+    Applied(ConfigurationId, Vec<RefusedReplica>),
     /// The store carries out this machine's request.
     Store(u64, Option<(ConfigurationId, Configuration)>, bool),
-    Swapped(u64, Option<Swapped>),
+    Swapped(u64, Option<SwapOutcome>),
     Read(u64, Option<Configuration>),
     Drained(ConfigurationId),
     Active(ConfigurationId),
@@ -116,7 +116,7 @@ impl World {
         self.random.below(self.delay)
     }
 
-    pub fn run(mut self) -> Seen {
+    pub fn run(mut self) -> EventCounts {
         let calm = 30 * MS;
         let end_of_faults = 100 * MS + self.random.below(250 * MS);
         let mut next_fault = calm;
@@ -166,7 +166,7 @@ impl World {
         let node = self.node(id);
         if node.acts(time) && node.paused_until <= time {
             let primary = Some(id).filter(|_| own);
-            let (_, to, message) = node.cache.allocate(Wish { near, primary });
+            let (_, to, message) = node.cache.allocate(RequestedPlacement { near, primary });
             self.send(id, to, Message::Region(message.encode()));
         }
     }
@@ -337,9 +337,9 @@ impl World {
             Some((expected, new)) if expected == self.store.id() => {
                 self.checks.swapped(id, &self.store, &new);
                 self.store = new;
-                Event::Swapped(attempt, Some(Swapped::Won))
+                Event::Swapped(attempt, Some(SwapOutcome::Won))
             }
-            Some(_) => Event::Swapped(attempt, Some(Swapped::Lost)),
+            Some(_) => Event::Swapped(attempt, Some(SwapOutcome::Lost)),
         };
         if tell {
             let delay = self.short();
@@ -445,7 +445,7 @@ impl World {
         }
     }
 
-    fn lead(&mut self, id: MachineId, leading: Leading) {
+    fn lead(&mut self, id: MachineId, leading: InitialManagerState) {
         self.check_lead(id, &leading);
         let (mut regions, _) = self.node(id).regions();
         regions.lead(leading, options().replication);

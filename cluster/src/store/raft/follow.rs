@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::network::WHOEVER;
-use super::types::{Ask, Here, NodeId, Place, Reply};
+use super::types::{RaftRequest, NodeDescription, NodeId, MemberAddress, Reply};
 use crate::configuration::{Configuration, Machine};
 
 /// The smallest number of voters with which leadership is moved. With fewer voters the group needs
@@ -61,7 +61,7 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
 
 impl Shared {
     /// Returns the voters.
-    pub fn voters(&self) -> BTreeMap<NodeId, Place> {
+    pub fn voters(&self) -> BTreeMap<NodeId, MemberAddress> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
@@ -133,17 +133,17 @@ impl Shared {
     /// all do.
     async fn follow(&self, current: &Configuration) -> bool {
         let voters = self.voters();
-        let is_of = |place: &Place, machine: &Machine| place.machine == machine.id.0;
-        let mut next: BTreeMap<NodeId, Place> = voters.clone();
+        let is_of = |place: &MemberAddress, machine: &Machine| place.machine == machine.id.0;
+        let mut next: BTreeMap<NodeId, MemberAddress> = voters.clone();
         next.retain(|_, place| current.machines().iter().any(|m| is_of(place, m)));
         let news = current.machines().iter();
         let news = news.filter(|machine| !voters.values().any(|place| is_of(place, machine)));
         for machine in news {
-            let place = Place {
+            let place = MemberAddress {
                 machine: machine.id.0,
                 address: machine.address.to_string(),
             };
-            if let Some(Here { life, .. }) = self.who(&place.address, place.machine).await {
+            if let Some(NodeDescription { life, .. }) = self.who(&place.address, place.machine).await {
                 // The machine first becomes a learner, so that the group does not wait for a
                 // machine that is catching up.
                 let learner = self.raft.add_learner(life, place.clone(), true);
@@ -166,8 +166,8 @@ impl Shared {
     }
 
     /// Asks the machine at an address for its description; `None` if it is another machine.
-    async fn who(&self, address: &str, machine: u32) -> Option<Here> {
-        let told = self.network.ask(WHOEVER, address, Ask::Who).await.ok()?;
+    async fn who(&self, address: &str, machine: u32) -> Option<NodeDescription> {
+        let told = self.network.ask(WHOEVER, address, RaftRequest::Who).await.ok()?;
         match told {
             Reply::Here(here) if here.machine == machine => Some(here),
             _ => None,

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::network::{Network, WHOEVER};
-use super::types::{Ask, Reply};
+use super::types::{RaftRequest, Reply};
 use super::{RaftTransport, Shared};
 use crate::configuration::Configuration;
-use crate::join::Letterbox;
+use crate::join::JoinMessageStore;
 use crate::store::StoreError;
 
 /// The largest number of messages stored at a machine.
@@ -56,9 +56,9 @@ impl JoinMessages {
 }
 
 /// The messages of this machine.
-pub(super) struct Own(pub Arc<Shared>);
+pub(super) struct OwnMessages(pub Arc<Shared>);
 
-impl Letterbox for Own {
+impl JoinMessageStore for OwnMessages {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
         self.0.letters.take_all(end)
     }
@@ -100,7 +100,7 @@ impl RaftOutsider {
     pub fn read(&self) -> Result<Option<Configuration>, StoreError> {
         let mut why = "no machine of the group is known".to_owned();
         for address in &self.addresses {
-            let ask = Ask::Pass(Box::new(Ask::Read));
+            let ask = RaftRequest::Pass(Box::new(RaftRequest::Read));
             match self.network.ask_now(WHOEVER, address, ask) {
                 Ok(Reply::Current(sealed)) => return super::unsealed(sealed),
                 Ok(_) => why = format!("{address} does not know who leads"),
@@ -111,13 +111,13 @@ impl RaftOutsider {
     }
 }
 
-impl Letterbox for RaftOutsider {
+impl JoinMessageStore for RaftOutsider {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
         let Some(address) = self.left.lock().clone() else {
             return Vec::new();
         };
         let end = end.to_owned();
-        match self.network.ask_now(WHOEVER, &address, Ask::Take { end }) {
+        match self.network.ask_now(WHOEVER, &address, RaftRequest::Take { end }) {
             Ok(Reply::Letters(letters)) => letters,
             // The caller asks again.
             _ => Vec::new(),
@@ -134,7 +134,7 @@ impl Letterbox for RaftOutsider {
         let (name, letter) = (name.to_owned(), letter.to_vec());
         let _ = self
             .network
-            .ask_now(WHOEVER, &address, Ask::Leave { name, letter });
+            .ask_now(WHOEVER, &address, RaftRequest::Leave { name, letter });
         Ok(())
     }
 

@@ -39,15 +39,15 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 pub use self::join_messages::RaftOutsider;
-use self::join_messages::{JoinMessages, Own};
+use self::join_messages::{JoinMessages, OwnMessages};
 pub use self::network::RaftTransport;
 use self::network::{Network, WHOEVER};
 use self::storage::RaftStorage;
-use self::types::{Applied, Ask, Asked, Change, Group, Here, NodeId, Place, Reply, decode, encode};
-use super::{Answer, ConfigStore, StoreError, Swapped};
+use self::types::{EntryEffect, RaftRequest, AddressedRequest, Change, Group, NodeDescription, NodeId, MemberAddress, Reply, decode, encode};
+use super::{Answer, ConfigStore, StoreError, SwapOutcome};
 use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
-use crate::join::Letterbox;
+use crate::join::JoinMessageStore;
 
 /// The least and the greatest time without a heartbeat, in multiples of the pace, after which
 /// another machine stands for election.
@@ -102,7 +102,7 @@ pub struct RaftStore {
 
 struct Shared {
     me: NodeId,
-    place: Place,
+    place: MemberAddress,
     raft: Raft<Group>,
     kept: RaftStorage,
     network: Network,
@@ -157,7 +157,7 @@ impl RaftStore {
         let raft = starts.recv().map_err(unreachable)?.map_err(unreachable)?;
         let shared = Shared {
             me: life,
-            place: Place {
+            place: MemberAddress {
                 machine: me.machine.0,
                 address: me.address,
             },
@@ -183,9 +183,9 @@ impl RaftStore {
         let place = |member: RaftMember| {
             let machine = member.machine.0;
             let address = member.address;
-            (member.life, Place { machine, address })
+            (member.life, MemberAddress { machine, address })
         };
-        let members: BTreeMap<NodeId, Place> = members.into_iter().map(place).collect();
+        let members: BTreeMap<NodeId, MemberAddress> = members.into_iter().map(place).collect();
         self.run(async move {
             match shared.raft.initialize(members).await {
                 Ok(()) | Err(RaftError::APIError(_)) => Ok(()),
@@ -231,25 +231,25 @@ impl RaftStore {
     /// # Errors
     /// [`StoreError::Unreachable`] if no machine answers.
     pub fn who(&self, address: &str) -> Result<RaftPeer, StoreError> {
-        match self.shared.network.ask_now(WHOEVER, address, Ask::Who)? {
+        match self.shared.network.ask_now(WHOEVER, address, RaftRequest::Who)? {
             Reply::Here(here) => Ok(here.into()),
             other => Err(out_of_turn(&other)),
         }
     }
 
     /// Returns the join messages for this machine, which outsiders send ([`RaftOutsider`]).
-    pub fn letters(&self) -> Arc<dyn Letterbox> {
-        Arc::new(Own(Arc::clone(&self.shared)))
+    pub fn letters(&self) -> Arc<dyn JoinMessageStore> {
+        Arc::new(OwnMessages(Arc::clone(&self.shared)))
     }
 
     /// Answers a question that another machine has sent. The caller must pass only questions of
     /// machines that know the cluster's secret.
     pub fn serve(&self, question: &[u8]) -> Answer<'_, Vec<u8>> {
-        let asked = decode::<Asked>(question);
+        let asked = decode::<AddressedRequest>(question);
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             let told = match asked {
-                Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
+                Ok(AddressedRequest { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
                     // Without a majority Raft would retry for ever.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
                     told.await.unwrap_or(Reply::NotNow)
@@ -294,8 +294,8 @@ impl Drop for RaftStore {
     }
 }
 
-impl From<Here> for RaftPeer {
-    fn from(here: Here) -> RaftPeer {
+impl From<NodeDescription> for RaftPeer {
+    fn from(here: NodeDescription) -> RaftPeer {
         RaftPeer {
             life: here.life,
             machine: MachineId(here.machine),
@@ -309,7 +309,7 @@ impl ConfigStore for RaftStore {
     fn read(&self) -> Answer<'_, Option<Configuration>> {
         let shared = Arc::clone(&self.shared);
         self.run(async move {
-            match shared.ask_leader(Ask::Read).await? {
+            match shared.ask_leader(RaftRequest::Read).await? {
                 Reply::Current(sealed) => unsealed(sealed),
                 other => Err(out_of_turn(&other)),
             }
@@ -320,7 +320,7 @@ impl ConfigStore for RaftStore {
         &'a self,
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
-    ) -> Answer<'a, Swapped> {
+    ) -> Answer<'a, SwapOutcome> {
         if expected.is_some_and(|expected| new.id() != expected.next()) {
             return Box::pin(async { Err(StoreError::OutOfOrder(new.id())) });
         }
@@ -331,10 +331,10 @@ impl ConfigStore for RaftStore {
         };
         let (shared, ours) = (Arc::clone(&self.shared), new.cluster());
         self.run(async move {
-            match shared.ask_leader(Ask::Swap(change)).await? {
-                Reply::Swapped(Applied::Won) => Ok(Swapped::Won),
-                Reply::Swapped(Applied::Lost) => Ok(Swapped::Lost),
-                Reply::Swapped(Applied::OtherCluster(theirs)) => Err(StoreError::OtherCluster {
+            match shared.ask_leader(RaftRequest::Swap(change)).await? {
+                Reply::Swapped(EntryEffect::Won) => Ok(SwapOutcome::Won),
+                Reply::Swapped(EntryEffect::Lost) => Ok(SwapOutcome::Lost),
+                Reply::Swapped(EntryEffect::OtherCluster(theirs)) => Err(StoreError::OtherCluster {
                     theirs: ClusterId(theirs),
                     ours,
                 }),
@@ -346,7 +346,7 @@ impl ConfigStore for RaftStore {
 
 impl Shared {
     /// Sends a question to the leader, until it is answered or the time ends.
-    async fn ask_leader(&self, ask: Ask) -> Result<Reply, StoreError> {
+    async fn ask_leader(&self, ask: RaftRequest) -> Result<Reply, StoreError> {
         let asked = tokio::time::timeout(self.patience, async {
             let mut others = self.others.iter().cycle();
             loop {
@@ -355,7 +355,7 @@ impl Shared {
                     Some((life, address)) => self.pass(life, &address, ask.clone()).await,
                     None => match others.next() {
                         Some(address) => {
-                            let ask = Ask::Pass(Box::new(ask.clone()));
+                            let ask = RaftRequest::Pass(Box::new(ask.clone()));
                             self.pass(WHOEVER, address, ask).await
                         }
                         None => Reply::NotNow,
@@ -381,25 +381,25 @@ impl Shared {
         Some((life, place.address.clone()))
     }
 
-    async fn pass(&self, of: NodeId, address: &str, ask: Ask) -> Reply {
+    async fn pass(&self, of: NodeId, address: &str, ask: RaftRequest) -> Reply {
         let told = self.network.ask(of, address, ask).await;
         told.unwrap_or(Reply::NotNow)
     }
 
     /// Answers a question. A question for the leader is answered only if this machine leads or
     /// knows the leader.
-    async fn answer(&self, ask: Ask) -> Reply {
+    async fn answer(&self, ask: RaftRequest) -> Reply {
         match ask {
-            Ask::Append(request) => Reply::Append(self.raft.append_entries(request).await),
-            Ask::Vote(request) => Reply::Vote(self.raft.vote(request).await),
-            Ask::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
-            Ask::Who => Reply::Here(self.here()),
-            Ask::Leave { name, letter } => {
+            RaftRequest::Append(request) => Reply::Append(self.raft.append_entries(request).await),
+            RaftRequest::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            RaftRequest::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            RaftRequest::Who => Reply::Here(self.here()),
+            RaftRequest::Leave { name, letter } => {
                 self.letters.leave(&name, letter);
                 Reply::Letters(Vec::new())
             }
-            Ask::Take { end } => Reply::Letters(self.letters.take_all(&end)),
-            Ask::Pass(ask) => match self.leader().await {
+            RaftRequest::Take { end } => Reply::Letters(self.letters.take_all(&end)),
+            RaftRequest::Pass(ask) => match self.leader().await {
                 Some((life, _)) if life == self.me => self.decide(*ask).await,
                 Some((life, address)) => self.pass(life, &address, *ask).await,
                 None => Reply::NotNow,
@@ -409,13 +409,13 @@ impl Shared {
     }
 
     /// Answers a question to the leader, if this machine leads.
-    async fn decide(&self, ask: Ask) -> Reply {
+    async fn decide(&self, ask: RaftRequest) -> Reply {
         match ask {
-            Ask::Read => match self.raft.ensure_linearizable().await {
+            RaftRequest::Read => match self.raft.ensure_linearizable().await {
                 Ok(_) => Reply::Current(self.kept.current()),
                 Err(_) => Reply::NotNow,
             },
-            Ask::Swap(change) => match self.raft.client_write(change).await {
+            RaftRequest::Swap(change) => match self.raft.client_write(change).await {
                 Ok(written) => Reply::Swapped(written.data),
                 Err(_) => Reply::NotNow,
             },
@@ -423,8 +423,8 @@ impl Shared {
         }
     }
 
-    fn here(&self) -> Here {
-        Here {
+    fn here(&self) -> NodeDescription {
+        NodeDescription {
             life: self.me,
             machine: self.place.machine,
             voters: self.voters().into_keys().collect(),

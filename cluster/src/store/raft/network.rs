@@ -11,7 +11,7 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 
-use super::types::{Ask, Asked, Group, NodeId, Place, Reply, decode, encode};
+use super::types::{RaftRequest, AddressedRequest, Group, NodeId, MemberAddress, Reply, decode, encode};
 use crate::store::StoreError;
 
 /// The receiver of a question to any machine at an address.
@@ -39,17 +39,17 @@ pub(super) struct Peer {
     address: String,
 }
 
-type CallError<E> = RPCError<NodeId, Place, E>;
+type CallError<E> = RPCError<NodeId, MemberAddress, E>;
 
 impl Network {
     /// Asks an incarnation of the machine at an address, on the calling thread.
-    pub fn ask_now(&self, of: NodeId, address: &str, ask: Ask) -> Result<Reply, StoreError> {
-        let answer = self.0.call(address, &encode(&Asked { of, ask }))?;
+    pub fn ask_now(&self, of: NodeId, address: &str, ask: RaftRequest) -> Result<Reply, StoreError> {
+        let answer = self.0.call(address, &encode(&AddressedRequest { of, ask }))?;
         decode(&answer).map_err(|error| StoreError::Unreachable(error.to_string()))
     }
 
     /// Asks an incarnation of the machine at an address.
-    pub async fn ask(&self, of: NodeId, address: &str, ask: Ask) -> Result<Reply, StoreError> {
+    pub async fn ask(&self, of: NodeId, address: &str, ask: RaftRequest) -> Result<Reply, StoreError> {
         let (network, address) = (self.clone(), address.to_owned());
         let asked = tokio::task::spawn_blocking(move || network.ask_now(of, &address, ask));
         let asked = asked.await;
@@ -60,7 +60,7 @@ impl Network {
 impl RaftNetworkFactory<Group> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, life: NodeId, place: &Place) -> Peer {
+    async fn new_client(&mut self, life: NodeId, place: &MemberAddress) -> Peer {
         Peer {
             network: self.clone(),
             life,
@@ -72,7 +72,7 @@ impl RaftNetworkFactory<Group> for Network {
 impl Peer {
     async fn ask<E: std::error::Error>(
         &self,
-        ask: Ask,
+        ask: RaftRequest,
         option: RPCOption,
     ) -> Result<Reply, CallError<E>> {
         let asked = self.network.ask(self.life, &self.address, ask);
@@ -102,7 +102,7 @@ impl RaftNetwork<Group> for Peer {
         request: AppendEntriesRequest<Group>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError<RaftError<NodeId>>> {
-        match self.ask(Ask::Append(request), option).await? {
+        match self.ask(RaftRequest::Append(request), option).await? {
             Reply::Append(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
@@ -114,7 +114,7 @@ impl RaftNetwork<Group> for Peer {
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<NodeId>, CallError<RaftError<NodeId, InstallSnapshotError>>>
     {
-        match self.ask(Ask::Snapshot(request), option).await? {
+        match self.ask(RaftRequest::Snapshot(request), option).await? {
             Reply::Snapshot(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
@@ -125,7 +125,7 @@ impl RaftNetwork<Group> for Peer {
         request: VoteRequest<NodeId>,
         option: RPCOption,
     ) -> Result<VoteResponse<NodeId>, CallError<RaftError<NodeId>>> {
-        match self.ask(Ask::Vote(request), option).await? {
+        match self.ask(RaftRequest::Vote(request), option).await? {
             Reply::Vote(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }

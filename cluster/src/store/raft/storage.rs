@@ -25,7 +25,7 @@ use openraft::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::types::{Applied, Change, Group, NodeId, Place};
+use super::types::{EntryEffect, Change, Group, NodeId, MemberAddress};
 use crate::codec::DecodeError;
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
@@ -48,25 +48,25 @@ pub(super) struct RaftStorage {
 }
 
 struct State {
-    durable: Durable,
+    durable: StorageFile,
     current: Current,
 }
 
 /// The content of the file.
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Durable {
+struct StorageFile {
     vote: Option<Vote<NodeId>>,
     committed: Option<LogId<NodeId>>,
     purged: Option<LogId<NodeId>>,
     log: BTreeMap<u64, Entry<Group>>,
-    snapshot: Option<(SnapshotMeta<NodeId, Place>, Vec<u8>)>,
+    snapshot: Option<(SnapshotMeta<NodeId, MemberAddress>, Vec<u8>)>,
 }
 
 /// The state after all applied entries.
 #[derive(Clone, Default)]
 struct Current {
     applied: Option<LogId<NodeId>>,
-    membership: StoredMembership<NodeId, Place>,
+    membership: StoredMembership<NodeId, MemberAddress>,
     value: Value,
 }
 
@@ -79,30 +79,30 @@ struct Value {
 }
 
 impl Value {
-    fn apply(&mut self, change: &Change) -> Applied {
+    fn apply(&mut self, change: &Change) -> EntryEffect {
         let Ok(new) = Configuration::unseal(&change.new) else {
-            return Applied::Lost;
+            return EntryEffect::Lost;
         };
         let current = self.configuration.as_deref();
         let current = current.and_then(|sealed| Configuration::unseal(sealed).ok());
         if self.token == change.token && current.as_ref() == Some(&new) {
-            return Applied::Won;
+            return EntryEffect::Won;
         }
         if let Some(other) = current.as_ref().filter(|c| c.cluster() != new.cluster()) {
-            return Applied::OtherCluster(other.cluster().0);
+            return EntryEffect::OtherCluster(other.cluster().0);
         }
         if current.map(|c| c.id()) != change.expected.map(ConfigurationId) {
-            return Applied::Lost;
+            return EntryEffect::Lost;
         }
         self.configuration = Some(change.new.clone());
         self.token = change.token;
-        Applied::Won
+        EntryEffect::Won
     }
 }
 
 impl Current {
     fn from_snapshot(
-        meta: &SnapshotMeta<NodeId, Place>,
+        meta: &SnapshotMeta<NodeId, MemberAddress>,
         bytes: &[u8],
     ) -> Result<Self, serde_json::Error> {
         Ok(Self {
@@ -116,7 +116,7 @@ impl Current {
 impl RaftStorage {
     /// Reads the state on the disk; without a disk the state is empty.
     pub fn open(disk: Option<Arc<dyn Disk>>) -> Result<Self, StoreError> {
-        let mut durable = Durable::default();
+        let mut durable = StorageFile::default();
         let mut current = Current::default();
         if let Some(disk) = &disk
             && let Some(bytes) = file::load(&**disk, NAME, MAX_BYTES)?
@@ -142,7 +142,7 @@ impl RaftStorage {
     }
 
     /// Changes the durable state and writes it to the disk.
-    fn change(&self, change: impl FnOnce(&mut Durable)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut StorageFile)) -> io::Result<()> {
         let mut state = self.state.lock();
         let mut durable = state.durable.clone();
         change(&mut durable);
@@ -236,12 +236,12 @@ impl RaftStateMachine<Group> for RaftStorage {
 
     async fn applied_state(
         &mut self,
-    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, Place>), Failure> {
+    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, MemberAddress>), Failure> {
         let current = &self.state.lock().current;
         Ok((current.applied, current.membership.clone()))
     }
 
-    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Applied>, Failure>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<EntryEffect>, Failure>
     where
         I: IntoIterator<Item = Entry<Group>> + Send,
         I::IntoIter: Send,
@@ -251,10 +251,10 @@ impl RaftStateMachine<Group> for RaftStorage {
             current.applied = Some(entry.log_id);
             match entry.payload {
                 EntryPayload::Normal(change) => current.value.apply(&change),
-                EntryPayload::Blank => Applied::Lost,
+                EntryPayload::Blank => EntryEffect::Lost,
                 EntryPayload::Membership(membership) => {
                     current.membership = StoredMembership::new(Some(entry.log_id), membership);
-                    Applied::Lost
+                    EntryEffect::Lost
                 }
             }
         });
@@ -271,7 +271,7 @@ impl RaftStateMachine<Group> for RaftStorage {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<NodeId, Place>,
+        meta: &SnapshotMeta<NodeId, MemberAddress>,
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Result<(), Failure> {
         let failed = |error: &(dyn std::error::Error + 'static)| -> Failure {

@@ -18,7 +18,7 @@ pub type NodeId = u64;
 
 /// The address of a member of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct MemberAddress {
     /// The machine's id in the configurations.
     pub machine: u32,
     /// The address at which it answers.
@@ -48,7 +48,7 @@ pub struct Change {
 
 /// The effect of an applied log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Applied {
+pub enum EntryEffect {
     /// Its configuration became the current one, now or when it was applied before.
     Won,
     /// The entry changed nothing.
@@ -60,16 +60,16 @@ pub enum Applied {
 
 /// A question with its receiver.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct AddressedRequest {
     /// The incarnation of the asked machine; 0 for any machine.
     pub of: NodeId,
     /// The question.
-    pub ask: Ask,
+    pub ask: RaftRequest,
 }
 
 /// A question to a machine of the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Ask {
+pub enum RaftRequest {
     /// A request of Raft.
     Append(AppendEntriesRequest<Group>),
     /// A request of Raft.
@@ -84,7 +84,7 @@ pub enum Ask {
     Swap(Change),
     /// Asks a machine to pass a question to the leader, from a machine that may not know the
     /// leader.
-    Pass(Box<Ask>),
+    Pass(Box<RaftRequest>),
     /// Stores a join message at the asked machine.
     Leave {
         /// The name of the message.
@@ -99,11 +99,11 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl RaftRequest {
     /// Returns whether the question is Raft's own. Only the named incarnation may answer it,
     /// because another one has not given its votes.
     pub fn is_rafts(&self) -> bool {
-        matches!(self, Ask::Append(_) | Ask::Vote(_) | Ask::Snapshot(_))
+        matches!(self, RaftRequest::Append(_) | RaftRequest::Vote(_) | RaftRequest::Snapshot(_))
     }
 }
 
@@ -117,11 +117,11 @@ pub enum Reply {
     /// To [`Ask::Snapshot`].
     Snapshot(Result<InstallSnapshotResponse<NodeId>, RaftError<NodeId, InstallSnapshotError>>),
     /// To [`Ask::Who`].
-    Here(Here),
+    Here(NodeDescription),
     /// To [`Ask::Read`]: the configuration, sealed.
     Current(Option<Vec<u8>>),
     /// To [`Ask::Swap`].
-    Swapped(Applied),
+    Swapped(EntryEffect),
     /// To [`Ask::Take`]: the messages with their names; to [`Ask::Leave`]: none.
     Letters(Vec<(String, Vec<u8>)>),
     /// The machine does not lead, cannot reach enough others, or is not the named incarnation: ask
@@ -131,7 +131,7 @@ pub enum Reply {
 
 /// The description that a machine gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Here {
+pub struct NodeDescription {
     /// The machine's incarnation.
     pub life: NodeId,
     /// The machine's id in the configurations.
@@ -159,20 +159,20 @@ mod tests {
     #[test]
     fn answers_survive_the_wire() {
         for applied in [
-            Applied::Won,
-            Applied::Lost,
-            Applied::OtherCluster(u128::MAX - 1),
+            EntryEffect::Won,
+            EntryEffect::Lost,
+            EntryEffect::OtherCluster(u128::MAX - 1),
         ] {
             let told = decode::<Reply>(&encode(&Reply::Swapped(applied)));
             assert!(matches!(told, Ok(Reply::Swapped(same)) if same == applied));
         }
         let nested = "[".repeat(1 << 16);
-        assert!(decode::<Asked>(nested.as_bytes()).is_err());
+        assert!(decode::<AddressedRequest>(nested.as_bytes()).is_err());
         let passed = format!(
             "{{\"of\":0,\"ask\":{}\"Read\"{}}}",
             "{\"Pass\":".repeat(1 << 12),
             "}".repeat(1 << 12)
         );
-        assert!(decode::<Asked>(passed.as_bytes()).is_err());
+        assert!(decode::<AddressedRequest>(passed.as_bytes()).is_err());
     }
 }

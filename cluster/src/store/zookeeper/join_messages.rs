@@ -22,18 +22,18 @@ use tokio::runtime::Handle;
 use zookeeper_client::Error;
 
 use super::{Shared, options};
-use crate::join::Letterbox;
+use crate::join::JoinMessageStore;
 
 /// The interval between two reads of the nodes.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// The join messages in an ensemble.
-pub struct ZookeeperLetters {
-    fetching: Arc<Fetching>,
+pub struct ZookeeperJoinMessages {
+    fetching: Arc<MessageFetcher>,
     runtime: Handle,
 }
 
-struct Fetching {
+struct MessageFetcher {
     shared: Arc<Shared>,
     /// The node whose children are messages.
     path: String,
@@ -42,15 +42,15 @@ struct Fetching {
     looks: AtomicBool,
 }
 
-impl ZookeeperLetters {
-    pub(super) fn new(shared: Arc<Shared>, path: &str, runtime: Handle) -> ZookeeperLetters {
-        let fetching = Fetching {
+impl ZookeeperJoinMessages {
+    pub(super) fn new(shared: Arc<Shared>, path: &str, runtime: Handle) -> ZookeeperJoinMessages {
+        let fetching = MessageFetcher {
             shared,
             path: path.to_owned(),
             come: Mutex::default(),
             looks: AtomicBool::new(false),
         };
-        ZookeeperLetters {
+        ZookeeperJoinMessages {
             fetching: Arc::new(fetching),
             runtime,
         }
@@ -71,7 +71,7 @@ impl ZookeeperLetters {
     }
 }
 
-impl Fetching {
+impl MessageFetcher {
     fn node(&self, name: &str) -> String {
         format!("{}/{name}", self.path)
     }
@@ -113,7 +113,7 @@ impl Fetching {
     }
 }
 
-impl Letterbox for ZookeeperLetters {
+impl JoinMessageStore for ZookeeperJoinMessages {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
         self.fetch(end);
         let mut come = self.fetching.come.lock();

@@ -4,16 +4,16 @@ use super::results::WHOLE;
 use super::*;
 
 /// Returns the messages that each machine has posted since `before`, without background messages.
-fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(Posted, u64)>> {
+fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>> {
     let by_itself = [
-        Posted::Board,
-        Posted::Message,
-        Posted::Truncate,
-        Posted::Unreserve,
+        PostKind::Board,
+        PostKind::Message,
+        PostKind::Truncate,
+        PostKind::Unreserve,
     ];
     let of = |(db, before): (&Database, &Traffic)| {
         let posted = db.machine().traffic().since(before);
-        let counts = Posted::ALL.into_iter().map(|what| (what, posted.of(what)));
+        let counts = PostKind::ALL.into_iter().map(|what| (what, posted.of(what)));
         let counts = counts.filter(|(what, count)| *count > 0 && !by_itself.contains(what));
         counts.collect()
     };
@@ -39,9 +39,9 @@ fn a_count_over_many_rows_costs_a_request_and_a_reply_a_machine_and_no_reads() {
             session.query(sql, &[]).expect("runs");
         }
         let expected = [
-            vec![(Posted::Request, 2 * RUNS)],
-            vec![(Posted::Answer, RUNS)],
-            vec![(Posted::Answer, RUNS)],
+            vec![(PostKind::Request, 2 * RUNS)],
+            vec![(PostKind::Answer, RUNS)],
+            vec![(PostKind::Answer, RUNS)],
         ];
         assert_eq!(posted(&machines, &before), expected, "{sql}");
     }
@@ -52,7 +52,7 @@ fn a_count_over_many_rows_costs_a_request_and_a_reply_a_machine_and_no_reads() {
         .expect("runs");
     let reads = posted(&machines, &before)[0]
         .iter()
-        .find(|(what, _)| *what == Posted::Object)
+        .find(|(what, _)| *what == PostKind::Object)
         .map(|(_, n)| *n);
     assert!(reads > Some(ROWS as u64 / 2), "{reads:?}");
 }

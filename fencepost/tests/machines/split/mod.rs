@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fencepost::{BlockingSession, Database, Row, SqlState, Value, params};
-use fencepost_txn::network::{Posted, Traffic};
+use fencepost_txn::network::{PostKind, Traffic};
 use pollster::FutureExt;
 
 use crate::between::{Between, MACHINES, seen, shipping, staying, until};

@@ -13,7 +13,7 @@ mod pair;
 use fencepost_cluster::allocation::{AllocationError, RegionMessage};
 use fencepost_cluster::join::{JoinMessage, JoinRequest};
 use fencepost_cluster::lease::LeaseMessage;
-use fencepost_cluster::reconfiguration::{ReconfigurationMessage, Resumed, SavedRegions};
+use fencepost_cluster::reconfiguration::{ReconfigurationMessage, RestartState, SavedRegions};
 use fencepost_cluster::{Configuration, ConfigurationId, DecodeError, MachineId, Mapping, Wire};
 use fencepost_fabric::SegmentId;
 use fencepost_fabric::tcp;
@@ -65,7 +65,7 @@ fn decode(kind: usize, bytes: &[u8]) {
         }
         8 => drop(Configuration::unseal(bytes)),
         9 => drop(SavedRegions::unseal(bytes)),
-        10 => drop(Resumed::unseal(bytes)),
+        10 => drop(RestartState::unseal(bytes)),
         11 => drop(tcp::count_frames(bytes)),
         12 => {
             let words = words(bytes);

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use fencepost_fabric::{Fabric, MachineId, Place, SegmentId, SimKnobs, SimNet, Tapped};
 use fencepost_txn::network::call::Answer;
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome};
 
 use crate::targets::bytes::Bytes;
 
@@ -183,7 +183,7 @@ impl Pair {
     fn make(&self, machine: &Arc<Machine>, words: usize) -> Option<Option<Addr>> {
         let mut coordinator = machine.coordinator();
         let mut tx = coordinator.begin(Mode::ReadWrite);
-        let Ok(made) = self.end_of(tx.alloc(words, Near::Own))? else {
+        let Ok(made) = self.end_of(tx.alloc(words, ObjectLocation::Own))? else {
             return Some(None);
         };
         let written = tx.write_new(made, &vec![1; words]);

@@ -4,7 +4,7 @@ use std::ops::{Bound, Range};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_txn::fault::{self, Fault};
-use fencepost_txn::{AbortReason, FatPtr, Isolation, Near, Stop, Strength, Timestamp, Transaction};
+use fencepost_txn::{AbortReason, FatPtr, Isolation, ObjectLocation, Stop, Strength, Timestamp, Transaction};
 
 use super::Reading;
 use crate::workload::step::{Halt, Step};
@@ -282,7 +282,7 @@ impl Step<'_> {
 
     async fn alloc_row(&mut self, words: usize) -> Result<FatPtr, Halt> {
         let near = match self.below(3) {
-            0 => Near::Object(self.ledger()?.root()),
+            0 => ObjectLocation::Object(self.ledger()?.root()),
             _ => self.plan.place(self.random),
         };
         Ok(self.tx.alloc(words, near).await?)

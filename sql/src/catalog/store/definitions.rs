@@ -5,7 +5,7 @@
 
 use fencepost_btree::{BTree, Insert};
 use fencepost_storage::FatPtr;
-use fencepost_txn::{Near, Transaction, Work};
+use fencepost_txn::{ObjectLocation, Transaction, Work};
 
 use super::super::about::{About, DefaultAcl};
 use super::super::def::{RoleDef, TableDef};
@@ -316,7 +316,7 @@ impl Catalog {
             ];
             let mut words = Vec::new();
             self.whole.layout.encode(&row, &mut words)?;
-            let place = tx.alloc(words.len(), Near::Own).await?;
+            let place = tx.alloc(words.len(), ObjectLocation::Own).await?;
             tx.write(place.addr, &words).await?;
             match tree.insert(tx, &key_bytes, place.to_words()).await? {
                 Insert::Done => Ok(()),

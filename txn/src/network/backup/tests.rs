@@ -12,13 +12,13 @@ use crate::network::message;
 const REGION: RegionId = RegionId(1);
 
 /// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
-fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
+fn truncate(regions: &Regions, changed: &BlockUses, w: u64, words: usize, value: u64) {
     truncate_at(regions, changed, w, (words, value), value);
 }
 
 fn truncate_at(
     regions: &Regions,
-    changed: &Changed,
+    changed: &BlockUses,
     w: u64,
     (words, at): (usize, u64),
     value: u64,
@@ -63,7 +63,7 @@ fn holds(regions: &Regions, words: usize, value: u64) -> bool {
 #[test]
 fn the_newest_version_stays_whoever_applies_it() {
     let regions = regions();
-    let changed = Changed::default();
+    let changed = BlockUses::default();
     const LAST: u64 = 20_000;
     std::thread::scope(|scope| {
         for first in [1, 2] {
@@ -169,7 +169,7 @@ proptest::proptest! {
     ) {
         let (records, end) = chain(&steps);
         let regions = regions();
-        let changed = Changed::default();
+        let changed = BlockUses::default();
         // Every third transaction has the same coordinator machine.
         let mut backups: [Backup; 3] = Default::default();
         for (at, record) in records.iter().enumerate() {
@@ -206,7 +206,7 @@ proptest::proptest! {
 fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
     let (records, end) = chain(&[Step::Whole(0), Step::Words(0, 5, 2), Step::Words(0, 9, 1)]);
     let regions = regions();
-    let changed = Changed::default();
+    let changed = BlockUses::default();
     let mut backup = Backup::default();
     for record in &records {
         backup.hold(&regions, record, None, true).expect("whole");
@@ -239,7 +239,7 @@ fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
 fn ranges_of_a_version_that_never_was_are_refused() {
     let (records, _) = chain(&[Step::Whole(0), Step::Words(0, 5, 2)]);
     let regions = regions();
-    let changed = Changed::default();
+    let changed = BlockUses::default();
     let mut backup = Backup::default();
     let mut wrong = records[1].clone();
     // The base, one earlier than the first version.
@@ -258,7 +258,7 @@ fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
     const SMALL: usize = 3;
     const LARGE: usize = 40;
     let regions = regions();
-    let changed = Changed::default();
+    let changed = BlockUses::default();
     truncate(&regions, &changed, 10, SMALL, 1);
     truncate(&regions, &changed, 30, LARGE, 2);
     // This write is of the same use as the one before, though its timestamp is lower.
@@ -280,11 +280,11 @@ fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
 #[test]
 fn what_was_in_a_block_before_it_was_loaded_stays_gone() {
     let regions = regions();
-    let before = Changed::default();
+    let before = BlockUses::default();
     truncate(&regions, &before, 10, 20, 3);
     truncate(&regions, &before, 30, 20, 2);
     // As after a load: the uses of its blocks are known only from the objects in them.
-    let changed = Changed::of(&regions);
+    let changed = BlockUses::of(&regions);
     truncate(&regions, &changed, 5, 3, 4);
     assert!(holds(&regions, 20, 3) && holds(&regions, 20, 2));
     truncate(&regions, &changed, 20, 20, 5);

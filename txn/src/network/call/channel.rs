@@ -18,9 +18,9 @@ use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Ri
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
-use super::message::{How, Kind, Outgoing};
-use super::{CallError, Ended};
-use crate::network::traffic::{Counting, Posted};
+use super::message::{AnswerStatus, Kind, Outgoing};
+use super::{CallError, CallResult};
+use crate::network::traffic::{TrafficCounters, PostKind};
 
 /// Lane of the calls' rings.
 pub(in crate::network) const CALLS: u16 = 2;
@@ -33,7 +33,7 @@ const QUEUED_BYTES_MAX: usize = 32 << 20;
 
 /// The channel to one peer.
 pub(in crate::network) struct CallChannel {
-    counting: Arc<Counting>,
+    counting: Arc<TrafficCounters>,
     state: Mutex<State>,
     /// Whether the peer is known to have its receiving end: nothing is written before.
     ready: Arc<AtomicBool>,
@@ -52,7 +52,7 @@ struct State {
     acks: VecDeque<Completion<()>>,
     last_ticket: u64,
     /// Unanswered calls; `None` if the caller waits no more.
-    open: HashMap<u64, Option<Completer<Ended>>>,
+    open: HashMap<u64, Option<Completer<CallResult>>>,
     /// Callers that wait to queue a request.
     waiting: Vec<Waker>,
 }
@@ -60,7 +60,7 @@ struct State {
 /// Results to deliver once the state is unlocked.
 #[derive(Default)]
 struct Deliveries {
-    ended: Vec<(Completer<Ended>, CallError)>,
+    ended: Vec<(Completer<CallResult>, CallError)>,
     woken: Vec<Waker>,
 }
 
@@ -74,9 +74,9 @@ impl Deliveries {
 }
 
 /// The result of an attempt to queue a request.
-pub(super) enum Queued {
+pub(super) enum QueueOutcome {
     /// The request is queued under this ticket.
-    Yes(u64, Completion<Ended>),
+    Yes(u64, Completion<CallResult>),
     /// Too many requests are open: the waker will be woken.
     Later,
     /// The channel is broken.
@@ -86,7 +86,7 @@ pub(super) enum Queued {
 impl CallChannel {
     pub fn new(
         fabric: &Arc<dyn Fabric>,
-        counting: &Arc<Counting>,
+        counting: &Arc<TrafficCounters>,
         peer: MachineId,
         ready: Arc<AtomicBool>,
     ) -> Result<CallChannel, FabricError> {
@@ -120,25 +120,25 @@ impl CallChannel {
     }
 
     /// Queues a request, or wakes `waker` later when that may succeed.
-    pub(super) fn request(&self, service: u8, request: &[u8], waker: Option<&Waker>) -> Queued {
+    pub(super) fn request(&self, service: u8, request: &[u8], waker: Option<&Waker>) -> QueueOutcome {
         let mut state = self.state.lock();
         if self.is_broken() {
-            return Queued::Never;
+            return QueueOutcome::Never;
         }
         if state.open.len() >= OPEN_MAX || state.queued_bytes >= QUEUED_BYTES_MAX {
             state.waiting.extend(waker.cloned());
-            return Queued::Later;
+            return QueueOutcome::Later;
         }
         state.last_ticket += 1;
         let ticket = state.last_ticket;
         let (completer, ended) = Completion::pending();
         state.open.insert(ticket, Some(completer));
         state.queue(Outgoing::new(ticket, Kind::Request(service), request));
-        self.counting.count(Posted::Request);
+        self.counting.count(PostKind::Request);
         let told = self.write(&mut state);
         drop(state);
         told.tell();
-        Queued::Yes(ticket, ended)
+        QueueOutcome::Yes(ticket, ended)
     }
 
     /// Notes that the caller does not wait for the answer any more.
@@ -155,21 +155,21 @@ impl CallChannel {
     }
 
     /// Queues the answer to a request of the peer.
-    pub(super) fn answer(&self, ticket: u64, how: How, answer: &[u8]) {
+    pub(super) fn answer(&self, ticket: u64, how: AnswerStatus, answer: &[u8]) {
         let mut state = self.state.lock();
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
         if self.is_broken() {
             return;
         }
         state.queue(Outgoing::new(ticket, Kind::Answer(how), answer));
-        self.counting.count(Posted::Answer);
+        self.counting.count(PostKind::Answer);
         let told = self.write(&mut state);
         drop(state);
         told.tell();
     }
 
     /// Delivers an answer of the peer; answers to unknown or abandoned calls are ignored.
-    pub(super) fn answered(&self, ticket: u64, ended: Ended) {
+    pub(super) fn answered(&self, ticket: u64, ended: CallResult) {
         let mut state = self.state.lock();
         let waiting = state.open.remove(&ticket).flatten();
         let woken = std::mem::take(&mut state.waiting);

@@ -35,13 +35,13 @@ pub(super) enum Kind {
     /// A request for this service.
     Request(u8),
     /// The answer to the request with the same ticket.
-    Answer(How),
+    Answer(AnswerStatus),
 }
 
 /// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum How {
+pub(super) enum AnswerStatus {
     /// The message contains the answer.
     Answered = 0,
     /// The peer has no such service.
@@ -62,7 +62,7 @@ impl Kind {
     }
 
     fn of(word: u64) -> Result<(Kind, usize), BadRecord> {
-        const HOW: [How; 4] = [How::Answered, How::NoService, How::Dropped, How::TooLong];
+        const HOW: [AnswerStatus; 4] = [AnswerStatus::Answered, AnswerStatus::NoService, AnswerStatus::Dropped, AnswerStatus::TooLong];
         let about = (word >> 48) as u8;
         let kind = match word >> 56 {
             REQUEST => Kind::Request(about),
@@ -150,17 +150,17 @@ pub(super) struct Incoming {
 
 /// The message that is being received.
 #[derive(Debug, Default)]
-pub(super) struct Gathering(Option<Partial>);
+pub(super) struct MessageAssembler(Option<PartialMessage>);
 
 #[derive(Debug)]
-struct Partial {
+struct PartialMessage {
     ticket: u64,
     kind: Kind,
     bytes: usize,
     words: Vec<u64>,
 }
 
-impl Gathering {
+impl MessageAssembler {
     /// Takes the next record. Returns the message that it completes, if any.
     pub fn record(&mut self, tag: u8, words: &[u64]) -> Result<Option<Incoming>, BadRecord> {
         const TOO_MUCH: BadRecord = BadRecord("a call has more words than it said");
@@ -170,7 +170,7 @@ impl Gathering {
                     .split_first_chunk::<HEAD_WORDS>()
                     .ok_or(BadRecord("a call ends too early"))?;
                 let (kind, bytes) = Kind::of(head[1])?;
-                let partial = Partial {
+                let partial = PartialMessage {
                     ticket: head[0],
                     kind,
                     bytes,
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn messages_of_all_lengths_come_back_whole() {
         let part = PART_WORDS * WORD_BYTES;
-        let kinds = [Kind::Request(9), Kind::Answer(How::Answered)];
+        let kinds = [Kind::Request(9), Kind::Answer(AnswerStatus::Answered)];
         for (bytes, parts) in [
             (0, 1),
             (1, 1),
@@ -236,7 +236,7 @@ mod tests {
                 let message: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
                 let records = records(Outgoing::new(7, kind, &message));
                 assert_eq!(records.len(), parts);
-                let mut gathering = Gathering::default();
+                let mut gathering = MessageAssembler::default();
                 for (at, (tag, words)) in records.iter().enumerate() {
                     let whole = gathering.record(*tag, words).expect("well formed");
                     assert_eq!(whole.is_some(), at + 1 == parts);
@@ -270,10 +270,10 @@ mod tests {
             (9, vec![1, request.word(8), 2]),
         ];
         for (tag, words) in bad {
-            assert!(Gathering::default().record(tag, &words).is_err());
+            assert!(MessageAssembler::default().record(tag, &words).is_err());
         }
         for (tag, words) in [(BEGIN, vec![1, request.word(8), 2]), (MORE, vec![])] {
-            let mut gathering = Gathering::default();
+            let mut gathering = MessageAssembler::default();
             let begun = gathering.record(BEGIN, &[1, request.word(64), 2]);
             assert_eq!(begun, Ok(None));
             assert!(gathering.record(tag, &words).is_err());
@@ -294,7 +294,7 @@ mod tests {
                 0..9,
             )
         ) {
-            let mut gathering = Gathering::default();
+            let mut gathering = MessageAssembler::default();
             for (tag, words) in &records {
                 let _ = gathering.record(*tag, words);
             }

@@ -32,10 +32,10 @@ use parking_lot::RwLock;
 use super::{Network, Peer};
 use crate::machine::Machine;
 use crate::record::BadRecord;
-use channel::{CALL_WORDS, Queued};
+use channel::{CALL_WORDS, QueueOutcome};
 pub(super) use channel::{CALLS, CallChannel};
 pub use message::MESSAGE_BYTES_MAX;
-use message::{Gathering, How, Incoming, Kind};
+use message::{MessageAssembler, AnswerStatus, Incoming, Kind};
 
 /// How long a closing machine tries to write the pending messages.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -65,7 +65,7 @@ pub enum CallError {
 }
 
 /// The result of a call.
-type Ended = Result<Vec<u8>, CallError>;
+type CallResult = Result<Vec<u8>, CallError>;
 
 /// The handler of a service. It runs on the polling thread, so it must only hand the work on.
 pub type Handler = Arc<dyn Fn(MachineId, Vec<u8>, Answer) + Send + Sync>;
@@ -86,12 +86,12 @@ impl Answer {
     /// [`MESSAGE_BYTES_MAX`] ends the call with [`CallError::AnswerTooLong`] instead.
     pub fn send(mut self, answer: &[u8]) {
         match answer.len() > MESSAGE_BYTES_MAX {
-            true => self.end(How::TooLong, &[]),
-            false => self.end(How::Answered, answer),
+            true => self.end(AnswerStatus::TooLong, &[]),
+            false => self.end(AnswerStatus::Answered, answer),
         }
     }
 
-    fn end(&mut self, how: How, answer: &[u8]) {
+    fn end(&mut self, how: AnswerStatus, answer: &[u8]) {
         self.sent = true;
         if let Some(channel) = self.channel.upgrade() {
             channel.answer(self.ticket, how, answer);
@@ -102,7 +102,7 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if !self.sent {
-            self.end(How::Dropped, &[]);
+            self.end(AnswerStatus::Dropped, &[]);
         }
     }
 }
@@ -115,15 +115,15 @@ enum Stage {
     /// The channel has no space for the request yet.
     Waiting(Arc<CallChannel>, u8, Vec<u8>),
     /// The request is sent under this ticket.
-    Sent(Arc<CallChannel>, u64, Completion<Ended>),
+    Sent(Arc<CallChannel>, u64, Completion<CallResult>),
     /// The call is over; contains an error that was not returned yet.
     Over(Option<CallError>),
 }
 
 impl Future for Call {
-    type Output = Ended;
+    type Output = CallResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
         loop {
             let next = match &mut self.0 {
                 Stage::Over(error) => match error.take() {
@@ -132,11 +132,11 @@ impl Future for Call {
                 },
                 Stage::Waiting(channel, service, request) => {
                     match channel.request(*service, request, Some(cx.waker())) {
-                        Queued::Yes(ticket, ended) => {
+                        QueueOutcome::Yes(ticket, ended) => {
                             Stage::Sent(Arc::clone(channel), ticket, ended)
                         }
-                        Queued::Later => return Poll::Pending,
-                        Queued::Never => Stage::Over(Some(CallError::Unreachable)),
+                        QueueOutcome::Later => return Poll::Pending,
+                        QueueOutcome::Never => Stage::Over(Some(CallError::Unreachable)),
                     }
                 }
                 Stage::Sent(_, _, ended) => {
@@ -179,9 +179,9 @@ impl Machine {
         };
         let channel = Arc::clone(channel);
         Call(match channel.request(service, request, None) {
-            Queued::Yes(ticket, ended) => Stage::Sent(channel, ticket, ended),
-            Queued::Later => Stage::Waiting(channel, service, request.to_vec()),
-            Queued::Never => Stage::Over(Some(CallError::Unreachable)),
+            QueueOutcome::Yes(ticket, ended) => Stage::Sent(channel, ticket, ended),
+            QueueOutcome::Later => Stage::Waiting(channel, service, request.to_vec()),
+            QueueOutcome::Never => Stage::Over(Some(CallError::Unreachable)),
         })
     }
 
@@ -195,16 +195,16 @@ impl Machine {
 }
 
 /// The receiver of one peer's calls.
-pub(super) struct Arriving {
+pub(super) struct CallReceiver {
     ring: RingReader,
-    gathering: Gathering,
+    gathering: MessageAssembler,
 }
 
-impl Arriving {
-    pub fn new(fabric: &Arc<dyn Fabric>, peer: MachineId) -> Result<Arriving, FabricError> {
-        Ok(Arriving {
+impl CallReceiver {
+    pub fn new(fabric: &Arc<dyn Fabric>, peer: MachineId) -> Result<CallReceiver, FabricError> {
+        Ok(CallReceiver {
             ring: ring::receive(fabric, peer, CALLS, CALL_WORDS)?,
-            gathering: Gathering::default(),
+            gathering: MessageAssembler::default(),
         })
     }
 
@@ -255,10 +255,10 @@ impl Network {
             Kind::Request(service) => service,
             Kind::Answer(how) => {
                 let ended = match how {
-                    How::Answered => Ok(message),
-                    How::NoService => Err(CallError::NoService),
-                    How::Dropped => Err(CallError::NotAnswered),
-                    How::TooLong => Err(CallError::AnswerTooLong),
+                    AnswerStatus::Answered => Ok(message),
+                    AnswerStatus::NoService => Err(CallError::NoService),
+                    AnswerStatus::Dropped => Err(CallError::NotAnswered),
+                    AnswerStatus::TooLong => Err(CallError::AnswerTooLong),
                 };
                 peer.channel.answered(ticket, ended);
                 return Ok(());
@@ -269,7 +269,7 @@ impl Network {
         }
         let handler = self.services.read().get(&service).map(Arc::clone);
         match handler {
-            None => peer.channel.answer(ticket, How::NoService, &[]),
+            None => peer.channel.answer(ticket, AnswerStatus::NoService, &[]),
             Some(handler) => {
                 let answer = Answer {
                     channel: Arc::downgrade(&peer.channel),

@@ -24,13 +24,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_cluster::few::{FewMap, FewSet};
-use fencepost_cluster::reconfiguration::{MovedRegion, Resumed};
+use fencepost_cluster::reconfiguration::{MovedRegion, RestartState};
 use fencepost_cluster::{Configuration, ConfigurationId, Mapping, RegionId, Replicas};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use super::meet::{MeetError, TakenBack};
-use super::record::Begun;
+use super::meet::{MeetError, ReadmitPolicy};
+use super::record::IncarnationRecord;
 use super::state::State;
 use crate::record::TxnId;
 
@@ -39,7 +39,7 @@ pub type States = FewMap<MachineId, State>;
 
 /// The starting state of the machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct AgreedState {
     pub cluster: u64,
     pub configuration: Configuration,
     pub regions: FewMap<RegionId, Mapping>,
@@ -76,8 +76,8 @@ pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
 pub fn agree(
     all: &States,
     founders: &Configuration,
-    taken_back: TakenBack,
-) -> Result<Agreed, MeetError> {
+    taken_back: ReadmitPolicy,
+) -> Result<AgreedState, MeetError> {
     // The states of other machines are stale.
     let newest = all.values().filter_map(State::configuration);
     let newest = newest.max_by_key(|configuration| configuration.id());
@@ -88,7 +88,7 @@ pub fn agree(
     };
     // Such a machine was to begin without data when power failed, and has not begun.
     let has_nothing = |machine: MachineId, state: &State| {
-        taken_back == TakenBack::All && state.begun.is_none() && !is_replica(machine)
+        taken_back == ReadmitPolicy::All && state.begun.is_none() && !is_replica(machine)
     };
     let mut states = all.clone();
     states.retain(|machine, state| {
@@ -98,8 +98,8 @@ pub fn agree(
     let next = |last: &Configuration, stored| {
         let places = last.at_places_of(founders)?;
         match taken_back {
-            TakenBack::Nobody => last.go_on_with(&places, stored),
-            TakenBack::All => last.go_on_with_all(&places, stored),
+            ReadmitPolicy::Nobody => last.go_on_with(&places, stored),
+            ReadmitPolicy::All => last.go_on_with_all(&places, stored),
         }
     };
     let begun = || states.values().filter_map(|state| state.begun.as_ref());
@@ -120,7 +120,7 @@ pub fn agree(
             None if stored.0 > 0 => founders.go_on_with(founders, stored)?,
             None => founders.clone(),
         };
-        return Ok(Agreed {
+        return Ok(AgreedState {
             cluster: seal(all),
             configuration,
             regions: FewMap::new(),
@@ -149,7 +149,7 @@ pub fn agree(
     // A machine that has not logged the decision yet is told again.
     let decided = begun().filter(|begun| begun.configuration.id() == life.configuration.id());
     committed.extend(decided.flat_map(|begun| begun.committed.iter().copied()));
-    Ok(Agreed {
+    Ok(AgreedState {
         cluster: life.cluster,
         configuration,
         newest,
@@ -230,7 +230,7 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
 }
 
 /// Checks that all machines have data of one cluster.
-fn belong_together(states: &States, life: &Begun) -> Result<(), MeetError> {
+fn belong_together(states: &States, life: &IncarnationRecord) -> Result<(), MeetError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
     if !none.is_empty() {
@@ -293,9 +293,9 @@ fn outcome(states: &States, regions: &FewMap<RegionId, Mapping>, id: TxnId) -> O
     written.iter().all(is_covered).then_some(w)
 }
 
-impl Agreed {
+impl AgreedState {
     /// Returns the same state in the form of a restart from surviving memory.
-    pub fn resumed(&self) -> Resumed {
+    pub fn resumed(&self) -> RestartState {
         let region = |mapping: &Mapping| MovedRegion {
             mapping: mapping.clone(),
             // Machines number their requests anew, so this must be the answer to none of them.
@@ -305,7 +305,7 @@ impl Agreed {
             },
         };
         let next = self.regions.keys().next_back();
-        Resumed {
+        RestartState {
             configuration: self.configuration.clone(),
             regions: self.regions.values().map(region).collect(),
             next_region: RegionId(next.map_or(0, |last| last.0.saturating_add(1))),

@@ -18,13 +18,13 @@ pub const NEVER: u64 = u64::MAX;
 
 /// The pending reports to one peer.
 #[derive(Default)]
-pub struct Announcing {
+pub struct DurabilityReports {
     positions: VecDeque<(u64, Lsn)>,
     /// The peer has been told that no further record becomes durable.
     ended: bool,
 }
 
-impl Announcing {
+impl DurabilityReports {
     /// Notes that the peer's log up to `position` is durable once this machine's log is durable up
     /// to `lsn`.
     pub fn note(&mut self, position: u64, lsn: Lsn) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use fencepost_cluster::few::FewMap;
 use fencepost_cluster::join::DiskOffer;
-use fencepost_cluster::reconfiguration::Resumed;
+use fencepost_cluster::reconfiguration::RestartState;
 use fencepost_cluster::{Configuration, ConfigurationId, MAX_MACHINES, Machine};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
 use fencepost_storage::Timestamp;
@@ -25,39 +25,39 @@ use fencepost_storage::region::Regions;
 use parking_lot::Mutex;
 
 use super::Disk;
-use super::agree::Agreed;
-use super::log_content::Left;
-use super::meet::{MeetError, Meeting, TakenBack};
-use super::record::{self, Begun, Held, Holdings};
+use super::agree::AgreedState;
+use super::log_content::LogContent;
+use super::meet::{MeetError, StateExchange, ReadmitPolicy};
+use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord};
 use super::replay::{make, replay};
 use super::retained_data;
 use super::retained_records::RetainedRecords;
 use super::state::State;
 use crate::checkpointer::Checkpointer;
-use crate::network::retained_data::Before;
-use crate::options::{Durable, OpenError};
+use crate::network::retained_data::RetainedData;
+use crate::options::{DurableStorage, OpenError};
 use crate::replay::Replayed;
 use crate::start::Directory;
 
 /// A machine that exchanges its state with the others.
 pub struct Beginning {
-    meeting: Meeting,
+    meeting: StateExchange,
     found: Option<Contents>,
 }
 
 /// The content of a machine's disk.
 pub struct Contents {
-    durable: Durable,
+    durable: DurableStorage,
     directory: Directory,
-    left: Left,
+    left: LogContent,
     /// The disk had data of an earlier machine.
     replaced: bool,
 }
 
 /// The starting state of a machine in a cluster with a disk.
-pub struct OnDisk {
-    agreed: Agreed,
-    resumed: Option<Arc<Resumed>>,
+pub struct DiskStart {
+    agreed: AgreedState,
+    resumed: Option<Arc<RestartState>>,
     region_bytes: Option<usize>,
     found: Mutex<Option<Contents>>,
     /// Whether the machine has just been admitted.
@@ -66,14 +66,14 @@ pub struct OnDisk {
 
 /// The state of the configuration store at a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoreState {
     /// The number of the last configuration; 0 if there was none.
     Last(ConfigurationId),
     /// The store has lost its content when the last of the machines ended.
     Forgotten,
 }
 
-impl Stored {
+impl StoreState {
     /// Returns a number that no earlier configuration exceeds, for a machine whose disk knows
     /// `last`.
     ///
@@ -82,15 +82,15 @@ impl Stored {
     /// before it. Hence there were no more of them than machines.
     fn newest(self, last: Option<ConfigurationId>) -> ConfigurationId {
         match (self, last) {
-            (Stored::Last(stored), _) => stored,
-            (Stored::Forgotten, Some(last)) => ConfigurationId(last.0 + MAX_MACHINES as u64),
-            (Stored::Forgotten, None) => ConfigurationId(0),
+            (StoreState::Last(stored), _) => stored,
+            (StoreState::Forgotten, Some(last)) => ConfigurationId(last.0 + MAX_MACHINES as u64),
+            (StoreState::Forgotten, None) => ConfigurationId(0),
         }
     }
 }
 
 /// A log that can be continued, and a summary of its content.
-pub(crate) struct Restored {
+pub(crate) struct RestoredLog {
     pub disk: Disk,
     pub checkpointer: Checkpointer,
     pub checkpoint_objects: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Restored {
     pub torn_tail: Option<String>,
     pub replaced: bool,
     /// The data that the machine had before its eviction.
-    pub before: Option<Before>,
+    pub before: Option<RetainedData>,
 }
 
 impl Contents {
@@ -108,7 +108,7 @@ impl Contents {
     /// [`OpenError::InUse`] if another process has it, [`OpenError::Alone`] if its data are of a
     /// machine that is alone, [`OpenError::Log`] or [`OpenError::Checkpoint`] if it is damaged,
     /// [`OpenError::Io`] for errors of the disk.
-    pub fn read(durable: &Durable) -> Result<Contents, OpenError> {
+    pub fn read(durable: &DurableStorage) -> Result<Contents, OpenError> {
         let directory = Directory::open(durable)?;
         let left = Contents::left(durable, &directory)?;
         Ok(Contents {
@@ -119,7 +119,7 @@ impl Contents {
         })
     }
 
-    fn left(durable: &Durable, directory: &Directory) -> Result<Left, OpenError> {
+    fn left(durable: &DurableStorage, directory: &Directory) -> Result<LogContent, OpenError> {
         let kept = RetainedRecords::read(&*durable.disk)?;
         if directory.manifest.is_some() && kept.is_none() {
             return Err(OpenError::Alone(durable.disk.path("")));
@@ -128,7 +128,7 @@ impl Contents {
         // A state that others have read must not be lost any more.
         log.sync()?;
         let newest = directory.manifest.map(|manifest| manifest.clock);
-        Ok(Left::read(
+        Ok(LogContent::read(
             &mut log,
             kept,
             newest.unwrap_or(Timestamp::ZERO),
@@ -174,7 +174,7 @@ impl Contents {
     /// [`OpenError::Meet`] if the data belong to another cluster; nothing is written then.
     /// Otherwise as [`Self::read`].
     pub fn write_down(&mut self, offer: &DiskOffer) -> Result<(), OpenError> {
-        let strange = |left: &Left| {
+        let strange = |left: &LogContent| {
             let begun = left.begun.as_ref()?;
             let holdings = left.holdings.as_ref()?;
             (begun.cluster != offer.data.life && !holdings.held.is_empty()).then_some(offer.machine)
@@ -200,10 +200,10 @@ impl Contents {
 
     /// Returns the starting state of a machine that has written down its number and is a member of
     /// `configuration`.
-    pub fn joining(self, configuration: &Configuration) -> Arc<OnDisk> {
+    pub fn joining(self, configuration: &Configuration) -> Arc<DiskStart> {
         let begun = self.left.begun.as_ref();
-        Arc::new(OnDisk {
-            agreed: Agreed {
+        Arc::new(DiskStart {
+            agreed: AgreedState {
                 cluster: begun.map_or(0, |begun| begun.cluster),
                 configuration: configuration.clone(),
                 regions: FewMap::new(),
@@ -229,14 +229,14 @@ impl Beginning {
         contents: Contents,
         fabric: &Arc<dyn Fabric>,
         machines: (&Configuration, &Configuration),
-        taken_back: TakenBack,
-        stored: Stored,
+        taken_back: ReadmitPolicy,
+        stored: StoreState,
     ) -> Result<Beginning, OpenError> {
         let last = contents.configuration().map(Configuration::id);
         let stored = stored.newest(last);
         let state = State::of(&contents.left, stored, entropy_seed());
         let meeting =
-            Meeting::begin(fabric, machines, taken_back, state).map_err(OpenError::Meet)?;
+            StateExchange::begin(fabric, machines, taken_back, state).map_err(OpenError::Meet)?;
         let found = Some(contents);
         Ok(Beginning { meeting, found })
     }
@@ -252,7 +252,7 @@ impl Beginning {
     ///
     /// # Errors
     /// [`MeetError`] if they cannot start together.
-    pub fn look(&mut self) -> Result<Option<Arc<OnDisk>>, MeetError> {
+    pub fn look(&mut self) -> Result<Option<Arc<DiskStart>>, MeetError> {
         let Some(agreed) = self.meeting.look()? else {
             return Ok(None);
         };
@@ -261,7 +261,7 @@ impl Beginning {
         };
         let begun = found.left.begun.as_ref();
         let region_bytes = begun.filter(|_| !agreed.regions.is_empty());
-        Ok(Some(Arc::new(OnDisk {
+        Ok(Some(Arc::new(DiskStart {
             resumed: (!agreed.regions.is_empty()).then(|| Arc::new(agreed.resumed())),
             region_bytes: region_bytes.map(|begun| begun.region_bytes as usize),
             found: Mutex::new(Some(found)),
@@ -276,14 +276,14 @@ impl Beginning {
     }
 }
 
-impl OnDisk {
+impl DiskStart {
     /// Returns the configuration with which all start.
     pub fn configuration(&self) -> &Configuration {
         &self.agreed.configuration
     }
 
     /// Returns the state to restart from, if there is any.
-    pub fn resumed(&self) -> Option<Arc<Resumed>> {
+    pub fn resumed(&self) -> Option<Arc<RestartState>> {
         self.resumed.clone()
     }
 
@@ -298,7 +298,7 @@ impl OnDisk {
         &self,
         regions: &Regions,
         fabric: &Arc<dyn Fabric>,
-    ) -> Result<Restored, OpenError> {
+    ) -> Result<RestoredLog, OpenError> {
         let found = self.found.lock().take().ok_or(OpenError::Begun)?;
         let Contents {
             durable,
@@ -328,7 +328,7 @@ impl OnDisk {
         let (log, report) = log.finish(Box::new(|| 0))?;
         let (checkpointer, lock) = directory.go_on(&durable);
         let place = (Arc::clone(&durable.disk), lock);
-        let begun = Begun {
+        let begun = IncarnationRecord {
             cluster: agreed.cluster,
             region_bytes: regions.region_bytes() as u64,
             newest: agreed.newest,
@@ -342,9 +342,9 @@ impl OnDisk {
             .filter(|mapping| own(mapping.region));
         let held = held.map(|mapping| {
             let (mapping, whole) = (mapping.clone(), true);
-            (mapping.region, Held { mapping, whole })
+            (mapping.region, RegionRecord { mapping, whole })
         });
-        let holdings = Holdings {
+        let holdings = RegionsRecord {
             configuration: agreed.configuration.clone(),
             held: held.collect(),
         };
@@ -373,7 +373,7 @@ impl OnDisk {
         let torn = report.torn;
         let torn_tail =
             torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
-        Ok(Restored {
+        Ok(RestoredLog {
             disk,
             checkpointer,
             checkpoint_objects,

@@ -13,10 +13,10 @@ use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::{LogRecovery, Lsn};
 
-use super::record::{self, Begun, Held, Holdings, ToldRecord};
+use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord, ToldRecord};
 use super::retained_records::RetainedRecords;
 use crate::network::message::Reader;
-use crate::network::truncated::Truncated;
+use crate::network::truncated::TruncationLog;
 use crate::record::{
     ABORT, BadRecord, COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART, COMMIT_PRIMARY,
     TRUNCATE, TxnId,
@@ -25,7 +25,7 @@ use crate::replay::ReplayError;
 
 /// The state of a transaction that is not over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doubt {
+pub struct UndecidedTransaction {
     /// The write timestamp, if it is known: then validation had succeeded.
     pub w: Option<Timestamp>,
     /// All regions that it writes.
@@ -42,37 +42,37 @@ pub struct Doubt {
 
 /// The content of a machine's disk.
 #[derive(Default)]
-pub struct Left {
+pub struct LogContent {
     /// The machine's number, if it was written down.
     pub me: Option<MachineId>,
     /// The position of the last JOINED record; `None` if there is none after the checkpoint.
     pub joined: Option<Lsn>,
     /// The content from before that record.
-    pub before: Option<Box<Left>>,
+    pub before: Option<Box<LogContent>>,
     /// The last incarnation of the cluster; `None` if there was none.
-    pub begun: Option<Begun>,
+    pub begun: Option<IncarnationRecord>,
     /// The last configuration that it was in, and its regions there.
-    pub holdings: Option<Holdings>,
-    pub doubts: BTreeMap<TxnId, Doubt>,
+    pub holdings: Option<RegionsRecord>,
+    pub doubts: BTreeMap<TxnId, UndecidedTransaction>,
     /// Truncations that are remembered (TRUNCATE-1), by the machine of the coordinator; the next
     /// field has their write timestamps.
-    truncated: FewMap<u32, Truncated>,
+    truncated: FewMap<u32, TruncationLog>,
     outcomes: BTreeMap<TxnId, Timestamp>,
     /// An upper bound of the timestamps in the log.
     pub newest: Timestamp,
 }
 
-impl Left {
+impl LogContent {
     /// Reads the log behind a checkpoint to its end; `kept` and `newest` were written with the
     /// checkpoint.
     pub fn read(
         log: &mut LogRecovery,
         kept: Option<RetainedRecords>,
         newest: Timestamp,
-    ) -> Result<Left, ReplayError> {
-        let mut left = Left {
+    ) -> Result<LogContent, ReplayError> {
+        let mut left = LogContent {
             newest,
-            ..Left::default()
+            ..LogContent::default()
         };
         if let Some(kept) = kept {
             left.newest = newest.max(kept.begun.newest);
@@ -84,7 +84,7 @@ impl Left {
                 let taken = words(entry.body).and_then(|words| match entry.kind {
                     record::JOINED => {
                         let before = std::mem::take(&mut left);
-                        left = Left::joining(&record::take_joined(words)?, entry.lsn, before);
+                        left = LogContent::joining(&record::take_joined(words)?, entry.lsn, before);
                         Ok(())
                     }
                     kind => left.take(kind, words),
@@ -99,10 +99,10 @@ impl Left {
     }
 
     /// Returns the content after a JOINED record: the machine's new number, and nothing else.
-    fn joining(offer: &DiskOffer, at: Lsn, before: Left) -> Left {
+    fn joining(offer: &DiskOffer, at: Lsn, before: LogContent) -> LogContent {
         let configuration = offer.configuration.clone();
         // A machine that was admitted under another number, and never became a member, has no data.
-        let has_some = |left: &Left| {
+        let has_some = |left: &LogContent| {
             left.holdings
                 .as_ref()
                 .is_some_and(|all| !all.held.is_empty())
@@ -111,23 +111,23 @@ impl Left {
             true => Some(Box::new(before)),
             false => before.before,
         };
-        Left {
+        LogContent {
             me: Some(offer.machine),
             joined: Some(at),
             before,
             // It decides nothing about transactions of other machines.
-            begun: Some(Begun {
+            begun: Some(IncarnationRecord {
                 cluster: offer.data.life,
                 region_bytes: offer.data.region_bytes,
                 newest: Timestamp::ZERO,
                 committed: Vec::new(),
                 configuration: configuration.as_first(),
             }),
-            holdings: Some(Holdings {
+            holdings: Some(RegionsRecord {
                 configuration,
                 held: FewMap::new(),
             }),
-            ..Left::default()
+            ..LogContent::default()
         }
     }
 
@@ -149,7 +149,7 @@ impl Left {
         let mut reader = Reader(words);
         match kind {
             record::BEGUN => {
-                let begun = Begun::decode(words)?;
+                let begun = IncarnationRecord::decode(words)?;
                 let mut holdings = self.holdings.take();
                 let before = self.begun.as_ref();
                 if before.is_some_and(|before| before.cluster != begun.cluster) {
@@ -157,11 +157,11 @@ impl Left {
                     holdings = None;
                 }
                 // The state written beside the log may be newer.
-                let newer = |there: &Holdings| there.configuration.id() > begun.configuration.id();
+                let newer = |there: &RegionsRecord| there.configuration.id() > begun.configuration.id();
                 if !holdings.as_ref().is_some_and(newer) {
                     let held = holdings.map_or_else(FewMap::new, |there| there.held);
                     let configuration = begun.configuration.clone();
-                    holdings = Some(Holdings {
+                    holdings = Some(RegionsRecord {
                         configuration,
                         held,
                     });
@@ -176,18 +176,18 @@ impl Left {
             record::HELD => {
                 let mapping = record::take_mapping(&mut reader)?;
                 let older =
-                    |there: &Held| there.mapping.last_replica_change <= mapping.last_replica_change;
+                    |there: &RegionRecord| there.mapping.last_replica_change <= mapping.last_replica_change;
                 if let Some(holdings) = &mut self.holdings
                     && holdings.held.get(&mapping.region).is_none_or(older)
                 {
                     let whole = true;
-                    let held = Held { mapping, whole };
+                    let held = RegionRecord { mapping, whole };
                     holdings.held.insert(held.mapping.region, held);
                 }
             }
             record::HOLDINGS => {
-                let holdings = Holdings::take(&mut reader)?;
-                let id = |holdings: &Holdings| holdings.configuration.id();
+                let holdings = RegionsRecord::take(&mut reader)?;
+                let id = |holdings: &RegionsRecord| holdings.configuration.id();
                 let before = self.holdings.as_ref().map(id);
                 if before.is_none_or(|before| before <= id(&holdings)) {
                     self.holdings = Some(holdings);

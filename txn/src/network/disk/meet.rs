@@ -23,7 +23,7 @@ use fencepost_fabric::{
     Completion, Fabric, FabricError, MachineId, Memory, Place, SegmentId, Writer,
 };
 
-use super::agree::{Agreed, States, agree, newest, seal};
+use super::agree::{AgreedState, States, agree, newest, seal};
 use super::state::State;
 use crate::fault::{self, Fault};
 use crate::network::peers::members;
@@ -83,7 +83,7 @@ fn regions(regions: &[RegionId]) -> String {
 
 /// The treatment of evicted machines in a restart of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenBack {
+pub enum ReadmitPolicy {
     /// Evicted machines do not take part, and no machine waits for them.
     Nobody,
     /// Evicted machines take part, without their data. All initial members wait for each other.
@@ -91,7 +91,7 @@ pub enum TakenBack {
 }
 
 /// The exchange of states as one machine performs it.
-pub struct Meeting {
+pub struct StateExchange {
     fabric: Arc<dyn Fabric>,
     founders: Configuration,
     /// The machines that may be there, as far as known. `known` below names the configuration that
@@ -100,7 +100,7 @@ pub struct Meeting {
     /// The address of this machine.
     own: Option<Address>,
     known: ConfigurationId,
-    taken_back: TakenBack,
+    taken_back: ReadmitPolicy,
     /// The memory in which this machine publishes its state.
     shown: Arc<Memory>,
     states: States,
@@ -108,11 +108,11 @@ pub struct Meeting {
     digests: FewMap<MachineId, u64>,
     /// The seals that other machines publish.
     seals: FewMap<MachineId, u64>,
-    looking: FewMap<MachineId, Looking>,
+    looking: FewMap<MachineId, StateRead>,
 }
 
 /// The progress of reading one machine's state.
-enum Looking {
+enum StateRead {
     Head(Completion<Box<[u64]>>),
     /// The words read so far; the number of all words and their digest; the next read.
     State(Vec<u64>, (usize, u64), Completion<Box<[u64]>>),
@@ -128,13 +128,13 @@ fn digest(words: &[u64]) -> u64 {
         .fold(NOTHING, |digest, word| mix(digest, *word))
 }
 
-impl Meeting {
+impl StateExchange {
     pub fn begin(
         fabric: &Arc<dyn Fabric>,
         (founders, machines): (&Configuration, &Configuration),
-        taken_back: TakenBack,
+        taken_back: ReadmitPolicy,
         own: State,
-    ) -> Result<Meeting, MeetError> {
+    ) -> Result<StateExchange, MeetError> {
         let known = own.configuration().map(Configuration::id);
         let words = own.encode();
         let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
@@ -142,7 +142,7 @@ impl Meeting {
         shown.words()[2].store(digest(&words), Ordering::Release);
         // A reader that sees the length also sees the whole state.
         shown.words()[1].store(words.len() as u64, Ordering::Release);
-        Ok(Meeting {
+        Ok(StateExchange {
             states: FewMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
             founders: founders.clone(),
@@ -164,11 +164,11 @@ impl Meeting {
 
     /// Reads the states of the others. Returns the common starting state once it is known. The
     /// caller repeats this until then.
-    pub fn look(&mut self) -> Result<Option<Agreed>, MeetError> {
+    pub fn look(&mut self) -> Result<Option<AgreedState>, MeetError> {
         for machine in self.others() {
             self.look_at(machine)?;
         }
-        if self.taken_back == TakenBack::Nobody
+        if self.taken_back == ReadmitPolicy::Nobody
             && let Some(newest) = newest(&self.states, self.fabric.me())
             && !self.is_in(newest)?
         {
@@ -232,7 +232,7 @@ impl Meeting {
     /// all disks of a configuration know it before it begins.
     fn needed(&self) -> impl Iterator<Item = MachineId> + use<> {
         let newest = newest(&self.states, self.fabric.me()).cloned();
-        let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
+        let newest = newest.filter(|_| self.taken_back == ReadmitPolicy::Nobody);
         let heard = self.states.keys().copied();
         let heard: Option<FewSet<MachineId>> =
             fault::injected(Fault::BeginAlone).then(|| heard.collect());
@@ -270,7 +270,7 @@ impl Meeting {
         loop {
             let Some(looking) = self.looking.remove(&machine) else {
                 let head = self.read(machine, 0, HEAD);
-                self.looking.insert(machine, Looking::Head(head));
+                self.looking.insert(machine, StateRead::Head(head));
                 // A fabric that completes reads at once would make this loop endless.
                 match self.take_head(machine)? {
                     true => continue,
@@ -278,16 +278,16 @@ impl Meeting {
                 }
             };
             match looking {
-                Looking::Head(head) => {
-                    self.looking.insert(machine, Looking::Head(head));
+                StateRead::Head(head) => {
+                    self.looking.insert(machine, StateRead::Head(head));
                     if !self.take_head(machine)? {
                         return Ok(());
                     }
                 }
-                Looking::State(mut words, all, mut next) => match next.take() {
+                StateRead::State(mut words, all, mut next) => match next.take() {
                     None => {
                         self.looking
-                            .insert(machine, Looking::State(words, all, next));
+                            .insert(machine, StateRead::State(words, all, next));
                         return Ok(());
                     }
                     Some(Err(_)) => {
@@ -301,7 +301,7 @@ impl Meeting {
                             let some = AT_ONCE.min(len - words.len());
                             let next = self.read(machine, HEAD + words.len(), some);
                             self.looking
-                                .insert(machine, Looking::State(words, all, next));
+                                .insert(machine, StateRead::State(words, all, next));
                             continue;
                         }
                         if digest(&words) != expected {
@@ -321,7 +321,7 @@ impl Meeting {
 
     /// Takes the head of a machine's segment. Returns whether its state is being read now.
     fn take_head(&mut self, machine: MachineId) -> Result<bool, MeetError> {
-        let Some(Looking::Head(head)) = self.looking.get_mut(&machine) else {
+        let Some(StateRead::Head(head)) = self.looking.get_mut(&machine) else {
             return Ok(false);
         };
         let Some(answer) = head.take() else {
@@ -354,7 +354,7 @@ impl Meeting {
         }
         let first = self.read(machine, HEAD, AT_ONCE.min(all));
         self.looking
-            .insert(machine, Looking::State(Vec::new(), (all, digest), first));
+            .insert(machine, StateRead::State(Vec::new(), (all, digest), first));
         Ok(true)
     }
 

@@ -97,13 +97,13 @@ use fencepost_storage::log::{Log, LogError, Lsn};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-pub(super) use announce::{Announcing, DURABLE, NEVER};
-pub use begin::{Beginning, Contents, OnDisk, Stored};
-pub use meet::{MeetError, TakenBack};
+pub(super) use announce::{DurabilityReports, DURABLE, NEVER};
+pub use begin::{Beginning, Contents, DiskStart, StoreState};
+pub use meet::{MeetError, ReadmitPolicy};
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
 use record::ToldRecord;
-pub(super) use record::{Held, Holdings};
+pub(super) use record::{RegionRecord, RegionsRecord};
 use retained_records::RetainedRecords;
 pub(crate) use retained_records::is_of_others;
 pub(super) use space::FULL;
@@ -274,7 +274,7 @@ impl Disk {
 
     /// Records that this machine has a region from now on (DISK-2).
     pub fn holds(&self, mapping: &Mapping) {
-        let held = Held {
+        let held = RegionRecord {
             mapping: mapping.clone(),
             whole: true,
         };
@@ -285,7 +285,7 @@ impl Disk {
 
     /// Records that this machine is in a configuration from now on, and has these regions. Returns
     /// the end of the log (DISK-7).
-    pub fn is_in(&self, holdings: Holdings) -> Lsn {
+    pub fn is_in(&self, holdings: RegionsRecord) -> Lsn {
         let mut words = Vec::new();
         holdings.put(&mut words);
         let mut kept = self.kept.lock();

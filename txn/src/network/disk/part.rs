@@ -51,7 +51,7 @@ impl Context {
         let writes = self.writes.writes.iter().enumerate();
         let mine = writes.filter(|(_, write)| {
             let replicas = network.replicas(write.addr.region());
-            let has = |known: &crate::network::Known| {
+            let has = |known: &crate::network::ReplicaSet| {
                 known.primary == me || known.backups().any(|backup| backup == me)
             };
             kind_of(write).is_some() && replicas.as_ref().is_some_and(has)

@@ -66,7 +66,7 @@ pub const JOINED: u8 = 42;
 
 /// The beginning of an incarnation of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct IncarnationRecord {
     /// The number that distinguishes clusters.
     pub cluster: u64,
     pub region_bytes: u64,
@@ -77,7 +77,7 @@ pub struct Begun {
     pub configuration: Configuration,
 }
 
-impl Begun {
+impl IncarnationRecord {
     pub fn encode(&self) -> Vec<u64> {
         let mut words = vec![self.cluster, self.region_bytes, self.newest.raw()];
         put_outcomes(&mut words, &self.committed);
@@ -85,13 +85,13 @@ impl Begun {
         words
     }
 
-    pub fn decode(words: &[u64]) -> Result<Begun, BadRecord> {
+    pub fn decode(words: &[u64]) -> Result<IncarnationRecord, BadRecord> {
         let mut reader = Reader(words);
-        Begun::take(&mut reader)
+        IncarnationRecord::take(&mut reader)
     }
 
-    pub fn take(reader: &mut Reader<'_>) -> Result<Begun, BadRecord> {
-        Ok(Begun {
+    pub fn take(reader: &mut Reader<'_>) -> Result<IncarnationRecord, BadRecord> {
+        Ok(IncarnationRecord {
             cluster: reader.word()?,
             region_bytes: reader.word()?,
             newest: reader.timestamp()?,
@@ -103,7 +103,7 @@ impl Begun {
 
 /// A region of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct RegionRecord {
     pub mapping: Mapping,
     /// Whether all of its data is on the disk.
     pub whole: bool,
@@ -111,30 +111,30 @@ pub struct Held {
 
 /// A machine's regions in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holdings {
+pub struct RegionsRecord {
     pub configuration: Configuration,
-    pub held: FewMap<RegionId, Held>,
+    pub held: FewMap<RegionId, RegionRecord>,
 }
 
-impl Holdings {
+impl RegionsRecord {
     pub fn put(&self, words: &mut Vec<u64>) {
         put_bytes(words, &self.configuration.encode());
         words.push(self.held.len() as u64);
-        for Held { mapping, whole } in self.held.values() {
+        for RegionRecord { mapping, whole } in self.held.values() {
             put_bytes(words, &mapping.encode());
             words.push(u64::from(*whole));
         }
     }
 
-    pub fn take(reader: &mut Reader<'_>) -> Result<Holdings, BadRecord> {
+    pub fn take(reader: &mut Reader<'_>) -> Result<RegionsRecord, BadRecord> {
         let configuration = take_value(reader)?;
         let count = reader.word()?;
         let one = |_| {
             let mapping = take_mapping(reader)?;
             let whole = reader.word()? != 0;
-            Ok((mapping.region, Held { mapping, whole }))
+            Ok((mapping.region, RegionRecord { mapping, whole }))
         };
-        Ok(Holdings {
+        Ok(RegionsRecord {
             configuration,
             held: (0..count).map(one).collect::<Result<_, BadRecord>>()?,
         })

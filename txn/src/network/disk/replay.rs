@@ -13,10 +13,10 @@ use fencepost_storage::region::Regions;
 use fencepost_storage::{RegionId, Timestamp};
 use foldhash::fast::FixedState;
 
-use super::agree::Agreed;
+use super::agree::AgreedState;
 use super::log_content::words;
-use super::record::{self, Begun, ToldRecord};
-use crate::network::backup::{self, Changed};
+use super::record::{self, IncarnationRecord, ToldRecord};
+use crate::network::backup::{self, BlockUses};
 use crate::network::message::Reader;
 use crate::options::OpenError;
 use crate::record::{
@@ -39,13 +39,13 @@ struct Writes {
 }
 
 /// A function that returns whether this machine has a region.
-pub type Own<'a> = dyn Fn(RegionId) -> bool + Sync + 'a;
+pub type RegionFilter<'a> = dyn Fn(RegionId) -> bool + Sync + 'a;
 
 struct Replay<'a> {
     regions: &'a Regions,
     /// The regions of this machine; writes to others are ignored.
-    own: &'a Own<'a>,
-    changed: Changed,
+    own: &'a RegionFilter<'a>,
+    changed: BlockUses,
     open: HashMap<TxnId, Writes, FixedState>,
     /// Transactions that wait for versions that others bring.
     due: Vec<(Writes, Timestamp)>,
@@ -53,7 +53,7 @@ struct Replay<'a> {
 }
 
 /// Creates the regions of this machine, as backups.
-pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), OpenError> {
+pub fn make(regions: &Regions, agreed: &AgreedState, me: MachineId) -> Result<(), OpenError> {
     let mine = agreed
         .regions
         .values()
@@ -73,7 +73,7 @@ pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), Ope
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
-    (agreed, own): (&Agreed, &Own<'_>),
+    (agreed, own): (&AgreedState, &RegionFilter<'_>),
     from: Option<Lsn>,
 ) -> Result<Replayed, OpenError> {
     let mut replay = Replay::into(regions, own);
@@ -92,7 +92,7 @@ pub fn replay(
 pub fn before(
     log: &mut LogRecovery,
     regions: &Regions,
-    own: &Own<'_>,
+    own: &RegionFilter<'_>,
     (from, until): (Option<Lsn>, Lsn),
 ) -> Result<(), OpenError> {
     let within = |lsn| lsn < until && from.is_none_or(|from| lsn >= from);
@@ -100,11 +100,11 @@ pub fn before(
 }
 
 impl<'a> Replay<'a> {
-    fn into(regions: &'a Regions, own: &'a Own<'a>) -> Replay<'a> {
+    fn into(regions: &'a Regions, own: &'a RegionFilter<'a>) -> Replay<'a> {
         Replay {
             regions,
             own,
-            changed: Changed::of(regions),
+            changed: BlockUses::of(regions),
             open: HashMap::default(),
             due: Vec::new(),
             found: Replayed::default(),
@@ -132,7 +132,7 @@ impl<'a> Replay<'a> {
     fn take(&mut self, kind: u8, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         match kind {
-            record::BEGUN => self.decide(Begun::decode(words)?.committed.into_iter())?,
+            record::BEGUN => self.decide(IncarnationRecord::decode(words)?.committed.into_iter())?,
             record::PREPARED => {
                 let id = reader.id()?;
                 reader.skip_regions()?;

@@ -8,20 +8,20 @@ use fencepost_cluster::few::FewSet;
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Private, RegionId};
 
-use super::log_content::Left;
+use super::log_content::LogContent;
 use super::replay;
-use crate::network::retained_data::Before;
-use crate::options::{Durable, OpenError};
+use crate::network::retained_data::RetainedData;
+use crate::options::{DurableStorage, OpenError};
 use crate::start::{self, Directory, ROOT_BLOCK};
 
 /// Loads the regions that the machine had completely before it became another machine; `None` if
 /// there is nothing to use.
 pub fn load(
-    durable: &Durable,
+    durable: &DurableStorage,
     directory: &Directory,
-    left: &Left,
+    left: &LogContent,
     region_bytes: usize,
-) -> Option<Before> {
+) -> Option<RetainedData> {
     let (before, until) = (left.before.as_ref()?, left.joined?);
     let (begun, holdings) = (before.begun.as_ref()?, before.holdings.as_ref()?);
     let cluster = left.begun.as_ref().map(|begun| begun.cluster);
@@ -46,5 +46,5 @@ pub fn load(
         let mut log = directory.log(durable)?;
         replay::before(&mut log, &regions, &own, (before.joined, until))
     };
-    load().ok().map(|()| Before::replayed(regions))
+    load().ok().map(|()| RetainedData::replayed(regions))
 }

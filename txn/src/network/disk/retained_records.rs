@@ -11,7 +11,7 @@ use fencepost_cluster::seal::{seal, unseal};
 use fencepost_fabric::{Disk, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
 
-use super::record::{self, Begun, Held, Holdings, put_bytes};
+use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord, put_bytes};
 use crate::network::message::Reader;
 use crate::record::BadRecord;
 
@@ -25,8 +25,8 @@ const VERSION: u16 = 1;
 pub struct RetainedRecords {
     /// Its number; `None` in files of an earlier format.
     pub me: Option<MachineId>,
-    pub begun: Begun,
-    pub holdings: Holdings,
+    pub begun: IncarnationRecord,
+    pub holdings: RegionsRecord,
 }
 
 impl RetainedRecords {
@@ -85,21 +85,21 @@ impl RetainedRecords {
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<RetainedRecords, BadRecord> {
-        let begun = Begun::take(reader)?;
+        let begun = IncarnationRecord::take(reader)?;
         let count = reader.word()?;
         let one = |_| {
             let mapping = record::take_mapping(reader)?;
             let whole = true;
-            Ok((mapping.region, Held { mapping, whole }))
+            Ok((mapping.region, RegionRecord { mapping, whole }))
         };
         let held = (0..count).map(one).collect::<Result<_, BadRecord>>()?;
         // A file of an earlier format ends here.
         let holdings = match reader.0.is_empty() {
-            true => Holdings {
+            true => RegionsRecord {
                 configuration: begun.configuration.clone(),
                 held,
             },
-            false => Holdings::take(reader)?,
+            false => RegionsRecord::take(reader)?,
         };
         let me = match reader.0.is_empty() {
             true => None,
@@ -132,14 +132,14 @@ mod tests {
         let configuration = Configuration::of_process(3).expect("machines");
         RetainedRecords {
             me: Some(MachineId(2)),
-            begun: Begun {
+            begun: IncarnationRecord {
                 cluster,
                 region_bytes: 16 << 20,
                 newest: Timestamp::from_raw(7),
                 committed: Vec::new(),
                 configuration: configuration.clone(),
             },
-            holdings: Holdings {
+            holdings: RegionsRecord {
                 configuration,
                 held: FewMap::new(),
             },

@@ -12,8 +12,8 @@ use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_storage::Timestamp;
 
-use super::log_content::{Doubt, Left};
-use super::record::{Begun, Holdings, put_outcomes, take_outcomes};
+use super::log_content::{UndecidedTransaction, LogContent};
+use super::record::{IncarnationRecord, RegionsRecord, put_outcomes, take_outcomes};
 use crate::network::message::Reader;
 use crate::record::{BadRecord, TxnId};
 
@@ -24,14 +24,14 @@ pub struct State {
     pub newest: Timestamp,
     /// The number of the configuration in the store, if there is one.
     pub stored: u64,
-    pub begun: Option<Begun>,
-    pub holdings: Option<Holdings>,
+    pub begun: Option<IncarnationRecord>,
+    pub holdings: Option<RegionsRecord>,
     pub truncated: Vec<(TxnId, Timestamp)>,
-    pub doubts: BTreeMap<TxnId, Doubt>,
+    pub doubts: BTreeMap<TxnId, UndecidedTransaction>,
 }
 
 impl State {
-    pub fn of(left: &Left, stored: ConfigurationId, nonce: u64) -> State {
+    pub fn of(left: &LogContent, stored: ConfigurationId, nonce: u64) -> State {
         State {
             nonce,
             newest: left.newest,
@@ -84,8 +84,8 @@ impl State {
             ..State::default()
         };
         if reader.word()? != 0 {
-            state.begun = Some(Begun::take(&mut reader)?);
-            state.holdings = Some(Holdings::take(&mut reader)?);
+            state.begun = Some(IncarnationRecord::take(&mut reader)?);
+            state.holdings = Some(RegionsRecord::take(&mut reader)?);
         }
         state.truncated = take_outcomes(&mut reader)?;
         for _ in 0..reader.word()? {
@@ -96,13 +96,13 @@ impl State {
                 let regions: Result<_, _> = words.iter().map(region).collect();
                 regions.map_err(|_| BadRecord("a region whose number is too large"))
             };
-            let doubt = Doubt {
+            let doubt = UndecidedTransaction {
                 w: (w > Timestamp::ZERO).then_some(w),
                 committed: (decided.raw() > 1).then_some(decided),
                 aborted: decided == Timestamp::ZERO,
                 written: regions(reader.counted()?)?,
                 covered: regions(reader.counted()?)?,
-                ..Doubt::default()
+                ..UndecidedTransaction::default()
             };
             state.doubts.insert(id, doubt);
         }

@@ -9,8 +9,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fencepost_cluster::Swapped;
-use fencepost_cluster::join::{Admission, Admitted, JoinMessage, Nonce, Outsider};
+use fencepost_cluster::SwapOutcome;
+use fencepost_cluster::join::{Admission, AdmissionAction, JoinMessage, Nonce, Outsider};
 
 use super::{Input, ReconfigurationDriver, State};
 use crate::network::Network;
@@ -69,8 +69,8 @@ impl Network {
         admission.keep(data, state.reconfiguration.is_in_force());
         let fresh = Nonce::draw(&mut state.random);
         match admission.receive(stranger, message, fresh) {
-            Admitted::Answer(answer) => door.answer(stranger, &answer),
-            Admitted::Store { new, .. } => {
+            AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
+            AdmissionAction::Store { new, .. } => {
                 let joiner = new.machines().last();
                 let joiner = joiner.expect("CONFIG-1: a configuration has machines");
                 let (address, domain) = (joiner.address.clone(), joiner.domain.clone());
@@ -80,7 +80,7 @@ impl Network {
                     Err(_) => self.wished(driver, state, false),
                 }
             }
-            Admitted::Nothing => {}
+            AdmissionAction::Nothing => {}
         }
     }
 
@@ -89,7 +89,7 @@ impl Network {
         let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
             return;
         };
-        if let Some((stranger, answer)) = admission.stored(stored.then_some(Swapped::Won)) {
+        if let Some((stranger, answer)) = admission.stored(stored.then_some(SwapOutcome::Won)) {
             door.answer(stranger, &answer);
         }
     }

@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 
 use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
-use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, Survey};
+use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, RegionProbe};
 use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
 use fencepost_storage::Addr;
 
 use super::drain::Drain;
-use super::{Applied, Input, ReconfigurationDriver, State, Step, parts};
+use super::{PendingAck, Input, ReconfigurationDriver, State, Step, parts};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
-use crate::network::disk::Holdings;
+use crate::network::disk::RegionsRecord;
 use crate::network::peer_receiver::PeerReceiver;
 use crate::network::peers::members;
 
@@ -118,7 +118,7 @@ impl Network {
         machine: &Machine,
         driver: &ReconfigurationDriver,
         state: &mut State,
-        survey: Survey,
+        survey: RegionProbe,
     ) {
         let mut holdings = self.region_allocation.survey(state.last_drained);
         // Read after the survey's promise. Without leases no member has granted any.
@@ -217,12 +217,12 @@ impl Network {
         tell(configuration);
         let durable_at = self.disk.as_ref().map(|disk| {
             let held = self.region_allocation.held();
-            disk.is_in(Holdings {
+            disk.is_in(RegionsRecord {
                 configuration: configuration.clone(),
                 held,
             })
         });
-        state.applied = Some(Applied {
+        state.applied = Some(PendingAck {
             configuration: id,
             refused,
             durable_at,
@@ -233,7 +233,7 @@ impl Network {
     /// Acknowledges a configuration that is applied, once it is durable on the disk if there is one
     /// (DISK-7).
     pub(super) fn acknowledge(&self, driver: &ReconfigurationDriver, state: &mut State) {
-        let durable = |applied: &mut Applied| match (&self.disk, applied.durable_at) {
+        let durable = |applied: &mut PendingAck| match (&self.disk, applied.durable_at) {
             (Some(disk), Some(lsn)) if !disk.is_flushed(lsn) => {
                 disk.arm(lsn);
                 false

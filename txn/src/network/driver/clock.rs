@@ -18,7 +18,7 @@ use fencepost_cluster::reconfiguration::{NewClock, NewConfig};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use crate::clock::{Clock, Next, TICK_NS, TimeAnswer};
+use crate::clock::{Clock, NextCmTime, TICK_NS, TimeAnswer};
 use crate::network::Network;
 
 /// The state of the clock handover to the next configuration.
@@ -80,14 +80,14 @@ impl Network {
         let next = match (new.filter(is_time), answered) {
             (Some(new), _) if new.goes_on && !clock.is_stopped() => return,
             (Some(NewClock { host, ahead, .. }), _) if host == self.asking.host() => {
-                Next::Own { ahead }
+                NextCmTime::Own { ahead }
             }
-            (Some(NewClock { ns, ahead, .. }), Some(asked)) => Next::Exchange {
+            (Some(NewClock { ns, ahead, .. }), Some(asked)) => NextCmTime::Exchange {
                 asked,
                 told: TimeAnswer { ns, ahead },
             },
             // The machine has just joined, and asks for the time.
-            _ => Next::Unknown,
+            _ => NextCmTime::Unknown,
         };
         clock.change(next);
     }

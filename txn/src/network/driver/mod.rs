@@ -45,9 +45,9 @@ use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::join::{Admission, JoinEndpoint, JoinMessage, Outsider};
 use fencepost_cluster::lease::{LeaseEvent, LeaseTerms};
 use fencepost_cluster::reconfiguration::{
-    Action, Options, Reconfiguration, ReconfigurationMessage, Refused,
+    Action, Options, Reconfiguration, ReconfigurationMessage, RefusedReplica,
 };
-use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError, Swapped};
+use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError, SwapOutcome};
 use fencepost_fabric::{MachineId, MonotonicClock, Random, entropy_seed};
 use fencepost_storage::log::Lsn;
 use parking_lot::Mutex;
@@ -64,8 +64,8 @@ use data_recovery::DataRecovery;
 pub use data_recovery::DataRecoveryCounts;
 use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
-use recover::Recovering;
-use severed::Severed;
+use recover::RecoveryDriver;
+use severed::SeveredPeers;
 use timeline::Timelines;
 pub use timeline::{Step, Timeline};
 
@@ -121,22 +121,22 @@ pub(super) struct ReconfigurationDriver {
     state: Mutex<State>,
 }
 
-type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+type PendingStoreCall<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 struct State {
     reconfiguration: Reconfiguration,
     actions: VecDeque<Action>,
     /// Pending requests to the store, by attempt.
-    swaps: Vec<(u64, Asked<Swapped>)>,
-    reads: Vec<(u64, Asked<Option<Configuration>>)>,
+    swaps: Vec<(u64, PendingStoreCall<SwapOutcome>)>,
+    reads: Vec<(u64, PendingStoreCall<Option<Configuration>>)>,
     /// The configuration up to which the logs are drained.
     last_drained: ConfigurationId,
     drain: Option<Drain>,
     /// A configuration that was applied but is not acknowledged yet.
-    applied: Option<Applied>,
+    applied: Option<PendingAck>,
     /// Regions with another primary. No machine uses them before all regions are active.
     moved: Vec<MovedRegion>,
-    recovering: Recovering,
+    recovering: RecoveryDriver,
     refill: DataRecovery,
     /// The configuration for which the CM must still be told that all replicas here are complete.
     whole_in: Option<ConfigurationId>,
@@ -146,15 +146,15 @@ struct State {
     makes_up: bool,
     random: Random,
     handover: Handover,
-    severed: Severed,
+    severed: SeveredPeers,
     timelines: Timelines,
 }
 
 /// The acknowledgement of a configuration that was applied.
-struct Applied {
+struct PendingAck {
     configuration: ConfigurationId,
     /// New replicas without memory.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedReplica>,
     /// The acknowledgement waits until the log on the disk is durable up to here.
     durable_at: Option<Lsn>,
 }
@@ -209,7 +209,7 @@ impl ReconfigurationDriver {
                 drain: None,
                 applied: None,
                 moved: Vec::new(),
-                recovering: Recovering::new(me),
+                recovering: RecoveryDriver::new(me),
                 refill: DataRecovery::new(now),
                 whole_in: None,
                 admission: admit::admission(options),
@@ -220,7 +220,7 @@ impl ReconfigurationDriver {
                     false => Random::new(entropy_seed()),
                 },
                 handover: Handover::default(),
-                severed: Severed::new(fitting.retry_ns),
+                severed: SeveredPeers::new(fitting.retry_ns),
                 timelines: Timelines::default(),
             }),
         }
@@ -455,7 +455,7 @@ impl Network {
                 return true;
             };
             let answer = answer.ok();
-            if answer == Some(Swapped::Won) {
+            if answer == Some(SwapOutcome::Won) {
                 timelines.towards_next(Step::Store, now);
             }
             actions.extend(reconfiguration.swapped(now, *attempt, answer));

@@ -40,15 +40,15 @@ use crate::recovery::{RegionPrimary, Surroundings};
 const BLOCKS_AT_ONCE: usize = 4;
 
 /// The recovery of transactions on this machine.
-pub(super) struct Recovering {
+pub(super) struct RecoveryDriver {
     protocol: Recovery,
     /// Whether a recovery is in progress.
     running: bool,
-    kept: BTreeMap<(TxnId, u32), Held>,
+    kept: BTreeMap<(TxnId, u32), LocalEvidence>,
     /// Transactions that recovery has truncated here, until every machine has recovered.
     truncated: BTreeSet<TxnId>,
     /// Committed writes that wait for the versions that they change.
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingWrite>,
     /// Promoted regions whose free slots have not all been found.
     taking_up: Vec<RegionId>,
     /// Actions that wait until the log on this machine's disk is durable up to a position (DISK-8).
@@ -61,20 +61,20 @@ pub(super) struct Recovering {
 }
 
 /// The evidence and content that recovery keeps here for a transaction and a region.
-struct Held {
+struct LocalEvidence {
     seen: Seen,
     content: Option<Arc<[u64]>>,
 }
 
-struct Waiting {
+struct PendingWrite {
     region: u32,
     w: Timestamp,
     content: Arc<[u64]>,
 }
 
-impl Recovering {
-    pub fn new(me: MachineId) -> Recovering {
-        Recovering {
+impl RecoveryDriver {
+    pub fn new(me: MachineId) -> RecoveryDriver {
+        RecoveryDriver {
             protocol: Recovery::new(me),
             running: false,
             kept: BTreeMap::new(),
@@ -131,23 +131,23 @@ impl Recovering {
                 there.seen.w = there.seen.w.or(seen.w);
                 there.content = there.content.take().or(content);
             }
-            None => drop(self.kept.insert(of, Held { seen, content })),
+            None => drop(self.kept.insert(of, LocalEvidence { seen, content })),
         }
     }
 }
 
 /// A commit of this machine whose outcome it waits for, and the regions that it writes.
-type Awaited = (TxnId, Arc<[u32]>);
+type AwaitedCommit = (TxnId, Arc<[u32]>);
 
 /// The state of this machine that recovery queries.
-struct Around<'a> {
+struct RecoveryView<'a> {
     machine: &'a Machine,
     network: &'a Network,
-    kept: &'a BTreeMap<(TxnId, u32), Held>,
+    kept: &'a BTreeMap<(TxnId, u32), LocalEvidence>,
     truncated: &'a BTreeSet<TxnId>,
 }
 
-impl Surroundings for Around<'_> {
+impl Surroundings for RecoveryView<'_> {
     fn region_primary(&self, region: u32) -> RegionPrimary {
         self.network.replicas_in_force(RegionId(region))
     }
@@ -192,7 +192,7 @@ impl Network {
         recovering.running = true;
         recovering.done_at = None;
         recovering.settled = None;
-        let around = Around {
+        let around = RecoveryView {
             machine,
             network: self,
             kept: &recovering.kept,
@@ -212,7 +212,7 @@ impl Network {
     ) {
         let now = driver.clock.now_ns();
         let recovering = &mut state.recovering;
-        let around = Around {
+        let around = RecoveryView {
             machine,
             network: self,
             kept: &recovering.kept,
@@ -233,7 +233,7 @@ impl Network {
         let recovering = &mut state.recovering;
         let now = driver.clock.now_ns();
         if now >= recovering.protocol.next_wake() {
-            let around = Around {
+            let around = RecoveryView {
                 machine,
                 network: self,
                 kept: &recovering.kept,
@@ -261,7 +261,7 @@ impl Network {
         state: &State,
         configuration: ConfigurationId,
         regions: &[(u32, Replicas)],
-    ) -> (Vec<Seen>, Vec<Awaited>) {
+    ) -> (Vec<Seen>, Vec<AwaitedCommit>) {
         let mut found: BTreeMap<(TxnId, u32), Seen> = BTreeMap::new();
         let mut add = |seen: Seen| match found.get_mut(&(seen.id, seen.region)) {
             Some(there) => {
@@ -432,7 +432,7 @@ impl Network {
             state
                 .recovering
                 .waiting
-                .push(Waiting { region, w, content });
+                .push(PendingWrite { region, w, content });
         }
     }
 
@@ -447,7 +447,7 @@ impl Network {
             let waiting = &mut state.recovering.waiting;
             let before = waiting.len();
             waiting.retain(|waiting| {
-                let Waiting { w, content, .. } = waiting;
+                let PendingWrite { w, content, .. } = waiting;
                 let (regions, changed) = (machine.regions(), &self.changed);
                 let applied = backup::apply_content(regions, changed, content, *w, &|_| true);
                 // A write that cannot be applied comes from a faulty peer.

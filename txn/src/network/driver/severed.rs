@@ -11,15 +11,15 @@ use fencepost_cluster::reconfiguration::{Action, Reconfiguration};
 use fencepost_fabric::MachineId;
 
 /// The peers, and when the CM is told next.
-pub(super) struct Severed {
+pub(super) struct SeveredPeers {
     peers: FewSet<MachineId>,
     again_at: u64,
     every_ns: u64,
 }
 
-impl Severed {
-    pub fn new(every_ns: u64) -> Severed {
-        Severed {
+impl SeveredPeers {
+    pub fn new(every_ns: u64) -> SeveredPeers {
+        SeveredPeers {
             peers: FewSet::new(),
             again_at: 0,
             every_ns,

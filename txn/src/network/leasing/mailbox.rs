@@ -34,7 +34,7 @@ const fn segment(peer: MachineId) -> SegmentId {
 }
 
 /// The datagrams from and to one peer.
-pub(super) struct Mailbox {
+pub(super) struct DatagramQueue {
     pub peer: MachineId,
     arrived: Arc<Memory>,
     /// The number received last from each slot.
@@ -45,7 +45,7 @@ pub(super) struct Mailbox {
     under_way: [Option<Completion<()>>; SLOTS],
 }
 
-impl Mailbox {
+impl DatagramQueue {
     /// Creates the memory that the peer writes.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ mod tests {
     }
 
     /// Returns the fabrics of two machines and their mailboxes for each other.
-    fn pair() -> [(Arc<dyn Fabric>, Mailbox); 2] {
+    fn pair() -> [(Arc<dyn Fabric>, DatagramQueue); 2] {
         let network = LocalNetwork::new();
         let members = [A, B].map(|id| Member {
             id,
@@ -168,7 +168,7 @@ mod tests {
             fabric
         });
         let [a, b] = fabrics;
-        let boxes = [Mailbox::open(&a, B), Mailbox::open(&b, A)];
+        let boxes = [DatagramQueue::open(&a, B), DatagramQueue::open(&b, A)];
         let [of_a, of_b] = boxes.map(|opened| opened.expect("memory"));
         [(a, of_a), (b, of_b)]
     }
@@ -214,7 +214,7 @@ mod tests {
         let [(a, mut of_a), (b, of_b)] = pair();
         of_b.close(&b);
         (1..=20).for_each(|number| of_a.send(&a, message(number)));
-        let mut of_b = Mailbox::open(&b, A).expect("withdrawn before");
+        let mut of_b = DatagramQueue::open(&b, A).expect("withdrawn before");
         assert_eq!(of_b.take().next(), None);
         of_a.send(&a, message(21));
         assert!(of_b.take().eq([message(21)]));

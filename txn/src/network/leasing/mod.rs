@@ -44,7 +44,7 @@ use fencepost_fabric::{Fabric, FabricError, MonotonicClock};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use self::mailbox::Mailbox;
+use self::mailbox::DatagramQueue;
 pub use self::suspicions::LeaseCounts;
 pub(super) use self::suspicions::Suspicions;
 use crate::machine::Machine;
@@ -59,7 +59,7 @@ type Events = SmallVec<[LeaseEvent; FEW]>;
 pub(super) type Sink = Box<dyn Fn(LeaseEvent) + Send + Sync>;
 
 /// The lease state of one machine.
-pub(super) struct Leasing {
+pub(super) struct LeaseService {
     fabric: Arc<dyn Fabric>,
     me: MachineId,
     clock: Arc<dyn MonotonicClock>,
@@ -83,13 +83,13 @@ struct State {
     /// `None` before the begin at machines that are not the CM.
     leases: Option<Leases>,
     /// Ordered by the machine numbers of their peers.
-    mailboxes: Vec<Mailbox>,
+    mailboxes: Vec<DatagramQueue>,
     /// When the CM begins to watch machines that have sent no message.
     watch_all_at: Option<u64>,
     renewals: u64,
 }
 
-impl Leasing {
+impl LeaseService {
     /// Creates the leases of `me` among the initial members of a cluster. Nothing happens before
     /// the first poll. `life` is a random number drawn at each start of the machine. The polling
     /// thread passes events to `sink`.
@@ -293,7 +293,7 @@ impl State {
         let others = configuration.machines().iter().map(|machine| machine.id);
         for peer in others.filter(|peer| *peer != me) {
             if let Err(at) = self.mailbox(peer) {
-                self.mailboxes.insert(at, Mailbox::open(fabric, peer)?);
+                self.mailboxes.insert(at, DatagramQueue::open(fabric, peer)?);
             }
         }
         let gone = self

@@ -14,7 +14,7 @@ const MS: u64 = 1_000_000;
 struct World {
     clock: Arc<ManualClock>,
     fabrics: Vec<Arc<dyn Fabric>>,
-    machines: Vec<Leasing>,
+    machines: Vec<LeaseService>,
     told: Vec<Arc<Mutex<Vec<LeaseEvent>>>>,
 }
 
@@ -44,7 +44,7 @@ impl World {
             let note = Arc::clone(&told);
             let sink = Box::new(move |event| note.lock().push(event));
             let (clock, life) = (Arc::clone(&clock) as _, u64::from(member.id.0) << 40);
-            let leasing = Leasing::new(&fabric, &configuration, terms, clock, life, sink);
+            let leasing = LeaseService::new(&fabric, &configuration, terms, clock, life, sink);
             world.machines.push(leasing.expect("memory"));
             world.told.push(told);
             world.fabrics.push(fabric);
@@ -53,7 +53,7 @@ impl World {
     }
 
     fn begin(&self) {
-        self.machines.iter().for_each(Leasing::begin);
+        self.machines.iter().for_each(LeaseService::begin);
     }
 
     /// Lets milliseconds pass; after each, the machines in `who` poll often enough for all
@@ -86,7 +86,7 @@ fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
     assert!(!world.machines[1].holds());
     world.begin();
     world.pass(3 * BOOTSTRAP_NS / MS, &[0, 1, 2]);
-    assert!(world.machines.iter().all(Leasing::holds));
+    assert!(world.machines.iter().all(LeaseService::holds));
     for at in 0..3 {
         assert_eq!(world.told(at), []);
         assert!(world.machines[at].counts().renewals > 1000);

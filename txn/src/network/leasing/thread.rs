@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fencepost_fabric::{Fabric, ask_for_priority};
 
-use super::Leasing;
+use super::LeaseService;
 
-impl Leasing {
+impl LeaseService {
     /// Starts the thread.
     ///
     /// # Errors
@@ -44,14 +44,14 @@ impl Leasing {
     }
 }
 
-impl Drop for Leasing {
+impl Drop for LeaseService {
     fn drop(&mut self) {
         // The thread, if there is one, finds that the leases are gone.
         self.fabric.lease_bell().ring();
     }
 }
 
-fn run(weak: &Weak<Leasing>, fabric: &Arc<dyn Fabric>) {
+fn run(weak: &Weak<LeaseService>, fabric: &Arc<dyn Fabric>) {
     // The latest time at which the thread was to run again.
     let mut due = u64::MAX;
     loop {

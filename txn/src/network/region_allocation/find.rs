@@ -9,7 +9,7 @@ use fencepost_fabric::{Completion, FabricError};
 use fencepost_storage::region::MAX_REGIONS;
 
 use super::super::Network;
-use super::Part;
+use super::MappingsPart;
 use crate::machine::Machine;
 use crate::start::ROOT_BLOCK;
 use crate::stop::{AbortReason, Stop};
@@ -121,7 +121,7 @@ impl Network {
         }
     }
 
-    fn list(&self, from: RegionId) -> Completion<Part> {
+    fn list(&self, from: RegionId) -> Completion<MappingsPart> {
         self.with_state(|state, _| {
             if let Some(allocator) = &state.allocator {
                 let all = allocator.map().mappings().cloned();

@@ -2,7 +2,7 @@
 //! for all waiters.
 
 use fencepost_cluster::PlacementError;
-use fencepost_cluster::allocation::{AllocationError, RegionMessage, RequestId, Wish};
+use fencepost_cluster::allocation::{AllocationError, RegionMessage, RequestId, RequestedPlacement};
 use fencepost_fabric::{Completer, Completion, FabricError, MachineId};
 use fencepost_storage::lanes::{Lane, Supply};
 use fencepost_storage::{Addr, OutOfMemory};
@@ -19,17 +19,17 @@ use crate::work::Work;
 pub(in crate::network) const ROUNDS: u32 = 64;
 
 /// A request for a region.
-pub(super) struct Growing {
+pub(super) struct RegionRequest {
     request: RequestId,
-    wish: Wish,
+    wish: RequestedPlacement,
     pub waiting: Vec<Completer<bool>>,
 }
 
 impl State {
     /// Sends a request for a region, with its initial waiters.
-    fn ask(&mut self, wish: Wish, waiting: Vec<Completer<bool>>) -> (MachineId, RegionMessage) {
+    fn ask(&mut self, wish: RequestedPlacement, waiting: Vec<Completer<bool>>) -> (MachineId, RegionMessage) {
         let (request, cm, message) = self.cache.allocate(wish);
-        self.growing = Some(Growing {
+        self.growing = Some(RegionRequest {
             request,
             wish,
             waiting,
@@ -37,7 +37,7 @@ impl State {
         (cm, message)
     }
 
-    fn answered(&mut self, request: RequestId) -> Option<Growing> {
+    fn answered(&mut self, request: RequestId) -> Option<RegionRequest> {
         self.growing.take_if(|growing| growing.request == request)
     }
 
@@ -57,7 +57,7 @@ impl State {
         why: AllocationError,
         told: &mut Deliveries,
     ) -> Option<(MachineId, RegionMessage)> {
-        let Growing { wish, waiting, .. } = self.answered(request)?;
+        let RegionRequest { wish, waiting, .. } = self.answered(request)?;
         if why == AllocationError::Unreachable && self.replaces {
             told.unanswered.extend(waiting);
             return None;
@@ -69,7 +69,7 @@ impl State {
                 | AllocationError::Placement(PlacementError::GroupUnavailable { .. })
         );
         if wish.near.is_some() && elsewhere {
-            return Some(self.ask(Wish { near: None, ..wish }, waiting));
+            return Some(self.ask(RequestedPlacement { near: None, ..wish }, waiting));
         }
         let answers = waiting.into_iter().map(|waiting| (waiting, false));
         told.answers.extend(answers);
@@ -85,7 +85,7 @@ impl Network {
         let own = !near.is_null() && regions.is_own(near);
         let near = own.then(|| near.region()).or_else(|| regions.newest());
         let primary = Some(self.me);
-        self.ask_for_region(machine, Wish { near, primary })
+        self.ask_for_region(machine, RequestedPlacement { near, primary })
     }
 
     /// Requests region 0 at the CM, once.
@@ -93,11 +93,11 @@ impl Network {
         let first = self.with_state(|state, _| !std::mem::replace(&mut state.founded, true));
         if first {
             let (near, primary) = (None, Some(self.me));
-            drop(self.ask_for_region(machine, Wish { near, primary }));
+            drop(self.ask_for_region(machine, RequestedPlacement { near, primary }));
         }
     }
 
-    fn ask_for_region(&self, machine: &Machine, wish: Wish) -> Completion<bool> {
+    fn ask_for_region(&self, machine: &Machine, wish: RequestedPlacement) -> Completion<bool> {
         self.with_state(|state, told| {
             if state.lost.contains(&state.cm) {
                 return Completion::done(Err(FabricError::Lost));
@@ -116,7 +116,7 @@ impl Network {
 }
 
 /// A function that allocates slots from a lane.
-type Take<'a> = &'a (dyn Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory> + Sync);
+type AllocateSlots<'a> = &'a (dyn Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory> + Sync);
 
 impl Transaction {
     /// Allocates slots of this machine, after it has got another region, if no block is left for
@@ -130,7 +130,7 @@ impl Transaction {
         &'a self,
         lane: usize,
         near: Addr,
-        take: Take<'a>,
+        take: AllocateSlots<'a>,
     ) -> Work<'a, Result<Addr, Stop>> {
         Box::pin(async move {
             let machine = self.machine();

@@ -35,7 +35,7 @@ const REPLICAS_MASK: u64 = (1 << CHANGES_SHIFT) - 1;
 
 /// The region map.
 pub(crate) struct LocalRegionMap {
-    places: Box<[Place]>,
+    places: Box<[RegionSlot]>,
     /// The latest of all floors: used for a region that the CM's answer adds.
     floor: AtomicU64,
     /// The lock of writers. Contains the regions whose primary is about to change: their replicas
@@ -43,7 +43,7 @@ pub(crate) struct LocalRegionMap {
     writing: Mutex<FewSet<RegionId>>,
 }
 
-struct Place {
+struct RegionSlot {
     head: AtomicU64,
     backups: [[AtomicU32; BACKUPS]; 2],
     floor: AtomicU64,
@@ -51,13 +51,13 @@ struct Place {
 
 /// A consistent set of replicas of a region.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct ReplicaSet {
     pub primary: MachineId,
     backups: [u32; BACKUPS],
     many: usize,
 }
 
-impl Known {
+impl ReplicaSet {
     /// Returns the backups.
     pub fn backups(&self) -> impl Iterator<Item = MachineId> {
         let backups = self.backups.into_iter().take(self.many);
@@ -65,10 +65,10 @@ impl Known {
     }
 }
 
-impl Place {
-    fn unknown() -> Place {
+impl RegionSlot {
+    fn unknown() -> RegionSlot {
         let none = || [const { AtomicU32::new(0) }; BACKUPS];
-        Place {
+        RegionSlot {
             head: AtomicU64::new(0),
             backups: [none(), none()],
             floor: AtomicU64::new(0),
@@ -94,7 +94,7 @@ impl Place {
     }
 
     /// Returns the replicas; `Err` if they were changed meanwhile.
-    fn known(&self) -> Result<Option<Known>, ()> {
+    fn known(&self) -> Result<Option<ReplicaSet>, ()> {
         let head = self.head.load(Ordering::Acquire);
         let Some(many) = ((head & COUNT_MASK) >> COUNT_SHIFT).checked_sub(1) else {
             return Ok(None);
@@ -108,7 +108,7 @@ impl Place {
             return Err(());
         }
         let primary = MachineId(head as u32);
-        Ok(Some(Known {
+        Ok(Some(ReplicaSet {
             primary,
             backups,
             many,
@@ -119,7 +119,7 @@ impl Place {
 impl Default for LocalRegionMap {
     fn default() -> Self {
         LocalRegionMap {
-            places: (0..MAX_REGIONS).map(|_| Place::unknown()).collect(),
+            places: (0..MAX_REGIONS).map(|_| RegionSlot::unknown()).collect(),
             floor: AtomicU64::new(0),
             writing: Mutex::default(),
         }
@@ -127,7 +127,7 @@ impl Default for LocalRegionMap {
 }
 
 impl LocalRegionMap {
-    fn place(&self, region: RegionId) -> Option<&Place> {
+    fn place(&self, region: RegionId) -> Option<&RegionSlot> {
         self.places.get(region.0 as usize)
     }
 
@@ -238,7 +238,7 @@ impl LocalRegionMap {
     }
 
     /// Returns the replicas of a region; `None` if they are unknown.
-    pub fn replicas(&self, region: RegionId) -> Option<Known> {
+    pub fn replicas(&self, region: RegionId) -> Option<ReplicaSet> {
         let place = self.place(region)?;
         loop {
             if let Ok(known) = place.known() {

@@ -40,7 +40,7 @@ use fencepost_cluster::allocation::{
     ReplicaRegions,
 };
 use fencepost_cluster::few::FewSet;
-use fencepost_cluster::reconfiguration::{Report, Resumed};
+use fencepost_cluster::reconfiguration::{Report, RestartState};
 use fencepost_cluster::{Mapping, RegionMap, Replicas, Replication, Wire};
 use fencepost_fabric::{Completer, FabricError, MachineId};
 use fencepost_storage::RegionId;
@@ -52,11 +52,11 @@ use super::{Network, NetworkOptions};
 use crate::bytes;
 use crate::machine::Machine;
 use crate::record::BadRecord;
-use grow::Growing;
+use grow::RegionRequest;
 pub(super) use grow::ROUNDS;
 use host::Host;
-pub(crate) use local_region_map::{Known, LocalRegionMap};
-use written::Writing;
+pub(crate) use local_region_map::{ReplicaSet, LocalRegionMap};
+use written::MapRecord;
 
 /// Tag of the messages.
 pub(super) const REGIONS: u8 = 24;
@@ -78,8 +78,8 @@ struct State {
     /// Pending lookups of regions.
     lookups: HashMap<RegionId, Vec<Completer<bool>>, FixedState>,
     /// Pending requests for a part of the list of all regions, by the first region of the part.
-    lists: HashMap<RegionId, Vec<Completer<Part>>, FixedState>,
-    growing: Option<Growing>,
+    lists: HashMap<RegionId, Vec<Completer<MappingsPart>>, FixedState>,
+    growing: Option<RegionRequest>,
     /// Whether failed machines are replaced.
     replaces: bool,
     lost: FewSet<MachineId>,
@@ -93,17 +93,17 @@ struct State {
     gone: FewSet<RegionId>,
     /// The report on the regions of the machines that were lost last.
     report: Option<Report>,
-    writing: Writing,
+    writing: MapRecord,
 }
 
 /// Some regions, and whether further ones follow.
-type Part = (Vec<Mapping>, bool);
+type MappingsPart = (Vec<Mapping>, bool);
 
 /// Answers to deliver once the state is unlocked.
 #[derive(Default)]
 struct Deliveries {
     answers: Vec<(Completer<bool>, bool)>,
-    parts: Vec<(Completer<Part>, Part)>,
+    parts: Vec<(Completer<MappingsPart>, MappingsPart)>,
     /// Requests that end without an answer.
     unanswered: Vec<Completer<bool>>,
 }
@@ -125,7 +125,7 @@ impl RegionAllocationClient {
     /// previous incarnation.
     pub fn new(
         options: &NetworkOptions,
-        resumed: Option<&Resumed>,
+        resumed: Option<&RestartState>,
     ) -> Result<RegionAllocationClient, FabricError> {
         let (me, configuration) = (options.fabric.me(), &options.configuration);
         let cm = configuration.cm();
@@ -175,7 +175,7 @@ impl RegionAllocationClient {
             inactive: FewSet::new(),
             gone: FewSet::new(),
             report: None,
-            writing: Writing::of(&*options.fabric, id)?,
+            writing: MapRecord::of(&*options.fabric, id)?,
         };
         state.write_down();
         Ok(RegionAllocationClient(Mutex::new(state)))
@@ -201,10 +201,10 @@ impl RegionAllocationClient {
 }
 
 /// Completers that are dropped once the state is unlocked.
-type Dropped = (Vec<Completer<bool>>, Vec<Completer<Part>>);
+type DroppedCompleters = (Vec<Completer<bool>>, Vec<Completer<MappingsPart>>);
 
 impl State {
-    fn forget_questions(&mut self) -> Dropped {
+    fn forget_questions(&mut self) -> DroppedCompleters {
         let lookups = self.lookups.drain().flat_map(|(_, waiting)| waiting);
         let growing = self.growing.take().into_iter();
         let growing = growing.flat_map(|growing| growing.waiting);

@@ -2,13 +2,13 @@
 
 use fencepost_cluster::allocation::{Allocator, CacheEvent, Lookup, MovedRegion, RegionMessage};
 use fencepost_cluster::few::{FewMap, FewSet};
-use fencepost_cluster::reconfiguration::{Holdings, Leading, NewConfig, Refused, Regions, Report};
+use fencepost_cluster::reconfiguration::{RegionReport, InitialManagerState, NewConfig, RefusedReplica, Regions, Report};
 use fencepost_cluster::{ConfigurationId, Mapping, RegionMap, Replicas, Replication};
 use fencepost_fabric::MachineId;
 use fencepost_storage::{RegionId, Timestamp};
 
 use super::super::Network;
-use super::super::disk::Held;
+use super::super::disk::RegionRecord;
 use super::{RegionAllocationClient, State};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
@@ -30,12 +30,12 @@ impl State {
 impl RegionAllocationClient {
     /// Returns the state that a new CM needs; it does not change before the next configuration is
     /// applied.
-    pub fn survey(&self, last_drained: ConfigurationId) -> Holdings {
+    pub fn survey(&self, last_drained: ConfigurationId) -> RegionReport {
         self.0.lock().regions().survey(last_drained)
     }
 
     /// Makes this machine the CM of the next configuration.
-    pub fn lead(&self, leading: Leading, replication: Replication) {
+    pub fn lead(&self, leading: InitialManagerState, replication: Replication) {
         let mut state = self.0.lock();
         state.regions().lead(leading, replication);
         // Region 0 existed before.
@@ -77,11 +77,11 @@ impl RegionAllocationClient {
     }
 
     /// Returns the regions of this machine, for its disk.
-    pub fn held(&self) -> FewMap<RegionId, Held> {
+    pub fn held(&self) -> FewMap<RegionId, RegionRecord> {
         let state = self.0.lock();
         let held = state.replica.held().map(|held| {
             let (mapping, whole) = (held.mapping.clone(), held.whole);
-            (mapping.region, Held { mapping, whole })
+            (mapping.region, RegionRecord { mapping, whole })
         });
         held.collect()
     }
@@ -147,7 +147,7 @@ impl Network {
         machine: &Machine,
         new: &NewConfig,
         moved: &FewSet<RegionId>,
-    ) -> (Vec<Refused>, Outgoing, Vec<RegionId>) {
+    ) -> (Vec<RefusedReplica>, Outgoing, Vec<RegionId>) {
         self.with_state(|state, told| {
             state.cm = new.configuration.cm();
             state.writing.is_in(new.configuration.id());

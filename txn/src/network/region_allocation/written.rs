@@ -9,15 +9,15 @@ use super::State;
 use crate::network::restart::retained_regions::Notes;
 
 /// The place of the record, and its last content.
-pub(super) struct Writing {
+pub(super) struct MapRecord {
     notes: Option<Notes>,
     configuration: ConfigurationId,
     recovered: ConfigurationId,
-    said: Option<Said>,
+    said: Option<RecordedVersions>,
 }
 
 /// The versions of the recorded state: the record is rewritten when one of them changes.
-type Said = (
+type RecordedVersions = (
     u64,
     MapVersion,
     Option<MapVersion>,
@@ -25,9 +25,9 @@ type Said = (
     ConfigurationId,
 );
 
-impl Writing {
-    pub fn of(fabric: &dyn Fabric, id: ConfigurationId) -> Result<Writing, FabricError> {
-        Ok(Writing {
+impl MapRecord {
+    pub fn of(fabric: &dyn Fabric, id: ConfigurationId) -> Result<MapRecord, FabricError> {
+        Ok(MapRecord {
             notes: Notes::of(fabric)?,
             configuration: id,
             recovered: id,

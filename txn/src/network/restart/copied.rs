@@ -14,12 +14,12 @@ use crate::record::BadRecord;
 const HEAD: usize = 3;
 
 /// A copy; dropping this value removes it.
-pub struct Copied {
+pub struct SegmentCopy {
     fabric: Arc<dyn Fabric>,
     segment: SegmentId,
 }
 
-impl Drop for Copied {
+impl Drop for SegmentCopy {
     fn drop(&mut self) {
         self.fabric.withdraw(self.segment);
     }
@@ -43,7 +43,7 @@ impl Copies {
     }
 
     /// Copies a record; `None` if memory does not survive machines.
-    pub fn copy(&mut self, tag: u8, record: &[u64]) -> Result<Option<Copied>, BadRecord> {
+    pub fn copy(&mut self, tag: u8, record: &[u64]) -> Result<Option<SegmentCopy>, BadRecord> {
         const NO_ROOM: BadRecord = BadRecord("there is no memory for a record that leaves the log");
         if !self.fabric.keeps() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Copies {
         memory.copy_in(1, &[u64::from(self.from.0), tag.into()]);
         memory.copy_in(HEAD, record);
         memory.copy_in(0, &[record.len() as u64 + 1]);
-        Ok(Some(Copied {
+        Ok(Some(SegmentCopy {
             fabric: Arc::clone(&self.fabric),
             segment,
         }))

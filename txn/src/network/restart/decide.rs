@@ -26,7 +26,7 @@ use crate::record::{BadRecord, TxnId};
 
 /// The new value of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Becomes {
+pub enum NewValue {
     Freed,
     Whole(Vec<u64>),
     /// Ranges that apply to the version with this timestamp.
@@ -48,7 +48,7 @@ pub enum Incarnation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub addr: Addr,
-    pub becomes: Becomes,
+    pub becomes: NewValue,
     /// The size class of the block, if it is known.
     pub class: Option<Class>,
     pub new: bool,
@@ -58,7 +58,7 @@ pub struct Change {
 }
 
 /// The writes that take effect.
-pub struct Decided {
+pub struct DecidedWrites {
     /// By region, ordered by timestamp: the coordinator's machine, and its writes there.
     pub changes: FewMap<RegionId, Vec<(Timestamp, MachineId, Vec<Change>)>>,
     /// The newest timestamp in any record.
@@ -78,10 +78,10 @@ impl Change {
     }
 }
 
-type ByRegion = FewMap<RegionId, Vec<Change>>;
+type RegionChanges = FewMap<RegionId, Vec<Change>>;
 
 /// Collects the writes of a COMMIT-BACKUP.
-fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
+fn of_backup(record: &[u64], changes: &mut RegionChanges) -> Result<(), BadRecord> {
     let mut reader = Reader(record);
     reader.id()?;
     reader.timestamp()?;
@@ -89,9 +89,9 @@ fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
     while let Some(write) = reader.write()? {
         let mut payload = Reader(write.payload);
         let becomes = match write.kind {
-            Kind::Freed => Becomes::Freed,
-            Kind::Ranges => Becomes::Ranges(payload.timestamp()?, payload.0.to_vec()),
-            _ => Becomes::Whole(payload.0.to_vec()),
+            Kind::Freed => NewValue::Freed,
+            Kind::Ranges => NewValue::Ranges(payload.timestamp()?, payload.0.to_vec()),
+            _ => NewValue::Whole(payload.0.to_vec()),
         };
         let stamped = (write.about >> evidence::STAMPED_SHIFT) as u8;
         let change = Change {
@@ -113,7 +113,7 @@ fn of_lock(
     lock: &[u64],
     moved: &[u64],
     sources: &Sources<'_>,
-    changes: &mut ByRegion,
+    changes: &mut RegionChanges,
 ) -> Result<(), BadRecord> {
     if lock.is_empty() {
         return Ok(());
@@ -145,15 +145,15 @@ fn locked_value(
     write: &Write<'_>,
     moved: &[u64],
     header: Option<fencepost_storage::header::Header>,
-) -> Result<Becomes, BadRecord> {
+) -> Result<NewValue, BadRecord> {
     use fencepost_storage::header::Header;
     let Some(header) = header else {
-        return Ok(Becomes::Unknown);
+        return Ok(NewValue::Unknown);
     };
     let base = header.timestamp();
     let of = |value: Value<'_>| match value {
-        Value::Whole(words) => Becomes::Whole(words.to_vec()),
-        Value::Ranges(words) => Becomes::Ranges(base, words.to_vec()),
+        Value::Whole(words) => NewValue::Whole(words.to_vec()),
+        Value::Ranges(words) => NewValue::Ranges(base, words.to_vec()),
     };
     if write.kind.is_patched()
         && let Some(value) = moved_value(moved, write.addr)?
@@ -163,9 +163,9 @@ fn locked_value(
     let follows = write.kind == Kind::Patched && write.payload.is_empty();
     let elsewhere = write.kind.is_patched() && header != Header(write.about).unlocked();
     Ok(match write.kind {
-        _ if follows || elsewhere => Becomes::Unknown,
-        Kind::Freed => Becomes::Freed,
-        Kind::New => Becomes::Whole(write.payload.get(1..).unwrap_or_default().to_vec()),
+        _ if follows || elsewhere => NewValue::Unknown,
+        Kind::Freed => NewValue::Freed,
+        Kind::New => NewValue::Whole(write.payload.get(1..).unwrap_or_default().to_vec()),
         kind if kind.is_ranges() => of(Value::Ranges(write.payload)),
         _ => of(Value::Whole(write.payload)),
     })
@@ -175,10 +175,10 @@ type Sources<'a> = FewMap<RegionId, Source<'a>>;
 
 /// Returns the writes of a transaction as far as they are known; a COMMIT-BACKUP has more than a
 /// LOCK.
-fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
-    let mut all = ByRegion::new();
+fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<RegionChanges, BadRecord> {
+    let mut all = RegionChanges::new();
     for backed in found.whole() {
-        let mut there = ByRegion::new();
+        let mut there = RegionChanges::new();
         for part in &backed.parts {
             of_backup(part, &mut there)?;
         }
@@ -187,7 +187,7 @@ fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<ByReg
         }
     }
     for (at, locked) in &found.locks {
-        let mut there = ByRegion::new();
+        let mut there = RegionChanges::new();
         of_lock(&locked.lock, &locked.moved, sources, &mut there)?;
         for (region, changes) in there {
             // Locks at a machine that is not the primary any more are ignored: other machines have
@@ -206,7 +206,7 @@ fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<ByReg
 /// Returns the write timestamp of a transaction if it takes effect.
 fn decide(
     found: &TransactionRecords,
-    changes: &ByRegion,
+    changes: &RegionChanges,
     sources: &Sources<'_>,
 ) -> Option<Timestamp> {
     let w = found.w.filter(|_| !found.aborted)?;
@@ -224,7 +224,7 @@ fn decide(
         let installed = |change: &Change| {
             native(&region).is_some_and(|source| change.is_installed(source.image, w))
         };
-        let known = |change: &Change| change.becomes != Becomes::Unknown || installed(change);
+        let known = |change: &Change| change.becomes != NewValue::Unknown || installed(change);
         changes
             .get(&region)
             .is_some_and(|changes| changes.iter().all(known))
@@ -233,10 +233,10 @@ fn decide(
     takes_effect.then_some(w)
 }
 
-impl Decided {
+impl DecidedWrites {
     /// Decides all transactions in the logs.
-    pub fn of(logs: &Logs, sources: &Sources<'_>) -> Result<Decided, (MachineId, BadRecord)> {
-        let mut decided = Decided {
+    pub fn of(logs: &Logs, sources: &Sources<'_>) -> Result<DecidedWrites, (MachineId, BadRecord)> {
+        let mut decided = DecidedWrites {
             changes: FewMap::new(),
             newest: 0,
         };

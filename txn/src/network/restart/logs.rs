@@ -33,28 +33,28 @@ pub struct TransactionRecords {
     /// Whether there is an ABORT.
     pub aborted: bool,
     /// LOCK and LOCK-MOVED at each primary.
-    pub locks: FewMap<MachineId, Locked>,
+    pub locks: FewMap<MachineId, PrimaryRecords>,
     /// COMMIT-BACKUP at each backup.
-    pub backups: FewMap<MachineId, Backed>,
+    pub backups: FewMap<MachineId, BackupRecords>,
 }
 
 /// The records of a primary.
 #[derive(Default)]
-pub struct Locked {
+pub struct PrimaryRecords {
     pub lock: Vec<u64>,
     pub moved: Vec<u64>,
 }
 
 /// The records of a backup.
 #[derive(Default)]
-pub struct Backed {
+pub struct BackupRecords {
     pub parts: Vec<Vec<u64>>,
     pub whole: bool,
 }
 
 impl TransactionRecords {
     /// Returns the COMMIT-BACKUPs of which all parts are present.
-    pub fn whole(&self) -> impl Iterator<Item = &Backed> {
+    pub fn whole(&self) -> impl Iterator<Item = &BackupRecords> {
         self.backups.values().filter(|backed| backed.whole)
     }
 }

@@ -49,7 +49,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{self, AtomicUsize};
 
 use fencepost_cluster::few::FewMap;
-use fencepost_cluster::reconfiguration::{Resumed, Resuming, SavedRegions, resume};
+use fencepost_cluster::reconfiguration::{RestartState, MappingChange, SavedRegions, resume};
 use fencepost_cluster::{Configuration, Replication};
 use fencepost_fabric::{MachineId, MemoryStore, RetainedMemory, SegmentId};
 use fencepost_storage::region::Image;
@@ -57,7 +57,7 @@ use fencepost_storage::{RegionId, Timestamp};
 
 use crate::record::BadRecord;
 use crate::start::{self, BIRTH};
-use decide::Decided;
+use decide::DecidedWrites;
 use logs::Logs;
 
 /// The reason why machines cannot restart from their memory.
@@ -100,20 +100,20 @@ fn list(regions: &[RegionId]) -> String {
 }
 
 /// The memory of all machines that have some.
-struct Left {
+struct ClusterMemory {
     remains: FewMap<MachineId, RetainedMemory>,
     kept: FewMap<MachineId, SavedRegions>,
     images: FewMap<(MachineId, RegionId), Image>,
 }
 
-impl Left {
+impl ClusterMemory {
     /// Reads the memory that the members of a configuration have left.
     fn of(
         after: &dyn MemoryStore,
         members: &[MachineId],
-        begun: Option<&Resumed>,
-    ) -> Result<Left, RestartError> {
-        let mut left = Left {
+        begun: Option<&RestartState>,
+    ) -> Result<ClusterMemory, RestartError> {
+        let mut left = ClusterMemory {
             remains: FewMap::new(),
             kept: FewMap::new(),
             images: FewMap::new(),
@@ -156,7 +156,7 @@ impl Left {
     }
 }
 
-impl Left {
+impl ClusterMemory {
     /// Returns the machines that have all data of a region.
     fn whole(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
         let has = move |(machine, kept): (&MachineId, &SavedRegions)| {
@@ -189,12 +189,12 @@ struct Source<'a> {
 /// errors of the system.
 pub fn repair_memory(
     after: &(dyn MemoryStore + Sync),
-    (before, begun): (&Configuration, Option<&Resumed>),
+    (before, begun): (&Configuration, Option<&RestartState>),
     replication: Replication,
-) -> Result<Resumed, RestartError> {
+) -> Result<RestartState, RestartError> {
     let configuration = before.again()?;
     let members = before.machines().iter().map(|machine| machine.id);
-    let left = Left::of(after, &members.collect::<Vec<_>>(), begun)?;
+    let left = ClusterMemory::of(after, &members.collect::<Vec<_>>(), begun)?;
     let resumed = resume(&left.kept, &configuration, replication);
     let (regions, next_region) = resumed.map_err(RestartError::Lost)?;
     let sources: FewMap<RegionId, Source<'_>> = regions
@@ -215,7 +215,7 @@ pub fn repair_memory(
         return Err(RestartError::Alone(alone));
     }
     let logs = Logs::read(after, &left.remains, recovered.map_or(0, |id| id.0))?;
-    let decided = Decided::of(&logs, &sources).map_err(|(of, why)| damaged(of, &why))?;
+    let decided = DecidedWrites::of(&logs, &sources).map_err(|(of, why)| damaged(of, &why))?;
     let ordering = Ordering {
         after,
         left: &left,
@@ -225,10 +225,10 @@ pub fn repair_memory(
     let newest = ordering.all(&regions)?;
     let root = start::root_at().ok();
     let root = root.and_then(|root| sources.get(&root.region())?.image.object(root));
-    Ok(Resumed {
+    Ok(RestartState {
         fresh: root.is_none_or(|root| root.header().timestamp() <= BIRTH),
         configuration,
-        regions: regions.iter().map(Resuming::resumed).collect(),
+        regions: regions.iter().map(MappingChange::resumed).collect(),
         next_region,
         newest: newest.raw(),
     })
@@ -237,14 +237,14 @@ pub fn repair_memory(
 /// The inputs for the repair of regions.
 struct Ordering<'a> {
     after: &'a (dyn MemoryStore + Sync),
-    left: &'a Left,
+    left: &'a ClusterMemory,
     sources: &'a FewMap<RegionId, Source<'a>>,
-    decided: &'a Decided,
+    decided: &'a DecidedWrites,
 }
 
 impl Ordering<'_> {
     /// Repairs all regions, as many at a time as there are cores. Returns the newest timestamp.
-    fn all(&self, regions: &[Resuming]) -> Result<Timestamp, RestartError> {
+    fn all(&self, regions: &[MappingChange]) -> Result<Timestamp, RestartError> {
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
         let next = AtomicUsize::new(0);
         let work = || {
@@ -266,7 +266,7 @@ impl Ordering<'_> {
     }
 
     /// Repairs a region at one machine, and copies it to the others.
-    fn one(&self, region: &Resuming) -> Result<Timestamp, RestartError> {
+    fn one(&self, region: &MappingChange) -> Result<Timestamp, RestartError> {
         let id = region.before.region;
         let Some(source) = self.sources.get(&id) else {
             return Err(RestartError::Lost(vec![id]));
@@ -307,7 +307,7 @@ fn damaged(of: MachineId, why: &BadRecord) -> RestartError {
 
 /// Returns the source of a region. A remaining primary stays primary (REMAP-1), but if it had not
 /// recovered the region, its data count as a backup's.
-fn source<'a>(left: &'a Left, region: &Resuming) -> Option<Source<'a>> {
+fn source<'a>(left: &'a ClusterMemory, region: &MappingChange) -> Option<Source<'a>> {
     let id = region.before.region;
     let machine = region.after.replicas.primary();
     let since = region.before.last_primary_change;

@@ -10,13 +10,13 @@ use fencepost_storage::region::Image;
 use fencepost_storage::{ObjectRef, RegionId, Timestamp};
 
 use super::Source;
-use super::decide::{Becomes, Change, Decided, Incarnation};
+use super::decide::{NewValue, Change, DecidedWrites, Incarnation};
 use crate::changes;
 use crate::record::BadRecord;
 
 /// Installs all writes to a region that take effect.
 pub fn install(
-    decided: &Decided,
+    decided: &DecidedWrites,
     region: RegionId,
     source: &Source<'_>,
 ) -> Result<(), (MachineId, BadRecord)> {
@@ -66,7 +66,7 @@ fn in_backup(image: &Image, change: &Change, w: Timestamp) -> Result<(), BadReco
     if image.class_of(change.addr) != Some(class) {
         // A block changes its class only after all its objects are freed.
         let before = image.newest_in_block(change.addr);
-        if before > w || matches!(change.becomes, Becomes::Ranges(..)) {
+        if before > w || matches!(change.becomes, NewValue::Ranges(..)) {
             return Ok(());
         }
         image.put_anew(change.addr, class).map_err(|_| NOWHERE)?;
@@ -90,16 +90,16 @@ fn put(
 ) -> Result<(), BadRecord> {
     let header = object.header().unlocked();
     match &change.becomes {
-        Becomes::Unknown => return Err(BadRecord("nobody knows what an object becomes")),
-        Becomes::Freed => object.begin_install(),
-        Becomes::Whole(words) if words.len() > object.len() => {
+        NewValue::Unknown => return Err(BadRecord("nobody knows what an object becomes")),
+        NewValue::Freed => object.begin_install(),
+        NewValue::Whole(words) if words.len() > object.len() => {
             return Err(BadRecord("a value that is longer than its object"));
         }
-        Becomes::Whole(words) => {
+        NewValue::Whole(words) => {
             object.begin_install();
             object.put(0, words);
         }
-        Becomes::Ranges(base, ranges) => {
+        NewValue::Ranges(base, ranges) => {
             if header.timestamp() != *base {
                 return Err(BadRecord("a change of a version that is not there"));
             }
@@ -108,7 +108,7 @@ fn put(
             changes::install(object, ranges);
         }
     }
-    let stays = change.becomes != Becomes::Freed;
+    let stays = change.becomes != NewValue::Freed;
     if let Some(word) = change.stamped.filter(|word| stays && *word < object.len()) {
         object.put(word, &[w.raw()]);
     }

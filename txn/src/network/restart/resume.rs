@@ -1,6 +1,6 @@
 //! The restart of a machine with its regions.
 
-use fencepost_cluster::reconfiguration::Resumed;
+use fencepost_cluster::reconfiguration::RestartState;
 use fencepost_storage::{OutOfMemory, Timestamp};
 
 use crate::machine::Machine;
@@ -9,7 +9,7 @@ impl Machine {
     /// Takes over the regions of the previous incarnation. No transaction is open in them, and
     /// their free slots are found by their allocated bits (SOSP'15 §5.5). Must be called before the
     /// machine is used.
-    pub(crate) fn resume(&self, resumed: &Resumed) -> Result<(), OutOfMemory> {
+    pub(crate) fn resume(&self, resumed: &RestartState) -> Result<(), OutOfMemory> {
         let Some(network) = self.network() else {
             return Ok(());
         };

@@ -73,12 +73,12 @@ pub fn read(memory: &Memory) -> Option<SavedRegions> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_cluster::reconfiguration::Holdings;
+    use fencepost_cluster::reconfiguration::RegionReport;
     use fencepost_cluster::{ConfigurationId, RegionId};
 
     fn kept(next: u32) -> SavedRegions {
         SavedRegions {
-            holdings: Holdings {
+            holdings: RegionReport {
                 last_drained: ConfigurationId(1),
                 held: Vec::new(),
                 known: Vec::new(),

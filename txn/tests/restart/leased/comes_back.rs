@@ -57,7 +57,7 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     drop(world.machines.remove(&3));
     let mut offered = Contents::read(&durable(&disks.disks[2])).expect("its disk");
     let written = offered.machine();
-    let Some(Heard::Offered(offer)) = world.request_to_join(3, Keeps::Disk { written }) else {
+    let Some(JoinOutcome::Offered(offer)) = world.request_to_join(3, DurableData::Disk { written }) else {
         panic!("it was let in");
     };
     offered.write_down(&offer).expect("is written down");

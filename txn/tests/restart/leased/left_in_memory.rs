@@ -67,7 +67,7 @@ fn image(remains: &RetainedMemory, addr: Addr) -> Image {
 /// Lets a machine join at the third place, with the retained memory of earlier ones.
 fn join(world: &mut World, gone: Vec<RetainedMemory>) -> (u32, Arc<dyn Fabric>) {
     let (id, configuration) = loop {
-        if let Some(Heard::Joined(id, configuration)) = world.request_to_join(3, Keeps::Nothing) {
+        if let Some(JoinOutcome::Joined(id, configuration)) = world.request_to_join(3, DurableData::Nothing) {
             break (id, configuration);
         }
     };

@@ -72,7 +72,7 @@ async fn change(
     for addr in objects {
         tx.update(addr, |image| image.fill(2)).await?;
     }
-    let made = tx.alloc(SHORT, Near::Machine(at)).await?;
+    let made = tx.alloc(SHORT, ObjectLocation::Machine(at)).await?;
     tx.write_new(made, &[2; SHORT])?;
     Ok((made.addr, tx.commit().await?))
 }

@@ -26,21 +26,21 @@ use fencepost_storage::region::{self, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, Timestamp};
 
 use crate::fault::{self, Fault};
-use crate::network::backup::{self, Changed};
-use crate::network::retained_data::{Before, Part};
+use crate::network::backup::{self, BlockUses};
+use crate::network::retained_data::{RetainedData, RetainedPart};
 use crate::network::versions::{digest, pieces, slots_of_piece};
 use crate::record::BadRecord;
 
 /// The destination of copies.
 #[derive(Clone, Copy)]
-pub(super) struct Here<'a> {
+pub(super) struct CopyDestination<'a> {
     pub regions: &'a Regions,
     /// The replicas that this machine had before its eviction, as backups.
-    pub before: Option<&'a Before>,
-    pub changed: &'a Changed,
+    pub before: Option<&'a RetainedData>,
+    pub changed: &'a BlockUses,
 }
 
-impl Here<'_> {
+impl CopyDestination<'_> {
     /// Returns the timestamp of this backup's version of an object; zero if it has none.
     fn has(&self, addr: Addr, class: Class) -> Timestamp {
         let same = self.regions.backup_class(BlockId::of(addr)) == Some(class);
@@ -51,7 +51,7 @@ impl Here<'_> {
 
 /// A read of a part of a block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum BlockRead {
     /// The versions at the primary, because this machine has had the block before.
     Versions,
     /// The block's word of the header block.
@@ -69,21 +69,21 @@ pub(super) struct BlockCopy {
     /// The first slot that was not requested yet.
     next: usize,
     /// Reads to repeat before further slots.
-    again: VecDeque<Wanted>,
+    again: VecDeque<BlockRead>,
     /// Bytes of objects taken from the previous replica.
     pub kept: u64,
 }
 
 impl BlockCopy {
-    pub fn of(block: BlockId, here: Here<'_>) -> BlockCopy {
+    pub fn of(block: BlockId, here: CopyDestination<'_>) -> BlockCopy {
         let had = here.before.is_some_and(|before| before.has(block));
         BlockCopy {
             block,
             class: None,
             next: 0,
             again: VecDeque::from([match had {
-                true => Wanted::Versions,
-                false => Wanted::Class,
+                true => BlockRead::Versions,
+                false => BlockRead::Class,
             }]),
             kept: 0,
         }
@@ -95,7 +95,7 @@ impl BlockCopy {
     }
 
     /// Returns the next read; `None` if all reads have been requested.
-    pub fn next(&mut self) -> Option<Wanted> {
+    pub fn next(&mut self) -> Option<BlockRead> {
         if let Some(wanted) = self.again.pop_front() {
             return Some(wanted);
         }
@@ -105,24 +105,24 @@ impl BlockCopy {
         self.next += count;
         match count {
             0 => None,
-            1 => Some(Wanted::Slot(first)),
-            _ => Some(Wanted::Slots(first, count, None)),
+            1 => Some(BlockRead::Slot(first)),
+            _ => Some(BlockRead::Slots(first, count, None)),
         }
     }
 
     /// Returns the place of a read in the region: the first word, and the number of words.
-    pub fn place(&self, wanted: &Wanted) -> (usize, usize) {
+    pub fn place(&self, wanted: &BlockRead) -> (usize, usize) {
         let slot_words = self.class.map_or(0, Class::slot_words);
         let slot = |slot| self.block.block as usize * MAX_SLOT_WORDS + slot * slot_words;
         match wanted {
-            Wanted::Class | Wanted::Versions => (self.block.block as usize, 1),
-            Wanted::Slots(first, count, _) => (slot(*first), count * slot_words),
-            Wanted::Slot(at) => (slot(*at), slot_words),
+            BlockRead::Class | BlockRead::Versions => (self.block.block as usize, 1),
+            BlockRead::Slots(first, count, _) => (slot(*first), count * slot_words),
+            BlockRead::Slot(at) => (slot(*at), slot_words),
         }
     }
 
     /// Queues a failed read to be repeated.
-    pub fn put_back(&mut self, wanted: Wanted) {
+    pub fn put_back(&mut self, wanted: BlockRead) {
         self.again.push_back(wanted);
     }
 
@@ -138,26 +138,26 @@ impl BlockCopy {
     /// [`BadRecord`] if the answer does not fit this backup.
     pub fn take(
         &mut self,
-        wanted: Wanted,
+        wanted: BlockRead,
         words: Box<[u64]>,
-        here: Here<'_>,
+        here: CopyDestination<'_>,
     ) -> Result<(), BadRecord> {
         match (wanted, self.class) {
-            (Wanted::Versions, _) => self.compare(&words, here),
-            (Wanted::Class, _) => {
+            (BlockRead::Versions, _) => self.compare(&words, here),
+            (BlockRead::Class, _) => {
                 self.class = words.first().and_then(|word| region::class_of(*word));
                 Ok(())
             }
-            (Wanted::Slots(first, count, None), Some(class)) => {
+            (BlockRead::Slots(first, count, None), Some(class)) => {
                 let mut slots = words.chunks_exact(class.slot_words()).zip(first..);
                 let lacks = slots.any(|(slot, at)| self.lacks(at, slot, class, here));
                 if lacks {
-                    let wanted = Wanted::Slots(first, count, Some(words));
+                    let wanted = BlockRead::Slots(first, count, Some(words));
                     self.again.push_back(wanted);
                 }
                 Ok(())
             }
-            (Wanted::Slots(first, _, Some(before)), Some(class)) => {
+            (BlockRead::Slots(first, _, Some(before)), Some(class)) => {
                 let now = words.chunks_exact(class.slot_words());
                 let slots = before
                     .chunks_exact(class.slot_words())
@@ -168,16 +168,16 @@ impl BlockCopy {
                         continue;
                     }
                     if before != now || !self.install(at, now.into(), class, here)? {
-                        self.again.push_back(Wanted::Slot(at));
+                        self.again.push_back(BlockRead::Slot(at));
                     }
                 }
                 Ok(())
             }
-            (Wanted::Slot(at), Some(class)) => {
+            (BlockRead::Slot(at), Some(class)) => {
                 let done =
                     !self.lacks(at, &words, class, here) || self.install(at, words, class, here)?;
                 if !done {
-                    self.again.push_back(Wanted::Slot(at));
+                    self.again.push_back(BlockRead::Slot(at));
                 }
                 Ok(())
             }
@@ -188,12 +188,12 @@ impl BlockCopy {
 
     /// Takes all pieces whose versions are equal at the primary from the previous replica. Queues
     /// reads of the others.
-    fn compare(&mut self, words: &[u64], here: Here<'_>) -> Result<(), BadRecord> {
+    fn compare(&mut self, words: &[u64], here: CopyDestination<'_>) -> Result<(), BadRecord> {
         let class = words.first().and_then(|word| region::class_of(*word));
         let before = here.before.zip(class);
         let before = before.map(|(all, class)| (all.parts_with(self.block, class), class));
         let Some((parts, class)) = before.filter(|(parts, _)| !parts.is_empty()) else {
-            self.again.push_back(Wanted::Class);
+            self.again.push_back(BlockRead::Class);
             return Ok(());
         };
         self.class = class.into();
@@ -201,15 +201,15 @@ impl BlockCopy {
         let mut theirs = words.iter().skip(1);
         for (first, count) in pieces(class) {
             let theirs = theirs.next();
-            let is_same = |part: &&Part| {
+            let is_same = |part: &&RetainedPart| {
                 let of = ((self.block, class), (first, count));
                 let ours = digest(of.0, of.1, |addr| part.object(addr));
                 theirs == Some(&ours) || fault::injected(Fault::TakeOldVersions)
             };
             let Some(part) = parts.iter().copied().find(is_same) else {
                 self.again.push_back(match count {
-                    1 => Wanted::Slot(first),
-                    _ => Wanted::Slots(first, count, None),
+                    1 => BlockRead::Slot(first),
+                    _ => BlockRead::Slots(first, count, None),
                 });
                 continue;
             };
@@ -228,7 +228,7 @@ impl BlockCopy {
 
     /// Returns whether a slot of the primary has a later version than this backup, or is locked and
     /// may get one.
-    fn lacks(&self, at: usize, slot: &[u64], class: Class, here: Here<'_>) -> bool {
+    fn lacks(&self, at: usize, slot: &[u64], class: Class, here: CopyDestination<'_>) -> bool {
         let Some(header) = slot.first().map(|word| Header(*word)) else {
             return false;
         };
@@ -245,9 +245,9 @@ impl BlockCopy {
         at: usize,
         words: Box<[u64]>,
         class: Class,
-        here: Here<'_>,
+        here: CopyDestination<'_>,
     ) -> Result<bool, BadRecord> {
-        let (first, _) = self.place(&Wanted::Slot(at));
+        let (first, _) = self.place(&BlockRead::Slot(at));
         let copy = ObjectCopy::of(words, first);
         // A locked object may be partly overwritten.
         let Some(copy) = copy.filter(|copy| !copy.header().is_locked()) else {

@@ -21,7 +21,7 @@ use crate::network::disk::Disk;
 
 /// Copied regions that wait for the disk.
 #[derive(Default)]
-pub(super) struct Durably {
+pub(super) struct DiskWaits {
     /// Regions that were copied since the checkpoint began.
     copied: Vec<RegionId>,
     /// The checkpoint in progress, and the regions that it will contain.
@@ -30,7 +30,7 @@ pub(super) struct Durably {
     written: Vec<(Lsn, RegionId)>,
 }
 
-impl Durably {
+impl DiskWaits {
     /// Performs a step with the region just `copied`. Returns the regions that are durable now.
     pub fn step(
         &mut self,

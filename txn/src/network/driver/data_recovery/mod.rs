@@ -50,12 +50,12 @@ use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backing::segment;
-use crate::network::traffic::Posted;
+use crate::network::traffic::PostKind;
 use crate::readers::{ReaderSlot, Readers};
 use crate::record::BadRecord;
-use block::{BlockCopy, Here, Wanted};
-use durably::Durably;
-use pace::Pace;
+use block::{BlockCopy, CopyDestination, BlockRead};
+use durably::DiskWaits;
+use pace::ReadRate;
 
 /// Words of a header block that are read together.
 const LISTED_AT_ONCE: usize = 1 << 10;
@@ -69,7 +69,7 @@ const AGAIN_NS: u64 = 1_000_000;
 
 type Read = Completion<Box<[u64]>>;
 /// Posts a read of another machine's region: first word and number of words.
-type Post<'a> = dyn Fn(MachineId, RegionId, (usize, usize)) -> Read + 'a;
+type PostRead<'a> = dyn Fn(MachineId, RegionId, (usize, usize)) -> Read + 'a;
 
 /// Requests the versions of a block; `None` if there is no space for the request now.
 type Versions<'a> = dyn Fn(MachineId, BlockId) -> Option<Read> + 'a;
@@ -77,18 +77,18 @@ type Versions<'a> = dyn Fn(MachineId, BlockId) -> Option<Read> + 'a;
 /// The data recovery of this machine.
 pub(super) struct DataRecovery {
     /// Regions to copy; the first is in progress.
-    regions: VecDeque<Filling>,
+    regions: VecDeque<RegionCopy>,
     /// Whether copying is enabled: not during a reconfiguration.
     going: bool,
     /// The block that is being copied.
     block: Option<BlockCopy>,
-    reads: Vec<(Asked, Read)>,
+    reads: Vec<(ReadSubject, Read)>,
     /// When the next reads may be posted.
     next: u64,
     /// Keeps blocks in their size class (REFILL-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
-    durably: Durably,
+    durably: DiskWaits,
     counts: DataRecoveryCounts,
     /// When the data of previous replicas is dropped.
     forgets_at: u64,
@@ -104,17 +104,17 @@ pub struct DataRecoveryCounts {
 }
 
 /// The subject of a read.
-enum Asked {
+enum ReadSubject {
     /// Words of the header block, from this one on.
     Blocks(usize),
-    OfBlock(Wanted),
+    OfBlock(BlockRead),
 }
 
 /// A region that is not complete here.
-struct Filling {
+struct RegionCopy {
     region: RegionId,
     primary: MachineId,
-    pace: Pace,
+    pace: ReadRate,
     /// The first block that was not checked for use yet.
     unlisted: usize,
     /// Blocks in use that are to be copied.
@@ -122,11 +122,11 @@ struct Filling {
 }
 
 /// The parts of the machine that data recovery uses.
-struct Around<'a> {
-    here: Here<'a>,
+struct RecoveryContext<'a> {
+    here: CopyDestination<'a>,
     readers: &'a Readers,
     clock: &'a Clock,
-    post: &'a Post<'a>,
+    post: &'a PostRead<'a>,
     versions: &'a Versions<'a>,
 }
 
@@ -140,7 +140,7 @@ impl DataRecovery {
             next: 0,
             reader: None,
             random: Random::new(seed),
-            durably: Durably::default(),
+            durably: DiskWaits::default(),
             counts: DataRecoveryCounts::default(),
             forgets_at: u64::MAX,
         }
@@ -163,15 +163,15 @@ impl DataRecovery {
         let mut before = std::mem::take(&mut self.regions);
         for (region, replicas) in lacking {
             let primary = replicas.primary();
-            let same = |filling: &Filling| (filling.region, filling.primary) == (region, primary);
+            let same = |filling: &RegionCopy| (filling.region, filling.primary) == (region, primary);
             let known = before
                 .iter()
                 .position(same)
                 .and_then(|at| before.remove(at));
-            self.regions.push_back(Filling {
+            self.regions.push_back(RegionCopy {
                 region,
                 primary,
-                pace: Pace::of(replicas.count()),
+                pace: ReadRate::of(replicas.count()),
                 unlisted: known.as_ref().map_or(1, |known| known.unlisted),
                 blocks: known.map_or_else(VecDeque::new, |known| known.blocks),
             });
@@ -184,7 +184,7 @@ impl DataRecovery {
     /// Stops copying until [`Self::begin`] is called.
     fn pause(&mut self, readers: &Readers) {
         self.going = false;
-        self.durably = Durably::default();
+        self.durably = DiskWaits::default();
         self.drop_block(readers);
     }
 
@@ -200,7 +200,7 @@ impl DataRecovery {
     }
 
     /// Performs one step. Returns the region whose copy is complete, if any.
-    fn step(&mut self, now: u64, around: &Around<'_>) -> Option<RegionId> {
+    fn step(&mut self, now: u64, around: &RecoveryContext<'_>) -> Option<RegionId> {
         if !self.going {
             return None;
         }
@@ -214,7 +214,7 @@ impl DataRecovery {
         filled
     }
 
-    fn take_answers(&mut self, now: u64, around: &Around<'_>) {
+    fn take_answers(&mut self, now: u64, around: &RecoveryContext<'_>) {
         let mut at = 0;
         while at < self.reads.len() {
             let Some(answer) = self.reads[at].1.take() else {
@@ -233,9 +233,9 @@ impl DataRecovery {
     fn take(
         &mut self,
         now: u64,
-        asked: Asked,
+        asked: ReadSubject,
         answer: Result<Box<[u64]>, FabricError>,
-        around: &Around<'_>,
+        around: &RecoveryContext<'_>,
     ) -> Result<(), BadRecord> {
         if let Err(why) = &answer
             && *why != FabricError::Unsteady
@@ -246,7 +246,7 @@ impl DataRecovery {
             self.counts.read_bytes += 8 * words.len() as u64;
         }
         match (asked, answer) {
-            (Asked::OfBlock(wanted), answer) => {
+            (ReadSubject::OfBlock(wanted), answer) => {
                 let Some(block) = &mut self.block else {
                     return Ok(());
                 };
@@ -255,7 +255,7 @@ impl DataRecovery {
                     Err(_) => block.put_back(wanted),
                 }
             }
-            (Asked::Blocks(from), Ok(words)) => {
+            (ReadSubject::Blocks(from), Ok(words)) => {
                 if let Some(filling) = self.regions.front_mut() {
                     let used = words.iter().zip(from as u32..);
                     let used = used.filter(|(word, _)| region::class_of(**word).is_some());
@@ -264,13 +264,13 @@ impl DataRecovery {
                 }
             }
             // The words are requested again, because `unlisted` has not changed.
-            (Asked::Blocks(_), Err(_)) => {}
+            (ReadSubject::Blocks(_), Err(_)) => {}
         }
         Ok(())
     }
 
     /// Begins the next block once one is copied. Returns the region once all its blocks are.
-    fn go_on(&mut self, around: &Around<'_>) -> Option<RegionId> {
+    fn go_on(&mut self, around: &RecoveryContext<'_>) -> Option<RegionId> {
         let copies = self
             .block
             .as_ref()
@@ -310,7 +310,7 @@ impl DataRecovery {
     }
 
     /// Posts as many reads as the pace allows.
-    fn ask(&mut self, now: u64, around: &Around<'_>) {
+    fn ask(&mut self, now: u64, around: &RecoveryContext<'_>) {
         let Some(filling) = self.regions.front().filter(|_| now >= self.next) else {
             return;
         };
@@ -324,22 +324,22 @@ impl DataRecovery {
                 let most = filling.pace.at_once.min(before + filling.pace.a_look);
                 for _ in before..most {
                     let Some(wanted) = block.next() else { break };
-                    if wanted == Wanted::Versions {
+                    if wanted == BlockRead::Versions {
                         match (around.versions)(filling.primary, block.id()) {
-                            Some(read) => self.reads.push((Asked::OfBlock(wanted), read)),
+                            Some(read) => self.reads.push((ReadSubject::OfBlock(wanted), read)),
                             None => block.put_back(wanted),
                         }
                         break;
                     }
                     let place = block.place(&wanted);
-                    post(Asked::OfBlock(wanted), place);
+                    post(ReadSubject::OfBlock(wanted), place);
                 }
             }
             None if before == 0 => {
                 let from = filling.unlisted;
                 let words = around.blocks().saturating_sub(from).min(LISTED_AT_ONCE);
                 if words > 0 {
-                    post(Asked::Blocks(from), (from, words));
+                    post(ReadSubject::Blocks(from), (from, words));
                 }
             }
             None => {}
@@ -350,7 +350,7 @@ impl DataRecovery {
     }
 }
 
-impl Around<'_> {
+impl RecoveryContext<'_> {
     /// Returns the number of blocks of a region, the header block included.
     fn blocks(&self) -> usize {
         self.here.regions.region_bytes() / BLOCK_BYTES
@@ -380,7 +380,7 @@ impl Network {
         state: &mut State,
     ) {
         let post = |machine, region: RegionId, (word, words)| {
-            self.counting.count(Posted::Object);
+            self.counting.count(PostKind::Object);
             let segment = segment(Piece::Region(region.0));
             let place = Place {
                 machine,
@@ -403,8 +403,8 @@ impl Network {
             }
         }
         let versions = |machine, block| self.ask_versions(machine, block);
-        let around = Around {
-            here: Here {
+        let around = RecoveryContext {
+            here: CopyDestination {
                 regions: machine.regions(),
                 before: before.as_deref(),
                 changed: &self.changed,

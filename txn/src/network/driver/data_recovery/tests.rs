@@ -10,7 +10,7 @@ use fencepost_storage::region::Regions;
 use fencepost_storage::{Addr, ObjectCopy, ObjectRef, Private, Timestamp};
 
 use super::*;
-use crate::network::backup::{self, Changed};
+use crate::network::backup::{self, BlockUses};
 use crate::network::versions::digest;
 
 const REGION: RegionId = RegionId(3);
@@ -19,16 +19,16 @@ const SMALL: usize = 3;
 /// A slot size so large that each slot is read alone.
 const LARGE: usize = 3000;
 
-type Ahead = Box<dyn FnMut(&Memory, usize)>;
-type Held = RefCell<Vec<Completer<Box<[u64]>>>>;
+type ReadHook = Box<dyn FnMut(&Memory, usize)>;
+type HeldReads = RefCell<Vec<Completer<Box<[u64]>>>>;
 
 struct Primary {
     memory: Memory,
     reads: Cell<usize>,
     /// Changes the memory before a read.
-    ahead: RefCell<Ahead>,
+    ahead: RefCell<ReadHook>,
     /// Holds answers back until the test releases them.
-    held: Option<Held>,
+    held: Option<HeldReads>,
 }
 
 fn class(words: usize) -> Class {
@@ -86,7 +86,7 @@ impl Primary {
 struct World {
     primary: Primary,
     regions: Regions,
-    changed: Changed,
+    changed: BlockUses,
     readers: Readers,
     clock: Clock,
     refill: DataRecovery,
@@ -103,7 +103,7 @@ impl World {
         World {
             primary,
             regions,
-            changed: Changed::default(),
+            changed: BlockUses::default(),
             readers,
             clock: Clock::default(),
             refill,
@@ -117,8 +117,8 @@ impl World {
             assert_eq!((machine, region), (MachineId(1), REGION));
             self.primary.read(place)
         };
-        let around = Around {
-            here: Here {
+        let around = RecoveryContext {
+            here: CopyDestination {
                 before: None,
                 regions: &self.regions,
                 changed: &self.changed,
