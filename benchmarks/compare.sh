@@ -316,7 +316,7 @@ fi
     echo "$(nproc) cores ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)), shared with the client;"
     echo "$("$postgres/postgres" --version); $("$program" --version)."
     echo "Every commit of both is flushed to the same disk. The null server answers from constants, with a"
-    echo "thread for each connection: what the wire costs on this host."
+    echo "thread for each connection. It shows the cost of the wire on this host."
     if [ ${#rows[@]} -gt 0 ]; then
         echo
         echo "| statements or transactions a second | PostgreSQL | null server | Fencepost | ÷ PostgreSQL | of null | PostgreSQL CPU, µs | Fencepost CPU, µs | CPU ratio | to reach |"
