@@ -1,7 +1,8 @@
 //! Rule `subjects`: commits since the base have subjects `scope: imperative summary`.
 //!
-//! The scope is a top-level folder or a scope of `xtask/tree.toml`. A history without the base, as
-//! in a shallow clone, is not checked, and tidy says so. Merges are not checked.
+//! The scope is a top-level folder or a scope of `xtask/tree.toml`, or two of these with a comma
+//! between them. A history without the base, as in a shallow clone, is not checked, and tidy says
+//! so. Merges are not checked.
 
 use crate::tidy::finding::Finding;
 use crate::tidy::repository::{Commit, History};
@@ -17,6 +18,7 @@ pub const RULE: Rule = Rule {
 
 const NAME: &str = "subjects";
 const COLUMNS_LIMIT: usize = 72;
+const SCOPES_MAX: usize = 2;
 /// Digits of a hash in a finding.
 const HASH_DIGITS: usize = 12;
 
@@ -48,7 +50,8 @@ fn violation(tree: &Tree<'_>, subject: &str) -> Option<(&'static str, &'static s
     let Some((scope, summary)) = subject.split_once(": ") else {
         return Some(("no scope", form));
     };
-    if !is_scope(tree, scope) {
+    let scopes: Vec<&str> = scope.split(", ").collect();
+    if scopes.len() > SCOPES_MAX || !scopes.iter().all(|scope| is_scope(tree, scope)) {
         return Some(("an unknown scope", form));
     }
     if subject.chars().count() > COLUMNS_LIMIT {
@@ -103,6 +106,8 @@ mod tests {
             ("drain the log", "no scope"),
             ("txn/src: drain the log", "an unknown scope"),
             ("sqlx: drain the log", "an unknown scope"),
+            ("txn, sqlx: drain the log", "an unknown scope"),
+            ("txn, docs, ci: drain the log", "an unknown scope"),
             (long.as_str(), "more than 72 columns"),
             (
                 "txn: Drain the log",
@@ -126,6 +131,7 @@ mod tests {
         for subject in [
             "docs: drain the log",
             "txn: seed the sampler",
+            "txn, docs: drain the log",
             longest.as_str(),
         ] {
             assert_eq!(check(subject), [""; 0], "{subject}");
