@@ -298,11 +298,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         put(&mut patched, comma.start..comma.end, ".");
     }
     for token in blanked {
-        put(
-            &mut patched,
-            token.start..token.end,
-            &" ".repeat(token.end - token.start),
-        );
+        let blanks = " ".repeat(token.end - token.start);
+        put(&mut patched, token.start..token.end, &blanks);
     }
     exclusion::apply(&mut patched, &exclusions);
     subscripts::apply(&mut patched, &subscripted);
