@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fencepost_benchmarks::costs::{Cluster, Cost};
 use fencepost_benchmarks::harness::{Report, RunOptions};
-use fencepost_benchmarks::tpcc::Remote;
-use fencepost_benchmarks::{BenchError, BenchOptions, FabricKind, Name, Via, run_named};
+use fencepost_benchmarks::tpcc::RemoteShares;
+use fencepost_benchmarks::{BenchError, BenchOptions, FabricKind, Interface, Name, run_named};
 use fencepost_txn::network::PostKind;
 
 const REPLICAS: usize = 3;
@@ -27,7 +27,7 @@ fn options(
 ) -> BenchOptions {
     BenchOptions {
         name,
-        via: Via::Native,
+        via: Interface::Native,
         urls: Vec::new(),
         rows: Some(20_000),
         zipf: None,
@@ -35,7 +35,7 @@ fn options(
         reads,
         writes,
         warehouses: 1,
-        remote: Remote::SPECIFIED,
+        remote: RemoteShares::SPECIFIED,
         small: false,
         isolation: None,
         machines,

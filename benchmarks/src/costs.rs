@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn averages_are_those_of_all_ways_to_place_the_keys() {
+    fn averages_cover_all_key_placements() {
         let three = Cluster {
             machines: 3,
             backups: 2,

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hottest_of_many_has_the_share_that_the_law_gives_it() {
+    fn hottest_key_has_share_of_zipf_law() {
         let zipf = Zipf::new(1_000_000, 0.99);
         let mut random = Random::new(1);
         let mut counts = [0u32; 3];

@@ -30,5 +30,5 @@ pub mod tpcc;
 mod versioned;
 
 pub use error::BenchError;
-pub use named::{BenchOptions, Name, Via, run_named};
-pub use native::{FabricKind, Machines, Together};
+pub use named::{BenchOptions, Interface, Name, run_named};
+pub use native::{ClusterOptions, FabricKind, Machines};

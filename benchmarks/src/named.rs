@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::bank::{self, BankNative, BankSql};
 use crate::error::BenchError;
-use crate::harness::{Facts, Report, RunOptions, run};
+use crate::harness::{Report, RunOptions, RunParameters, run};
 use crate::kv::{self, Kv, KvOptions};
-use crate::native::{FabricKind, Machines, Together};
+use crate::native::{ClusterOptions, FabricKind, Machines};
 use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, Isolation, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
-use crate::tpcc::{self, Remote, Scale, TpccNative, TpccOptions, TpccSql};
+use crate::tpcc::{self, RemoteShares, Scale, TpccNative, TpccOptions, TpccSql};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Name {
 
 /// The interface to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum Interface {
     /// The transaction API, in this process.
     Native,
     /// SQL through the library, in this process.
@@ -45,12 +45,12 @@ pub enum Via {
     Pg,
 }
 
-impl Via {
+impl Interface {
     const fn name(self) -> &'static str {
         match self {
-            Via::Native => "native",
-            Via::Embedded => "embedded",
-            Via::Pg => "pg",
+            Interface::Native => "native",
+            Interface::Embedded => "embedded",
+            Interface::Pg => "pg",
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct BenchOptions {
     /// The workload.
     pub name: Name,
     /// The interface to the database.
-    pub via: Via,
+    pub via: Interface,
     /// The URL of the server, for [`Via::Pg`]; several URLs are machines of one database, which
     /// share the clients.
     pub urls: Vec<String>,
@@ -80,7 +80,7 @@ pub struct BenchOptions {
     /// Whether `tpcc` has fewer customers and items than specified.
     pub small: bool,
     /// The shares of `tpcc` requests that concern another warehouse.
-    pub remote: Remote,
+    pub remote: RemoteShares,
     /// The isolation level of SQL transactions in `smallbank`, `orw` and `tpcc`; `None` is the
     /// weakest level that the workload needs.
     pub isolation: Option<Isolation>,
@@ -108,14 +108,14 @@ pub struct BenchOptions {
 pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
     check_machines(options)?;
     match (options.name, options.via) {
-        (Name::Kv, Via::Native) => run_kv(options),
+        (Name::Kv, Interface::Native) => run_kv(options),
         (Name::Kv, _) => Err(BenchError::Options("kv runs --via native".to_string())),
         (Name::Tatp, via) => {
             let subscribers = rows(options, tatp::SUBSCRIBERS)?;
             let facts = facts(options, json!({ "subscribers": subscribers }));
             let seed = options.run.seed;
             match via {
-                Via::Native => {
+                Interface::Native => {
                     let workload = TatpNative::new(machines(options)?, subscribers, seed)?;
                     run(&workload, &options.run, facts)
                 }
@@ -130,7 +130,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let accounts = rows(options, bank::ACCOUNTS)?;
             let facts = facts(options, json!({ "accounts": accounts }));
             match via {
-                Via::Native => {
+                Interface::Native => {
                     let workload = BankNative::new(machines(options)?, accounts)?;
                     run(&workload, &options.run, facts)
                 }
@@ -148,7 +148,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let isolation = options.isolation.unwrap_or(Isolation::Serializable);
             let facts = facts(options, json!({ "customers": customers })).isolated(isolation);
             match via {
-                Via::Native => {
+                Interface::Native => {
                     let workload = SmallBankNative::new(machines(options)?, customers)?;
                     run(&workload, &options.run, facts)
                 }
@@ -206,7 +206,7 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
         writes,
     };
     match options.via {
-        Via::Native => {
+        Interface::Native => {
             let workload = OrwNative::new(machines(options)?, orw_options)?;
             run(&workload, &options.run, facts)
         }
@@ -249,7 +249,7 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
         seed: options.run.seed,
     };
     match options.via {
-        Via::Native => run(
+        Interface::Native => run(
             &TpccNative::new(machines(options)?, tpcc)?,
             &options.run,
             facts,
@@ -284,9 +284,9 @@ fn rows(options: &BenchOptions, default: u32) -> Result<u32, BenchError> {
     }
 }
 
-fn facts(options: &BenchOptions, parameters: Value) -> Facts {
+fn facts(options: &BenchOptions, parameters: Value) -> RunParameters {
     let durability = match (options.via, &options.data_dir) {
-        (Via::Pg, _) => "server",
+        (Interface::Pg, _) => "server",
         (_, Some(_)) => "ssd",
         (_, None) => "memory",
     };
@@ -295,10 +295,10 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
         _ => BTreeMap::new(),
     };
     parameters.insert("seed".to_string(), json!(options.run.seed));
-    if options.via == Via::Pg {
+    if options.via == Interface::Pg {
         parameters.insert("servers".to_string(), json!(options.urls.len()));
     }
-    Facts {
+    RunParameters {
         via: options.via.name().to_string(),
         durability: durability.to_string(),
         machines: options.machines,
@@ -312,11 +312,11 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
     }
 }
 
-impl Facts {
+impl RunParameters {
     /// Records the isolation level of SQL transactions; native transactions are always
     /// serializable.
-    fn isolated(mut self, isolation: Isolation) -> Facts {
-        if self.via != Via::Native.name() {
+    fn isolated(mut self, isolation: Isolation) -> RunParameters {
+        if self.via != Interface::Native.name() {
             let name = json!(isolation.name());
             self.parameters.insert("isolation".to_string(), name);
         }
@@ -326,8 +326,8 @@ impl Facts {
 
 fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
     match (options.via, &options.urls[..]) {
-        (Via::Pg, []) => Err(BenchError::Options("--via pg needs --url".to_string())),
-        (Via::Pg, urls) => Ok(SqlSource::Pg {
+        (Interface::Pg, []) => Err(BenchError::Options("--via pg needs --url".to_string())),
+        (Interface::Pg, urls) => Ok(SqlSource::Pg {
             urls: urls.to_vec(),
             may_go: options.run.survives,
         }),
@@ -340,14 +340,14 @@ fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
     let wrong = |why: &str| Err(BenchError::Options(why.to_string()));
     let (machines, replicas) = (options.machines, replicas(options));
     let survive = matches!(options.name, Name::Bank | Name::Tatp | Name::Tpcc);
-    if options.run.survives && !(survive && options.via == Via::Pg) {
+    if options.run.survives && !(survive && options.via == Interface::Pg) {
         return wrong("servers may go in bank, tatp and tpcc --via pg");
     }
     if !(1..=MOST_MACHINES).contains(&machines) || !(1..=machines).contains(&replicas) {
         return wrong("between 1 and 64 machines, and no more replicas than machines");
     }
     match (options.run.in_flight, options.via) {
-        (1, _) | (2..=MOST_IN_FLIGHT, Via::Native) => {}
+        (1, _) | (2..=MOST_IN_FLIGHT, Interface::Native) => {}
         (2..=MOST_IN_FLIGHT, _) => {
             return wrong("a thread has several requests in flight --via native");
         }
@@ -360,8 +360,8 @@ fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
         };
     }
     match (options.via, &options.data_dir) {
-        (Via::Native, None) => Ok(()),
-        (Via::Native, Some(_)) => wrong("several machines keep nothing on a disk yet"),
+        (Interface::Native, None) => Ok(()),
+        (Interface::Native, Some(_)) => wrong("several machines keep nothing on a disk yet"),
         _ => wrong("several machines are for native runs"),
     }
 }
@@ -379,7 +379,7 @@ fn machines(options: &BenchOptions) -> Result<Machines, BenchError> {
     if options.machines == 1 {
         return Ok(Machines::alone(open(options)?));
     }
-    Machines::together(&Together {
+    Machines::together(&ClusterOptions {
         machines: options.machines,
         replicas: replicas(options),
         fabric: fabric(options),
@@ -403,7 +403,7 @@ fn open(options: &BenchOptions) -> Result<Database, BenchError> {
     let database = database
         .open()
         .map_err(|error| BenchError::Embedded(error.to_string()))?;
-    if options.via == Via::Native && !database.machine().is_fresh() {
+    if options.via == Interface::Native && !database.machine().is_fresh() {
         // Native tables are in no catalog, so the tables of an earlier run could not be found.
         return Err(BenchError::Options(
             "native runs need an empty data directory".to_string(),

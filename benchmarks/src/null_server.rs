@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constants_are_whole_messages() {
+    fn constants_are_complete_messages() {
         assert_eq!(split(WELCOME), b"RSSKZ");
         let mut out = Vec::new();
         answer(b'Q', None, &mut out);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_an_answer_to_each_statement() {
+    fn client_gets_answer_to_each_statement() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         std::thread::spawn(move || serve(listener));

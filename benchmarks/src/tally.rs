@@ -1,6 +1,6 @@
 //! Sums that clients keep for the check after a run.
 //!
-//! A client owns a [`Share`] and adds the effects of its committed transactions. The share is added
+//! A client owns a [`ClientSums`] and adds the effects of its committed transactions. The share is added
 //! to the sums when the client ends, which is before the check. So counting needs no shared cache
 //! line.
 
@@ -17,8 +17,8 @@ impl<const N: usize> Tally<N> {
     }
 
     /// Creates the share of one client.
-    pub fn share(&self) -> Share<'_, N> {
-        Share {
+    pub fn share(&self) -> ClientSums<'_, N> {
+        ClientSums {
             of: self,
             own: [0; N],
         }
@@ -32,12 +32,12 @@ impl<const N: usize> Tally<N> {
 
 /// The sums of one client.
 #[derive(Debug)]
-pub(crate) struct Share<'a, const N: usize> {
+pub(crate) struct ClientSums<'a, const N: usize> {
     of: &'a Tally<N>,
     own: [i64; N],
 }
 
-impl<const N: usize> Share<'_, N> {
+impl<const N: usize> ClientSums<'_, N> {
     /// Adds to each sum.
     #[inline]
     pub fn add(&mut self, by: [i64; N]) {
@@ -47,7 +47,7 @@ impl<const N: usize> Share<'_, N> {
     }
 }
 
-impl<const N: usize> Drop for Share<'_, N> {
+impl<const N: usize> Drop for ClientSums<'_, N> {
     fn drop(&mut self) {
         for (sum, own) in self.of.0.iter().zip(self.own) {
             // All threads of the run are joined before the sums are read.

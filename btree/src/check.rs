@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 /// A node that an entry of its parent describes.
-struct Expected {
+struct ExpectedNode {
     at: Addr,
     level: u8,
     low: Vec<u8>,
@@ -59,7 +59,7 @@ impl BTree {
                 Some((frame, _, _)) => {
                     report.height = frame.level + 1;
                     together = frame.is_together();
-                    level.push(Expected {
+                    level.push(ExpectedNode {
                         at: self.root(),
                         level: frame.level,
                         low: Vec::new(),
@@ -70,7 +70,7 @@ impl BTree {
                 None => report.note(self.root(), "the root is missing or no node of this tree"),
             }
             while !level.is_empty() && report.problems.len() < MAX_PROBLEMS {
-                let mut below: Vec<Expected> = Vec::new();
+                let mut below: Vec<ExpectedNode> = Vec::new();
                 for expected in &level {
                     let Some((frame, entries, used_here)) = self.node(tx, expected.at).await?
                     else {
@@ -129,14 +129,14 @@ impl BTree {
     }
 }
 
-fn expect_children(frame: &Frame, entries: &ScanBatch, below: &mut Vec<Expected>) {
+fn expect_children(frame: &Frame, entries: &ScanBatch, below: &mut Vec<ExpectedNode>) {
     for i in 0..entries.len() {
         let high = if i + 1 < entries.len() {
             Some(entries.key(i + 1).to_vec())
         } else {
             (!frame.is_right_edge()).then(|| frame.high.clone())
         };
-        below.push(Expected {
+        below.push(ExpectedNode {
             at: Addr::from_raw(entries.value(i)[0]),
             level: frame.level - 1,
             low: entries.key(i).to_vec(),
@@ -156,7 +156,7 @@ impl Report {
         }
     }
 
-    fn compare(&mut self, expected: &Expected, frame: &Frame, entries: &ScanBatch) {
+    fn compare(&mut self, expected: &ExpectedNode, frame: &Frame, entries: &ScanBatch) {
         let at = expected.at;
         let high = (!frame.is_right_edge()).then_some(&frame.high);
         if frame.level != expected.level {

@@ -13,7 +13,7 @@ use crate::node::{
 
 /// The error of a change that does not fit the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct NoSpace;
 
 /// All parts of a node except its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,16 +124,16 @@ pub(crate) fn fits(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -
 /// Writes a whole node with entries `from..to`.
 ///
 /// # Errors
-/// [`Full`], with the image unchanged.
+/// [`NoSpace`], with the image unchanged.
 pub(crate) fn build(
     image: &mut [u64],
     frame: &Frame,
     entries: &ScanBatch,
     from: usize,
     to: usize,
-) -> Result<(), Full> {
+) -> Result<(), NoSpace> {
     if image.len() < frame.words || !fits(frame, entries, from, to) {
-        return Err(Full);
+        return Err(NoSpace);
     }
     let prefix = common_prefix(frame, entries, from, to);
     let high: &[u8] = if frame.is_right_edge() {
@@ -166,7 +166,7 @@ pub(crate) fn build(
         words: frame.words,
         count: to - from,
     };
-    let lens = Lens {
+    let lens = ImageLengths {
         low: frame.low.len(),
         high: high.len(),
         prefix,
@@ -194,14 +194,14 @@ impl Counts {
     }
 }
 
-struct Lens {
+struct ImageLengths {
     low: usize,
     high: usize,
     prefix: usize,
     heap: usize,
 }
 
-impl Lens {
+impl ImageLengths {
     fn put(&self, image: &mut [u64]) {
         image[WORD_LENGTHS] = ((self.low as u64) << 48)
             | ((self.high as u64) << 32)
@@ -260,7 +260,7 @@ impl Shape {
             count: self.count,
         };
         counts.put(image);
-        Lens {
+        ImageLengths {
             low: self.low_len,
             high: self.high_len,
             prefix: self.prefix,
@@ -273,15 +273,15 @@ impl Shape {
 /// Inserts an entry at the position that a search for its key returned.
 ///
 /// # Errors
-/// [`Full`], with the image unchanged.
+/// [`NoSpace`], with the image unchanged.
 pub(crate) fn insert(
     image: &mut [u64],
     at: usize,
     key: &[u8],
     value: [u64; VALUE_WORDS],
-) -> Result<(), Full> {
+) -> Result<(), NoSpace> {
     let view = View::Own(image);
-    let node = Node::open(&view).ok_or(Full)?;
+    let node = Node::open(&view).ok_or(NoSpace)?;
     let mut shape = Shape::of(&node);
     let shared = node.shared_with_low(key);
     if shape.count == usize::from(shape.level > 0) {
@@ -314,8 +314,8 @@ fn rebuild_with(
     at: usize,
     key: &[u8],
     value: [u64; VALUE_WORDS],
-) -> Result<(), Full> {
-    let (frame, old) = take_apart(image).ok_or(Full)?;
+) -> Result<(), NoSpace> {
+    let (frame, old) = take_apart(image).ok_or(NoSpace)?;
     let mut entries = ScanBatch::new();
     for (i, (old_key, old_value)) in old.iter().enumerate() {
         if i == at {
@@ -408,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_node_is_a_small_sorted_map(
+        fn node_behaves_as_sorted_map(
             ops in proptest::collection::vec((key(), 0u8..4, any::<u64>()), 0..120),
         ) {
             let mut image = empty();
@@ -433,7 +433,7 @@ mod tests {
                         let before = image.clone();
                         match insert(&mut image, at, &key, [value, 0]) {
                             Ok(()) => drop(model.insert(key, [value, 0])),
-                            Err(Full) => prop_assert_eq!(&before, &image),
+                            Err(NoSpace) => prop_assert_eq!(&before, &image),
                         }
                     }
                     _ => {}
@@ -443,7 +443,7 @@ mod tests {
         }
 
         #[test]
-        fn the_hash_of_a_range_does_not_depend_on_the_layout(
+        fn range_hash_is_independent_of_layout(
             keys in proptest::collection::btree_set(key(), 1..8), from in key(), to in key()
         ) {
             let mut one = empty();

@@ -128,7 +128,7 @@ mod tests {
         }
 
         #[test]
-        fn a_separator_separates_and_is_short(a in key(), b in key()) {
+        fn separator_is_short_and_between_keys(a in key(), b in key()) {
             prop_assume!(a != b);
             let (left, right) = if a < b { (a, b) } else { (b, a) };
             let cut = separator(&left, &right);

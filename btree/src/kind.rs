@@ -6,7 +6,7 @@ use fencepost_txn::{NodeKind, Refusal, RerouteFuture, Revalidate, Transaction};
 use crate::image;
 use crate::node::{FLAG_OWN, Node, WORD_KEY_TIMESTAMP};
 use crate::note;
-use crate::op::{self, What};
+use crate::op::{self, KeyChange};
 use crate::tree;
 
 /// The only value of [`LeafKind`].
@@ -48,7 +48,7 @@ impl NodeKind for LeafKind {
         note::revalidate(note, now)
     }
 
-    fn gone(&self, note: &[u64]) -> Revalidate {
+    fn revalidate_removed(&self, note: &[u64]) -> Revalidate {
         // A descent from the root leads to the node that has its keys now.
         note.first().map_or(Revalidate::Invalid, |tree| {
             Revalidate::ContinueAt(Addr::from_raw(*tree))
@@ -60,7 +60,7 @@ impl NodeKind for LeafKind {
         Some(note::condition(
             op.tree,
             op.key.as_slice(),
-            op.what != What::Insert,
+            op.what != KeyChange::Insert,
         ))
     }
 
@@ -86,16 +86,16 @@ pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
         _ => return Err(Refusal::WrongNode),
     };
     match (op.what, found) {
-        (What::Insert, Ok(_)) => Err(Refusal::Exists),
-        (What::Insert, Err(at)) => {
+        (KeyChange::Insert, Ok(_)) => Err(Refusal::Exists),
+        (KeyChange::Insert, Err(at)) => {
             image::insert(image, at, key, op.value).map_err(|_| Refusal::Full)
         }
-        (What::Remove | What::Replace, Err(_)) => Err(Refusal::Missing),
-        (What::Remove, Ok(at)) => {
+        (KeyChange::Remove | KeyChange::Replace, Err(_)) => Err(Refusal::Missing),
+        (KeyChange::Remove, Ok(at)) => {
             image::remove(image, at);
             Ok(())
         }
-        (What::Replace, Ok(at)) => {
+        (KeyChange::Replace, Ok(at)) => {
             image::replace(image, at, op.value);
             Ok(())
         }

@@ -76,7 +76,7 @@ pub use error::IndexError;
 pub use fencepost_txn::Problem;
 pub use inspect::leaf;
 pub use scan::{Cursor, Direction};
-pub use size::Taken;
+pub use size::TreeSize;
 pub use tree::{
     BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, TreeOptions, longest_key,
 };

@@ -39,15 +39,15 @@ const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
 
 /// The properties of a leaf for a note, taken while reading it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct LeafProperties {
     own: bool,
     hash: u64,
 }
 
-impl Facts {
+impl LeafProperties {
     /// Returns the facts about a leaf, with the hash of the range's entries.
     pub(crate) fn new(node: &Node<'_, '_>, hash: u64) -> Self {
-        Facts {
+        LeafProperties {
             own: node.is_own(),
             hash,
         }
@@ -76,7 +76,7 @@ impl<'a> RangeEnd<'a> {
 pub(crate) fn with_note<T>(
     tree: Addr,
     snapshot: Timestamp,
-    facts: Facts,
+    facts: LeafProperties,
     from: &[u8],
     to: RangeEnd<'_>,
     with: impl FnOnce(&[u64]) -> T,
@@ -209,7 +209,7 @@ mod tests {
     fn judge(then: &[u64], range: (&[u8], Option<&[u8]>), now: &[u64]) -> Revalidate {
         let view = View::Own(then);
         let node = Node::open(&view).expect("a node");
-        let facts = Facts::new(&node, node.hash_range(range.0, range.1));
+        let facts = LeafProperties::new(&node, node.hash_range(range.0, range.1));
         let snapshot = Timestamp::from_raw(5);
         with_note(
             Addr::from_raw(TREE),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_leads_to_the_right_sibling() {
+    fn revalidation_after_split_continues_at_right_sibling() {
         let then = leaf(&[b"b", b"d", b"f"], 5);
         let (mut left, mut right) = (then.clone(), vec![0; 80]);
         let right_at = Addr::from_raw(128);

@@ -8,7 +8,7 @@ use crate::key;
 
 /// The change of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum KeyChange {
     Insert,
     Remove,
     Replace,
@@ -24,7 +24,7 @@ pub(crate) const fn words(len: usize) -> usize {
 }
 
 /// Encodes a patch into `out`, whose length is [`words`] of the key's length.
-pub(crate) fn encode(what: What, tree: Addr, key: &[u8], value: [u64; 2], out: &mut [u64]) {
+pub(crate) fn encode(what: KeyChange, tree: Addr, key: &[u8], value: [u64; 2], out: &mut [u64]) {
     out[0] = ((what as u64) << 32) | key.len() as u64;
     out[1] = tree.raw();
     out[2] = value[0];
@@ -34,7 +34,7 @@ pub(crate) fn encode(what: What, tree: Addr, key: &[u8], value: [u64; 2], out: &
 
 /// A decoded patch.
 pub(crate) struct Op {
-    pub(crate) what: What,
+    pub(crate) what: KeyChange,
     pub(crate) tree: Addr,
     pub(crate) value: [u64; 2],
     pub(crate) key: KeyBytes,
@@ -74,9 +74,9 @@ impl KeyBytes {
 pub(crate) fn decode(op: &[u64]) -> Option<Op> {
     let (first, tree) = (*op.first()?, *op.get(1)?);
     let what = match first >> 32 {
-        0 => What::Insert,
-        1 => What::Remove,
-        2 => What::Replace,
+        0 => KeyChange::Insert,
+        1 => KeyChange::Remove,
+        2 => KeyChange::Replace,
         _ => return None,
     };
     let len = first as u32 as usize;
@@ -100,15 +100,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_survives_encoding() {
+    fn patch_round_trips() {
         for len in [0, 1, 8, 9, 64, 65, 200] {
             let key: Vec<u8> = (0..len).map(|i| i as u8 ^ 0xA5).collect();
             let mut words = vec![0; super::words(len)];
-            encode(What::Replace, Addr::from_raw(640), &key, [1, 2], &mut words);
+            encode(
+                KeyChange::Replace,
+                Addr::from_raw(640),
+                &key,
+                [1, 2],
+                &mut words,
+            );
             let op = decode(&words).expect("it was encoded");
             assert_eq!(
                 (op.what, op.tree, op.value),
-                (What::Replace, Addr::from_raw(640), [1, 2])
+                (KeyChange::Replace, Addr::from_raw(640), [1, 2])
             );
             assert_eq!(op.key.as_slice(), key);
         }

@@ -9,12 +9,12 @@
 use std::ops::Bound;
 
 use fencepost_storage::Addr;
-use fencepost_txn::{Mode, Seen, Stop, Transaction};
+use fencepost_txn::{Mode, ReadEntry, Stop, Transaction};
 
 use crate::entries::ScanBatch;
 use crate::kind::LEAF;
 use crate::node::Node;
-use crate::note::{self, Facts, RangeEnd};
+use crate::note::{self, LeafProperties, RangeEnd};
 use crate::shrink;
 use crate::tree::BTree;
 use crate::walk::Target;
@@ -43,7 +43,7 @@ pub struct Cursor {
 
 /// The result of reading one leaf.
 struct Piece {
-    facts: Facts,
+    facts: LeafProperties,
     /// Whether the range continues beyond this leaf, at the fence that was stored.
     more_leaves: bool,
     /// Whether the batch became full before the end of the leaf.
@@ -125,7 +125,7 @@ impl Cursor {
         out: &mut ScanBatch,
         max: usize,
         guarding: bool,
-    ) -> Result<(Piece, Seen), Stop> {
+    ) -> Result<(Piece, ReadEntry), Stop> {
         let first = out.len();
         let Cursor {
             tree,
@@ -179,7 +179,7 @@ impl Cursor {
                 0
             };
             Piece {
-                facts: Facts::new(node, hash),
+                facts: LeafProperties::new(node, hash),
                 more_leaves,
                 cut_short,
                 sparse: node.count == 0,
@@ -192,8 +192,8 @@ impl Cursor {
     fn guard(
         &self,
         tx: &mut Transaction,
-        seen: Seen,
-        facts: Facts,
+        seen: ReadEntry,
+        facts: LeafProperties,
         out: &ScanBatch,
         cut_short: bool,
     ) {

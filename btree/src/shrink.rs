@@ -45,10 +45,10 @@ pub(crate) async fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<b
     if leaf == tree || tx.machine().view_current(leaf, sparse).await? != Some(Some(true)) {
         return Ok(false);
     }
-    neighbour_has_room(tx, tree, leaf).await
+    neighbour_has_space(tx, tree, leaf).await
 }
 
-fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Result<bool, Stop>> {
+fn neighbour_has_space(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Result<bool, Stop>> {
     Box::pin(async move {
         let machine = tx.machine();
         let mut low = Vec::new();
@@ -67,7 +67,7 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Resu
         let (Some(Some((mine, words))), Some(parent)) = (seen, parent) else {
             return Ok(false);
         };
-        let family = |view: &View<'_>| {
+        let siblings = |view: &View<'_>| {
             let node = Node::open_in(view, tree)?;
             let at = node.child_at(&low);
             let child = |i: usize| {
@@ -85,7 +85,7 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Resu
                 ],
             ))
         };
-        let Some(Some((found, neighbours))) = machine.view_current(parent, family).await? else {
+        let Some(Some((found, neighbours))) = machine.view_current(parent, siblings).await? else {
             return Ok(false);
         };
         if found != leaf || tx.patches(leaf) {

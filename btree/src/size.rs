@@ -53,7 +53,7 @@ impl BTree {
 
 /// The memory of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct TreeSize {
     /// Number of nodes.
     pub nodes: u64,
     /// Bytes of all nodes.
@@ -65,7 +65,7 @@ pub struct Taken {
 }
 
 /// The memory of one node, and the addresses of the nodes below it.
-type Seen = Option<(Taken, Vec<Addr>)>;
+type NodeSize = Option<(TreeSize, Vec<Addr>)>;
 
 impl BTree {
     /// Returns the memory of the tree, by reading its nodes one after the other; concurrent changes
@@ -75,9 +75,9 @@ impl BTree {
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached; [`Stop::NotMember`] where this machine is
     /// no member any more.
-    pub fn taken<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<Taken, Stop>> {
+    pub fn taken<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<TreeSize, Stop>> {
         Box::pin(async move {
-            let mut sum = Taken::default();
+            let mut sum = TreeSize::default();
             let mut left = vec![self.root()];
             while let Some(at) = left.pop() {
                 let look = |view: &View<'_>| {
@@ -98,12 +98,12 @@ impl BTree {
     }
 }
 
-fn seen(node: Option<&Node<'_, '_>>, view: &View<'_>) -> Seen {
+fn seen(node: Option<&Node<'_, '_>>, view: &View<'_>) -> NodeSize {
     let node = node?;
-    let mut taken = Taken {
+    let mut taken = TreeSize {
         nodes: 1,
         node_bytes: object_bytes(view.len() as u64 * 8),
-        ..Taken::default()
+        ..TreeSize::default()
     };
     let count = node.count;
     if node.level > 0 {

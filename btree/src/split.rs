@@ -3,7 +3,7 @@
 use fencepost_storage::{Addr, View};
 
 use crate::entries::ScanBatch;
-use crate::image::{self, Frame, Full};
+use crate::image::{self, Frame, NoSpace};
 use crate::key;
 use crate::node::{FLAG_RIGHT_EDGE, Node};
 
@@ -111,24 +111,24 @@ pub(crate) fn choose_middle(image: &[u64]) -> Option<Vec<u8>> {
 /// `right_at`. The key timestamp stays, because no key comes or goes.
 ///
 /// # Errors
-/// [`Full`] if the separator is not inside the node or the left half has no space for it as fence.
+/// [`NoSpace`] if the separator is not inside the node or the left half has no space for it as fence.
 pub(crate) fn split(
     left: &mut [u64],
     right: &mut [u64],
     right_at: Addr,
     separator: &[u8],
-) -> Result<(), Full> {
-    let (frame, entries) = image::take_apart(left).ok_or(Full)?;
+) -> Result<(), NoSpace> {
+    let (frame, entries) = image::take_apart(left).ok_or(NoSpace)?;
     let inside = separator > frame.low.as_slice()
         && (frame.is_right_edge() || separator < frame.high.as_slice());
     if !inside {
-        return Err(Full);
+        return Err(NoSpace);
     }
     let at = (0..entries.len())
         .find(|i| entries.key(*i) >= separator)
         .unwrap_or(entries.len());
     if frame.level > 0 && (at == entries.len() || entries.key(at) != separator) {
-        return Err(Full);
+        return Err(NoSpace);
     }
     let left_frame = Frame {
         flags: frame.flags & !FLAG_RIGHT_EDGE,
@@ -141,7 +141,7 @@ pub(crate) fn split(
         ..frame
     };
     if !image::fits(&left_frame, &entries, 0, at) {
-        return Err(Full);
+        return Err(NoSpace);
     }
     image::build(right, &right_frame, &entries, at, entries.len())?;
     image::build(left, &left_frame, &entries, 0, at)
@@ -150,15 +150,15 @@ pub(crate) fn split(
 /// Appends the contents of `right` to its left sibling.
 ///
 /// # Errors
-/// [`Full`] if they do not fit one node, or are not neighbours; `left` is unchanged.
-pub(crate) fn merge(left: &mut [u64], right: &[u64]) -> Result<(), Full> {
-    let (left_frame, mut entries) = image::take_apart(left).ok_or(Full)?;
-    let (right_frame, right_entries) = image::take_apart(right).ok_or(Full)?;
+/// [`NoSpace`] if they do not fit one node, or are not neighbours; `left` is unchanged.
+pub(crate) fn merge(left: &mut [u64], right: &[u64]) -> Result<(), NoSpace> {
+    let (left_frame, mut entries) = image::take_apart(left).ok_or(NoSpace)?;
+    let (right_frame, right_entries) = image::take_apart(right).ok_or(NoSpace)?;
     let neighbours = left_frame.level == right_frame.level
         && !left_frame.is_right_edge()
         && left_frame.high == right_frame.low;
     if !neighbours {
-        return Err(Full);
+        return Err(NoSpace);
     }
     for (key, value) in right_entries.iter() {
         entries.push(key, value);
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_split_keeps_every_key_and_a_merge_undoes_it(
+        fn split_keeps_keys_and_merge_undoes_split(
             keys in proptest::collection::btree_set(
                 proptest::collection::vec(any::<u8>(), 1..24),
                 3..40,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ascending_load_leaves_full_nodes() {
+    fn ascending_load_leaves_full_nodes() {
         let keys: Vec<Vec<u8>> = (0u64..100).map(|n| n.to_be_bytes().to_vec()).collect();
         let (image, count) = leaf(&keys);
         let view = View::Own(&image);

@@ -1,7 +1,9 @@
 //! The tree: lookups and changes of single keys.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, ObjectLocation, Refusal, RerouteFuture, Seen, Stop, Transaction, Work};
+use fencepost_txn::{
+    AbortReason, ObjectLocation, ReadEntry, Refusal, RerouteFuture, Stop, Transaction, Work,
+};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
@@ -10,8 +12,8 @@ use crate::grow;
 use crate::image::{self, Frame};
 use crate::kind::{self, LEAF};
 use crate::node::{FLAG_TOGETHER, HEADER_WORDS, Node, VALUE_WORDS};
-use crate::note::{self, Facts, RangeEnd};
-use crate::op::{self, What};
+use crate::note::{self, LeafProperties, RangeEnd};
+use crate::op::{self, KeyChange};
 use crate::shrink;
 use crate::split;
 use crate::structure;
@@ -73,7 +75,7 @@ pub const fn longest_key(node_words: usize) -> usize {
     most * 8
 }
 
-enum Landing<T> {
+enum Descent<T> {
     Here(T),
     Go(Addr),
     Lost,
@@ -153,7 +155,7 @@ impl BTree {
         tx: &mut Transaction,
         target: Target<'_>,
         mut f: impl FnMut(&Node<'_, '_>) -> T + Send,
-    ) -> Result<(T, Seen), Stop> {
+    ) -> Result<(T, ReadEntry), Stop> {
         let mut steps = 0;
         let mut fresh = false;
         loop {
@@ -176,12 +178,12 @@ impl BTree {
                 let (root, old_reads) = (self.root, tx.old_reads());
                 let found = tx
                     .view(at, Some(&LEAF), |view| match Node::open_in(view, root) {
-                        None => Landing::Lost,
+                        None => Descent::Lost,
                         Some(node) => match target.step(&node) {
-                            Step::Here if node.level == 0 => Landing::Here(f(&node)),
-                            Step::Here => Landing::Go(target.child(&node)),
-                            Step::Right(right) => Landing::Go(right),
-                            Step::Lost => Landing::Lost,
+                            Step::Here if node.level == 0 => Descent::Here(f(&node)),
+                            Step::Here => Descent::Go(target.child(&node)),
+                            Step::Right(right) => Descent::Go(right),
+                            Step::Lost => Descent::Lost,
                         },
                     })
                     .await;
@@ -191,7 +193,7 @@ impl BTree {
                     found => found?,
                 };
                 match found {
-                    Some((Landing::Here(value), seen)) => {
+                    Some((Descent::Here(value), seen)) => {
                         if re_route_patches(tx, seen).await? {
                             break;
                         }
@@ -202,7 +204,7 @@ impl BTree {
                         }
                         return Ok((value, seen));
                     }
-                    Some((Landing::Go(next), _)) if !next.is_null() => at = next,
+                    Some((Descent::Go(next), _)) if !next.is_null() => at = next,
                     None if at == self.root => return Err(Stop::Damaged),
                     _ => break,
                 }
@@ -217,7 +219,7 @@ impl BTree {
     pub async fn get(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<[u64; 2]>, Stop> {
         let look = |node: &Node<'_, '_>| match node.search(key) {
             Ok(at) => Ok(node.value(at)),
-            Err(_) => Err(Facts::new(node, 0)),
+            Err(_) => Err(LeafProperties::new(node, 0)),
         };
         match self.visit(tx, Target::At(key), look).await? {
             (Ok(value), _) => Ok(Some(value)),
@@ -260,7 +262,7 @@ impl BTree {
         value: [u64; 2],
     ) -> Result<Insert, IndexError> {
         loop {
-            match self.change(tx, What::Insert, key, value, true).await? {
+            match self.change(tx, KeyChange::Insert, key, value, true).await? {
                 Ok(()) => return Ok(Insert::Done),
                 Err(_) => {
                     if let Some(there) = self.get(tx, key).await? {
@@ -276,7 +278,8 @@ impl BTree {
     /// # Errors
     /// As [`Transaction::patch`].
     pub async fn remove(&self, tx: &mut Transaction, key: &[u8]) -> Result<bool, Stop> {
-        self.change_existing(tx, What::Remove, key, [0; 2]).await
+        self.change_existing(tx, KeyChange::Remove, key, [0; 2])
+            .await
     }
 
     /// Replaces the value of a key. Returns `false` if the key is absent; its absence joins the
@@ -290,13 +293,14 @@ impl BTree {
         key: &[u8],
         value: [u64; 2],
     ) -> Result<bool, Stop> {
-        self.change_existing(tx, What::Replace, key, value).await
+        self.change_existing(tx, KeyChange::Replace, key, value)
+            .await
     }
 
     async fn change_existing(
         &self,
         tx: &mut Transaction,
-        what: What,
+        what: KeyChange,
         key: &[u8],
         value: [u64; 2],
     ) -> Result<bool, Stop> {
@@ -320,7 +324,7 @@ impl BTree {
     async fn change(
         &self,
         tx: &mut Transaction,
-        what: What,
+        what: KeyChange,
         key: &[u8],
         value: [u64; 2],
         mut tidy: bool,
@@ -336,7 +340,7 @@ impl BTree {
                 None if tx.owns(self.root) => return self.change_private(tx, op, key).await,
                 None => self.wait_for_root(tx).await?,
             };
-            if what == What::Insert && !checked {
+            if what == KeyChange::Insert && !checked {
                 self.check_length(tx, leaf, key).await?;
                 checked = true;
             }
@@ -344,7 +348,7 @@ impl BTree {
                 // Pending patches of a node that this leaf was split from must be moved here first.
                 self.visit(tx, Target::At(key), |_| ()).await?;
             }
-            if tidy && what == What::Remove && shrink::wanted(tx, self.root, leaf).await? {
+            if tidy && what == KeyChange::Remove && shrink::wanted(tx, self.root, leaf).await? {
                 tidy = false;
                 shrink::merge(tx, self.root, key).await?;
                 continue;
@@ -362,7 +366,7 @@ impl BTree {
                     // This transaction has filled the tree; others still see it empty.
                     return self.change_private(tx, op, key).await;
                 }
-                Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
+                Err(Refusal::Full) => self.make_space(tx, leaf, key).await?,
                 Err(Refusal::WrongNode) => {
                     // The walk and the snapshot see different versions of the tree.
                     count(Event::PathRepair);
@@ -401,7 +405,7 @@ impl BTree {
 
     /// Splits a leaf without space for `key`, in a transaction of its own, and re-routes this
     /// transaction's pending patches of it.
-    fn make_room<'a>(
+    fn make_space<'a>(
         &'a self,
         tx: &'a mut Transaction,
         leaf: Addr,
@@ -543,7 +547,7 @@ impl BTree {
 /// this transaction that are still in the node that had their keys before are re-routed. Returns
 /// `true` if the caller must look again. The search for them runs once for each split or merge of
 /// other transactions.
-async fn re_route_patches(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
+async fn re_route_patches(tx: &mut Transaction, seen: ReadEntry) -> Result<bool, Stop> {
     // Also for a leaf in the write set, which may have been merged with another one since.
     if !tx.has_patches() || seen.timestamp() <= tx.read_timestamp() {
         return Ok(false);
@@ -623,7 +627,7 @@ struct OpBuffer {
 }
 
 impl OpBuffer {
-    fn fill(&mut self, what: What, tree: Addr, key: &[u8], value: [u64; 2]) -> &[u64] {
+    fn fill(&mut self, what: KeyChange, tree: Addr, key: &[u8], value: [u64; 2]) -> &[u64] {
         let words = op::words(key.len());
         let room = if words <= self.short.len() {
             &mut self.short[..words]

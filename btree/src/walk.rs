@@ -83,7 +83,7 @@ impl Target<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Look {
+enum WalkStep {
     Found,
     Down(Addr),
     Right(Addr),
@@ -91,13 +91,15 @@ enum Look {
 }
 
 #[inline]
-fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> Look {
-    let Some(node) = node else { return Look::Lost };
+fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> WalkStep {
+    let Some(node) = node else {
+        return WalkStep::Lost;
+    };
     match target.step(&node) {
-        Step::Here if node.level == level => Look::Found,
-        Step::Here if node.level > level => Look::Down(target.child(&node)),
-        Step::Here | Step::Lost => Look::Lost,
-        Step::Right(right) => Look::Right(right),
+        Step::Here if node.level == level => WalkStep::Found,
+        Step::Here if node.level > level => WalkStep::Down(target.child(&node)),
+        Step::Here | Step::Lost => WalkStep::Lost,
+        Step::Right(right) => WalkStep::Right(right),
     }
 }
 
@@ -130,8 +132,8 @@ pub(crate) async fn descend(
         };
         let seen = machine.view_copy(at, fresh, look).await?;
         match seen {
-            Some((Look::Found, _)) => return Ok(Some(at)),
-            Some((Look::Down(child), above)) if depth < MAX_DEPTH && !child.is_null() => {
+            Some((WalkStep::Found, _)) => return Ok(Some(at)),
+            Some((WalkStep::Down(child), above)) if depth < MAX_DEPTH && !child.is_null() => {
                 if above && machine.is_far(child) {
                     return Ok(Some(child));
                 }
@@ -139,7 +141,7 @@ pub(crate) async fn descend(
                 depth += 1;
                 at = child;
             }
-            Some((Look::Right(right), _)) => {
+            Some((WalkStep::Right(right), _)) => {
                 count(Event::PathRepair);
                 at = right;
             }
@@ -186,9 +188,11 @@ pub(crate) async fn find(
             })
             .await?;
         match seen {
-            Some(((Look::Found, _), _)) => return Ok(Some(at)),
+            Some(((WalkStep::Found, _), _)) => return Ok(Some(at)),
             Some(((_, true), _)) if at == tree => return Ok(None),
-            Some(((Look::Down(next) | Look::Right(next), _), _)) if !next.is_null() => at = next,
+            Some(((WalkStep::Down(next) | WalkStep::Right(next), _), _)) if !next.is_null() => {
+                at = next
+            }
             _ if at == tree => return Ok(None),
             // The snapshot has moved during the walk.
             _ => at = tree,

@@ -37,7 +37,7 @@ fn count(tx: &mut Transaction, tree: BTree) -> usize {
 }
 
 #[test]
-fn the_past_sees_nothing_and_the_transaction_goes_on_changing_what_it_filled() {
+fn bulk_load_is_invisible_to_old_snapshots_and_stays_writable() {
     let machine = machine();
     let (mut session, mut reader) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut session, 64);
@@ -73,7 +73,7 @@ fn the_past_sees_nothing_and_the_transaction_goes_on_changing_what_it_filled() {
 }
 
 #[test]
-fn an_abort_or_a_rollback_leaves_it_empty() {
+fn abort_or_rollback_of_bulk_load_leaves_tree_empty() {
     let machine = machine();
     let mut session = machine.coordinator();
     let tree = tree(&mut session, 64);
@@ -95,7 +95,7 @@ fn an_abort_or_a_rollback_leaves_it_empty() {
 }
 
 #[test]
-fn who_inserts_first_wins_and_who_inserts_later_finds_the_new_leaves() {
+fn concurrent_insert_aborts_bulk_load_or_uses_new_leaves() {
     let machine = machine();
     let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut one, 64);
@@ -134,7 +134,7 @@ fn who_inserts_first_wins_and_who_inserts_later_finds_the_new_leaves() {
 }
 
 #[test]
-fn a_filled_root_that_is_split_by_the_same_transaction_stays_hidden_from_the_past() {
+fn split_of_bulk_loaded_root_is_invisible_to_old_snapshots() {
     let machine = machine();
     let (mut session, mut reader) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut session, 64);
@@ -163,7 +163,7 @@ fn a_filled_root_that_is_split_by_the_same_transaction_stays_hidden_from_the_pas
 }
 
 #[test]
-fn what_others_insert_while_it_is_filled_is_not_lost() {
+fn concurrent_inserts_during_bulk_load_are_kept() {
     let machine = machine();
     let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut one, 64);

@@ -109,7 +109,7 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
 }
 
 #[test]
-fn a_count_and_an_insert_are_one_step() {
+fn concurrent_count_and_insert_see_no_phantom() {
     // Each transaction counts all entries and inserts one that says how many it saw: were a phantom
     // missed, two of them would say the same.
     let machine = machine();
@@ -144,7 +144,7 @@ fn a_count_and_an_insert_are_one_step() {
 }
 
 #[test]
-fn two_who_look_for_the_same_absent_key_do_not_both_insert_it() {
+fn concurrent_inserts_of_absent_key_conflict() {
     let machine = machine();
     let mut session = machine.coordinator();
     let tree = tree(&mut session, 48);

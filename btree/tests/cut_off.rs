@@ -11,7 +11,8 @@ use fencepost_btree::{BTree, Insert, TreeOptions};
 use fencepost_fabric::{Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::{
-    AbortReason, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Savepoint, Transaction,
+    AbortReason, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Savepoint,
+    Transaction,
 };
 use pollster::block_on;
 
@@ -89,7 +90,7 @@ fn keys_of_a_leaf(machine: &Arc<Machine>) -> u64 {
 
 /// A transaction that has put three keys into the one leaf of a tree, which others have filled up
 /// since; its next change was dropped while it waited for room in the log to split the leaf.
-struct CutOff {
+struct InterruptedWrite {
     machine: Arc<Machine>,
     tree: BTree,
     tx: Transaction,
@@ -99,8 +100,8 @@ struct CutOff {
     others: Vec<u64>,
 }
 
-impl CutOff {
-    fn new() -> CutOff {
+impl InterruptedWrite {
+    fn new() -> InterruptedWrite {
         let disk = SimDisk::new(1);
         let machine = open(&disk);
         let mut tx = begin(&machine);
@@ -112,7 +113,9 @@ impl CutOff {
             },
         ))
         .expect("memory");
-        let filler = block_on(tx.alloc(400, ObjectLocation::Own)).expect("memory").addr;
+        let filler = block_on(tx.alloc(400, ObjectLocation::Own))
+            .expect("memory")
+            .addr;
         commit(tx);
         let mut own = begin(&machine);
         for key in OWN {
@@ -145,7 +148,7 @@ impl CutOff {
         assert!(waits, "it splits the leaf, and that is logged");
         drop(held);
         assert!(matches!(block_on(stuck), Ok(Outcome::Committed(_))));
-        CutOff {
+        InterruptedWrite {
             machine,
             tree,
             tx: own,
@@ -156,16 +159,16 @@ impl CutOff {
 }
 
 #[test]
-fn a_transaction_that_lost_keys_on_their_way_does_not_commit() {
-    let world = CutOff::new();
+fn transaction_with_lost_keys_cannot_commit() {
+    let world = InterruptedWrite::new();
     let refused = Outcome::Aborted(AbortReason::Interrupted);
     assert_eq!(block_on(world.tx.commit()), Ok(refused));
     assert_eq!(keys(&world.machine, world.tree), world.others);
 }
 
 #[test]
-fn a_savepoint_from_before_brings_the_keys_back() {
-    let mut world = CutOff::new();
+fn rollback_to_earlier_savepoint_restores_keys() {
+    let mut world = InterruptedWrite::new();
     world.tx.rollback_to(&world.savepoint);
     let found = block_on(world.tree.get(&mut world.tx, &OWN[1].to_be_bytes()));
     assert_eq!(found, Ok(Some([OWN[1], 0])));

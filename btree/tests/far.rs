@@ -68,7 +68,7 @@ fn get(session: &mut Coordinator, tree: BTree, number: u32) -> Option<[u64; 2]> 
 }
 
 #[test]
-fn copies_that_lead_to_blocks_which_are_gone_are_not_believed() {
+fn cached_copies_of_freed_blocks_are_not_used() {
     const KEYS: u32 = 1600;
     let machines = machines();
     let (mut here, mut there) = (machines[0].coordinator(), machines[1].coordinator());

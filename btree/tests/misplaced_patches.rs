@@ -110,7 +110,7 @@ fn changes_are_found_in_the_leaf_that_theirs_was_merged_into() {
 }
 
 #[test]
-fn changes_from_before_a_savepoint_are_found_after_going_back_to_it() {
+fn rollback_to_savepoint_keeps_earlier_changes() {
     let machine = machine();
     let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut one, 48);

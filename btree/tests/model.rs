@@ -184,7 +184,7 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
 }
 
 #[test]
-fn a_reader_of_the_past_finds_its_keys_through_splits_and_merges() {
+fn old_snapshot_finds_keys_through_splits_and_merges() {
     let machine = machine();
     let (mut session, mut reader) = (machine.coordinator(), machine.coordinator());
     let tree = tree(&mut session, 48);
@@ -300,7 +300,7 @@ fn one_transaction_loads_a_committed_tree_far_beyond_a_node() {
 }
 
 #[test]
-fn a_tree_is_loaded_and_dropped_by_the_transaction_that_made_it() {
+fn tree_is_loaded_and_dropped_by_its_creator() {
     let machine = machine();
     let mut session = machine.coordinator();
     let mut tx = session.begin(Mode::ReadWrite);
@@ -331,7 +331,7 @@ fn a_tree_is_loaded_and_dropped_by_the_transaction_that_made_it() {
 }
 
 #[test]
-fn a_bulk_build_makes_full_nodes_in_order() {
+fn bulk_build_makes_full_nodes_in_order() {
     use fencepost_btree::Bulk;
     for count in [0u64, 1, 5, 60, 5000] {
         let machine = machine();
@@ -383,7 +383,7 @@ fn a_bulk_build_makes_full_nodes_in_order() {
 }
 
 #[test]
-fn a_key_too_long_for_a_node_is_refused() {
+fn too_long_key_is_refused() {
     use fencepost_btree::{IndexError, longest_key};
     let machine = machine();
     let mut session = machine.coordinator();

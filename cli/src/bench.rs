@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fencepost_benchmarks::harness::RunOptions;
 use fencepost_benchmarks::sql::Isolation;
-use fencepost_benchmarks::tpcc::Remote;
-use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, null_server, run_named};
+use fencepost_benchmarks::tpcc::RemoteShares;
+use fencepost_benchmarks::{BenchOptions, FabricKind, Interface, Name, null_server, run_named};
 
-use crate::failover::{Common, FailoverArgs};
+use crate::failover::{CommonOptions, FailoverArgs};
 use crate::failure::Failure;
 use crate::size;
 
@@ -50,7 +50,7 @@ pub struct Bench {
     replicas: Option<usize>,
     /// Fabric between several machines. [default: shm]
     #[arg(long)]
-    fabric: Option<Between>,
+    fabric: Option<FabricArg>,
     /// Measured seconds; failover: seconds after the kill. [default: 10; failover: 3]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
@@ -88,7 +88,7 @@ pub struct Bench {
     #[arg(
         long,
         value_name = "P",
-        default_value_t = Remote::SPECIFIED.lines,
+        default_value_t = RemoteShares::SPECIFIED.lines,
         value_parser = clap::value_parser!(u32).range(0..=100)
     )]
     remote_lines: u32,
@@ -97,7 +97,7 @@ pub struct Bench {
     #[arg(
         long,
         value_name = "P",
-        default_value_t = Remote::SPECIFIED.payments,
+        default_value_t = RemoteShares::SPECIFIED.payments,
         value_parser = clap::value_parser!(u32).range(0..=100)
     )]
     remote_payments: u32,
@@ -161,7 +161,7 @@ enum Access {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Between {
+enum FabricArg {
     /// Direct access to each other's memory.
     Local,
     /// Memory on /dev/shm, as between processes.
@@ -181,7 +181,7 @@ enum Level {
 }
 
 impl Bench {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let name = match self.name {
             Benchmark::Kv => Name::Kv,
             Benchmark::Tatp => Name::Tatp,
@@ -204,8 +204,8 @@ impl Bench {
         }
     }
 
-    fn kill_machines(self) -> crate::Done {
-        let common = Common {
+    fn kill_machines(self) -> crate::CommandResult {
+        let common = CommonOptions {
             machines: self.machines,
             replicas: self.replicas,
             threads: self.threads,
@@ -225,9 +225,9 @@ impl Bench {
         Ok(BenchOptions {
             name,
             via: match self.via {
-                Access::Native => Via::Native,
-                Access::Embedded => Via::Embedded,
-                Access::Pg => Via::Pg,
+                Access::Native => Interface::Native,
+                Access::Embedded => Interface::Embedded,
+                Access::Pg => Interface::Pg,
             },
             urls: self.urls,
             rows: self.rows,
@@ -237,7 +237,7 @@ impl Bench {
             writes: self.writes,
             warehouses: self.warehouses,
             small: self.small,
-            remote: Remote {
+            remote: RemoteShares {
                 lines: self.remote_lines,
                 payments: self.remote_payments,
             },
@@ -249,9 +249,9 @@ impl Bench {
             machines: self.machines.unwrap_or(1),
             replicas: self.replicas,
             fabric: self.fabric.map(|fabric| match fabric {
-                Between::Local => FabricKind::Local,
-                Between::Shm => FabricKind::Shm,
-                Between::Tcp => FabricKind::Tcp,
+                FabricArg::Local => FabricKind::Local,
+                FabricArg::Shm => FabricKind::Shm,
+                FabricArg::Tcp => FabricKind::Tcp,
             }),
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,
@@ -268,7 +268,7 @@ impl Bench {
         })
     }
 
-    fn serve_nothing(&self) -> crate::Done {
+    fn serve_nothing(&self) -> crate::CommandResult {
         let listener = TcpListener::bind(&self.listen).map_err(Failure::io(self.listen.clone()))?;
         let address = listener
             .local_addr()

@@ -17,7 +17,7 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let dir = self.data_dir.display();
         if !self.data_dir.join("log").is_dir() {
             return Err(Failure::Broken(format!("there is no database in {dir}")));

@@ -75,7 +75,7 @@ pub struct DevCluster {
     listen: String,
     /// Fabric between the machines.
     #[arg(long, value_name = "KIND", default_value = "shm")]
-    fabric: Between,
+    fabric: FabricArg,
     /// Directory that the machines share. [default: one on /dev/shm]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
@@ -110,7 +110,7 @@ pub struct DevCluster {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Between {
+enum FabricArg {
     /// Shared memory of this host.
     Shm,
     /// TCP connections, as between hosts.
@@ -137,23 +137,23 @@ impl Shared {
 }
 
 /// The process of a machine.
-struct Machine {
+struct MachineProcess {
     number: u32,
     child: Child,
 }
 
 /// A line of a machine's output; `None` at the end of the output.
-type Said = (u32, Option<String>);
+type OutputLine = (u32, Option<String>);
 
 impl DevCluster {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let replicas = self.replicas.unwrap_or(self.machines.min(3));
         let nvram = self.is_kept()?;
         let (host, port) = self.address()?;
         let shared = self.directory()?;
         let limit = match self.memory_limit {
             Some(limit) => limit,
-            None => room(shared.path())? / 2 / u64::from(self.machines * replicas.max(1)),
+            None => free_bytes(shared.path())? / 2 / u64::from(self.machines * replicas.max(1)),
         };
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -230,7 +230,7 @@ impl DevCluster {
                     );
                     machines.bury(number);
                     match &say {
-                        Some(_) if !machines.any_lives() => break Err(ALL_ENDED.into()),
+                        Some(_) if !machines.any_runs() => break Err(ALL_ENDED.into()),
                         Some(say) => {
                             // The pause avoids a busy loop with a machine that cannot be started.
                             thread::sleep(LOOK);
@@ -306,12 +306,12 @@ impl DevCluster {
     /// Returns the arguments with which each machine finds the others.
     fn together(&self, shared: &Path) -> Result<Vec<OsString>, Failure> {
         Ok(match self.fabric {
-            Between::Shm if self.configuration_store.is_some() => {
+            FabricArg::Shm if self.configuration_store.is_some() => {
                 return Err(Failure::Broken(
                     "--configuration-store is of machines that talk (--fabric tcp)".into(),
                 ));
             }
-            Between::Shm => {
+            FabricArg::Shm => {
                 let machines = self.machines.to_string();
                 vec![
                     "--cluster".into(),
@@ -320,7 +320,7 @@ impl DevCluster {
                     machines.into(),
                 ]
             }
-            Between::Tcp => {
+            FabricArg::Tcp => {
                 let (secret, listed) = (shared.join("secret"), shared.join("addresses"));
                 // A cluster with retained memory keeps its addresses.
                 let before = std::fs::read_to_string(&listed).ok();
@@ -408,13 +408,17 @@ fn free_addresses(count: u32) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns the free bytes of a directory's file system.
-fn room(directory: &Path) -> Result<u64, Failure> {
+fn free_bytes(directory: &Path) -> Result<u64, Failure> {
     let stat = rustix::fs::statvfs(directory)
         .map_err(|error| Failure::io("shared memory")(error.into()))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine, Failure> {
+fn start(
+    mut command: Command,
+    number: u32,
+    say: Sender<OutputLine>,
+) -> Result<MachineProcess, Failure> {
     // Ctrl-C in the terminal signals only this process, which ends the machines.
     command
         .process_group(0)
@@ -433,11 +437,11 @@ fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine
             .spawn(read)
             .map_err(Failure::io(format!("m{number}")))?;
     }
-    Ok(Machine { number, child })
+    Ok(MachineProcess { number, child })
 }
 
 /// The processes of the machines; all of them end when this is dropped.
-struct Machines(Vec<Machine>);
+struct Machines(Vec<MachineProcess>);
 
 impl Machines {
     /// Removes the process of an ended machine.
@@ -450,13 +454,13 @@ impl Machines {
     }
 
     /// Returns whether any machine's process still runs.
-    fn any_lives(&mut self) -> bool {
+    fn any_runs(&mut self) -> bool {
         let mut all = self.0.iter_mut();
         all.any(|machine| matches!(machine.child.try_wait(), Ok(None)))
     }
 
     /// Asks all processes to end, and waits until they have.
-    fn end(&mut self, patience: Duration) -> crate::Done {
+    fn end(&mut self, patience: Duration) -> crate::CommandResult {
         for machine in &self.0 {
             if let Some(pid) = i32::try_from(machine.child.id())
                 .ok()
@@ -469,14 +473,14 @@ impl Machines {
         let deadline = Instant::now() + patience;
         let ended = self.0.iter_mut().map(|machine| machine.await_end(deadline));
         // The collection waits for all processes, also after an error.
-        let ended: Vec<crate::Done> = ended.collect();
+        let ended: Vec<crate::CommandResult> = ended.collect();
         ended.into_iter().collect()
     }
 }
 
-impl Machine {
+impl MachineProcess {
     /// Waits for the end of the process; an error status or the deadline is an error.
-    fn await_end(&mut self, deadline: Instant) -> crate::Done {
+    fn await_end(&mut self, deadline: Instant) -> crate::CommandResult {
         let name = format!("m{}", self.number);
         loop {
             match self.child.try_wait().map_err(Failure::io(&name))? {

@@ -84,7 +84,7 @@ impl FromStr for Victim {
 }
 
 /// The options of `bench` that also apply here.
-pub struct Common {
+pub struct CommonOptions {
     pub machines: Option<usize>,
     pub replicas: Option<usize>,
     /// The total over all machines.
@@ -100,7 +100,7 @@ pub struct Common {
 }
 
 impl FailoverArgs {
-    pub fn run(self, common: Common) -> crate::Done {
+    pub fn run(self, common: CommonOptions) -> crate::CommandResult {
         let machines = common.machines.unwrap_or(3);
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let numbers = self.kill.iter().map(|victim| match victim {
@@ -237,7 +237,7 @@ impl FailoverMachine {
         arguments
     }
 
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         run_machine(&self.options())?;
         Ok(())
     }
@@ -270,7 +270,7 @@ mod tests {
     use crate::{Arguments, Command as Chosen};
 
     #[test]
-    fn a_machine_is_given_what_was_wanted() {
+    fn machine_process_gets_requested_options() {
         let wanted = MachineOptions {
             directory: "/dev/shm/some where".into(),
             machine: 2,
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_killed_by_number_or_by_what_they_are() {
+    fn victims_are_named_by_number_or_role() {
         assert_eq!("cm".parse(), Ok(Victim::Manager));
         assert_eq!("3".parse(), Ok(Victim::Number(3)));
         for wrong in ["", "m3", "-1", "3 "] {

@@ -43,21 +43,21 @@ pub struct Remove {
 }
 
 impl Drain {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let machine = self.machine;
         let link = AdminConnection::connect(&self.url)?;
-        let mut asking = Asking::of(format!("ALTER SYSTEM DRAIN MACHINE {machine}"));
+        let mut asking = RepeatedStatement::of(format!("ALTER SYSTEM DRAIN MACHINE {machine}"));
         let mut before = None;
         loop {
             // The request for a machine that is not a member is refused here.
             asking.ask(&link)?;
             let standing = standing(&link, machine)?;
             match &standing {
-                Some(Standing { state, .. }) if state == "drained" => {
+                Some(MachineState { state, .. }) if state == "drained" => {
                     println!("machine {machine} is drained");
                     return Ok(());
                 }
-                Some(Standing { state, replicas }) if state == "draining" => {
+                Some(MachineState { state, replicas }) if state == "draining" => {
                     asking.is_heard();
                     if before.as_ref() != Some(replicas) {
                         println!("machine {machine} has {replicas} replicas of regions");
@@ -72,7 +72,7 @@ impl Drain {
 }
 
 impl Remove {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let machine = self.machine;
         let link = AdminConnection::connect(&self.url)?;
         let this = "SELECT machine FROM pg_fencepost_machines WHERE is_this";
@@ -80,7 +80,7 @@ impl Remove {
             let why = format!("machine {machine} has to be removed through another one");
             return Err(Failure::Broken(why));
         }
-        let mut asking = Asking::of(format!("ALTER SYSTEM REMOVE MACHINE {machine}"));
+        let mut asking = RepeatedStatement::of(format!("ALTER SYSTEM REMOVE MACHINE {machine}"));
         let mut was_there = false;
         loop {
             match standing(&link, machine)? {
@@ -112,7 +112,7 @@ pub async fn is_to_part(database: &Database) {
 }
 
 /// Leaves the cluster, after all sessions here have ended.
-pub async fn part(database: &Database) -> crate::Done {
+pub async fn part(database: &Database) -> crate::CommandResult {
     let machine = database.machine();
     let number = machine.number();
     let began = Instant::now();
@@ -133,15 +133,15 @@ pub async fn part(database: &Database) -> crate::Done {
 }
 
 /// A statement that is repeated.
-struct Asking {
+struct RepeatedStatement {
     statement: String,
     began: Instant,
     asked: Option<Instant>,
 }
 
-impl Asking {
-    fn of(statement: String) -> Asking {
-        Asking {
+impl RepeatedStatement {
+    fn of(statement: String) -> RepeatedStatement {
+        RepeatedStatement {
             statement,
             began: Instant::now(),
             asked: None,
@@ -167,19 +167,19 @@ impl Asking {
 }
 
 /// The state of a machine.
-struct Standing {
+struct MachineState {
     state: String,
     replicas: String,
 }
 
 /// Reads the state of a machine; `None` if it is not a member.
-fn standing(link: &AdminConnection, machine: u32) -> Result<Option<Standing>, Failure> {
+fn standing(link: &AdminConnection, machine: u32) -> Result<Option<MachineState>, Failure> {
     let rows = link.texts(&format!(
         "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines \
          WHERE machine = {machine}"
     ))?;
     Ok(rows.into_iter().next().and_then(|row| {
         let [state, replicas] = <[String; 2]>::try_from(row).ok()?;
-        Some(Standing { state, replicas })
+        Some(MachineState { state, replicas })
     }))
 }

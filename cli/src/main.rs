@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::configuration::Expanded;
+use crate::configuration::FullCommandLine;
 use crate::failure::Failure;
 
 /// The exit code for a wrong command line.
@@ -72,7 +72,7 @@ enum Command {
     /// Verify a stopped database.
     Check(check::Check),
     /// Back up a running database to a directory.
-    Backup(backup::Take),
+    Backup(backup::BackupArgs),
     /// Restore a backup.
     Restore(backup::Restore),
     /// Show a running database.
@@ -124,7 +124,7 @@ fn arguments() -> Result<Arguments, ExitCode> {
         ExitCode::from(WRONG_USAGE)
     };
     let given = std::env::args_os().collect();
-    let expanded = Expanded::of(&Arguments::command(), given).map_err(wrong)?;
+    let expanded = FullCommandLine::of(&Arguments::command(), given).map_err(wrong)?;
     Arguments::try_parse_from(&expanded.arguments).map_err(|error| {
         match expanded.place_of(&error) {
             Some(place) => wrong(format!("{place}{error}")),
@@ -134,4 +134,4 @@ fn arguments() -> Result<Arguments, ExitCode> {
 }
 
 /// The result of every command.
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), Failure>;

@@ -49,12 +49,12 @@ impl Signals {
 }
 
 /// The receiver of SIGHUP, which asks a server to reload its configuration.
-pub struct Hangups(Signal);
+pub struct HangupSignal(Signal);
 
-impl Hangups {
+impl HangupSignal {
     /// Takes over the handling of SIGHUP, which no longer ends the process. Needs a runtime.
-    pub fn new() -> std::io::Result<Hangups> {
-        signal(SignalKind::hangup()).map(Hangups)
+    pub fn new() -> std::io::Result<HangupSignal> {
+        signal(SignalKind::hangup()).map(HangupSignal)
     }
 
     /// Waits for a SIGHUP.

@@ -16,7 +16,7 @@ pub struct Status {
 }
 
 impl Status {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let began = Instant::now();
         let link = AdminConnection::connect(&self.url)?;
         let connected = began.elapsed();

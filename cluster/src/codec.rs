@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_longer_than_its_bytes_is_refused_before_it_costs() {
+    fn list_longer_than_its_bytes_is_refused_before_allocation() {
         let mut out = Writer::default();
         u32::MAX.put(&mut out);
         assert_eq!(Vec::<u8>::decode(out.bytes()), Err(DecodeError::Short));

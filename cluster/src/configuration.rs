@@ -97,16 +97,18 @@ impl Configuration {
     ///
     /// # Errors
     /// [`ConfigurationError`] if the list breaks an invariant.
-    pub fn of_founders(
+    pub fn of_initial_members(
         cluster: ClusterId,
-        founders: impl IntoIterator<Item = (Address, FailureDomain)>,
+        initial_members: impl IntoIterator<Item = (Address, FailureDomain)>,
     ) -> Result<Self, ConfigurationError> {
-        let machines = (1..).zip(founders).map(|(id, (address, domain))| Machine {
-            id: MachineId(id),
-            address,
-            domain,
-            leaving: false,
-        });
+        let machines = (1..)
+            .zip(initial_members)
+            .map(|(id, (address, domain))| Machine {
+                id: MachineId(id),
+                address,
+                domain,
+                leaving: false,
+            });
         let machines: Vec<Machine> = machines.take(MAX_MACHINES + 1).collect();
         let next = MachineId(machines.len() as u32 + 1);
         Self::from_parts(
@@ -132,7 +134,7 @@ impl Configuration {
                 FailureDomain::new(&name(id)).expect("short and printable"),
             )
         };
-        Self::of_founders(ClusterId(0), (1..=machines).map(founder))
+        Self::of_initial_members(ClusterId(0), (1..=machines).map(founder))
     }
 
     /// Returns a configuration with these parts, after it has checked the invariants.
@@ -494,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_an_invariant_is_no_configuration() {
+    fn configuration_that_breaks_invariant_is_refused() {
         let three = machines(3);
         let lost = FewSet::from([MachineId(1)]);
         assert_eq!(
@@ -540,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_to_leave_is_a_member_until_it_has() {
+    fn leaving_machine_is_member_until_removed() {
         let three = machines(3);
         let leaving = three.with_leaving(MachineId(2)).unwrap();
         assert_eq!(leaving.id(), three.id().next());
@@ -562,15 +564,15 @@ mod tests {
     }
 
     #[test]
-    fn founders_that_are_listed_are_the_first_configuration() {
+    fn listed_initial_members_form_first_configuration() {
         let both = [(address(1), domain(1)), (address(2), domain(1))];
-        let two = Configuration::of_founders(ClusterId(7), both.clone()).unwrap();
+        let two = Configuration::of_initial_members(ClusterId(7), both.clone()).unwrap();
         assert_eq!((two.id(), two.cm()), (ConfigurationId::FIRST, MachineId(1)));
         assert_eq!(two.next_machine(), MachineId(3));
         assert_eq!(two.machine(MachineId(2)).unwrap().domain, domain(1));
         let again = [both[0].clone(), both[0].clone()];
         assert_eq!(
-            Configuration::of_founders(ClusterId(7), again),
+            Configuration::of_initial_members(ClusterId(7), again),
             Err(ConfigurationError::AddressTwice(MachineId(2)))
         );
         assert_eq!(Configuration::of_process(0), Err(ConfigurationError::Empty));
@@ -582,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_one_configuration_meets_every_other() {
+    fn majorities_of_one_configuration_intersect() {
         for count in 1..=7 {
             let majority = machines(count).majority();
             assert!(2 * majority > count as usize && 2 * (majority - 1) <= count as usize);

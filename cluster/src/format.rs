@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_configuration_survives_storing(machines in 1u32..40) {
+        fn configuration_round_trips(machines in 1u32..40) {
             let configuration = testing::machines(machines).with_leaving(MachineId(1)).unwrap();
             let sealed = configuration.seal();
             prop_assert_eq!(Configuration::unseal(&sealed), Ok(configuration.clone()));

@@ -46,7 +46,7 @@ pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
 pub use placement::{Load, Placement, PlacementError, Replication};
 pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 pub use region_map::{MapVersion, RegionMap};
-pub use store::host::{HostStore, DirectoryUse};
+pub use store::host::{DirectoryUse, HostStore};
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
 pub use store::raft::{RaftMember, RaftOutsider, RaftPace, RaftPeer, RaftStore, RaftTransport};

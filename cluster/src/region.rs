@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_with_impossible_times_is_refused() {
+    fn mapping_with_impossible_times_is_refused() {
         let mapping = |primary, replica| Mapping {
             region: RegionId(9),
             group: GroupId(RegionId(3)),

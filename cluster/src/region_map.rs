@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_never_goes_back() {
+    fn mapping_never_goes_back() {
         let mut map = RegionMap::new(ConfigurationId(1));
         map.learn(version(3, 7), [mapping(1, 3, 3)]);
         map.learn(version(2, 9), [mapping(1, 2, 2), mapping(2, 2, 2)]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_has_a_version_and_what_changed_since_is_told() {
+    fn changes_since_a_version_are_listed() {
         let mut map = RegionMap::new(ConfigurationId(5));
         map.add(mapping(1, 1, 4));
         let before = map.version();

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_leaves_moves_nobody_else() {
+    fn leaving_machine_keeps_order_of_others() {
         let all = machines(1..=9);
         for &machine in &all {
             let before = successors(machine, all.iter().copied());
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_circle_is_the_same_for_ever() {
+    fn successor_order_is_stable() {
         assert_eq!(
             successors(MachineId(1), machines(1..=5)),
             machines([2, 3, 5, 4])

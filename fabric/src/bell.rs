@@ -33,7 +33,7 @@ pub struct Bell {
 
 /// The value of the bell at [`Bell::arm`], which stays equal until a thread rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Armed(u32);
+pub struct BellValue(u32);
 
 impl Bell {
     /// Returns the bell in `word` of `memory`, which must have no other use. The other functions of
@@ -49,10 +49,10 @@ impl Bell {
     /// Arms the bell: from here on [`Self::ring`] ends the next wait. A full barrier
     /// (`Ordering::SeqCst`): loads after it see every write before a ring that found the bell
     /// unarmed (BELL-1).
-    pub fn arm(&self) -> Armed {
+    pub fn arm(&self) -> BellValue {
         let armed = self.state().fetch_or(ARMED, Ordering::SeqCst) | ARMED;
         fence(Ordering::SeqCst);
-        Armed(armed)
+        BellValue(armed)
     }
 
     /// Undoes [`Self::arm`], because the poller has found work.
@@ -62,7 +62,7 @@ impl Bell {
 
     /// Blocks the thread until the bell has been rung since `armed`, but at most for `timeout`, and
     /// disarms the bell. May also end earlier.
-    pub fn wait(&self, armed: Armed, timeout: Duration) {
+    pub fn wait(&self, armed: BellValue, timeout: Duration) {
         let timeout = futex::Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -97,7 +97,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn a_poller_that_waits_is_woken() {
+    fn waiting_poller_is_woken() {
         let memory = Arc::new(Memory::anonymous(8).expect("memory"));
         let (bell, done) = (Bell::new(memory, 3), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_clock_does_not_go_back() {
+    fn system_clock_is_monotonic() {
         let clocks: [Box<dyn MonotonicClock>; 2] =
             [Box::new(SystemClock::new()), Box::new(HostClock)];
         for clock in clocks {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_clock_moves_only_when_told() {
+    fn manual_clock_moves_only_on_request() {
         let clock = ManualClock::new();
         assert_eq!(clock.now_ns(), 0);
         clock.set_unix_us(5);

@@ -76,7 +76,7 @@ pub enum Event {
 }
 
 /// A handler of arrived data: see [`Fabric::set_attendant`].
-pub trait Attendant: Send + Sync {
+pub trait ArrivalHandler: Send + Sync {
     /// Handles arrived data without blocking. Returns whether it must be called again although
     /// nothing more arrives.
     fn attend(&self) -> bool;
@@ -108,7 +108,7 @@ pub trait Fabric: Send + Sync {
 
     /// Returns the free bytes for memory that this machine provides, which other processes may
     /// take, too. `None` if the memory belongs to the process and only the system limits it.
-    fn room(&self) -> Option<u64> {
+    fn free_bytes(&self) -> Option<u64> {
         None
     }
 
@@ -205,7 +205,7 @@ pub trait Fabric: Send + Sync {
     /// ringing the bell, so that no thread must be woken. The bell still rings while another thread
     /// waits for the poller. Returns `false` if there is no such thread, or if an attendant is set
     /// already.
-    fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
+    fn set_attendant(&self, attendant: Box<dyn ArrivalHandler>) -> bool {
         drop(attendant);
         false
     }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::fabric::FabricError;
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
-use crate::nvram::{self, Living};
+use crate::nvram::{self, IncarnationLock};
 use crate::segment::{SegmentId, Writer};
 use crate::shm::{CONTROL, home_of, is_whole, make, name_of, open};
 
@@ -30,7 +30,7 @@ pub(crate) const LOCK: &str = "lock";
 
 /// The directory of a machine, owned by this process.
 #[derive(Debug)]
-pub struct Home {
+pub struct MachineDirectory {
     me: MachineId,
     home: PathBuf,
     root: PathBuf,
@@ -48,13 +48,13 @@ struct Persistence {
     /// Regions of this machine that remain from its previous incarnation.
     there: Mutex<HashSet<SegmentId>>,
     /// The lock of the present incarnation of all machines.
-    _living: Living,
+    _living: IncarnationLock,
 }
 
-impl Home {
+impl MachineDirectory {
     /// Opens the directory of machine `me`, in the directory `root` of all machines' memory.
-    pub(crate) fn open(root: &Path, me: MachineId) -> Result<Home, FabricError> {
-        Home::of(root, me, None)
+    pub(crate) fn open(root: &Path, me: MachineId) -> Result<MachineDirectory, FabricError> {
+        MachineDirectory::of(root, me, None)
     }
 
     /// Opens the directory of a machine whose memory outlives processes. `regions` is the directory
@@ -64,8 +64,8 @@ impl Home {
         root: &Path,
         (regions, there): (&Path, HashSet<SegmentId>),
         me: MachineId,
-        living: Living,
-    ) -> Result<Home, FabricError> {
+        living: IncarnationLock,
+    ) -> Result<MachineDirectory, FabricError> {
         let own = home_of(regions, me);
         fs::create_dir_all(&own)?;
         let stays: Vec<String> = there
@@ -84,10 +84,14 @@ impl Home {
             there: Mutex::new(there),
             _living: living,
         };
-        Home::of(root, me, Some(kept))
+        MachineDirectory::of(root, me, Some(kept))
     }
 
-    fn of(root: &Path, me: MachineId, kept: Option<Persistence>) -> Result<Home, FabricError> {
+    fn of(
+        root: &Path,
+        me: MachineId,
+        kept: Option<Persistence>,
+    ) -> Result<MachineDirectory, FabricError> {
         let home = home_of(root, me);
         fs::create_dir_all(&home)?;
         let lock = File::create(home.join(LOCK))?;
@@ -101,7 +105,7 @@ impl Home {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Home {
+        Ok(MachineDirectory {
             me,
             home,
             root: root.to_path_buf(),
@@ -233,7 +237,7 @@ fn clear(home: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl Drop for Home {
+impl Drop for MachineDirectory {
     fn drop(&mut self) {
         if let Some(kept) = &self.kept {
             // After an error the memory is not marked as saved.

@@ -22,7 +22,7 @@
 //! shortest implementation; [`shm`] and [`tcp`] are those of production, and [`nvram`] keeps their
 //! memory. [`disk`], [`clock`] and [`random`] stand alone, each with its implementations.
 //!
-//! [`sends::Sends`] and [`processors::anywhere`] have examples.
+//! [`sends::BatchSender`] and [`processors::anywhere`] have examples.
 //!
 //! Only [`memory`] and [`sends`] have unsafe code. Under loom only [`memory`] and the modules that
 //! need no others are compiled.
@@ -71,16 +71,16 @@ pub mod tcp;
 mod waiting;
 
 #[cfg(not(loom))]
-pub use bell::{Armed, Bell};
+pub use bell::{Bell, BellValue};
 pub use clock::{HostClock, ManualClock, MonotonicClock, SystemClock, WallClock};
 #[cfg(not(loom))]
 pub use completion::{Completer, Completion};
 pub use counters::{FabricCounters, FabricCounts};
 pub use disk::{Disk, DiskFile, DiskLock};
 #[cfg(not(loom))]
-pub use fabric::{Attendant, Event, Fabric, FabricError};
+pub use fabric::{ArrivalHandler, Event, Fabric, FabricError};
 #[cfg(not(loom))]
-pub use home::Home;
+pub use home::MachineDirectory;
 #[cfg(not(loom))]
 pub use local::{LocalFabric, LocalNetwork};
 pub use machine::{MachineId, Member};
@@ -88,9 +88,9 @@ pub use memory::Memory;
 #[cfg(not(loom))]
 pub use nvram::Nvram;
 #[cfg(not(loom))]
-pub use nvram::evicted::Gone;
+pub use nvram::evicted::EvictedMemory;
 #[cfg(not(loom))]
-pub use nvram::saves::{LoadError, Saved};
+pub use nvram::saves::{LoadError, SaveOutcome};
 pub use os_disk::OsDisk;
 pub use priority::ask_for_priority;
 pub use random::{Random, entropy_seed};
@@ -104,9 +104,9 @@ pub use shm::ShmFabric;
 #[cfg(feature = "sim")]
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
 #[cfg(all(feature = "sim", not(loom)))]
-pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep, Tap, Tapped};
+pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep, TapVerdict, WriteTap};
 #[cfg(not(loom))]
 pub use tcp::{
-    Answerer, CertificateFault, HandshakeError, TcpAsker, TcpConfig, TcpFabric, TcpTls, TlsError,
-    cluster_id,
+    CertificateFault, ControlClient, ControlService, HandshakeError, TcpConfig, TcpFabric, TcpTls,
+    TlsError, cluster_id,
 };

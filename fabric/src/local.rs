@@ -20,12 +20,12 @@ use crate::segment::{Place, SegmentId, Writer};
 /// The network that the machines of one process share.
 #[derive(Debug, Default)]
 pub struct LocalNetwork {
-    machines: RwLock<HashMap<MachineId, Arc<Station>>>,
+    machines: RwLock<HashMap<MachineId, Arc<LocalMachine>>>,
 }
 
 /// The parts of a machine that other machines access.
 #[derive(Debug)]
-struct Station {
+struct LocalMachine {
     bell: Bell,
     lease_bell: Bell,
     registry: Registry,
@@ -41,7 +41,7 @@ struct Station {
 pub struct LocalFabric {
     me: MachineId,
     network: Arc<LocalNetwork>,
-    station: Arc<Station>,
+    station: Arc<LocalMachine>,
     counters: FabricCounters,
 }
 
@@ -59,7 +59,7 @@ impl LocalNetwork {
     /// memory for its bells.
     pub fn join(self: &Arc<Self>, me: MachineId) -> Result<LocalFabric, FabricError> {
         let bells = Arc::new(Memory::anonymous(2)?);
-        let station = Arc::new(Station {
+        let station = Arc::new(LocalMachine {
             bell: Bell::new(Arc::clone(&bells), 0),
             lease_bell: Bell::new(bells, 1),
             registry: Registry::new(me),
@@ -107,7 +107,7 @@ impl LocalNetwork {
 
 impl LocalFabric {
     /// Returns the machine if each of the two has the other as a member.
-    fn station(&self, machine: MachineId) -> Result<Arc<Station>, FabricError> {
+    fn station(&self, machine: MachineId) -> Result<Arc<LocalMachine>, FabricError> {
         if !self.station.members.read().contains(&machine) {
             return Err(FabricError::NotMember(machine));
         }

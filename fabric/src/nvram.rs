@@ -42,7 +42,7 @@ use std::time::Duration;
 use foldhash::HashSet;
 
 use crate::fabric::FabricError;
-use crate::home::Home;
+use crate::home::MachineDirectory;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::random::entropy_seed;
@@ -59,7 +59,7 @@ const SAVED: &str = "saved";
 const LOADED: &str = "loaded";
 /// The system's file with the id of this boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const LIFE: &str = "life-";
+const INCARNATION_PREFIX: &str = "life-";
 /// The number of characters of a segment's number in its file name.
 const NUMBER_CHARS: usize = 16;
 /// The number of attempts to take the lock, and the pause between them: another process may be
@@ -77,7 +77,7 @@ pub struct Nvram {
 
 /// A machine's part in an incarnation, which lasts until all parts are dropped.
 #[derive(Debug)]
-pub struct Living {
+pub struct IncarnationLock {
     _lock: File,
 }
 
@@ -106,17 +106,17 @@ pub(crate) fn segment_of(name: &str) -> Option<SegmentId> {
 }
 
 /// Returns the incarnations that have a directory in `root`, in ascending order.
-fn lives_in(root: &Path) -> io::Result<Vec<u64>> {
-    let mut lives = Vec::new();
+fn incarnations_in(root: &Path) -> io::Result<Vec<u64>> {
+    let mut incarnations = Vec::new();
     for entry in fs::read_dir(root)? {
         let name = entry?.file_name();
         let number = name.to_string_lossy();
-        let number = number.strip_prefix(LIFE);
+        let number = number.strip_prefix(INCARNATION_PREFIX);
         let number = number.and_then(|n| n.parse::<u64>().ok());
-        lives.extend(number);
+        incarnations.extend(number);
     }
-    lives.sort_unstable();
-    Ok(lives)
+    incarnations.sort_unstable();
+    Ok(incarnations)
 }
 
 /// Syncs the files of an ended machine, its regions and all others, to their disk, and marks them
@@ -164,7 +164,7 @@ impl Nvram {
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] if another process still holds the lock then; otherwise the
     /// error of the system.
-    pub fn enter(&self) -> io::Result<Living> {
+    pub fn enter(&self) -> io::Result<IncarnationLock> {
         self.enter_by(File::try_lock)
     }
 
@@ -173,15 +173,15 @@ impl Nvram {
     ///
     /// # Errors
     /// As [`Self::enter`].
-    pub fn enter_to_save(&self) -> io::Result<Living> {
+    pub fn enter_to_save(&self) -> io::Result<IncarnationLock> {
         self.enter_by(File::try_lock_shared)
     }
 
-    fn enter_by(&self, way: fn(&File) -> Result<(), TryLockError>) -> io::Result<Living> {
+    fn enter_by(&self, way: fn(&File) -> Result<(), TryLockError>) -> io::Result<IncarnationLock> {
         let lock = lock_file(&self.records.join(LOCK))?;
         for _ in 0..TRIES {
             match way(&lock) {
-                Ok(()) => return Ok(Living { _lock: lock }),
+                Ok(()) => return Ok(IncarnationLock { _lock: lock }),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(POLL_INTERVAL),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -190,13 +190,13 @@ impl Nvram {
     }
 
     /// Returns the directory of an incarnation's memory.
-    fn life(&self, life: u64) -> PathBuf {
-        self.root.join(format!("{LIFE}{life}"))
+    fn memory_dir(&self, incarnation: u64) -> PathBuf {
+        self.root.join(format!("{INCARNATION_PREFIX}{incarnation}"))
     }
 
     /// Returns the directory of an incarnation's other files.
     fn record(&self, life: u64) -> PathBuf {
-        self.records.join(format!("{LIFE}{life}"))
+        self.records.join(format!("{INCARNATION_PREFIX}{life}"))
     }
 
     fn regions(&self) -> PathBuf {
@@ -205,7 +205,7 @@ impl Nvram {
 
     /// Returns the path of the file that exists while a machine's memory is incomplete.
     fn loading(&self, life: u64, machine: MachineId) -> PathBuf {
-        self.life(life).join(format!("{machine}.loading"))
+        self.memory_dir(life).join(format!("{machine}.loading"))
     }
 
     fn has_saves(&self) -> bool {
@@ -217,7 +217,7 @@ impl Nvram {
     /// # Errors
     /// The error of the system.
     pub fn last(&self, configuration: u64) -> io::Result<Option<u64>> {
-        let lives = lives_in(&self.records)?;
+        let lives = incarnations_in(&self.records)?;
         let mut past = lives.into_iter().filter(|life| *life <= configuration);
         Ok(past.next_back())
     }
@@ -229,7 +229,7 @@ impl Nvram {
     /// The error of the system.
     pub fn begin(&self, life: u64, map: &[u8]) -> io::Result<()> {
         let place = self.record(life);
-        for place in [&self.life(life), &place] {
+        for place in [&self.memory_dir(life), &place] {
             match fs::remove_dir_all(place) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -246,7 +246,7 @@ impl Nvram {
 
     /// Returns whether a machine's memory is as it was when the machine ended.
     fn is_intact(&self, life: u64, machine: MachineId) -> bool {
-        let home = home_of(&self.life(life), machine);
+        let home = home_of(&self.memory_dir(life), machine);
         let boots = [self.record(life).join(BOOT), home.join(LOADED)].map(fs::read_to_string);
         let now = boot();
         let same = boots.into_iter().flatten().any(|boot| boot == now);
@@ -255,7 +255,10 @@ impl Nvram {
 
     /// Marks all of a machine's memory as loaded.
     fn is_loaded(&self, life: u64, machine: MachineId) -> io::Result<()> {
-        fs::write(home_of(&self.life(life), machine).join(LOADED), boot())?;
+        fs::write(
+            home_of(&self.memory_dir(life), machine).join(LOADED),
+            boot(),
+        )?;
         fs::remove_file(self.loading(life, machine))
     }
 
@@ -292,7 +295,7 @@ impl Nvram {
 
     /// Returns whether a machine was part of an incarnation.
     pub fn has_lived(&self, life: u64, machine: MachineId) -> bool {
-        home_of(&self.life(life), machine).exists() || self.has_save(life, machine)
+        home_of(&self.memory_dir(life), machine).exists() || self.has_save(life, machine)
     }
 
     /// Returns whether a machine was part of any incarnation that has not been removed.
@@ -300,8 +303,8 @@ impl Nvram {
     /// # Errors
     /// The error of the system.
     pub fn has_ever_lived(&self, machine: MachineId) -> io::Result<bool> {
-        let mut lives = lives_in(&self.root)?;
-        lives.extend(lives_in(&self.records)?);
+        let mut lives = incarnations_in(&self.root)?;
+        lives.extend(incarnations_in(&self.records)?);
         Ok(lives.into_iter().any(|life| self.has_lived(life, machine)))
     }
 
@@ -311,10 +314,10 @@ impl Nvram {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the incarnation does not exist; otherwise the error of the
     /// system.
-    pub fn join(&self, life: u64) -> io::Result<Living> {
+    pub fn join(&self, life: u64) -> io::Result<IncarnationLock> {
         let lock = lock_file(&self.record(life).join(LOCK))?;
         lock.lock_shared()?;
-        Ok(Living { _lock: lock })
+        Ok(IncarnationLock { _lock: lock })
     }
 
     /// Returns the directory of machine `me` in an incarnation, in which `living` is its part. The
@@ -328,14 +331,14 @@ impl Nvram {
         life: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
-        living: Living,
-    ) -> Result<Home, FabricError> {
+        living: IncarnationLock,
+    ) -> Result<MachineDirectory, FabricError> {
         let kept = regions
             .into_iter()
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
         let regions = self.regions();
-        Home::keeping(&self.life(life), (&regions, kept), me, living)
+        MachineDirectory::keeping(&self.memory_dir(life), (&regions, kept), me, living)
     }
 
     /// Removes all incarnations before `life`, and all regions but `kept`, with which machines
@@ -358,32 +361,35 @@ impl Nvram {
             }
         }
         for root in [&self.root, &self.records] {
-            for past in lives_in(root)?.into_iter().filter(|past| *past < life) {
-                fs::remove_dir_all(root.join(format!("{LIFE}{past}")))?;
+            for past in incarnations_in(root)?
+                .into_iter()
+                .filter(|past| *past < life)
+            {
+                fs::remove_dir_all(root.join(format!("{INCARNATION_PREFIX}{past}")))?;
             }
         }
         Ok(())
     }
 
     /// Returns the retained memory of an ended incarnation.
-    pub fn after(&self, life: u64) -> After<'_> {
-        After { nvram: self, life }
+    pub fn after(&self, life: u64) -> EndedIncarnation<'_> {
+        EndedIncarnation { nvram: self, life }
     }
 }
 
 /// The retained memory of an ended incarnation.
 #[derive(Debug)]
-pub struct After<'a> {
+pub struct EndedIncarnation<'a> {
     nvram: &'a Nvram,
     life: u64,
 }
 
-impl MemoryStore for After<'_> {
-    fn remains(&self, machine: MachineId) -> io::Result<RetainedMemory> {
+impl MemoryStore for EndedIncarnation<'_> {
+    fn retained(&self, machine: MachineId) -> io::Result<RetainedMemory> {
         if !self.nvram.is_intact(self.life, machine) {
             return Ok(RetainedMemory::default());
         }
-        let places = [self.nvram.life(self.life), self.nvram.regions()];
+        let places = [self.nvram.memory_dir(self.life), self.nvram.regions()];
         let mut segments = Vec::new();
         for place in places {
             let entries = match fs::read_dir(home_of(&place, machine)) {

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_keep_what_is_written_under_their_names() -> io::Result<()> {
+    fn files_keep_written_data() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let disk = OsDisk::open(dir.path().join("a/b"))?;
         let file = disk.create("one")?;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_one_owner() -> io::Result<()> {
+    fn directory_lock_has_one_owner() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let disk = OsDisk::open(dir.path())?;
         let held = disk.lock("lock")?;

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_names_its_numbers() {
+    fn same_seed_gives_same_numbers() {
         let (mut a, mut b, mut c) = (Random::new(7), Random::new(7), Random::new(8));
         let first: Vec<u64> = (0..8).map(|_| a.next_u64()).collect();
         assert_eq!(first, (0..8).map(|_| b.next_u64()).collect::<Vec<_>>());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_in_their_range_and_reach_all_of_it() {
+    fn numbers_cover_their_range() {
         let mut random = Random::new(1);
         let mut seen = [0u32; 10];
         for _ in 0..10_000 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::fabric::FabricError;
-use crate::home::Home;
+use crate::home::MachineDirectory;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::segment::{SegmentId, Writer};
@@ -23,12 +23,12 @@ pub(crate) const NOT_THE_WRITER: &str = "not the writer of the segment";
 pub(crate) struct Registry {
     owner: MachineId,
     /// The machine's directory, if memory is in files.
-    home: Option<Home>,
-    segments: RwLock<HashMap<SegmentId, Provided>>,
+    home: Option<MachineDirectory>,
+    segments: RwLock<HashMap<SegmentId, RegisteredSegment>>,
 }
 
 #[derive(Debug)]
-struct Provided {
+struct RegisteredSegment {
     memory: Arc<Memory>,
     writer: Writer,
     /// The path of the segment's file, if it has one.
@@ -46,7 +46,7 @@ impl Registry {
     }
 
     /// Returns a registry without segments, for memory in files.
-    pub(crate) fn at(home: Home) -> Self {
+    pub(crate) fn at(home: MachineDirectory) -> Self {
         Registry {
             owner: home.me(),
             home: Some(home),
@@ -55,7 +55,7 @@ impl Registry {
     }
 
     /// Returns the machine's directory, if memory is in files.
-    pub(crate) fn home(&self) -> Option<&Home> {
+    pub(crate) fn home(&self) -> Option<&MachineDirectory> {
         self.home.as_ref()
     }
 
@@ -81,7 +81,7 @@ impl Registry {
             }
         };
         let memory = Arc::new(memory);
-        let provided = Provided {
+        let provided = RegisteredSegment {
             memory: Arc::clone(&memory),
             writer,
             file,

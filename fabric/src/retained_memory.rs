@@ -44,7 +44,7 @@ pub trait MemoryStore {
     ///
     /// # Errors
     /// The error of the system.
-    fn remains(&self, machine: MachineId) -> std::io::Result<RetainedMemory>;
+    fn retained(&self, machine: MachineId) -> std::io::Result<RetainedMemory>;
 
     /// Makes memory of `words` words for a region of a machine that lacks it.
     ///

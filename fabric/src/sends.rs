@@ -1,4 +1,4 @@
-//! Sends on many sockets with one system call.
+//! BatchSender on many sockets with one system call.
 //!
 //! ```text
 //!   Outgoing, Outgoing, …  ──send_all──> one io_uring_enter ──> an outcome for each
@@ -8,7 +8,7 @@
 //! and so does the server with the client's next requests.
 //!
 //! # Invariants
-//! * SENDS-1: the kernel reads bytes only within [`Sends::send_all`]. If it may still read them
+//! * SENDS-1: the kernel reads bytes only within [`BatchSender::send_all`]. If it may still read them
 //!   after that, they are leaked.
 //! * SENDS-2: no send waits. The caller must send bytes later that a socket does not accept now.
 //!
@@ -70,25 +70,25 @@ impl Outgoing {
 /// ```
 /// use std::io::Read;
 /// use std::os::unix::net::UnixStream;
-/// use fencepost_fabric::sends::{Outgoing, Sends};
+/// use fencepost_fabric::sends::{Outgoing, BatchSender};
 ///
 /// let (here, mut there) = UnixStream::pair().expect("a pair");
 /// let mut batch = [Outgoing::new(&here, b"hello".to_vec())];
-/// Sends::new(8).send_all(&mut batch);
+/// BatchSender::new(8).send_all(&mut batch);
 /// let mut heard = [0; 5];
 /// there.read_exact(&mut heard).expect("sent");
 /// assert_eq!(&heard, b"hello");
 /// ```
-pub struct Sends {
+pub struct BatchSender {
     ring: Option<IoUring>,
     depth: usize,
 }
 
-impl Sends {
+impl BatchSender {
     /// Returns a sender with at most `depth` sends per call.
-    pub fn new(depth: u16) -> Sends {
+    pub fn new(depth: u16) -> BatchSender {
         let depth = depth.max(1);
-        Sends {
+        BatchSender {
             ring: open(depth.into()).ok().flatten(),
             depth: depth.into(),
         }
@@ -123,7 +123,7 @@ fn open(depth: u32) -> io::Result<Option<IoUring>> {
     Ok(probe.is_supported(opcode::Send::CODE).then_some(ring))
 }
 
-/// Sends `batch`, which must fit the ring, with one call. After an error the ring must not be used
+/// BatchSender `batch`, which must fit the ring, with one call. After an error the ring must not be used
 /// again.
 fn send_together(ring: &mut IoUring, batch: &mut [Outgoing]) -> io::Result<()> {
     let flags = i32::try_from(Outgoing::flags().bits()).map_err(io::Error::other)?;
@@ -187,9 +187,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Runs a test with the ring, if there is one, and without.
-    fn both(test: impl Fn(Sends)) {
-        test(Sends::new(4));
-        test(Sends {
+    fn both(test: impl Fn(BatchSender)) {
+        test(BatchSender::new(4));
+        test(BatchSender {
             ring: None,
             depth: 4,
         });
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_own_outcome() {
+    fn each_send_has_its_own_outcome() {
         both(|mut sends| {
             let (here, there) = UnixStream::pair().expect("a pair");
             let (full, full_end) = UnixStream::pair().expect("a pair");

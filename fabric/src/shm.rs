@@ -29,13 +29,13 @@ use crate::completion::Completion;
 use crate::counters::FabricCounters;
 use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
-use crate::home::Home;
+use crate::home::MachineDirectory;
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::Ordering;
 pub(crate) use files::{home_of, is_locked, is_whole, make, name_of, open};
-use peer::{Life, Mapped, Peer};
+use peer::{MappedSegment, Peer, PeerIncarnation};
 
 /// The largest number of members.
 const MAX_MEMBERS: usize = 1000;
@@ -56,18 +56,18 @@ pub(crate) const CONTROL: &str = "control";
 #[derive(Debug)]
 pub struct ShmFabric {
     me: MachineId,
-    home: Home,
+    home: MachineDirectory,
     control: Arc<Memory>,
     bell: Bell,
     lease_bell: Bell,
     counters: FabricCounters,
-    own: RwLock<HashMap<SegmentId, Own>>,
+    own: RwLock<HashMap<SegmentId, OwnSegment>>,
     peers: RwLock<HashMap<MachineId, Arc<Peer>>>,
     events: Mutex<Vec<Event>>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct OwnSegment {
     memory: Arc<Memory>,
     path: PathBuf,
 }
@@ -80,14 +80,14 @@ impl ShmFabric {
     /// [`FabricError::Refused`] if another process runs as this machine; [`FabricError::Io`] if the
     /// directory cannot be made.
     pub fn open(root: &Path, me: MachineId) -> Result<Self, FabricError> {
-        Self::at(Home::open(root, me)?)
+        Self::at(MachineDirectory::open(root, me)?)
     }
 
     /// Opens the fabric of the machine whose directory is `home`.
     ///
     /// # Errors
     /// [`FabricError::Io`] if files cannot be made there.
-    pub fn at(home: Home) -> Result<Self, FabricError> {
+    pub fn at(home: MachineDirectory) -> Result<Self, FabricError> {
         let me = home.me();
         let control = Arc::new(make(&home.path().join(CONTROL), CONTROL_WORDS, true)?);
         control.words()[MEMBERS].store(u64::from(me.0) + 1, Ordering::Release);
@@ -116,14 +116,14 @@ impl ShmFabric {
         &self,
         machine: MachineId,
         segment: SegmentId,
-        work: impl FnOnce(&Mapped) -> T,
+        work: impl FnOnce(&MappedSegment) -> T,
     ) -> Result<T, FabricError> {
         if machine != self.me {
             let urgent = segment.lane() == SegmentId::LEASE_LANE;
             let peers = look_at(&self.peers, urgent);
             let peer = peers.get(&machine).ok_or(FabricError::NotMember(machine))?;
-            let life = look_at(&peer.life, urgent);
-            if let Some(life) = life.as_ref().filter(|life| life.lasts())
+            let incarnation = look_at(&peer.life, urgent);
+            if let Some(life) = incarnation.as_ref().filter(|life| life.lasts())
                 && life.counts(self.me)
                 && let Some(mapped) = look_at(&life.mapped, urgent).get(&segment)
             {
@@ -134,18 +134,18 @@ impl ShmFabric {
     }
 
     /// Maps a segment, if it is not mapped yet.
-    fn find(&self, machine: MachineId, segment: SegmentId) -> Result<Mapped, FabricError> {
+    fn find(&self, machine: MachineId, segment: SegmentId) -> Result<MappedSegment, FabricError> {
         const NO_SUCH: FabricError = FabricError::Refused("no such segment");
         if machine == self.me {
             let own = self.own.read();
             let own = own.get(&segment).ok_or(NO_SUCH)?;
-            return Ok(Mapped {
+            return Ok(MappedSegment {
                 memory: Arc::clone(&own.memory),
                 writable: true,
             });
         }
         let peer = self.peer(machine)?;
-        let life = peer.life()?;
+        let life = peer.mapped_incarnation()?;
         if !life.counts(self.me) {
             return Err(FabricError::Lost);
         }
@@ -157,7 +157,7 @@ impl ShmFabric {
                 (of_others.ok_or(NO_SUCH)?, false)
             }
         };
-        let mapped = Mapped {
+        let mapped = MappedSegment {
             memory: Arc::new(mapped.0),
             writable: mapped.1,
         };
@@ -184,7 +184,7 @@ impl ShmFabric {
 
     /// Rings one of the bells of a peer.
     #[inline]
-    fn ring_at(&self, machine: MachineId, bell: impl Fn(&Life) -> &Bell) {
+    fn ring_at(&self, machine: MachineId, bell: impl Fn(&PeerIncarnation) -> &Bell) {
         if let Some(peer) = look_at(&self.peers, true).get(&machine) {
             if let Some(life) = look_at(&peer.life, true)
                 .as_ref()
@@ -193,7 +193,7 @@ impl ShmFabric {
                 return bell(life).ring();
             }
             // A machine that does not run has no thread to wake.
-            if let Ok(life) = peer.life() {
+            if let Ok(life) = peer.mapped_incarnation() {
                 bell(&life).ring();
             }
         }
@@ -242,7 +242,7 @@ impl Fabric for ShmFabric {
         self.home.keeps()
     }
 
-    fn room(&self) -> Option<u64> {
+    fn free_bytes(&self) -> Option<u64> {
         self.home.room()
     }
 
@@ -258,7 +258,7 @@ impl Fabric for ShmFabric {
         }
         let (memory, path) = self.home.make(segment, words, writer)?;
         let memory = Arc::new(memory);
-        let provided = Own {
+        let provided = OwnSegment {
             memory: Arc::clone(&memory),
             path,
         };
@@ -363,7 +363,9 @@ impl Fabric for ShmFabric {
     fn take_events(&self) -> Vec<Event> {
         let mut events = std::mem::take(&mut *self.events.lock());
         for (id, peer) in self.peers.read().iter() {
-            let now = peer.life().is_ok_and(|life| life.counts(self.me));
+            let now = peer
+                .mapped_incarnation()
+                .is_ok_and(|life| life.counts(self.me));
             if peer.connected.swap(now, Ordering::Relaxed) != now {
                 events.push(if now {
                     Event::Connected(*id)

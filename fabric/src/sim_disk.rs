@@ -86,7 +86,7 @@ pub struct SimDisk {
     prefix: String,
     /// The incarnation of the disk to which this handle belongs; `None` for a handle that outlives
     /// crashes.
-    life: Option<u64>,
+    incarnation: Option<u64>,
 }
 
 impl SimDisk {
@@ -97,7 +97,7 @@ impl SimDisk {
             state: Arc::new(Mutex::new(state)),
             gate: Arc::default(),
             prefix: String::new(),
-            life: None,
+            incarnation: None,
         }
     }
 
@@ -106,7 +106,7 @@ impl SimDisk {
     pub fn boot(&self) -> SimDisk {
         let life = Some(self.state.lock().life);
         Self {
-            life,
+            incarnation: life,
             ..self.clone()
         }
     }
@@ -124,7 +124,7 @@ impl SimDisk {
             state: Arc::new(Mutex::new(state)),
             gate: Arc::default(),
             prefix: self.prefix.clone(),
-            life: None,
+            incarnation: None,
         }
     }
 
@@ -211,7 +211,7 @@ impl SimDisk {
 
     /// Counts a call on names; fails if the process of this handle has died or a fault is due.
     fn enter(&self, state: &mut State) -> io::Result<()> {
-        if self.life.is_some_and(|life| life != state.life) {
+        if self.incarnation.is_some_and(|life| life != state.life) {
             return Err(io::Error::other(
                 "the disk crashed since this process began",
             ));
@@ -316,7 +316,7 @@ impl SimDisk {
             state: Arc::clone(&self.state),
             gate: Arc::clone(&self.gate),
             prefix: format!("{}{name}/", self.prefix),
-            life: self.life,
+            incarnation: self.incarnation,
         }
     }
 }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_forgets_what_was_not_synced() -> io::Result<()> {
+    fn crash_drops_unsynced_data() -> io::Result<()> {
         let disk = written(1)?;
         let old = disk.open("a")?;
         disk.crash(CrashLoss::All);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_may_keep_what_was_not_synced() -> io::Result<()> {
+    fn crash_may_keep_unsynced_data() -> io::Result<()> {
         let mut seen = BTreeSet::new();
         for seed in 0..32 {
             let disk = written(seed)?;
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_what_fits_and_says_so() -> io::Result<()> {
+    fn full_disk_writes_part_and_reports_it() -> io::Result<()> {
         let disk = SimDisk::new(1);
         let file = disk.create("a")?;
         disk.set_free_bytes(Some(3));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_strike_the_call_they_are_aimed_at() -> io::Result<()> {
+    fn fault_hits_its_intended_call() -> io::Result<()> {
         let disk = SimDisk::new(1);
         let file = disk.create("a")?;
         disk.fail_nth(DiskOp::Write, 2);

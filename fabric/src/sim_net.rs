@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use self::happening::{Effects, Happening};
-use self::state::{State, Tapping};
+use self::happening::{Effects, SimEvent};
+use self::state::{InstalledTap, State};
 use crate::clock::MonotonicClock;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;
@@ -102,7 +102,7 @@ pub enum Nic {
 
 /// The fate of a write and of the machine that posts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tapped {
+pub enum TapVerdict {
     /// The write is sent.
     Goes,
     /// The machine crashes before it has posted the write.
@@ -116,7 +116,7 @@ pub enum Tapped {
 /// A hook that gets every write to another machine's memory before it is posted: the posting
 /// machine, the place, and the words. A tap that changes the words simulates a machine that writes
 /// invalid data.
-pub type Tap = Box<dyn FnMut(MachineId, Place, &mut [u64]) -> Tapped + Send>;
+pub type WriteTap = Box<dyn FnMut(MachineId, Place, &mut [u64]) -> TapVerdict + Send>;
 
 /// The result of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl SimNet {
     /// Makes [`Self::step`] name a machine at a virtual time in nanoseconds, as a timer would.
     pub fn wake_at(&self, machine: MachineId, at_ns: u64) {
         let mut state = self.state.lock();
-        state.at(at_ns, Happening::Wake(machine));
+        state.at(at_ns, SimEvent::Wake(machine));
     }
 
     /// Ends a machine. Its posted operations may still land.
@@ -186,14 +186,14 @@ impl SimNet {
     }
 
     /// Returns whether a machine has joined and has not ended.
-    pub fn lives(&self, machine: MachineId) -> bool {
+    pub fn is_running(&self, machine: MachineId) -> bool {
         self.state.lock().stations.contains_key(&machine)
     }
 
     /// Sets the hook for all further writes, in place of an earlier one. The tap is called under
     /// the network's lock, so it must not use the network.
-    pub fn tap(&self, tap: Tap) {
-        self.state.lock().tap = Some(Tapping(tap));
+    pub fn tap(&self, tap: WriteTap) {
+        self.state.lock().tap = Some(InstalledTap(tap));
     }
 
     /// Pauses a machine: [`Self::step`] does not name it until it resumes.

@@ -5,7 +5,7 @@ use crate::fabric::FabricError;
 
 /// The fabric's side of an operation in progress. When dropped, it answers [`FabricError::Lost`].
 #[derive(Debug)]
-pub(crate) enum Waiting {
+pub(crate) enum PendingOperation {
     Write(Completer<()>),
     /// The completer, and the number of words to read.
     Read(Completer<Box<[u64]>>, usize),
@@ -25,12 +25,12 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Mismatch;
 
-impl Waiting {
+impl PendingOperation {
     /// Returns the number of words that a read has asked for; 0 for other operations.
     pub(crate) fn asked(&self) -> usize {
         match self {
-            Waiting::Read(_, words) => *words,
-            Waiting::Write(_) | Waiting::Swap(_) => 0,
+            PendingOperation::Read(_, words) => *words,
+            PendingOperation::Write(_) | PendingOperation::Swap(_) => 0,
         }
     }
 
@@ -40,14 +40,22 @@ impl Waiting {
     /// [`Mismatch`] in that case.
     pub(crate) fn answer(self, answer: Answer) -> Result<(), Mismatch> {
         match (self, answer) {
-            (Waiting::Write(completer), Answer::Written) => completer.complete(Ok(())),
-            (Waiting::Read(completer, asked), Answer::Words(words)) if words.len() == asked => {
+            (PendingOperation::Write(completer), Answer::Written) => completer.complete(Ok(())),
+            (PendingOperation::Read(completer, asked), Answer::Words(words))
+                if words.len() == asked =>
+            {
                 completer.complete(Ok(words));
             }
-            (Waiting::Swap(completer), Answer::Was(was)) => completer.complete(Ok(was)),
-            (Waiting::Write(completer), Answer::Failed(error)) => completer.complete(Err(error)),
-            (Waiting::Read(completer, _), Answer::Failed(error)) => completer.complete(Err(error)),
-            (Waiting::Swap(completer), Answer::Failed(error)) => completer.complete(Err(error)),
+            (PendingOperation::Swap(completer), Answer::Was(was)) => completer.complete(Ok(was)),
+            (PendingOperation::Write(completer), Answer::Failed(error)) => {
+                completer.complete(Err(error))
+            }
+            (PendingOperation::Read(completer, _), Answer::Failed(error)) => {
+                completer.complete(Err(error))
+            }
+            (PendingOperation::Swap(completer), Answer::Failed(error)) => {
+                completer.complete(Err(error))
+            }
             _ => return Err(Mismatch),
         }
         Ok(())

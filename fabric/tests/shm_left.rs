@@ -15,7 +15,7 @@ fn killed(root: &Path, name: &str) {
 }
 
 #[test]
-fn memory_of_machines_that_are_gone_is_cleared_away_and_no_other() {
+fn memory_of_ended_machines_alone_is_removed() {
     let root = tempfile::tempdir().expect("a directory");
     let open = |id| ShmFabric::open(root.path(), MachineId(id)).expect("nobody else is it");
     let (four, paused) = (open(4), open(2));

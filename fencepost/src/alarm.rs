@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_sleeps_is_woken_in_time_and_not_before() {
+    fn sleeper_wakes_at_its_time_and_not_before() {
         let alarm = Alarm::default();
         let begun = Instant::now();
         for ms in [5, 1, 3] {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_on_when_the_alarm_ends_or_the_sleeper_goes() {
+    fn sleep_ends_with_alarm_or_its_future() {
         let alarm = Alarm::default();
         let long = Instant::now() + Duration::from_secs(3600);
         let mut gone = Box::pin(alarm.sleep(long));

@@ -3,7 +3,7 @@
 use fencepost_sql::value::Value;
 use pollster::FutureExt;
 
-use crate::channels::Notified;
+use crate::channels::ReceivedNotification;
 use crate::error::Error;
 use crate::row::Row;
 use crate::session::{Query, Session, Statement};
@@ -87,7 +87,7 @@ impl BlockingSession {
 
     /// Returns and removes the notifications that the session has received on its channels. Does
     /// not wait for one.
-    pub fn take_notifications(&mut self) -> Vec<Notified> {
+    pub fn take_notifications(&mut self) -> Vec<ReceivedNotification> {
         self.session.take_notifications()
     }
 

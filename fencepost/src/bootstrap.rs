@@ -14,7 +14,7 @@ use pollster::FutureExt;
 use crate::error::OpenError;
 
 /// The settings of the initial members, in the order of their numbers.
-pub(crate) struct Founders {
+pub(crate) struct InitialMembers {
     pub cluster: ClusterId,
     /// The address or name of each machine.
     pub addresses: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Founders {
     pub replicas: u32,
 }
 
-impl Founders {
+impl InitialMembers {
     /// Returns the first configuration, whose CM is the first machine.
     pub fn configuration(&self) -> Result<Configuration, OpenError> {
         let first = self.first()?;
@@ -52,7 +52,7 @@ impl Founders {
             let why = format!("{machines} machines have as many failure domains, not {domains}");
             return Err(OpenError::Configuration(why));
         }
-        let founder = |(at, address): (usize, &String)| {
+        let initial_member = |(at, address): (usize, &String)| {
             let own = format!("m{}", at + 1);
             let domain = self.domains.get(at).unwrap_or(&own);
             let named = |what: &str, error| {
@@ -65,9 +65,9 @@ impl Founders {
                 domain.map_err(|error| named("failure domain", error))?,
             ))
         };
-        let founders = self.addresses.iter().enumerate().map(founder);
+        let founders = self.addresses.iter().enumerate().map(initial_member);
         let founders: Vec<_> = founders.collect::<Result<_, OpenError>>()?;
-        Configuration::of_founders(self.cluster, founders).map_err(invalid)
+        Configuration::of_initial_members(self.cluster, founders).map_err(invalid)
     }
 }
 
@@ -79,8 +79,8 @@ fn invalid(error: impl ToString) -> OpenError {
 mod tests {
     use super::*;
 
-    fn founders(domains: &[&str], replicas: u32) -> Founders {
-        Founders {
+    fn initial_members(domains: &[&str], replicas: u32) -> InitialMembers {
+        InitialMembers {
             cluster: ClusterId(5),
             addresses: ["a:1", "b:1", "c:1"].map(String::from).into(),
             domains: domains.iter().map(|domain| domain.to_string()).collect(),
@@ -88,14 +88,18 @@ mod tests {
         }
     }
 
-    fn refused(founders: &Founders) -> String {
+    fn refused(founders: &InitialMembers) -> String {
         let error = founders.configuration().expect_err("no configuration");
         error.to_string()
     }
 
     #[test]
-    fn all_who_are_given_the_same_machines_begin_with_the_same_configuration() {
-        let configuration = || founders(&[], 3).configuration().expect("three machines");
+    fn same_machine_list_gives_same_configuration() {
+        let configuration = || {
+            initial_members(&[], 3)
+                .configuration()
+                .expect("three machines")
+        };
         assert_eq!(configuration(), configuration());
         let first = configuration();
         assert_eq!((first.id().0, first.cm().0), (1, 1));
@@ -104,23 +108,23 @@ mod tests {
             machines.map(|machine| machine.domain.to_string()).collect()
         };
         assert_eq!(domains(&first), ["m1", "m2", "m3"]);
-        let racks = founders(&["x", "y", "x"], 2);
+        let racks = initial_members(&["x", "y", "x"], 2);
         let racks = racks.configuration().expect("two domains");
         assert_eq!(domains(&racks), ["x", "y", "x"]);
     }
 
     #[test]
-    fn what_is_no_configuration_says_why() {
+    fn invalid_initial_members_are_refused_with_reason() {
         let few = "3 replicas need as many failure domains, and there are 2";
-        assert_eq!(refused(&founders(&["x", "y", "x"], 3)), few);
-        let missing = refused(&founders(&["x", "y"], 1));
+        assert_eq!(refused(&initial_members(&["x", "y", "x"], 3)), few);
+        let missing = refused(&initial_members(&["x", "y"], 1));
         assert!(
             missing.contains("3 machines have as many failure domains, not 2"),
             "{missing}"
         );
-        let bad = refused(&founders(&["x", "rack 7", "z"], 1));
+        let bad = refused(&initial_members(&["x", "rack 7", "z"], 1));
         assert!(bad.contains("the failure domain of m2"), "{bad}");
-        let mut twice = founders(&[], 1);
+        let mut twice = initial_members(&[], 1);
         twice.addresses[2] = "a:1".into();
         let twice = refused(&twice);
         assert!(

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::{HashMap, HashMapExt};
 use parking_lot::RwLock;
 
-use crate::prepared::Planned;
+use crate::prepared::PlannedStatement;
 
 /// The largest number of plans in the cache.
 const PLANS_MAX: usize = 2048;
@@ -41,13 +41,13 @@ pub(crate) struct CacheCounts {
 }
 
 struct Entry {
-    plan: Arc<Planned>,
+    plan: Arc<PlannedStatement>,
     used: AtomicU64,
 }
 
 impl PlanCache {
     /// Returns the plan under `key`.
-    pub fn get(&self, key: &str) -> Option<Arc<Planned>> {
+    pub fn get(&self, key: &str) -> Option<Arc<PlannedStatement>> {
         let plans = self.plans.read();
         let Some(entry) = plans.get(key) else {
             self.misses.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl PlanCache {
     }
 
     /// Stores `plan` under `key`. If the cache is full, the least recently used plans are removed.
-    pub fn put(&self, key: &str, plan: &Arc<Planned>) {
+    pub fn put(&self, key: &str, plan: &Arc<PlannedStatement>) {
         if key.len() > TEXT_BYTES_MAX {
             return;
         }

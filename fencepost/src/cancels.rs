@@ -31,19 +31,19 @@ const MACHINES_MAX: u32 = 1 << (31 - COUNT_BITS);
 /// The number of bits in a session's number if a machine is alone.
 const ALONE_BITS: u32 = 30;
 
-type Hook = dyn Fn(i32, i32) + Send + Sync;
+type CancelForwarder = dyn Fn(i32, i32) + Send + Sync;
 
 /// The hooks of a database, and the counter of its session numbers.
 #[derive(Default)]
 pub(crate) struct Cancels {
-    hooks: Mutex<Vec<Arc<Hook>>>,
+    hooks: Mutex<Vec<Arc<CancelForwarder>>>,
     sessions: AtomicU32,
 }
 
 /// A registered hook, from [`Database::on_cancel`]. Dropping it unregisters the hook.
 pub struct CancelHook {
     cancels: Arc<Cancels>,
-    hook: Arc<Hook>,
+    hook: Arc<CancelForwarder>,
 }
 
 impl Drop for CancelHook {
@@ -111,7 +111,7 @@ impl Database {
     /// stays until the returned value is dropped.
     pub fn on_cancel(&self, hook: impl Fn(i32, i32) + Send + Sync + 'static) -> CancelHook {
         let cancels = Arc::clone(&self.shared().cancels);
-        let hook: Arc<Hook> = Arc::new(hook);
+        let hook: Arc<CancelForwarder> = Arc::new(hook);
         cancels.hooks.lock().push(Arc::clone(&hook));
         CancelHook { cancels, hook }
     }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_their_machine_and_are_never_zero() {
+    fn session_number_names_its_machine_and_is_not_zero() {
         let cancels = Cancels::default();
         for count in [0, 1, (1 << 20) - 1, 1 << 20, u32::MAX] {
             cancels.sessions.store(count, Ordering::Relaxed);

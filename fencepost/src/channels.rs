@@ -39,7 +39,7 @@ const MESSAGE_BYTES: usize = 256 << 10;
 
 /// A notification that a session has received, from [`crate::Session::take_notifications`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notified {
+pub struct ReceivedNotification {
     /// The number of the session that ran NOTIFY: its `pg_backend_pid()`.
     pub session: i32,
     /// The channel and the payload.
@@ -58,13 +58,13 @@ pub(crate) struct Channels {
 
 /// The notifications that a session has received but not taken yet.
 pub(crate) struct Inbox {
-    state: Mutex<Waiting>,
+    state: Mutex<InboxState>,
     cancel: CancelFlag,
 }
 
 #[derive(Default)]
-struct Waiting {
-    told: VecDeque<Notified>,
+struct InboxState {
+    told: VecDeque<ReceivedNotification>,
     bytes: usize,
     waker: Option<Waker>,
 }
@@ -79,7 +79,7 @@ impl Inbox {
     }
 
     /// Returns and removes all notifications.
-    pub fn take(&self) -> Vec<Notified> {
+    pub fn take(&self) -> Vec<ReceivedNotification> {
         let mut state = self.state.lock();
         state.bytes = 0;
         state.told.drain(..).collect()
@@ -95,7 +95,7 @@ impl Inbox {
         Poll::Ready(())
     }
 
-    fn put(&self, notified: &Notified) {
+    fn put(&self, notified: &ReceivedNotification) {
         let mut state = self.state.lock();
         let notification = &notified.notification;
         state.bytes += notification.channel.len() + notification.payload.len();
@@ -154,7 +154,7 @@ impl Channels {
                 let of = of.and_then(|of| of.get(&notification.channel));
                 of.into_iter().flatten().filter_map(Weak::upgrade).collect()
             };
-            let notified = Notified {
+            let notified = ReceivedNotification {
                 session,
                 notification: Arc::clone(notification),
             };
@@ -264,9 +264,9 @@ fn encode((database, session): (u32, i32), said: &[Arc<Notification>]) -> Vec<Ve
 }
 
 /// The database and session that ran NOTIFY, and their notifications.
-type Said = ((u32, i32), Vec<Arc<Notification>>);
+type SentNotifications = ((u32, i32), Vec<Arc<Notification>>);
 
-fn decode(message: &[u8]) -> Option<Said> {
+fn decode(message: &[u8]) -> Option<SentNotifications> {
     let (database, rest) = message.split_first_chunk()?;
     let (session, mut rest) = rest.split_first_chunk()?;
     let from = (u32::from_le_bytes(*database), i32::from_le_bytes(*session));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_hear_what_they_listen_to_and_who_never_reads_is_ended() {
+    fn listener_gets_its_channels_and_full_inbox_ends_session() {
         let channels = Channels::default();
         let cancel = CancelFlag::default();
         let inbox = Inbox::new(&cancel);

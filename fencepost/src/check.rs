@@ -20,12 +20,12 @@ use std::sync::Arc;
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, chunks_of, read_row};
-use fencepost_sql::catalog::{Catalog, Hold, IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{Catalog, GuardScope, IndexDef, IndexKind, TableDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_predicate;
 use fencepost_sql::settings::Settings;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Mode, Stop, Transaction};
@@ -40,7 +40,7 @@ const BATCH: usize = 1024;
 
 /// The result of [`check()`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Number of tables.
     pub tables: u64,
     /// Number of indexes, hidden ones included.
@@ -64,14 +64,14 @@ pub struct Checked {
 /// assert_eq!((checked.rows, checked.problems), (1, Vec::<String>::new()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn check(database: &Database) -> Checked {
+pub fn check(database: &Database) -> CheckReport {
     let tx = database.machine().coordinator().begin(Mode::ReadOnly);
     let mut check = Check {
         database,
         tx,
         owners: HashMap::new(),
         names: Vec::new(),
-        found: Checked::default(),
+        found: CheckReport::default(),
     };
     if let Err(halt) = check.everything().block_on() {
         let error: SqlError = halt.into_error();
@@ -86,14 +86,14 @@ struct Check<'a> {
     /// The owner of every object, as an index into `names`.
     owners: HashMap<Addr, usize>,
     names: Vec<String>,
-    found: Checked,
+    found: CheckReport,
 }
 
 /// An owner of objects, as an index into `names`.
 type Owner = usize;
 
 impl Check<'_> {
-    async fn everything(&mut self) -> Result<(), Halt> {
+    async fn everything(&mut self) -> Result<(), StatementStop> {
         let root = self.database.machine().root();
         let owner = self.owner("the root object".to_string());
         self.claim(owner, root);
@@ -113,7 +113,7 @@ impl Check<'_> {
     }
 
     /// Checks the definitions of one database.
-    async fn definitions(&mut self, catalog: &Catalog) -> Result<(), Halt> {
+    async fn definitions(&mut self, catalog: &Catalog) -> Result<(), StatementStop> {
         let tree = catalog.definitions_tree();
         self.catalog_tree("the catalog of tables", tree).await?;
         let snapshot = catalog.snapshot(&mut self.tx).await?;
@@ -133,7 +133,7 @@ impl Check<'_> {
             let owner = self.owner(format!("view {}", view.name));
             let guards = view.guards.all();
             guards.for_each(|guard| self.claim(owner, guard));
-            if !fencepost_sql::catalog::guard_view(&mut self.tx, view, Hold::Commit).await? {
+            if !fencepost_sql::catalog::guard_view(&mut self.tx, view, GuardScope::Commit).await? {
                 self.problem(format!(
                     "view {}: its guard is not that of its definition",
                     view.name
@@ -143,7 +143,7 @@ impl Check<'_> {
         for ty in snapshot.types().all() {
             let owner = self.owner(format!("type {}", ty.name));
             ty.guards.all().for_each(|guard| self.claim(owner, guard));
-            if !fencepost_sql::catalog::guard_type(&mut self.tx, &ty, Hold::Commit).await? {
+            if !fencepost_sql::catalog::guard_type(&mut self.tx, &ty, GuardScope::Commit).await? {
                 self.problem(format!(
                     "type {}: its guard is not that of its definition",
                     ty.name
@@ -173,7 +173,7 @@ impl Check<'_> {
     }
 
     /// Checks the catalog's own objects, trees and rows.
-    async fn catalog(&mut self) -> Result<(), Halt> {
+    async fn catalog(&mut self) -> Result<(), StatementStop> {
         let owner = self.owner("the catalog".to_string());
         self.claim(owner, self.database.catalog().heart());
         let roles = self.database.catalog().roles_tree();
@@ -185,7 +185,7 @@ impl Check<'_> {
     }
 
     /// Checks a tree of definitions and claims its rows.
-    async fn catalog_tree(&mut self, what: &str, tree: BTree) -> Result<(), Halt> {
+    async fn catalog_tree(&mut self, what: &str, tree: BTree) -> Result<(), StatementStop> {
         let owner = self.owner(what.to_owned());
         self.tree(owner, tree).await?;
         let mut batch = ScanBatch::new();
@@ -242,7 +242,7 @@ impl Check<'_> {
         Ok(entries)
     }
 
-    async fn table(&mut self, def: &Arc<TableDef>) -> Result<(), Halt> {
+    async fn table(&mut self, def: &Arc<TableDef>) -> Result<(), StatementStop> {
         self.found.tables += 1;
         let plan = TablePlan::new(def);
         let owner = self.owner(format!("table {}", def.name));
@@ -277,7 +277,7 @@ impl Check<'_> {
     }
 
     /// Checks every row that the first index reaches (CAT-1) against every index.
-    async fn rows(&mut self, owner: Owner, plan: &TablePlan) -> Result<u64, Halt> {
+    async fn rows(&mut self, owner: Owner, plan: &TablePlan) -> Result<u64, StatementStop> {
         let mut batch = ScanBatch::new();
         let (mut words, mut key) = (Vec::new(), Vec::new());
         let mut row = vec![Value::Null; plan.layout.width()];
@@ -306,7 +306,7 @@ impl Check<'_> {
     }
 
     /// Claims the chunks of a long row. Damage in them is reported when the row is read.
-    async fn chunks(&mut self, owner: Owner, row: Addr) -> Result<(), Halt> {
+    async fn chunks(&mut self, owner: Owner, row: Addr) -> Result<(), StatementStop> {
         match chunks_of(&mut self.tx, row).await {
             Ok(chunks) => chunks.iter().for_each(|c| self.claim(owner, c.addr)),
             Err(Stop::Damaged) => {}
@@ -322,7 +322,7 @@ impl Check<'_> {
         plan: &TablePlan,
         words: &mut Vec<u64>,
         row: &mut [Value],
-    ) -> Result<Result<(), String>, Halt> {
+    ) -> Result<Result<(), String>, StatementStop> {
         match read_row(&mut self.tx, place.addr, words).await {
             Ok(true) => {}
             Ok(false) => return Ok(Err("is gone".to_string())),
@@ -350,7 +350,7 @@ impl Check<'_> {
         place: FatPtr,
         row: &[Value],
         key: &mut Vec<u8>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for (codec, index) in plan.keys.iter().zip(&plan.def.indexes) {
             let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
             if let Some(predicate) = &index.more.predicate

@@ -18,14 +18,14 @@ use fencepost_txn::DurableStorage;
 use fencepost_txn::network::LeaseTerms;
 use fencepost_txn::network::disk::{Contents, ReadmitPolicy};
 
-use crate::bootstrap::Founders;
-use crate::disks::{self, OnDiskAs};
+use crate::bootstrap::InitialMembers;
+use crate::disks::{self, DiskIdentity};
 use crate::error::OpenError;
-use crate::membership::{self, Who};
-pub(crate) use joined::Joined;
+use crate::membership::{self, MachineIdentity};
+pub(crate) use joined::JoinedMachine;
 #[cfg(feature = "raft")]
 pub(crate) use joined::is_final;
-use joined::{Beginner, met};
+use joined::{DiskStartOutcome, met};
 #[cfg(feature = "raft")]
 pub(crate) use meet::Start;
 
@@ -60,7 +60,7 @@ const RAFT: &str = "raft";
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    between: Between,
+    between: Interconnect,
     /// The number of this machine, from 1.
     machine: u32,
     machines: u32,
@@ -70,22 +70,22 @@ pub struct Cluster {
     /// The lease duration; `None` without leases.
     lease: Option<Duration>,
     /// The place where the configuration is kept.
-    kept_in: Option<KeptIn>,
+    kept_in: Option<ConfigurationLocation>,
     /// For machines of a network: the directory of the memory that outlives processes.
     memory_in: Option<PathBuf>,
     /// The directory in which such memory is saved.
     saved_in: Option<PathBuf>,
     /// The address of a joining machine; `None` for an initial member.
-    newcomer: Option<String>,
+    joins_at: Option<String>,
     /// The identity and configuration that the machine's disk records, if it keeps its data on a
     /// disk.
-    on_disk: Option<OnDiskAs>,
+    on_disk: Option<DiskIdentity>,
     taken_back: ReadmitPolicy,
 }
 
 /// The place where the configuration is kept, if not in this process alone.
 #[derive(Clone, Debug)]
-enum KeptIn {
+enum ConfigurationLocation {
     /// A directory that all machines can access.
     Directory(PathBuf),
     /// A store with this URL, or [`RAFT`].
@@ -94,7 +94,7 @@ enum KeptIn {
 
 /// The connection between the machines.
 #[derive(Clone, Debug)]
-enum Between {
+enum Interconnect {
     /// Shared memory in a directory of their host.
     Memory(PathBuf),
     /// A network, with the listening address of each machine.
@@ -142,16 +142,16 @@ impl Cluster {
     pub fn of_host(directory: impl Into<PathBuf>, machine: u32, machines: u32) -> Cluster {
         let directory = directory.into();
         Cluster {
-            between: Between::Memory(directory.clone()),
+            between: Interconnect::Memory(directory.clone()),
             machine,
             machines,
             replicas: 1,
             domains: Vec::new(),
             lease: None,
-            kept_in: Some(KeptIn::Directory(directory)),
+            kept_in: Some(ConfigurationLocation::Directory(directory)),
             memory_in: None,
             saved_in: None,
-            newcomer: None,
+            joins_at: None,
             on_disk: None,
             taken_back: ReadmitPolicy::Nobody,
         }
@@ -163,7 +163,7 @@ impl Cluster {
     pub fn of_network(addresses: Vec<String>, machine: u32, secret: impl Into<Vec<u8>>) -> Cluster {
         Cluster {
             machines: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
-            between: Between::Network {
+            between: Interconnect::Network {
                 name: String::new(),
                 addresses,
                 secret: Secret(secret.into()),
@@ -176,7 +176,7 @@ impl Cluster {
             kept_in: None,
             memory_in: None,
             saved_in: None,
-            newcomer: None,
+            joins_at: None,
             on_disk: None,
             taken_back: ReadmitPolicy::Nobody,
         }
@@ -211,7 +211,7 @@ impl Cluster {
     /// of a network are replaced, too. Machines of one host keep it in the directory that they
     /// share.
     pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
-        self.kept_in = Some(KeptIn::Directory(directory.into()));
+        self.kept_in = Some(ConfigurationLocation::Directory(directory.into()));
         self
     }
 
@@ -220,7 +220,7 @@ impl Cluster {
     /// the machines keep the configuration themselves. That is the default for machines of a
     /// network that have leases. Each store needs the feature of this crate with its name.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
-        self.kept_in = Some(KeptIn::Store(url.into()));
+        self.kept_in = Some(ConfigurationLocation::Store(url.into()));
         self
     }
 
@@ -252,7 +252,7 @@ impl Cluster {
     /// Sets a name that distinguishes clusters of a network. All machines need the same name. It
     /// has no effect on machines that share memory.
     pub fn name(mut self, given: impl Into<String>) -> Cluster {
-        if let Between::Network { name, .. } = &mut self.between {
+        if let Interconnect::Network { name, .. } = &mut self.between {
             *name = given.into();
         }
         self
@@ -269,7 +269,7 @@ impl Cluster {
         key: impl Into<PathBuf>,
         authorities: impl Into<PathBuf>,
     ) -> Cluster {
-        if let Between::Network { tls, .. } = &mut self.between {
+        if let Interconnect::Network { tls, .. } = &mut self.between {
             *tls = Some(TlsFiles {
                 chain: certificate.into(),
                 key: key.into(),
@@ -283,12 +283,12 @@ impl Cluster {
     /// that has leases and keeps its configuration. Machines of a network reach it at `address`;
     /// among machines of one host `address` is its name.
     pub fn joining(mut self, address: impl Into<String>) -> Cluster {
-        self.newcomer = Some(address.into());
+        self.joins_at = Some(address.into());
         self
     }
 
     /// Connects this machine to the others. Returns the network endpoint and the initial state.
-    pub(crate) fn join(&self, tier: Tier<'_>) -> Result<Joined, OpenError> {
+    pub(crate) fn join(&self, tier: Tier<'_>) -> Result<JoinedMachine, OpenError> {
         let Tier::Ssd(durable) = tier else {
             return self.meet(matches!(tier, Tier::Nvram));
         };
@@ -296,7 +296,7 @@ impl Cluster {
         let mut let_in = None;
         loop {
             // This includes an evicted machine whose disk records the identity that it was offered.
-            if let (Some(address), None) = (&self.newcomer, &let_in) {
+            if let (Some(address), None) = (&self.joins_at, &let_in) {
                 let address = joining_address(address)?;
                 let knows = |last: &Configuration| last.has_address(&address);
                 if !contents.configuration().is_some_and(knows) {
@@ -311,8 +311,8 @@ impl Cluster {
             match (let_in.take(), joined) {
                 (Some(_), joined) => return joined.let_in(contents),
                 (None, joined) => match joined.begin(contents, &self.first()?)? {
-                    Beginner::Begun(joined) => return Ok(*joined),
-                    Beginner::Offered(offered) => {
+                    DiskStartOutcome::Begun(joined) => return Ok(*joined),
+                    DiskStartOutcome::Offered(offered) => {
                         let (offer, mut found) = *offered;
                         found.write_down(&offer).map_err(OpenError::Machine)?;
                         contents = found;
@@ -327,12 +327,12 @@ impl Cluster {
         &self,
         contents: &Contents,
         let_in: Option<&(MachineId, Configuration)>,
-    ) -> Result<OnDiskAs, OpenError> {
+    ) -> Result<DiskIdentity, OpenError> {
         if let Some((me, configuration)) = let_in {
             return Ok((*me, configuration.clone(), true));
         }
         let first = self.first()?;
-        let own = match &self.newcomer {
+        let own = match &self.joins_at {
             Some(address) => {
                 let address = joining_address(address)?;
                 let last = contents.configuration();
@@ -368,11 +368,11 @@ impl Cluster {
     /// Returns the first configuration, with which all machines start.
     fn first(&self) -> Result<Configuration, OpenError> {
         match &self.between {
-            Between::Memory(_) => {
+            Interconnect::Memory(_) => {
                 let names = (1..=self.machines).map(|id| MachineId(id).to_string());
                 self.configuration(0, names.collect())
             }
-            Between::Network {
+            Interconnect::Network {
                 name, addresses, ..
             } => self.configuration(self.cluster_id(name, addresses), addresses.clone()),
         }
@@ -388,19 +388,19 @@ impl Cluster {
     }
 
     /// Returns the identity of this machine.
-    fn who(&self) -> Result<Who, OpenError> {
-        let Some(address) = &self.newcomer else {
-            return Ok(Who::Founder(MachineId(self.machine)));
+    fn who(&self) -> Result<MachineIdentity, OpenError> {
+        let Some(address) = &self.joins_at else {
+            return Ok(MachineIdentity::Founder(MachineId(self.machine)));
         };
-        joining_address(address).map(Who::Newcomer)
+        joining_address(address).map(MachineIdentity::Newcomer)
     }
 
     /// Returns whether the machines of a network keep the configuration themselves.
     fn keeps_itself(&self) -> bool {
         match &self.kept_in {
             None => cfg!(feature = "raft"),
-            Some(KeptIn::Store(name)) => name == RAFT,
-            Some(KeptIn::Directory(_)) => false,
+            Some(ConfigurationLocation::Store(name)) => name == RAFT,
+            Some(ConfigurationLocation::Directory(_)) => false,
         }
     }
 
@@ -420,13 +420,13 @@ impl Cluster {
         cluster: u128,
         addresses: Vec<String>,
     ) -> Result<Configuration, OpenError> {
-        let founders = Founders {
+        let initial_members = InitialMembers {
             cluster: ClusterId(cluster),
             addresses,
             domains: self.domains.clone(),
             replicas: self.replicas,
         };
-        founders.configuration()
+        initial_members.configuration()
     }
 }
 

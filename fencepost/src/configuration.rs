@@ -62,7 +62,7 @@ pub trait ConfigurationSource: Send + Sync {
     fn log_file(&self) -> Option<String>;
 }
 
-type Hook = Box<dyn Fn(&ServerSettings) + Send + Sync>;
+type ReloadHook = Box<dyn Fn(&ServerSettings) + Send + Sync>;
 
 /// The settings of a server.
 #[derive(Default)]
@@ -73,7 +73,7 @@ pub(crate) struct Configuration {
     /// The values of ALTER SYSTEM if there is no source.
     system: Mutex<SettingValues>,
     source: RwLock<Option<Arc<dyn ConfigurationSource>>>,
-    hooks: Mutex<Vec<Hook>>,
+    hooks: Mutex<Vec<ReloadHook>>,
     read_at: AtomicI64,
 }
 
@@ -102,7 +102,7 @@ impl Configuration {
     }
 
     /// Calls `hook` with the settings now, and each time that they are read again.
-    pub fn on_change(&self, hook: Hook) {
+    pub fn on_change(&self, hook: ReloadHook) {
         hook(&self.active());
         self.hooks.lock().push(hook);
     }

@@ -11,7 +11,7 @@ use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, is_key_lock, key_text, row_at};
 use fencepost_sql::catalog::{Catalog, IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{Mode, Transaction};
@@ -28,7 +28,7 @@ enum Shape {
 
 /// A description of the object of a conflict.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ConflictObject {
     /// The oid of the object's table, or 0.
     pub table: u32,
     /// The description in words.
@@ -42,7 +42,7 @@ pub(crate) async fn describe(
     catalog: &Catalog,
     addr: Addr,
     settings: &Settings,
-) -> Option<Known> {
+) -> Option<ConflictObject> {
     let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
     let found = find(catalog, &mut tx, addr, settings).await;
     // The caller already reports an error; this only adds detail.
@@ -77,7 +77,7 @@ pub(crate) async fn written_at(shared: &Shared, addr: Addr) -> Option<u64> {
     Some(seen.timestamp().raw())
 }
 
-async fn shape(tx: &mut Transaction, addr: Addr) -> Result<Option<Shape>, Halt> {
+async fn shape(tx: &mut Transaction, addr: Addr) -> Result<Option<Shape>, StatementStop> {
     if is_key_lock(addr) {
         return Ok(None);
     }
@@ -93,19 +93,19 @@ async fn find(
     tx: &mut Transaction,
     addr: Addr,
     settings: &Settings,
-) -> Result<Option<Known>, Halt> {
+) -> Result<Option<ConflictObject>, StatementStop> {
     let Some(shape) = shape(tx, addr).await? else {
         return Ok(None);
     };
     if addr == catalog.heart() {
         let what = "The definitions of tables".to_owned();
-        return Ok(Some(Known { table: 0, what }));
+        return Ok(Some(ConflictObject { table: 0, what }));
     }
     for def in catalog.snapshot(tx).await?.tables() {
         let table = def.id;
         if def.guards.all().any(|guard| guard == addr) {
             let what = format!("The definition of table \"{}\"", def.name);
-            return Ok(Some(Known { table, what }));
+            return Ok(Some(ConflictObject { table, what }));
         }
         if def.is_parent() {
             // The rows belong to its partitions.
@@ -113,7 +113,7 @@ async fn find(
         }
         let plan = TablePlan::new(&def);
         if let Some(what) = in_table(tx, &plan, addr, &shape, settings).await? {
-            return Ok(Some(Known { table, what }));
+            return Ok(Some(ConflictObject { table, what }));
         }
     }
     Ok(None)
@@ -126,7 +126,7 @@ async fn in_table(
     addr: Addr,
     shape: &Shape,
     settings: &Settings,
-) -> Result<Option<String>, Halt> {
+) -> Result<Option<String>, StatementStop> {
     Ok(match shape {
         Shape::Leaf(tree, first) => leaf(tx, plan, *tree, *first, settings).await?,
         Shape::Other => match row_at(tx, plan, addr).await? {
@@ -145,7 +145,7 @@ async fn leaf(
     tree: Addr,
     first: Option<[u64; 2]>,
     settings: &Settings,
-) -> Result<Option<String>, Halt> {
+) -> Result<Option<String>, StatementStop> {
     let owns = |index: &&IndexDef| {
         index.kind == IndexKind::BTree && index.roots.all().contains(&tree.raw())
     };
@@ -173,7 +173,11 @@ async fn leaf(
     }))
 }
 
-async fn bucket(tx: &mut Transaction, def: &TableDef, addr: Addr) -> Result<Option<String>, Halt> {
+async fn bucket(
+    tx: &mut Transaction,
+    def: &TableDef,
+    addr: Addr,
+) -> Result<Option<String>, StatementStop> {
     for index in def.indexes.iter().filter(|i| i.kind == IndexKind::Hash) {
         let roots = index.roots.all().iter();
         let tables: Vec<_> = roots

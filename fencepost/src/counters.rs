@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use fencepost_fabric::MachineId;
-use fencepost_sql::advisory::Asked;
+use fencepost_sql::advisory::LockFuture;
 use fencepost_sql::counts::{
-    self, ConflictCount, ConflictKey, Counters, Counting, DATABASE, Pages, Sums, Totals,
+    self, ConflictCount, ConflictKey, Counters, DATABASE, Pages, SessionCounters, Sums, Totals,
 };
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::Answer;
@@ -40,31 +40,31 @@ pub(crate) struct Tallies {
     /// The pages of all current and ended sessions.
     pages: Mutex<Vec<Arc<Pages>>>,
     /// The counters that no session uses now.
-    free: Mutex<Vec<Counting>>,
-    since: Mutex<Since>,
+    free: Mutex<Vec<SessionCounters>>,
+    since: Mutex<ResetBaseline>,
     conflicts: Mutex<HashMap<ConflictKey, ConflictCount>>,
 }
 
 /// The time of the last reset, and the counts up to then.
 #[derive(Default)]
-struct Since {
+struct ResetBaseline {
     before: Sums,
     reset: Option<i64>,
 }
 
 impl Tallies {
     /// Returns the counters for a new session.
-    pub fn begin(&self) -> Counting {
+    pub fn begin(&self) -> SessionCounters {
         if let Some(counting) = self.free.lock().pop() {
             return counting;
         }
-        let counting = Counting::default();
+        let counting = SessionCounters::default();
         self.pages.lock().push(Arc::clone(counting.shared()));
         counting
     }
 
     /// Takes the counters of an ended session back for reuse.
-    pub fn end(&self, counting: Counting) {
+    pub fn end(&self, counting: SessionCounters) {
         self.free.lock().push(counting);
     }
 
@@ -210,7 +210,7 @@ impl fmt::Debug for Handle {
 }
 
 impl Counters for Handle {
-    fn totals(&self, database: u32) -> Asked<'_, Totals> {
+    fn totals(&self, database: u32) -> LockFuture<'_, Totals> {
         Box::pin(async move {
             let mut totals = self.here(database, Tallies::here);
             for answer in self.ask(database, &Request::Totals).await {
@@ -227,7 +227,7 @@ impl Counters for Handle {
         })
     }
 
-    fn conflicts(&self, database: u32) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>> {
+    fn conflicts(&self, database: u32) -> LockFuture<'_, Vec<(ConflictKey, ConflictCount)>> {
         Box::pin(async move {
             let here = self.here(database, Tallies::conflicts_here);
             let mut all: HashMap<ConflictKey, ConflictCount> = here.into_iter().collect();
@@ -247,7 +247,7 @@ impl Counters for Handle {
         self.machine.upgrade()
     }
 
-    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> Asked<'_, ()> {
+    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> LockFuture<'_, ()> {
         Box::pin(async move {
             self.here(database, |tallies| tallies.reset_here(relations.as_deref()));
             self.ask(database, &Request::Reset(relations)).await;
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ended_sessions_counted_stays_until_it_begins_anew() {
+    fn counts_of_ended_sessions_stay_until_reset() {
         let tallies = Tallies::default();
         let (mut a, mut b) = (tallies.begin(), tallies.begin());
         a.of(7).add(Count::Inserted, 2);

@@ -14,7 +14,7 @@ use fencepost_sql::catalog::{
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::server::Server;
 use fencepost_sql::settings::{ServerSettings, check_settable_by};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
 
@@ -23,19 +23,19 @@ use crate::alarm::Alarm;
 use crate::blocking::BlockingSession;
 use crate::cancels::Cancels;
 use crate::channels::Channels;
-use crate::cluster::{Cluster, Joined};
+use crate::cluster::{Cluster, JoinedMachine};
 use crate::configuration::{Configuration, ConfigurationSource};
 use crate::counters;
-use crate::databases::{Databases, Served};
+use crate::databases::{DatabaseState, Databases};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, FirstPassword, Options};
 use crate::retry_turns::RetryTurns;
-use crate::saves::{Loaded, Saver};
+use crate::saves::{LoadReport, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
-use crate::ship::{Ship, Shipped};
+use crate::ship::{Ship, ShipCounts};
 use crate::snapshots::Snapshots;
-use crate::sweeper::{self, Sweeper};
+use crate::sweeper::{self, SchemaSweeper};
 
 /// The SQL name of the first database.
 pub const DATABASE_NAME: &str = "postgres";
@@ -86,12 +86,12 @@ pub(crate) struct Shared {
     /// Statement shipping; `None` if there are no other machines.
     pub ship: Option<Arc<Ship>>,
     /// Drops temporary objects of ended sessions.
-    pub sweeper: Sweeper,
+    pub sweeper: SchemaSweeper,
     /// The queue of serializable blocks that are retried.
     pub retry_turns: Arc<RetryTurns>,
     /// The settings of the server.
     pub configuration: Arc<Configuration>,
-    pub loaded: Loaded,
+    pub loaded: LoadReport,
     pub saver: Option<Saver>,
 }
 
@@ -148,7 +148,7 @@ impl Database {
 
     pub(crate) fn start(
         options: MachineOptions,
-        joined: Option<&Joined>,
+        joined: Option<&JoinedMachine>,
         password: &FirstPassword,
     ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
@@ -179,10 +179,10 @@ impl Database {
             register,
             counters,
             ship,
-            sweeper: Sweeper::default(),
+            sweeper: SchemaSweeper::default(),
             retry_turns: Arc::new(RetryTurns::new(&alarm)),
             configuration: Arc::default(),
-            loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
+            loaded: joined.map_or_else(LoadReport::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
         });
         if let Some(ship) = &shared.ship {
@@ -341,7 +341,7 @@ impl Database {
 
     /// Returns how many statements were shipped to other machines, and from them to this one, since
     /// the start. All counts of a machine that is alone are 0.
-    pub fn shipped(&self) -> Shipped {
+    pub fn shipped(&self) -> ShipCounts {
         let ship = self.shared.ship.as_ref();
         ship.map(|ship| ship.counts()).unwrap_or_default()
     }
@@ -367,7 +367,7 @@ impl Database {
 
     /// Returns which part of the saved memory was loaded when this machine started
     /// ([`Cluster::save_in`]).
-    pub fn loaded(&self) -> &Loaded {
+    pub fn loaded(&self) -> &LoadReport {
         &self.shared.loaded
     }
 
@@ -409,7 +409,7 @@ impl Database {
 impl Shared {
     /// Returns the database with an oid, and opens it if necessary. Returns `None` if it is not
     /// known to exist.
-    pub fn database(&self, id: u32) -> Option<Arc<Served>> {
+    pub fn database(&self, id: u32) -> Option<Arc<DatabaseState>> {
         self.databases.known(id).or_else(|| {
             let (all, _) = self.newest_catalog(&self.databases.first);
             let database = all.database_by_id(id)?;
@@ -420,7 +420,7 @@ impl Shared {
     /// Returns a catalog of the database, and whether it is the current one. A machine that is
     /// alone knows every change. Other machines may have changed the catalog; if reading it takes
     /// too long, this returns the newest known one.
-    pub fn newest_catalog(&self, of: &Served) -> (Arc<Snapshot>, bool) {
+    pub fn newest_catalog(&self, of: &DatabaseState) -> (Arc<Snapshot>, bool) {
         if self.machine.number() == 0
             && let Some(newest) = of.catalog.newest_of_all()
         {
@@ -459,7 +459,7 @@ fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
 /// Returns the catalog of a machine, once all machines of its cluster are ready.
 fn catalog_among(
     machine: &Arc<Machine>,
-    joined: Option<&Joined>,
+    joined: Option<&JoinedMachine>,
     password: &FirstPassword,
 ) -> Result<Catalog, OpenError> {
     if let Some(joined) = joined {
@@ -482,11 +482,14 @@ async fn open_catalog(
     let mut coordinator = machine.coordinator();
     let mut tx = coordinator.begin(Mode::ReadOnly);
     let made = Catalog::is_made(&mut tx, machine.root()).await;
-    let catalog = match made.map_err(Halt::into_error)? {
+    let catalog = match made.map_err(StatementStop::into_error)? {
         true => {
             let opened = Catalog::open(&mut tx, machine.root()).await;
-            let catalog = opened.map_err(Halt::into_error)?;
-            let snapshot = catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
+            let catalog = opened.map_err(StatementStop::into_error)?;
+            let snapshot = catalog
+                .snapshot(&mut tx)
+                .await
+                .map_err(StatementStop::into_error)?;
             if snapshot.databases().is_empty() {
                 add_first_databases(&catalog, machine).await?;
             }
@@ -496,7 +499,10 @@ async fn open_catalog(
         false => return Err(SqlError::internal("the catalog has yet to be made").into()),
     };
     let mut tx = coordinator.begin(Mode::ReadOnly);
-    catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
+    catalog
+        .snapshot(&mut tx)
+        .await
+        .map_err(StatementStop::into_error)?;
     Ok(catalog)
 }
 
@@ -506,9 +512,9 @@ async fn make_catalog(
 ) -> Result<Catalog, SqlError> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let created = Catalog::create(&mut tx, machine.root(), verifier).await;
-    let catalog = created.map_err(Halt::into_error)?;
+    let catalog = created.map_err(StatementStop::into_error)?;
     let ended = tx.commit().await;
-    match ended.map_err(|stop| Halt::Stop(stop).into_error())? {
+    match ended.map_err(|stop| StatementStop::Stop(stop).into_error())? {
         Outcome::Committed(_) => Ok(catalog),
         Outcome::Aborted(_) => Err(SqlError::internal("the catalog could not be made")),
     }
@@ -525,7 +531,7 @@ async fn add_first_databases(catalog: &Catalog, machine: &Arc<Machine>) -> Resul
             Ok(true) => match tx.commit().await {
                 Ok(Outcome::Committed(_)) => return Ok(()),
                 Ok(Outcome::Aborted(_)) => {}
-                Err(stop) => return Err(Halt::Stop(stop).into_error()),
+                Err(stop) => return Err(StatementStop::Stop(stop).into_error()),
             },
             Err(halt) if halt.is_retryable() => tx.abort(),
             Err(halt) => return Err(halt.into_error()),

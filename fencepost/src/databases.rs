@@ -15,7 +15,7 @@ use crate::counters::Tallies;
 use crate::statistics::Statistics;
 
 /// The state that all sessions of a database share.
-pub(crate) struct Served {
+pub(crate) struct DatabaseState {
     pub catalog: Arc<Catalog>,
     pub plans: PlanCache,
     /// The cost statistics of statements.
@@ -24,9 +24,9 @@ pub(crate) struct Served {
     pub tallies: Tallies,
 }
 
-impl Served {
-    fn of(catalog: Catalog) -> Arc<Served> {
-        Arc::new(Served {
+impl DatabaseState {
+    fn of(catalog: Catalog) -> Arc<DatabaseState> {
+        Arc::new(DatabaseState {
             catalog: Arc::new(catalog),
             plans: PlanCache::default(),
             statistics: Arc::default(),
@@ -38,21 +38,21 @@ impl Served {
 /// The open databases.
 pub(crate) struct Databases {
     /// The first database; its catalog also lists all others.
-    pub first: Arc<Served>,
-    others: RwLock<HashMap<u32, Arc<Served>>>,
+    pub first: Arc<DatabaseState>,
+    others: RwLock<HashMap<u32, Arc<DatabaseState>>>,
 }
 
 impl Databases {
     /// Returns the databases that the first one's catalog lists; the others are not open yet.
     pub fn new(first: Catalog) -> Databases {
         Databases {
-            first: Served::of(first),
+            first: DatabaseState::of(first),
             others: RwLock::default(),
         }
     }
 
     /// Returns the database with an oid, if it is open.
-    pub fn known(&self, id: u32) -> Option<Arc<Served>> {
+    pub fn known(&self, id: u32) -> Option<Arc<DatabaseState>> {
         match id == self.first.catalog.database() {
             true => Some(Arc::clone(&self.first)),
             false => self.others.read().get(&id).map(Arc::clone),
@@ -61,13 +61,13 @@ impl Databases {
 
     /// Returns the database, and opens it if necessary. Databases that have been dropped meanwhile
     /// are closed.
-    pub fn open(&self, database: &DatabaseDef, all: &[Arc<DatabaseDef>]) -> Arc<Served> {
+    pub fn open(&self, database: &DatabaseDef, all: &[Arc<DatabaseDef>]) -> Arc<DatabaseState> {
         if let Some(known) = self.known(database.id) {
             return known;
         }
         let mut others = self.others.write();
         others.retain(|id, _| all.iter().any(|of| of.id == *id));
-        let of = || Served::of(self.first.catalog.of(database));
+        let of = || DatabaseState::of(self.first.catalog.of(database));
         Arc::clone(others.entry(database.id).or_insert_with(of))
     }
 }

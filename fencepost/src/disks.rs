@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fencepost_cluster::join::{
-    ClusterSecret, JoinOutcome, JoinAttempt, JoinEndpoint, JoinRefusal, JoinRequest, DurableData, NotAdmitted,
-    PROTOCOL_VERSION,
+    ClusterSecret, DurableData, JoinAttempt, JoinEndpoint, JoinOutcome, JoinRefusal, JoinRequest,
+    NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, ConfigurationId, FailureDomain, HostStore, Machine,
@@ -31,50 +31,53 @@ use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::membership::{
-    CONFIGURATION, DOOR, JOIN_TIME_LIMIT, POLL_INTERVAL, Part, REST, SILENCE, StoreAccess, store,
-    unusable,
+    CONFIGURATION, JOIN_DIRECTORY, JOIN_TIME_LIMIT, MachineRole, POLL_INTERVAL, REST, SILENCE,
+    StoreAccess, store, unusable,
 };
 
 /// A machine's number and configuration according to the disks, and whether it has just been
 /// admitted.
-pub(crate) type OnDiskAs = (MachineId, Configuration, bool);
+pub(crate) type DiskIdentity = (MachineId, Configuration, bool);
 
 /// The access of an outsider to a cluster that may be running.
-pub(crate) struct Outside {
-    pub door: Arc<JoinEndpoint>,
+pub(crate) struct OutsiderAccess {
+    pub endpoint: Arc<JoinEndpoint>,
     /// Reads the current configuration.
-    pub look: Look,
+    pub look: ReadConfiguration,
 }
 
-type Look = Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>;
+type ReadConfiguration = Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>;
 type Verify = Box<dyn Fn(&Configuration) -> Result<(), OpenError>>;
 
 /// The means by which machines with disks restart together with a configuration store.
-pub(crate) struct Again {
-    pub outside: Outside,
+pub(crate) struct StoreRestart {
+    pub outside: OutsiderAccess,
     /// Creates a store of the machines of a configuration, all of which restart. Used if the store
     /// loses its data when all machines end; otherwise `None`.
     pub found: Option<Verify>,
 }
 
-impl Outside {
+impl OutsiderAccess {
     /// Returns the configuration of the running machines, or of the last ones that ran.
     pub fn stored(&self) -> Result<Option<Configuration>, OpenError> {
         (self.look)()
     }
 
     /// Returns the access to machines that keep their configuration in a directory.
-    pub fn of_directory(directory: &Path, secret: ClusterSecret) -> Result<Outside, OpenError> {
+    pub fn of_directory(
+        directory: &Path,
+        secret: ClusterSecret,
+    ) -> Result<OutsiderAccess, OpenError> {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-        let door = JoinEndpoint::new(disk.subdir(DOOR).map_err(unusable)?, secret);
-        Ok(Outside {
-            door: Arc::new(door),
+        let door = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
+        Ok(OutsiderAccess {
+            endpoint: Arc::new(door),
             look: Box::new(move || HostStore::look(&disk).map_err(store)),
         })
     }
 }
 
-impl Again {
+impl StoreRestart {
     /// Returns the state of the store.
     pub fn stored(&self) -> Result<StoreState, OpenError> {
         if self.found.is_some() {
@@ -105,22 +108,22 @@ impl Again {
 /// `directory`.
 pub(crate) fn part_of_directory(
     directory: &Path,
-    (me, configuration, joins): OnDiskAs,
+    (me, configuration, joins): DiskIdentity,
     secret: ClusterSecret,
-) -> Result<Part, OpenError> {
-    let outside = Outside::of_directory(directory, secret)?;
+) -> Result<MachineRole, OpenError> {
+    let outside = OutsiderAccess::of_directory(directory, secret)?;
     let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
     let kept = HostStore::keeping(Arc::new(disk), me).map_err(store)?;
-    Ok(Part {
+    Ok(MachineRole {
         me,
         configuration,
         joins,
         kept: Some(StoreAccess {
             store: Arc::new(kept),
-            door: Arc::clone(&outside.door),
+            door: Arc::clone(&outside.endpoint),
             place: None,
             awaits: None,
-            again: Some(Again {
+            again: Some(StoreRestart {
                 outside,
                 found: None,
             }),
@@ -165,7 +168,7 @@ fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<SwapOutcome, 
 
 /// Joins a running cluster as a machine that is no initial member.
 pub(crate) fn come_in(
-    outside: &Outside,
+    outside: &OutsiderAccess,
     (first, address, domain): (&Configuration, Address, FailureDomain),
     mut contents: Contents,
 ) -> Result<(MachineId, Configuration, Contents), OpenError> {
@@ -175,11 +178,13 @@ pub(crate) fn come_in(
         domain,
         leaving: false,
     };
-    let mut knocking = Knocking::of(outside, first, &own);
+    let mut knocking = DiskJoinAttempt::of(outside, first, &own);
     let began = Instant::now();
     loop {
         match knocking.look(contents.machine())? {
-            Some(JoinOutcome::Joined(me, configuration)) => return Ok((me, configuration, contents)),
+            Some(JoinOutcome::Joined(me, configuration)) => {
+                return Ok((me, configuration, contents));
+            }
             Some(JoinOutcome::Offered(offer)) => {
                 contents.write_down(&offer).map_err(OpenError::Machine)?;
             }
@@ -194,19 +199,23 @@ pub(crate) fn come_in(
 
 /// The join attempt of a machine with a disk, made while it also looks for other restarting
 /// machines.
-pub(crate) struct Knocking<'a> {
-    outside: &'a Outside,
+pub(crate) struct DiskJoinAttempt<'a> {
+    outside: &'a OutsiderAccess,
     request: JoinRequest,
     random: Random,
-    knock: Option<(JoinAttempt, Instant)>,
+    attempt: Option<(JoinAttempt, Instant)>,
     /// The time of the next check whether to send a join request.
     next: Instant,
 }
 
-impl Knocking<'_> {
+impl DiskJoinAttempt<'_> {
     /// Returns a join attempt of machine `own` to the cluster that has the configuration `of`.
-    pub fn of<'a>(outside: &'a Outside, of: &Configuration, own: &Machine) -> Knocking<'a> {
-        Knocking {
+    pub fn of<'a>(
+        outside: &'a OutsiderAccess,
+        of: &Configuration,
+        own: &Machine,
+    ) -> DiskJoinAttempt<'a> {
+        DiskJoinAttempt {
             outside,
             request: JoinRequest {
                 version: PROTOCOL_VERSION,
@@ -216,7 +225,7 @@ impl Knocking<'_> {
                 keeps: DurableData::Disk { written: None },
             },
             random: Random::new(entropy_seed()),
-            knock: None,
+            attempt: None,
             next: Instant::now(),
         }
     }
@@ -224,7 +233,7 @@ impl Knocking<'_> {
     /// Checks for a reply, and sends a join request if none is pending. `written` is the machine
     /// number that the disk records.
     pub fn look(&mut self, written: Option<MachineId>) -> Result<Option<JoinOutcome>, OpenError> {
-        if let Some((knock, since)) = &mut self.knock {
+        if let Some((knock, since)) = &mut self.attempt {
             let heard = match knock.hear() {
                 Ok(None) if since.elapsed() < SILENCE => return Ok(None),
                 Ok(heard) => Ok(heard),
@@ -233,7 +242,7 @@ impl Knocking<'_> {
                 }
                 Err(why) => Err(OpenError::NotAdmitted(why)),
             };
-            self.knock = None;
+            self.attempt = None;
             self.next = Instant::now() + REST;
             return heard;
         }
@@ -251,10 +260,10 @@ impl Knocking<'_> {
         };
         if stored.is_some_and(|stored| !stored.has_address(address)) {
             self.request.keeps = DurableData::Disk { written };
-            let door = &self.outside.door;
+            let door = &self.outside.endpoint;
             let knock = door.begin_join(self.request.clone(), &mut self.random);
             let knock = knock.map_err(OpenError::NotAdmitted)?;
-            self.knock = Some((knock, Instant::now()));
+            self.attempt = Some((knock, Instant::now()));
         }
         Ok(None)
     }

@@ -3,9 +3,9 @@
 use fencepost_planner::{Plan, ddl_command};
 use fencepost_sql::bound::Statement;
 
-use crate::prepared::{Body, Prepared};
+use crate::prepared::{Body, PreparedStatement};
 
-/// A kind of statement, from [`Prepared::kind`].
+/// A kind of statement, from [`PreparedStatement::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementKind {
     /// A query.
@@ -92,7 +92,7 @@ impl StatementKind {
     }
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// Returns the kind of the statement. EXPLAIN has no kind of its own, whatever statement it
     /// explains.
     pub fn kind(&self) -> StatementKind {

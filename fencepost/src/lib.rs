@@ -303,13 +303,13 @@ mod zookeeper_store;
 
 pub use blocking::BlockingSession;
 pub use cancels::CancelHook;
-pub use channels::Notified;
-pub use check::{Checked, check};
+pub use channels::ReceivedNotification;
+pub use check::{CheckReport, check};
 pub use cluster::Cluster;
 pub use configuration::{ConfigurationSource, SettingValues, settings_of};
 pub use database::{DATABASE_NAME, Database};
 pub use error::{Error, OpenError};
-pub use fencepost_planner::{Collected, Flushed, Notice, RowSink, Tag};
+pub use fencepost_planner::{FlushFuture, MemorySink, Notice, RowSink, Tag};
 pub use fencepost_sql::catalog::RoleDef;
 pub use fencepost_sql::encoding::Encoding;
 pub use fencepost_sql::error::{SqlError, SqlState};
@@ -322,12 +322,12 @@ pub use kind::StatementKind;
 pub use lock_wait::LockWait;
 pub use metrics::{Metric, MetricKind, Sample};
 pub use options::{Durability, Options};
-pub use prepare_pipeline::Parsed;
-pub use prepared::{Column, Portal, Prepared};
+pub use prepare_pipeline::StatementSyntax;
+pub use prepared::{Column, Portal, PreparedStatement};
 pub use row::{FromValue, Row, RowIndex, ToValue};
-pub use saves::{Loaded, SaveEnd, SaveError, Saver};
+pub use saves::{LoadReport, SaveEnd, SaveError, Saver};
 pub use session::{
     CancelToken, Completion, CopyIn, Query, Session, SessionOptions, Statement, TransactionBody,
     TxStatus,
 };
-pub use ship::{Shipped, ShippedResults};
+pub use ship::{ShipCounts, ShippedResults};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::advisory::{self, LockKey, LockState};
-use fencepost_sql::sessions::{self, RowTurn, Sessions};
+use fencepost_sql::sessions::{self, RowQueueEntry, Sessions};
 use fencepost_txn::intent::Strength;
 
 use crate::database::Database;
@@ -36,8 +36,8 @@ impl Database {
     }
 }
 
-fn of_rows(rows: &[RowTurn], session: i32) -> Option<LockWait> {
-    let waits = |turn: &&RowTurn| turn.session == Some(session) && !turn.granted;
+fn of_rows(rows: &[RowQueueEntry], session: i32) -> Option<LockWait> {
+    let waits = |turn: &&RowQueueEntry| turn.session == Some(session) && !turn.granted;
     let turn = rows.iter().find(waits)?;
     let mode = match turn.strength {
         Strength::KeyShare => "FOR KEY SHARE",

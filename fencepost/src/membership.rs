@@ -22,23 +22,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::join::{
-    ClusterSecret, JoinOutcome, JoinEndpoint, JoinRefusal, JoinRequest, DurableData, NotAdmitted,
+    ClusterSecret, DurableData, JoinEndpoint, JoinOutcome, JoinRefusal, JoinRequest, NotAdmitted,
     PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
-    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, DirectoryUse, StoreError,
-    SwapOutcome,
+    Address, ConfigStore, Configuration, DirectoryUse, FailureDomain, HostStore, MachineId,
+    StoreError, SwapOutcome,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
 use pollster::FutureExt;
 
-use crate::disks::Again;
+use crate::disks::StoreRestart;
 use crate::error::OpenError;
 
 /// The subdirectory of the shared directory that holds the configuration.
 pub(crate) const CONFIGURATION: &str = "configuration";
 /// The subdirectory of the configuration directory for join requests.
-pub(crate) const DOOR: &str = "door";
+pub(crate) const JOIN_DIRECTORY: &str = "door";
 /// The time limit for joining.
 pub(crate) const JOIN_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The time limit for one reply.
@@ -51,7 +51,7 @@ pub(crate) const REST: Duration = Duration::from_millis(50);
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The role of a machine at its start.
-pub(crate) struct Part {
+pub(crate) struct MachineRole {
     pub me: MachineId,
     pub configuration: Configuration,
     /// Whether the machine still has to apply that configuration.
@@ -63,22 +63,22 @@ pub(crate) struct Part {
 pub(crate) struct StoreAccess {
     pub store: Arc<dyn ConfigStore>,
     pub door: Arc<JoinEndpoint>,
-    pub place: Option<Place>,
+    pub place: Option<ReleaseMember>,
     /// Returns why the store does not count on this machine yet. Until then the machine is not
     /// ready. `None` if the store never waits for machines.
-    pub awaits: Option<Awaits>,
+    pub awaits: Option<WaitReason>,
     /// For a machine that keeps its data on a disk.
-    pub again: Option<Again>,
+    pub again: Option<StoreRestart>,
 }
 
 /// Returns the reason to wait, if there is one.
-pub(crate) type Awaits = Box<dyn Fn() -> Option<String>>;
+pub(crate) type WaitReason = Box<dyn Fn() -> Option<String>>;
 
 /// Releases the place of an initial member that has met no other machine, so that it can start
 /// again.
-pub(crate) type Place = Box<dyn Fn()>;
+pub(crate) type ReleaseMember = Box<dyn Fn()>;
 
-impl Part {
+impl MachineRole {
     /// Releases the place of an initial member, if it has one.
     pub fn give_back(&self) {
         if let Some(give_back) = self.kept.as_ref().and_then(|kept| kept.place.as_ref()) {
@@ -88,22 +88,22 @@ impl Part {
 }
 
 /// The identity of a machine: an initial member of the first configuration, or a joining machine.
-pub(crate) enum Who {
+pub(crate) enum MachineIdentity {
     Founder(MachineId),
     Newcomer(Address),
 }
 
-impl Who {
+impl MachineIdentity {
     /// Returns the role of a machine in a cluster that does not replace failed machines.
-    pub fn alone(self, first: Configuration) -> Result<Part, OpenError> {
+    pub fn alone(self, first: Configuration) -> Result<MachineRole, OpenError> {
         match self {
-            Who::Founder(me) => Ok(Part {
+            MachineIdentity::Founder(me) => Ok(MachineRole {
                 me,
                 configuration: first,
                 joins: false,
                 kept: None,
             }),
-            Who::Newcomer(_) => {
+            MachineIdentity::Newcomer(_) => {
                 let why = "machines join only where they have leases and keep their configuration";
                 Err(OpenError::Configuration(why.into()))
             }
@@ -116,13 +116,13 @@ impl Who {
         directory: &Path,
         first: Configuration,
         secret: ClusterSecret,
-    ) -> Result<Part, OpenError> {
+    ) -> Result<MachineRole, OpenError> {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
-        let door = JoinEndpoint::new(disk.subdir(DOOR).map_err(unusable)?, secret);
-        let door = Arc::new(door);
+        let endpoint = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
+        let door = Arc::new(endpoint);
         let (address, domain) = match self {
-            Who::Newcomer(address) => {
+            MachineIdentity::Newcomer(address) => {
                 if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Nobody {
                     let why = "no machine of the cluster runs that could let others in";
                     return Err(OpenError::Configuration(why.into()));
@@ -131,12 +131,12 @@ impl Who {
                 let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                 (address, domain)
             }
-            Who::Founder(me) => {
+            MachineIdentity::Founder(me) => {
                 let standing = standing_of(&*disk, me)?;
                 if standing != DirectoryUse::Before {
                     let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
                     if is_first(&kept, &first)? {
-                        return Ok(Part {
+                        return Ok(MachineRole {
                             me,
                             configuration: first,
                             joins: false,
@@ -150,14 +150,15 @@ impl Who {
                         });
                     }
                 }
-                let founder = first.machine(me);
-                let founder = founder.expect("CONFIG-1: founders are in the first configuration");
+                let initial_member = first.machine(me);
+                let founder =
+                    initial_member.expect("CONFIG-1: founders are in the first configuration");
                 (founder.address.clone(), founder.domain.clone())
             }
         };
         let (me, configuration) = request_to_join(&door, &first, address, domain)?;
         let kept = HostStore::keeping(disk, me).map_err(store)?;
-        Ok(Part {
+        Ok(MachineRole {
             me,
             configuration,
             joins: true,
@@ -249,10 +250,10 @@ pub(crate) fn hear(
     request: &JoinRequest,
     random: &mut Random,
 ) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
-    let mut knock = door.begin_join(request.clone(), random)?;
+    let mut attempt = door.begin_join(request.clone(), random)?;
     let began = Instant::now();
     while began.elapsed() < SILENCE {
-        match knock.hear()? {
+        match attempt.hear()? {
             Some(JoinOutcome::Joined(me, configuration)) => return Ok(Some((me, configuration))),
             // A machine without a disk gets no offer.
             Some(JoinOutcome::Offered(_)) => return Ok(None),

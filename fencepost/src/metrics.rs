@@ -12,7 +12,7 @@ use fencepost_txn::AbortReason;
 use fencepost_txn::network::PostKind;
 
 use crate::database::Database;
-use crate::databases::Served;
+use crate::databases::DatabaseState;
 
 /// The kind of a metric, as of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,7 +361,7 @@ impl Database {
 
     fn database_metrics(&self, all: &mut Vec<Metric>) {
         let counted = self.counted();
-        let by = |name, help, label: &'static str, of: &[(&'static str, Counted)]| {
+        let by = |name, help, label: &'static str, of: &[(&'static str, DatabaseCounter)]| {
             let mut metric = Metric::new(MetricKind::Counter, name, help);
             for (database, totals, _) in &counted {
                 for (value, count) in of {
@@ -376,9 +376,9 @@ impl Database {
             "Transactions of sessions, by how they ended.",
             "outcome",
             &[
-                ("commit", Counted::Event(Event::Commits)),
-                ("rollback", Counted::Event(Event::Rollbacks)),
-                ("deadlock", Counted::Event(Event::Deadlocks)),
+                ("commit", DatabaseCounter::Event(Event::Commits)),
+                ("rollback", DatabaseCounter::Event(Event::Rollbacks)),
+                ("deadlock", DatabaseCounter::Event(Event::Deadlocks)),
             ],
         ));
         all.push(by(
@@ -386,15 +386,15 @@ impl Database {
             "Conflicts that clients were not told of, by what was done: a serializable block was \
              run again.",
             "by",
-            &[("replay", Counted::Event(Event::Replays))],
+            &[("replay", DatabaseCounter::Event(Event::Replays))],
         ));
         all.push(by(
             "fencepost_database_sessions_total",
             "Sessions that were opened, and those that an administrator ended.",
             "event",
             &[
-                ("opened", Counted::Event(Event::Sessions)),
-                ("killed", Counted::Event(Event::Killed)),
+                ("opened", DatabaseCounter::Event(Event::Sessions)),
+                ("killed", DatabaseCounter::Event(Event::Killed)),
             ],
         ));
         all.push(by(
@@ -402,11 +402,11 @@ impl Database {
             "Rows of tables and entries of indexes, by what was done with them.",
             "operation",
             &[
-                ("returned", Counted::Rows(Count::Returned)),
-                ("fetched", Counted::Rows(Count::Fetched)),
-                ("inserted", Counted::Rows(Count::Inserted)),
-                ("updated", Counted::Rows(Count::Updated)),
-                ("deleted", Counted::Rows(Count::Deleted)),
+                ("returned", DatabaseCounter::Rows(Count::Returned)),
+                ("fetched", DatabaseCounter::Rows(Count::Fetched)),
+                ("inserted", DatabaseCounter::Rows(Count::Inserted)),
+                ("updated", DatabaseCounter::Rows(Count::Updated)),
+                ("deleted", DatabaseCounter::Rows(Count::Deleted)),
             ],
         ));
         let mut lookups = Metric::new(
@@ -432,7 +432,7 @@ impl Database {
 
     /// Returns the databases that are open here, with their names and the counters of their
     /// sessions.
-    fn counted(&self) -> Vec<(String, Totals, Arc<Served>)> {
+    fn counted(&self) -> Vec<(String, Totals, Arc<DatabaseState>)> {
         let shared = self.shared();
         let (catalog, _) = shared.newest_catalog(&shared.databases.first);
         let databases = catalog.databases().iter();
@@ -447,17 +447,17 @@ impl Database {
 
 /// A counter of a database.
 #[derive(Clone, Copy)]
-enum Counted {
+enum DatabaseCounter {
     Event(Event),
     /// The sum over all relations of the database.
     Rows(Count),
 }
 
-impl Counted {
+impl DatabaseCounter {
     fn of(self, totals: &Totals) -> u64 {
         match self {
-            Counted::Event(event) => u64::try_from(totals.event(event)).unwrap_or(0),
-            Counted::Rows(count) => {
+            DatabaseCounter::Event(event) => u64::try_from(totals.event(event)).unwrap_or(0),
+            DatabaseCounter::Rows(count) => {
                 let relations = totals.counts.iter();
                 let relations = relations.filter(|(id, _)| **id != DATABASE);
                 relations.map(|(_, cells)| cells[count as usize]).sum()

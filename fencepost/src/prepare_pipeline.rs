@@ -8,26 +8,26 @@ use fencepost_sql::bound::{self, Explain, ResultColumn};
 use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::parser::{self, Lifted, Literal};
-use fencepost_sql::stack::{self, Deep};
+use fencepost_sql::parser::{self, LiftedStatement, Literal};
+use fencepost_sql::stack::{self, StackDepth};
 use fencepost_sql::statements::number_of;
 use fencepost_sql::types::{LONG_BYTES, Type, text_in};
 use fencepost_sql::value::Value;
 
-use crate::prepared::{Body, Column, Declared, Planned};
+use crate::prepared::{Body, Column, DeclaredCursor, PlannedStatement};
 
 /// One statement of a text, for [`Session::prepare_parsed`](crate::Session::prepare_parsed).
-pub struct Parsed(pub(crate) Syntax);
+pub struct StatementSyntax(pub(crate) Syntax);
 
 /// The progress of a statement.
 pub(crate) enum Syntax {
     /// The literals are lifted; the statement is not parsed yet.
-    Lifted(Lifted, String),
+    Lifted(LiftedStatement, String),
     /// The statement is parsed as it is written.
-    Tree(Box<parser::Parsed>),
+    Tree(Box<parser::ParsedStatement>),
 }
 
-impl Parsed {
+impl StatementSyntax {
     /// Splits a text into its statements; none for an empty text. A long text takes some time, so a
     /// server may call this on another thread. [`Session::split`] does the same for a session.
     /// After an error here the caller has to call [`Session::fail`] on its session.
@@ -37,35 +37,40 @@ impl Parsed {
     ///
     /// # Errors
     /// 42601 and others of the parser.
-    pub fn all(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    pub fn all(sql: &str) -> Result<Vec<StatementSyntax>, SqlError> {
         // A long text is unlikely to be repeated, so its literals are not lifted for the plan
         // cache.
         if sql.len() < LONG_BYTES
             && let Some(lifted) = parser::lift(sql)
         {
-            return Ok(vec![Parsed(Syntax::Lifted(lifted, sql.to_owned()))]);
+            return Ok(vec![StatementSyntax(Syntax::Lifted(
+                lifted,
+                sql.to_owned(),
+            ))]);
         }
         let trees = parser::parse(sql)?.into_iter();
-        Ok(trees.map(|p| Parsed(Syntax::Tree(Box::new(p)))).collect())
+        Ok(trees
+            .map(|p| StatementSyntax(Syntax::Tree(Box::new(p))))
+            .collect())
     }
 }
 
 /// Plans a parsed statement.
 pub(crate) fn plan_statement(
-    parsed: parser::Parsed,
+    parsed: parser::ParsedStatement,
     snapshot: &Snapshot,
     types: ParamTypes,
     cx: &EvalContext,
-) -> Result<Planned, SqlError> {
-    stack::with_room(|| plan_here(&parsed, snapshot, types.clone(), cx))
+) -> Result<PlannedStatement, SqlError> {
+    stack::on_large_stack(|| plan_here(&parsed, snapshot, types.clone(), cx))
 }
 
 fn plan_here(
-    parsed: &parser::Parsed,
+    parsed: &parser::ParsedStatement,
     snapshot: &Snapshot,
     mut types: ParamTypes,
     cx: &EvalContext,
-) -> Result<Planned, SqlError> {
+) -> Result<PlannedStatement, SqlError> {
     let bound = bind(parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
     let allowed = Allowed {
@@ -91,10 +96,10 @@ fn planned(
     text: String,
     types: &ParamTypes,
     allowed: &Allowed,
-) -> Result<Planned, SqlError> {
+) -> Result<PlannedStatement, SqlError> {
     let columns = columns(&bound);
     let body = body(bound, &text, types, allowed)?;
-    Ok(Planned {
+    Ok(PlannedStatement {
         number: number_of(&text),
         names: Arc::clone(&allowed.names),
         depends: allowed.depends.clone(),
@@ -110,7 +115,7 @@ fn planned(
         body,
         key: None,
         tally: OnceLock::new(),
-        deep: Deep::now(),
+        deep: StackDepth::now(),
     })
 }
 
@@ -167,7 +172,7 @@ fn explain_body(
         Ok(plan) => {
             let used = plan.used(&allowed.depends);
             let body = Body::Plan(Box::new(plan), used);
-            let planned = Planned {
+            let planned = PlannedStatement {
                 number: number_of(text),
                 names: Arc::clone(&allowed.names),
                 depends: allowed.depends.clone(),
@@ -182,7 +187,7 @@ fn explain_body(
                 body,
                 key: None,
                 tally: OnceLock::new(),
-                deep: Deep::now(),
+                deep: StackDepth::now(),
             };
             Ok(Body::Explain {
                 planned: Some(Arc::new(planned)),
@@ -207,7 +212,7 @@ fn declare_body(
     allowed: &Allowed,
 ) -> Result<Body, SqlError> {
     let planned = planned(*declare.query, text.to_owned(), types, allowed)?;
-    Ok(Body::Declare(Arc::new(Declared {
+    Ok(Body::Declare(Arc::new(DeclaredCursor {
         name: declare.name,
         options: declare.options,
         goes_back: declare.goes_back,
@@ -261,7 +266,7 @@ pub(crate) fn literal_values(
 }
 
 /// Parses a text that may contain at most one statement.
-pub(crate) fn parse_single(sql: &str) -> Result<Option<parser::Parsed>, SqlError> {
+pub(crate) fn parse_single(sql: &str) -> Result<Option<parser::ParsedStatement>, SqlError> {
     let mut statements = parser::parse(sql)?;
     if statements.len() > 1 {
         return Err(SqlError::new(

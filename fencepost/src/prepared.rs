@@ -8,7 +8,7 @@ use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
 use fencepost_sql::catalog::{ColumnDef, Dependencies};
 use fencepost_sql::functions::quote_literal;
 use fencepost_sql::settings::Settings;
-use fencepost_sql::stack::{Deep, roomy};
+use fencepost_sql::stack::{StackDepth, roomy};
 use fencepost_sql::types::{Type, text_out};
 use fencepost_sql::value::Value;
 use parking_lot::RwLock;
@@ -50,7 +50,7 @@ fn as_literal(value: &Value, ty: Type) -> String {
 }
 
 /// A bound and planned statement, shared by sessions.
-pub(crate) struct Planned {
+pub(crate) struct PlannedStatement {
     /// The text, used to plan again after a table has changed.
     pub text: String,
     /// The types of all parameters.
@@ -77,10 +77,10 @@ pub(crate) struct Planned {
     /// The execution statistics, once the statement has run.
     pub tally: OnceLock<Arc<Tally>>,
     /// Whether the statement needs a large stack.
-    pub deep: Deep,
+    pub deep: StackDepth,
 }
 
-impl Drop for Planned {
+impl Drop for PlannedStatement {
     fn drop(&mut self) {
         if self.deep.is_deep() {
             let body = std::mem::replace(&mut self.body, Body::Empty);
@@ -98,7 +98,7 @@ pub(crate) enum Body {
     /// EXPLAIN.
     Explain {
         /// The explained statement, if it has a plan.
-        planned: Option<Arc<Planned>>,
+        planned: Option<Arc<PlannedStatement>>,
         /// The options of EXPLAIN.
         options: ExplainOptions,
     },
@@ -112,13 +112,13 @@ pub(crate) enum Body {
         options: ExplainOptions,
     },
     /// DECLARE … CURSOR.
-    Declare(Arc<Declared>),
+    Declare(Arc<DeclaredCursor>),
     /// A statement that changes the session or the catalog.
     Utility(Box<bound::Statement>),
 }
 
 /// The cursor that DECLARE defines.
-pub(crate) struct Declared {
+pub(crate) struct DeclaredCursor {
     /// The name of the cursor.
     pub name: String,
     /// The declared options.
@@ -126,7 +126,7 @@ pub(crate) struct Declared {
     /// True if the cursor can be read backward even without SCROLL.
     pub goes_back: bool,
     /// The query of the cursor.
-    pub planned: Arc<Planned>,
+    pub planned: Arc<PlannedStatement>,
 }
 
 impl Body {
@@ -167,8 +167,8 @@ impl Body {
 
 /// A prepared statement, from [`Session::parse`](crate::Session::parse), for servers of protocols.
 /// Other callers use [`Statement`](crate::Statement).
-pub struct Prepared {
-    pub(crate) planned: Arc<Planned>,
+pub struct PreparedStatement {
+    pub(crate) planned: Arc<PlannedStatement>,
     /// The values of the parameters that were literals in the text.
     pub(crate) literals: Vec<Value>,
     /// True if `current` has a plan.
@@ -176,12 +176,15 @@ pub struct Prepared {
     /// True if a session keeps the statement under a name.
     named: AtomicBool,
     /// The plan made after a table had changed; it has the same parameters and columns.
-    current: RwLock<Option<Arc<Planned>>>,
+    current: RwLock<Option<Arc<PlannedStatement>>>,
 }
 
-impl Prepared {
-    pub(crate) fn new(planned: Arc<Planned>, literals: Vec<Value>) -> Arc<Prepared> {
-        Arc::new(Prepared {
+impl PreparedStatement {
+    pub(crate) fn new(
+        planned: Arc<PlannedStatement>,
+        literals: Vec<Value>,
+    ) -> Arc<PreparedStatement> {
+        Arc::new(PreparedStatement {
             planned,
             literals,
             replaced: AtomicBool::new(false),
@@ -228,7 +231,7 @@ impl Prepared {
     }
 
     /// Returns the plan to run.
-    pub(crate) fn current(&self) -> Arc<Planned> {
+    pub(crate) fn current(&self) -> Arc<PlannedStatement> {
         if !self.replaced.load(Relaxed) {
             return Arc::clone(&self.planned);
         }
@@ -237,7 +240,7 @@ impl Prepared {
     }
 
     /// Replaces the plan.
-    pub(crate) fn replace(&self, planned: &Arc<Planned>) {
+    pub(crate) fn replace(&self, planned: &Arc<PlannedStatement>) {
         *self.current.write() = Some(Arc::clone(planned));
         self.replaced.store(true, Relaxed);
     }
@@ -297,7 +300,7 @@ impl Prepared {
 /// [`Session::bind`](crate::Session::bind). It is of one transaction: once that has ended, running
 /// it fails with 34000.
 pub struct Portal {
-    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) prepared: Arc<PreparedStatement>,
     /// The client's parameters, then the literals.
     pub(crate) params: Vec<Value>,
     pub(crate) execution: Execution,
@@ -305,11 +308,11 @@ pub struct Portal {
     pub(crate) transaction: Option<u64>,
     /// Rows produced in advance. A query that depends on the session's state runs to its end first,
     /// and can be retried until then.
-    pub(crate) ahead: Option<Box<Ahead>>,
+    pub(crate) ahead: Option<Box<UnsentRows>>,
 }
 
 /// Rows that a portal has produced but not yet sent.
-pub(crate) struct Ahead {
+pub(crate) struct UnsentRows {
     pub rows: MaterializedRows,
     /// The number of rows that are sent.
     pub given: u64,
@@ -323,7 +326,7 @@ impl Drop for Portal {
 
 impl Portal {
     /// Returns a portal that has not started.
-    pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Value>) -> Portal {
+    pub(crate) fn new(prepared: Arc<PreparedStatement>, params: Vec<Value>) -> Portal {
         Portal {
             prepared,
             params,
@@ -383,7 +386,7 @@ impl Portal {
     }
 
     /// Returns the statement.
-    pub fn prepared(&self) -> &Arc<Prepared> {
+    pub fn prepared(&self) -> &Arc<PreparedStatement> {
         &self.prepared
     }
 }

@@ -35,14 +35,18 @@ mod joining {
         Address, ConfigStore, Configuration, FailureDomain, Machine, MachineId, RaftMember,
         RaftOutsider, RaftPace, RaftPeer, RaftStore, RaftTransport, StoreError,
     };
-    use fencepost_fabric::{Answerer, HandshakeError, Random, TcpAsker, TcpFabric, entropy_seed};
+    use fencepost_fabric::{
+        ControlClient, ControlService, HandshakeError, Random, TcpFabric, entropy_seed,
+    };
     use parking_lot::Mutex;
     use pollster::FutureExt;
 
     use crate::cluster::{Start, is_final};
-    use crate::disks::{Again, OnDiskAs, Outside};
+    use crate::disks::{DiskIdentity, OutsiderAccess, StoreRestart};
     use crate::error::OpenError;
-    use crate::membership::{Part, StoreAccess, Who, is_first, request_to_join, store, unusable};
+    use crate::membership::{
+        MachineIdentity, MachineRole, StoreAccess, is_first, request_to_join, store, unusable,
+    };
 
     /// The longest wait for all machines to start.
     const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -61,20 +65,20 @@ mod joining {
 
     /// The connections to the other machines.
     #[derive(Debug)]
-    struct Lines {
-        asker: TcpAsker,
+    struct RaftConnections {
+        asker: ControlClient,
         /// The reasons of the machines that did not reply to the last request, by address.
         refusals: Mutex<BTreeMap<String, HandshakeError>>,
     }
 
-    impl Lines {
-        fn new(asker: TcpAsker) -> Lines {
+    impl RaftConnections {
+        fn new(asker: ControlClient) -> RaftConnections {
             let refusals = Mutex::default();
-            Lines { asker, refusals }
+            RaftConnections { asker, refusals }
         }
     }
 
-    impl RaftTransport for Lines {
+    impl RaftTransport for RaftConnections {
         fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
             let answer = self.asker.ask(address, question, STEP);
             let mut refusals = self.refusals.lock();
@@ -100,9 +104,9 @@ mod joining {
 
     /// Replies to requests for this machine's part of the store.
     #[derive(Debug)]
-    struct Answers(Arc<RaftStore>);
+    struct StoreService(Arc<RaftStore>);
 
-    impl Answerer for Answers {
+    impl ControlService for StoreService {
         fn answer(&self, question: &[u8]) -> Vec<u8> {
             // An empty reply counts as no reply.
             self.0.serve(question).block_on().unwrap_or_default()
@@ -120,18 +124,22 @@ mod joining {
 
     impl Group<'_> {
         /// Returns the role of a machine in such a cluster, and its network endpoint.
-        pub fn part(&self, who: Who, asker: TcpAsker) -> Result<(Part, Arc<TcpFabric>), OpenError> {
-            let lines = Arc::new(Lines::new(asker));
+        pub fn part(
+            &self,
+            who: MachineIdentity,
+            asker: ControlClient,
+        ) -> Result<(MachineRole, Arc<TcpFabric>), OpenError> {
+            let lines = Arc::new(RaftConnections::new(asker));
             let (address, domain) = match who {
-                Who::Newcomer(address) => {
+                MachineIdentity::Newcomer(address) => {
                     // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
-                Who::Founder(me) => {
-                    let founder = self.first.machine(me);
+                MachineIdentity::Founder(me) => {
+                    let initial_member = self.first.machine(me);
                     let founder =
-                        founder.expect("CONFIG-1: founders are in the first configuration");
+                        initial_member.expect("CONFIG-1: founders are in the first configuration");
                     let (fabric, kept) = self.listen(me, &founder.address, &self.first, &lines)?;
                     if self.begin(&kept, me, &lines)? {
                         let part = self.begun(me, self.first.clone(), false, (kept, None));
@@ -141,9 +149,9 @@ mod joining {
                 }
             };
             let addresses = addresses(&self.first, None);
-            let stranger = Arc::new(RaftOutsider::new(Arc::clone(&lines) as _, addresses));
-            self.await_group(&stranger)?;
-            let door = Arc::new(JoinEndpoint::at(stranger, self.secret.clone()));
+            let outsider = Arc::new(RaftOutsider::new(Arc::clone(&lines) as _, addresses));
+            self.await_group(&outsider)?;
+            let door = Arc::new(JoinEndpoint::at(outsider, self.secret.clone()));
             let (me, configuration) = request_to_join(&door, &self.first, address.clone(), domain)?;
             let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
             Ok((self.begun(me, configuration, true, (kept, None)), fabric))
@@ -154,11 +162,11 @@ mod joining {
             me: MachineId,
             configuration: Configuration,
             joins: bool,
-            (kept, again): (Arc<RaftStore>, Option<Again>),
-        ) -> Part {
+            (kept, again): (Arc<RaftStore>, Option<StoreRestart>),
+        ) -> MachineRole {
             let door = JoinEndpoint::at(kept.letters(), self.secret.clone());
             let votes = Arc::clone(&kept);
-            Part {
+            MachineRole {
                 me,
                 configuration,
                 joins,
@@ -177,10 +185,10 @@ mod joining {
         /// another group, once their disks agree (GROUP-2).
         pub fn part_with_a_disk(
             &self,
-            (me, configuration, joins): OnDiskAs,
-            asker: TcpAsker,
-        ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
-            let lines = Arc::new(Lines::new(asker));
+            (me, configuration, joins): DiskIdentity,
+            asker: ControlClient,
+        ) -> Result<(MachineRole, Arc<TcpFabric>), OpenError> {
+            let lines = Arc::new(RaftConnections::new(asker));
             let own = configuration.machine(me);
             let own = own.expect("a machine is in the configuration in which it begins");
             let address = own.address.clone();
@@ -189,7 +197,7 @@ mod joining {
             known.extend(addresses(&self.first, Some(me)));
             let outside = outside_of(lines, known, self.secret.clone());
             let group = Arc::clone(&kept);
-            let again = Again {
+            let again = StoreRestart {
                 outside,
                 found: Some(Box::new(move |next| found_again(&group, next))),
             };
@@ -203,13 +211,13 @@ mod joining {
             me: MachineId,
             address: &Address,
             configuration: &Configuration,
-            lines: &Arc<Lines>,
+            lines: &Arc<RaftConnections>,
         ) -> Result<(Arc<TcpFabric>, Arc<RaftStore>), OpenError> {
             let fabric = (self.start)(me, address)?;
             let mut random = Random::new(entropy_seed());
             let member = RaftMember {
                 // 0 stands for no machine.
-                life: random.next_u64() | 1,
+                incarnation: random.next_u64() | 1,
                 machine: me,
                 address: address.to_string(),
             };
@@ -223,7 +231,7 @@ mod joining {
             let kept = RaftStore::open(member, others, None, lines, pace, random);
             let kept = Arc::new(kept.map_err(store)?);
             kept.follow_configurations();
-            fabric.answer_with(Arc::new(Answers(Arc::clone(&kept))));
+            fabric.answer_with(Arc::new(StoreService(Arc::clone(&kept))));
             Ok((fabric, kept))
         }
 
@@ -233,7 +241,7 @@ mod joining {
             &self,
             kept: &Arc<RaftStore>,
             me: MachineId,
-            lines: &Lines,
+            lines: &RaftConnections,
         ) -> Result<bool, OpenError> {
             let others = self.first.machines().iter().filter(|m| m.id != me);
             let others: Vec<_> = others.collect();
@@ -255,8 +263,8 @@ mod joining {
                     if there.iter().any(|peer| peer.configured && !is_in(peer)) {
                         return Ok(false);
                     }
-                    let founders = others.iter().map(|machine| machine.id);
-                    let all = there.iter().map(|peer| peer.machine).eq(founders);
+                    let initial_members = others.iter().map(|machine| machine.id);
+                    let all = there.iter().map(|peer| peer.machine).eq(initial_members);
                     if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
                         let all = there.into_iter().chain([here]);
                         let members = all.map(|peer| member(&self.first, peer)).collect();
@@ -309,20 +317,24 @@ mod joining {
 
     /// Returns the access of an outsider to machines at these addresses.
     pub(crate) fn outside(
-        asker: TcpAsker,
+        asker: ControlClient,
         addresses: Vec<String>,
         secret: ClusterSecret,
-    ) -> Outside {
-        outside_of(Arc::new(Lines::new(asker)), addresses, secret)
+    ) -> OutsiderAccess {
+        outside_of(Arc::new(RaftConnections::new(asker)), addresses, secret)
     }
 
-    fn outside_of(lines: Arc<Lines>, mut addresses: Vec<String>, secret: ClusterSecret) -> Outside {
+    fn outside_of(
+        lines: Arc<RaftConnections>,
+        mut addresses: Vec<String>,
+        secret: ClusterSecret,
+    ) -> OutsiderAccess {
         addresses.sort();
         addresses.dedup();
         let stranger = Arc::new(RaftOutsider::new(lines, addresses));
         let look = Arc::clone(&stranger);
-        Outside {
-            door: Arc::new(JoinEndpoint::at(stranger, secret)),
+        OutsiderAccess {
+            endpoint: Arc::new(JoinEndpoint::at(stranger, secret)),
             look: Box::new(move || match look.read() {
                 // An unreachable cluster counts as none.
                 Err(StoreError::Unreachable(_)) => Ok(None),
@@ -366,7 +378,7 @@ mod joining {
         let machine = of.machine(peer.machine);
         let machine = machine.expect("it was asked as one of them");
         RaftMember {
-            life: peer.life,
+            incarnation: peer.life,
             machine: peer.machine,
             address: machine.address.to_string(),
         }

@@ -33,14 +33,18 @@ use fencepost_cluster::join::{ClusterSecret, JoinEndpoint, JoinRefusal, NotAdmit
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, SwapOutcome,
 };
-use fencepost_fabric::{Disk, Gone, Home, MachineId, Nvram, OsDisk, Random, entropy_seed};
+use fencepost_fabric::{
+    Disk, EvictedMemory, MachineDirectory, MachineId, Nvram, OsDisk, Random, entropy_seed,
+};
 use fencepost_txn::network::restart::{RestartError, repair_memory};
 use fencepost_txn::network::{Replication, RestartState, members};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
-use crate::membership::{self, CONFIGURATION, DOOR, Part, StoreAccess, Who};
-use crate::saves::{Loaded, Saver};
+use crate::membership::{
+    self, CONFIGURATION, JOIN_DIRECTORY, MachineIdentity, MachineRole, StoreAccess,
+};
+use crate::saves::{LoadReport, Saver};
 
 /// The directory of the memory, inside the directory that the machines share.
 const DIRECTORY: &str = "nvram";
@@ -52,10 +56,10 @@ const ENDING: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(20);
 
 /// A machine that is ready to start.
-pub(crate) struct Begun {
+pub(crate) struct ReadyMachine {
     /// The place of its memory.
-    pub home: Home,
-    pub part: Part,
+    pub home: MachineDirectory,
+    pub part: MachineRole,
     pub memory: Memory,
 }
 
@@ -65,24 +69,24 @@ pub(crate) struct Memory {
     /// The retained state of its previous incarnation.
     pub resumed: Option<Arc<RestartState>>,
     /// For a joining machine: the retained state of earlier machines.
-    pub before: Option<Arc<Gone>>,
+    pub before: Option<Arc<EvictedMemory>>,
     /// The result of loading saved memory.
-    pub loaded: Loaded,
+    pub loaded: LoadReport,
     /// Saves the memory at the end; `None` without a directory for saves.
     pub saver: Option<Saver>,
 }
 
 /// The incarnation that a machine starts in.
-struct Life {
+struct StartIncarnation {
     number: u64,
     me: MachineId,
     resumed: Option<RestartState>,
-    loaded: Loaded,
+    loaded: LoadReport,
 }
 
 /// The way in which a machine starts.
-enum Standing {
-    Begins(Box<Life>),
+enum StartMode {
+    Begins(Box<StartIncarnation>),
     /// The machine has to join others that run. Its earlier number, if it had one.
     Knocks(Option<MachineId>),
     /// The machine is no member of the restarting cluster, and that does not run yet.
@@ -90,12 +94,12 @@ enum Standing {
 }
 
 /// The environment of a machine that starts.
-struct Place<'a> {
+struct StartEnvironment<'a> {
     nvram: Nvram,
     disk: Arc<dyn Disk>,
     /// The path of `disk`, for error messages.
     records: String,
-    founders: &'a Configuration,
+    initial_members: &'a Configuration,
     replication: Replication,
     address: Address,
     domain: FailureDomain,
@@ -105,49 +109,53 @@ struct Place<'a> {
 /// in `directory`, and saved in `saves`. With leases, a machine that knows the secret may join.
 pub(crate) fn begin(
     (directory, saves): (&Path, Option<&Path>),
-    who: &Who,
+    who: &MachineIdentity,
     founders: &Configuration,
     replication: Replication,
     secret: Option<ClusterSecret>,
-) -> Result<Begun, OpenError> {
+) -> Result<ReadyMachine, OpenError> {
     let directory = directory.join(DIRECTORY);
     let records = saves.map_or_else(|| directory.clone(), |saves| saves.join(DIRECTORY));
     let nvram = Nvram::saving_in(&directory, &records).map_err(io)?;
     let records = records.join(CONFIGURATION);
     let (address, domain) = match who {
-        Who::Founder(me) => {
-            let founder = founders.machine(*me);
-            let founder = founder.expect("CONFIG-1: founders are in the first configuration");
+        MachineIdentity::Founder(me) => {
+            let initial_member = founders.machine(*me);
+            let founder =
+                initial_member.expect("CONFIG-1: founders are in the first configuration");
             (founder.address.clone(), founder.domain.clone())
         }
         // The machine is a failure domain of its own.
-        Who::Newcomer(address) => {
+        MachineIdentity::Newcomer(address) => {
             let domain = FailureDomain::new(address.as_str()).map_err(membership::unusable)?;
             (address.clone(), domain)
         }
     };
-    let place = Place {
+    let place = StartEnvironment {
         nvram,
         disk: Arc::new(OsDisk::open(&records).map_err(io)?),
         records: records.display().to_string(),
-        founders,
+        initial_members: founders,
         replication,
         address,
         domain,
     };
-    let door = secret.map(|secret| {
-        let door = place.disk.subdir(DOOR).map_err(membership::unusable)?;
+    let endpoint = secret.map(|secret| {
+        let door = place
+            .disk
+            .subdir(JOIN_DIRECTORY)
+            .map_err(membership::unusable)?;
         Ok::<_, OpenError>(Arc::new(JoinEndpoint::new(door, secret)))
     });
-    let door = door.transpose()?;
+    let door = endpoint.transpose()?;
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
     loop {
         let entered = place.nvram.enter().map_err(io)?;
         let was = match place.stands()? {
-            Standing::Begins(life) => return place.begins(*life, door, saves.is_some()),
-            Standing::Knocks(was) => was,
-            Standing::Waits => None,
+            StartMode::Begins(life) => return place.begins(*life, door, saves.is_some()),
+            StartMode::Knocks(was) => was,
+            StartMode::Waits => None,
         };
         drop(entered);
         let Some(door) = &door else {
@@ -168,36 +176,38 @@ pub(crate) fn begin(
     }
 }
 
-impl Place<'_> {
+impl StartEnvironment<'_> {
     /// Returns how the machine starts. The caller holds the entry lock, so no other machine starts
     /// now.
-    fn stands(&self) -> Result<Standing, OpenError> {
+    fn stands(&self) -> Result<StartMode, OpenError> {
         let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
-            let life = self.begin_first()?;
-            return Ok(Standing::Begins(Box::new(life)));
+            let incarnation = self.begin_first()?;
+            return Ok(StartMode::Begins(Box::new(incarnation)));
         };
         let last = self.nvram.last(current.id().0).map_err(io)?;
         let life = last.ok_or_else(|| again(RestartError::Nothing))?;
         let me = current.at_address(&self.address);
-        let lives = self.nvram.is_alive(life).map_err(io)?;
+        let incarnations = self.nvram.is_alive(life).map_err(io)?;
         Ok(match me {
-            Some(me) if !lives => Standing::Begins(Box::new(self.begin_again(&current, life, me)?)),
+            Some(me) if !incarnations => {
+                StartMode::Begins(Box::new(self.begin_again(&current, life, me)?))
+            }
             Some(me) if current.id().0 == life && !self.nvram.has_lived(life, me) => {
-                Standing::Begins(Box::new(Life {
+                StartMode::Begins(Box::new(StartIncarnation {
                     number: life,
                     me,
                     resumed: self.begun(life)?,
-                    loaded: Loaded::default(),
+                    loaded: LoadReport::default(),
                 }))
             }
-            None if !lives => Standing::Waits,
-            was => Standing::Knocks(was),
+            None if !incarnations => StartMode::Waits,
+            was => StartMode::Knocks(was),
         })
     }
 
     /// Starts the first incarnation.
-    fn begin_first(&self) -> Result<Life, OpenError> {
-        let founders = self.founders;
+    fn begin_first(&self) -> Result<StartIncarnation, OpenError> {
+        let founders = self.initial_members;
         let Some(me) = founders.at_address(&self.address) else {
             let why = "no machine of the cluster runs that could let others in";
             return Err(OpenError::Configuration(why.into()));
@@ -214,11 +224,11 @@ impl Place<'_> {
         let number = founders.id().0;
         self.nvram.begin(number, &[]).map_err(io)?;
         self.swap(me, None, founders)?;
-        Ok(Life {
+        Ok(StartIncarnation {
             number,
             me,
             resumed: None,
-            loaded: Loaded::default(),
+            loaded: LoadReport::default(),
         })
     }
 
@@ -240,12 +250,12 @@ impl Place<'_> {
         current: &Configuration,
         life: u64,
         me: MachineId,
-    ) -> Result<Life, OpenError> {
+    ) -> Result<StartIncarnation, OpenError> {
         let nvram = &self.nvram;
         let begun = self.begun(life)?;
         let members = current.machines().iter().map(|machine| machine.id);
-        let loaded =
-            Loaded::of(nvram, life, members).map_err(|why| OpenError::Restart(why.to_string()))?;
+        let loaded = LoadReport::of(nvram, life, members)
+            .map_err(|why| OpenError::Restart(why.to_string()))?;
         let before = (current, begun.as_ref());
         let resumed = repair_memory(&nvram.after(life), before, self.replication);
         let resumed = resumed.map_err(|why| match loaded.damaged.is_empty() {
@@ -257,7 +267,7 @@ impl Place<'_> {
         self.swap(me, Some(current), &resumed.configuration)?;
         let kept = resumed.places();
         nvram.forget_before(number, &kept).map_err(io)?;
-        Ok(Life {
+        Ok(StartIncarnation {
             number,
             me,
             resumed: Some(resumed),
@@ -278,11 +288,11 @@ impl Place<'_> {
     /// Starts the machine together with all others.
     fn begins(
         self,
-        life: Life,
+        life: StartIncarnation,
         door: Option<Arc<JoinEndpoint>>,
         saves: bool,
-    ) -> Result<Begun, OpenError> {
-        let Life {
+    ) -> Result<ReadyMachine, OpenError> {
+        let StartIncarnation {
             number,
             me,
             resumed,
@@ -290,14 +300,14 @@ impl Place<'_> {
         } = life;
         let configuration = resumed
             .as_ref()
-            .map_or(self.founders, |resumed| &resumed.configuration);
+            .map_or(self.initial_members, |resumed| &resumed.configuration);
         let configuration = configuration.clone();
         let places = resumed.as_ref().map_or_else(Vec::new, RestartState::places);
         let regions = places.into_iter().filter(|(machine, _)| *machine == me);
         let home = self.home(number, me, regions.map(|(_, region)| region))?;
         let store = self.store(me)?;
         let saver = saves.then(|| Saver::new(self.nvram, Arc::clone(&store), number, me));
-        Ok(Begun {
+        Ok(ReadyMachine {
             home,
             part: part((me, configuration, false), store, door),
             memory: Memory {
@@ -335,7 +345,7 @@ impl Place<'_> {
             return Ok(None);
         }
         let (address, domain) = (self.address.clone(), self.domain.clone());
-        let request = membership::request(self.founders, address, domain);
+        let request = membership::request(self.initial_members, address, domain);
         match membership::hear(door, &request, random) {
             Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => Ok(None),
             heard => heard.map_err(OpenError::NotAdmitted),
@@ -348,7 +358,7 @@ impl Place<'_> {
         (me, configuration): (MachineId, Configuration),
         door: &Arc<JoinEndpoint>,
         saves: bool,
-    ) -> Result<Option<Begun>, OpenError> {
+    ) -> Result<Option<ReadyMachine>, OpenError> {
         let _entered = self.nvram.enter().map_err(io)?;
         let Some(life) = self.nvram.last(configuration.id().0).map_err(io)? else {
             return Ok(None);
@@ -357,14 +367,16 @@ impl Place<'_> {
             return Ok(None);
         }
         let all = configuration.machines().iter().map(|machine| machine.id);
-        let before = self.nvram.gone(life, me, &all.collect::<Vec<_>>());
+        let before = self
+            .nvram
+            .evicted_memory(life, me, &all.collect::<Vec<_>>());
         let home = self.home(life, me, [])?;
         // Removes the shared memory of earlier machines that have ended.
         let cleared = home.clear_away(&members(&configuration));
         cleared.map_err(|error| OpenError::Machine(error.into()))?;
         let store = self.store(me)?;
         let nvram = self.nvram.clone();
-        Ok(Some(Begun {
+        Ok(Some(ReadyMachine {
             home,
             memory: Memory {
                 saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), life, me)),
@@ -380,7 +392,7 @@ impl Place<'_> {
         life: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
-    ) -> Result<Home, OpenError> {
+    ) -> Result<MachineDirectory, OpenError> {
         if !self.nvram.is_here(life) {
             let why = "the memory of these machines is another host's: all machines of the nvram \
                        tier are on one";
@@ -402,8 +414,8 @@ fn part(
     (me, configuration, joins): (MachineId, Configuration, bool),
     store: Arc<dyn ConfigStore>,
     door: Option<Arc<JoinEndpoint>>,
-) -> Part {
-    Part {
+) -> MachineRole {
+    MachineRole {
         me,
         configuration,
         joins,

@@ -35,12 +35,12 @@ const COMMITS_MAX: u32 = 30;
 pub(crate) struct RetryTurns {
     /// The only permit is the turn. Sessions get it in the order of their requests.
     free: Arc<Semaphore>,
-    taken: Mutex<Option<Taken>>,
+    taken: Mutex<Option<HeldTurn>>,
     alarm: Arc<Alarm>,
 }
 
 /// The turn while a block has it.
-struct Taken {
+struct HeldTurn {
     since: Instant,
     _permit: OwnedSemaphorePermit,
 }
@@ -70,7 +70,7 @@ impl RetryTurns {
         match permit {
             Some(permit) => {
                 let since = Instant::now();
-                *taken = Some(Taken {
+                *taken = Some(HeldTurn {
                     since,
                     _permit: permit,
                 });

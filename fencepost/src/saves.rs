@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::{ConfigStore, StoreError};
-use fencepost_fabric::{LoadError, MachineId, Nvram, Saved};
+use fencepost_fabric::{LoadError, MachineId, Nvram, SaveOutcome};
 use pollster::FutureExt;
 
 /// The longest wait until the other machines end.
@@ -29,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The result of loading saved memory at the start of a machine.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct LoadReport {
     /// The number of bytes that this machine has loaded, for all machines; 0 if another machine did
     /// it.
     pub bytes: u64,
@@ -40,17 +40,22 @@ pub struct Loaded {
     pub damaged: Vec<String>,
 }
 
-impl Loaded {
+impl LoadReport {
     /// Loads the saved memory of machines whose memory is lost.
     pub(crate) fn of(
         nvram: &Nvram,
-        life: u64,
+        incarnation: u64,
         machines: impl Iterator<Item = MachineId>,
-    ) -> Result<Loaded, LoadError> {
+    ) -> Result<LoadReport, LoadError> {
         let began = Instant::now();
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadReport::default();
         std::thread::scope(|scope| {
-            let load = |machine| (machine, scope.spawn(move || nvram.load(life, machine)));
+            let load = |machine| {
+                (
+                    machine,
+                    scope.spawn(move || nvram.load(incarnation, machine)),
+                )
+            };
             let all: Vec<_> = machines.map(load).collect();
             for (machine, loading) in all {
                 match loading.join().unwrap_or_else(|panic| resume_unwind(panic)) {
@@ -97,9 +102,9 @@ pub enum SaveError {
 /// [`Cluster::save_in`](crate::Cluster::save_in). Take it with
 /// [`Database::saver`](crate::Database::saver) before the database is closed.
 #[derive(Clone)]
-pub struct Saver(Arc<Saving>);
+pub struct Saver(Arc<SaverState>);
 
-struct Saving {
+struct SaverState {
     nvram: Nvram,
     store: Arc<dyn ConfigStore>,
     life: u64,
@@ -113,7 +118,7 @@ impl Saver {
         life: u64,
         me: MachineId,
     ) -> Saver {
-        Saver(Arc::new(Saving {
+        Saver(Arc::new(SaverState {
             nvram,
             store,
             life,
@@ -129,7 +134,7 @@ impl Saver {
     /// [`SaveError::Io`] for the memory or the disk; [`SaveError::Store`] if the configuration
     /// cannot be read. The memory is unchanged, so the call may be repeated.
     pub fn save(&self) -> Result<SaveEnd, SaveError> {
-        let Saving {
+        let SaverState {
             nvram,
             store,
             life,
@@ -169,9 +174,9 @@ impl Saver {
             let mut others = Vec::new();
             for machine in left {
                 match nvram.save(*life, machine)? {
-                    Saved::Now(saved) => bytes += saved,
-                    Saved::Before => {}
-                    Saved::ByAnother => others.push(machine),
+                    SaveOutcome::Now(saved) => bytes += saved,
+                    SaveOutcome::Before => {}
+                    SaveOutcome::ByAnother => others.push(machine),
                 }
             }
             if others.is_empty() {

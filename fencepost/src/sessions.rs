@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 
 use fencepost_fabric::MachineId;
 use fencepost_planner::CancelFlag;
-use fencepost_sql::advisory::Asked;
-use fencepost_sql::sessions::{Activity, RowTurn, SessionState, Sessions, Signal, Signalled};
+use fencepost_sql::advisory::LockFuture;
+use fencepost_sql::sessions::{
+    Activity, RowQueueEntry, SessionState, Sessions, Signal, SignalOutcome,
+};
 use fencepost_txn::Machine;
 use fencepost_txn::intent::QueueEntry;
 use fencepost_txn::network::call::Answer;
@@ -31,12 +33,12 @@ use parking_lot::Mutex;
 
 use crate::alarm::Alarm;
 use crate::cancels::machine_of;
-use crate::prepared::Prepared;
+use crate::prepared::PreparedStatement;
 use crate::services;
 
 mod wire;
 
-use wire::{QueuePlace, Request, RowQueues};
+use wire::{Request, RowQueueSlot, RowQueues};
 
 /// The delay between two checks whether a session has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -59,26 +61,26 @@ pub(crate) struct Entry {
     client: Option<SocketAddr>,
     opened: i64,
     cancel: CancelFlag,
-    now: Now,
+    now: ActivityCells,
     /// The coordinator number of its last transaction, which row-lock queues contain.
     coordinator: AtomicU32,
     application: Mutex<String>,
     /// The latest statement.
-    prepared: Mutex<Option<Arc<Prepared>>>,
+    prepared: Mutex<Option<Arc<PreparedStatement>>>,
 }
 
 /// The values that change with every statement. Only the session writes them; a reader repeats the
 /// read if they change meanwhile (a sequence lock).
-struct Now {
+struct ActivityCells {
     /// Odd during a change.
     version: AtomicU64,
-    /// The values, indexed by [`Part`].
+    /// The values, indexed by [`ActivityField`].
     parts: [AtomicI64; 4],
 }
 
-/// The index of a value in [`Now`].
+/// The index of a value in [`ActivityCells`].
 #[derive(Clone, Copy)]
-enum Part {
+enum ActivityField {
     Activity = 0,
     Transaction = 1,
     Statement = 2,
@@ -88,16 +90,16 @@ enum Part {
 /// Stands for a missing time.
 const NEVER: i64 = i64::MIN;
 
-impl Now {
-    fn new(opened: i64) -> Now {
-        Now {
+impl ActivityCells {
+    fn new(opened: i64) -> ActivityCells {
+        ActivityCells {
             version: AtomicU64::new(0),
             parts: [Activity::Idle as i64, NEVER, NEVER, opened].map(AtomicI64::new),
         }
     }
 
     /// Writes values. Only the session may call this.
-    fn change(&self, parts: &[(Part, i64)]) {
+    fn change(&self, parts: &[(ActivityField, i64)]) {
         let version = self.version.load(Relaxed);
         self.version.store(version + 1, Relaxed);
         fence(Release);
@@ -108,7 +110,7 @@ impl Now {
     }
 
     /// Reads a value. Only the session may call this.
-    fn get(&self, part: Part) -> i64 {
+    fn get(&self, part: ActivityField) -> i64 {
         self.parts[part as usize].load(Relaxed)
     }
 
@@ -127,7 +129,7 @@ impl Now {
 }
 
 /// The registration of a session. Dropping it removes the entry.
-pub(crate) struct Registered {
+pub(crate) struct Registration {
     register: Arc<Register>,
     entry: Arc<Entry>,
     /// The address of the statement in the entry, to detect a change. The entry keeps the statement
@@ -135,14 +137,14 @@ pub(crate) struct Registered {
     shown: AtomicUsize,
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.register.entries.lock().remove(&self.entry.session);
     }
 }
 
 /// The properties of a new session.
-pub(crate) struct Opened<'a> {
+pub(crate) struct SessionProperties<'a> {
     pub session: i32,
     pub user: &'a str,
     pub superuser: bool,
@@ -163,7 +165,11 @@ impl Register {
     }
 
     /// Registers a session.
-    pub fn enter(self: &Arc<Self>, opened: &Opened<'_>, cancel: &CancelFlag) -> Registered {
+    pub fn enter(
+        self: &Arc<Self>,
+        opened: &SessionProperties<'_>,
+        cancel: &CancelFlag,
+    ) -> Registration {
         let entry = Arc::new(Entry {
             session: opened.session,
             user: opened.user.to_owned(),
@@ -172,14 +178,14 @@ impl Register {
             client: opened.client,
             opened: opened.at,
             cancel: cancel.clone(),
-            now: Now::new(opened.at),
+            now: ActivityCells::new(opened.at),
             coordinator: AtomicU32::new(0),
             application: Mutex::default(),
             prepared: Mutex::default(),
         });
         let mut entries = self.entries.lock();
         entries.insert(opened.session, Arc::clone(&entry));
-        Registered {
+        Registration {
             register: Arc::clone(self),
             entry,
             shown: AtomicUsize::new(0),
@@ -253,7 +259,7 @@ impl Register {
             0 => (machine.number(), holder as u32),
             other => (other, holder as u32),
         };
-        let queue_place = |place: QueueEntry| QueuePlace {
+        let queue_place = |place: QueueEntry| RowQueueSlot {
             of: of(place.holder),
             strength: place.strength,
             granted: place.granted,
@@ -287,21 +293,21 @@ impl Register {
         session: i32,
         signal: Signal,
         (user, superuser): (&str, bool),
-    ) -> Signalled {
+    ) -> SignalOutcome {
         let Some(entry) = self.find(session) else {
-            return Signalled::Nobody;
+            return SignalOutcome::Nobody;
         };
         if entry.superuser && !superuser {
-            return Signalled::OfSuperuser;
+            return SignalOutcome::OfSuperuser;
         }
         if entry.user != user && !superuser {
-            return Signalled::OfOthers;
+            return SignalOutcome::OfOthers;
         }
         match signal {
             Signal::Cancel => entry.cancel.cancel(),
             Signal::Terminate => entry.cancel.shut_down(),
         }
-        Signalled::Told
+        SignalOutcome::Told
     }
 
     /// Returns the machine of a session, if it is another one.
@@ -345,14 +351,14 @@ impl Entry {
     }
 }
 
-impl Registered {
+impl Registration {
     /// Returns the time at which the session was opened.
     pub fn opened(&self) -> i64 {
         self.entry.opened
     }
 
     /// Records the start of a statement.
-    pub fn begin(&self, prepared: &Arc<Prepared>, at: i64, transaction: i64) {
+    pub fn begin(&self, prepared: &Arc<PreparedStatement>, at: i64, transaction: i64) {
         let place = Arc::as_ptr(prepared).addr();
         if self.shown.load(Relaxed) != place {
             self.shown.store(place, Relaxed);
@@ -360,10 +366,10 @@ impl Registered {
             drop(before);
         }
         self.entry.now.change(&[
-            (Part::Activity, Activity::Active as i64),
-            (Part::Transaction, transaction),
-            (Part::Statement, at),
-            (Part::Since, at),
+            (ActivityField::Activity, Activity::Active as i64),
+            (ActivityField::Transaction, transaction),
+            (ActivityField::Statement, at),
+            (ActivityField::Since, at),
         ]);
     }
 
@@ -375,16 +381,19 @@ impl Registered {
     /// Records that the session waits for its client.
     pub fn rest(&self, activity: Activity, at: i64) {
         let now = &self.entry.now;
-        if now.get(Part::Activity) != activity as i64 {
-            now.change(&[(Part::Activity, activity as i64), (Part::Since, at)]);
+        if now.get(ActivityField::Activity) != activity as i64 {
+            now.change(&[
+                (ActivityField::Activity, activity as i64),
+                (ActivityField::Since, at),
+            ]);
         }
-        if activity == Activity::Idle && now.get(Part::Transaction) != NEVER {
-            now.change(&[(Part::Transaction, NEVER)]);
+        if activity == Activity::Idle && now.get(ActivityField::Transaction) != NEVER {
+            now.change(&[(ActivityField::Transaction, NEVER)]);
         }
     }
 
     /// Returns the statement that started last.
-    pub fn running(&self) -> Option<Arc<Prepared>> {
+    pub fn running(&self) -> Option<Arc<PreparedStatement>> {
         self.entry.prepared.lock().clone()
     }
 
@@ -413,7 +422,7 @@ impl Sessions for Handle {
         session: i32,
         signal: Signal,
         (user, superuser): (&'a str, bool),
-    ) -> Asked<'a, Signalled> {
+    ) -> LockFuture<'a, SignalOutcome> {
         Box::pin(async move {
             let Some((machine, peer)) = self.0.elsewhere(session) else {
                 return Ok(self.0.signal_here(session, signal, (user, superuser)));
@@ -421,11 +430,11 @@ impl Sessions for Handle {
             let request = Request::Signal(session, signal, user.to_owned(), superuser).encode();
             let answer = machine.call(peer, services::SESSIONS, &request).await;
             let came = answer.ok().and_then(|answer| wire::came_of(&answer));
-            Ok(came.unwrap_or(Signalled::Nobody))
+            Ok(came.unwrap_or(SignalOutcome::Nobody))
         })
     }
 
-    fn has_ended(&self, session: i32, within_ms: u64) -> Asked<'_, bool> {
+    fn has_ended(&self, session: i32, within_ms: u64) -> LockFuture<'_, bool> {
         Box::pin(async move {
             let until = Instant::now().checked_add(Duration::from_millis(within_ms));
             while self.0.is_there(session).await {
@@ -439,7 +448,7 @@ impl Sessions for Handle {
         })
     }
 
-    fn sleep(&self, us: u64) -> Asked<'_, ()> {
+    fn sleep(&self, us: u64) -> LockFuture<'_, ()> {
         Box::pin(async move {
             match Instant::now().checked_add(Duration::from_micros(us)) {
                 Some(until) => self.0.alarm.sleep(until).await,
@@ -450,7 +459,7 @@ impl Sessions for Handle {
         })
     }
 
-    fn row_turns(&self) -> Asked<'_, Vec<RowTurn>> {
+    fn row_turns(&self) -> LockFuture<'_, Vec<RowQueueEntry>> {
         Box::pin(async move {
             let mut queues = self.0.row_queues_here();
             for answer in self.0.ask(&Request::RowQueues).await {
@@ -467,19 +476,19 @@ impl Sessions for Handle {
                 })
                 .collect();
             let turns = queues.into_iter().flat_map(|(row, queue)| {
-                let turn = |place: QueuePlace| RowTurn {
+                let turn = |place: RowQueueSlot| RowQueueEntry {
                     row,
                     session: known.get(&place.of).copied(),
                     strength: place.strength,
                     granted: place.granted,
                 };
-                queue.into_iter().map(turn).collect::<Vec<RowTurn>>()
+                queue.into_iter().map(turn).collect::<Vec<RowQueueEntry>>()
             });
             Ok(turns.collect())
         })
     }
 
-    fn all(&self) -> Asked<'_, Vec<SessionState>> {
+    fn all(&self) -> LockFuture<'_, Vec<SessionState>> {
         Box::pin(async move {
             let mut all = self.0.here();
             for answer in self.0.ask(&Request::All).await {

@@ -24,11 +24,11 @@ use parking_lot::Mutex;
 /// The exported snapshots of all sessions.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<HashMap<String, Exported>>,
+    open: Mutex<HashMap<String, ExportedSnapshot>>,
     names: AtomicU32,
 }
 
-struct Exported {
+struct ExportedSnapshot {
     database: u32,
     keeper: Transaction,
 }
@@ -60,7 +60,7 @@ impl Snapshots {
 }
 
 /// The exported snapshots of one session.
-pub(crate) struct OfSession {
+pub(crate) struct SessionSnapshots {
     all: Arc<Snapshots>,
     machine: u32,
     database: u32,
@@ -71,10 +71,10 @@ pub(crate) struct OfSession {
     own: Mutex<Vec<String>>,
 }
 
-impl OfSession {
+impl SessionSnapshots {
     /// Returns an empty set.
-    pub fn new(all: &Arc<Snapshots>, machine: u32, database: u32) -> Arc<OfSession> {
-        Arc::new(OfSession {
+    pub fn new(all: &Arc<Snapshots>, machine: u32, database: u32) -> Arc<SessionSnapshots> {
+        Arc::new(SessionSnapshots {
             all: Arc::clone(all),
             machine,
             database,
@@ -93,14 +93,15 @@ impl OfSession {
         *self.announced.lock() = None;
         let own = std::mem::take(&mut *self.own.lock());
         let mut open = self.all.open.lock();
-        let ended: Vec<Exported> = own.iter().filter_map(|name| open.remove(name)).collect();
+        let ended: Vec<ExportedSnapshot> =
+            own.iter().filter_map(|name| open.remove(name)).collect();
         drop(open);
         // Drop them without the lock, so that other sessions need not wait.
         drop(ended);
     }
 }
 
-impl Exports for OfSession {
+impl Exports for SessionSnapshots {
     fn announce(&self) -> String {
         let number = self.all.names.fetch_add(1, Ordering::Relaxed);
         let name = format!("{:08X}-{number:08X}-1", self.machine);
@@ -119,18 +120,18 @@ impl Exports for OfSession {
         };
         let database = self.database;
         self.own.lock().push(name.clone());
-        let exported = Exported { database, keeper };
+        let exported = ExportedSnapshot { database, keeper };
         self.all.open.lock().insert(name, exported);
     }
 }
 
-impl fmt::Debug for OfSession {
+impl fmt::Debug for SessionSnapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&*self.own.lock()).finish()
     }
 }
 
-impl Drop for OfSession {
+impl Drop for SessionSnapshots {
     fn drop(&mut self) {
         self.end();
     }

@@ -15,7 +15,7 @@ use fencepost_sql::statements::{StatementTotals, Statements, kept, number_of};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
-use crate::prepared::Planned;
+use crate::prepared::PlannedStatement;
 
 /// The largest number of statements with statistics.
 const STATEMENTS_MAX: usize = 1000;
@@ -25,9 +25,9 @@ const LANES: usize = 4;
 /// The sums over the runs of one statement.
 #[derive(Default)]
 pub(crate) struct Tally {
-    lanes: [Lane; LANES],
+    lanes: [CounterShard; LANES],
     /// True once the tally is removed from the statistics.
-    gone: AtomicBool,
+    removed: AtomicBool,
     /// The query identifier of the text.
     number: i64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Tally {
 /// Counters on a cache line of their own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Lane {
+struct CounterShard {
     calls: AtomicU64,
     total_ns: AtomicU64,
     /// One more than the shortest time; 0 before the first run.
@@ -45,7 +45,7 @@ struct Lane {
     rows: AtomicU64,
 }
 
-impl Lane {
+impl CounterShard {
     fn add(&self, ns: u64, rows: u64) {
         let us = ns / 1000;
         self.calls.fetch_add(1, Relaxed);
@@ -101,11 +101,11 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// Adds a completed run of a statement.
     #[inline]
-    pub fn add(&self, planned: &Planned, session: i32, took: Duration, rows: u64) {
+    pub fn add(&self, planned: &PlannedStatement, session: i32, took: Duration, rows: u64) {
         let known = planned.tally.get_or_init(|| self.enter(&planned.text));
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let lane = session as usize % LANES;
-        match known.gone.load(Relaxed) {
+        match known.removed.load(Relaxed) {
             false => known.lanes[lane].add(ns, rows),
             true => self.enter(&planned.text).lanes[lane].add(ns, rows),
         }
@@ -137,7 +137,7 @@ impl Statistics {
                 let goes = over > 0 && tally.calls() <= most;
                 if goes {
                     over -= 1;
-                    tally.gone.store(true, Relaxed);
+                    tally.removed.store(true, Relaxed);
                 }
                 !goes
             });
@@ -166,7 +166,7 @@ impl Statements for Statistics {
 
     fn reset(&self) {
         for (_, tally) in self.tallies.lock().drain() {
-            tally.gone.store(true, Relaxed);
+            tally.removed.store(true, Relaxed);
         }
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_run_least_go_first() {
+    fn least_executed_statements_are_evicted_first() {
         let statistics = Statistics::default();
         for n in 0..STATEMENTS_MAX {
             let text = format!("SELECT {n}");
@@ -220,7 +220,7 @@ mod tests {
         let often = kept.iter().filter(|totals| totals.calls == 2).count();
         assert_eq!(often, STATEMENTS_MAX / 2);
         let is_kept = kept.iter().any(|totals| totals.text == "SELECT 0");
-        assert_eq!(old.gone.load(Relaxed), !is_kept);
+        assert_eq!(old.removed.load(Relaxed), !is_kept);
         let long = "x".repeat(10_000);
         assert!(Arc::ptr_eq(
             &statistics.enter(&long),

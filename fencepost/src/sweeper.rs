@@ -25,7 +25,7 @@ use pollster::FutureExt;
 
 use crate::cancels::machine_of;
 use crate::database::Shared;
-use crate::databases::Served;
+use crate::databases::DatabaseState;
 use crate::session::{Session, SessionOptions};
 
 /// The longest wait for the queue when a database is closed.
@@ -36,18 +36,18 @@ const ATTEMPTS_MAX: u32 = 8;
 
 /// The queue of schemas to drop.
 #[derive(Default)]
-pub(crate) struct Sweeper {
+pub(crate) struct SchemaSweeper {
     state: Mutex<State>,
     rests: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    queue: Vec<(Arc<Served>, Temporary)>,
+    queue: Vec<(Arc<DatabaseState>, Temporary)>,
     runs: bool,
 }
 
-impl Sweeper {
+impl SchemaSweeper {
     /// Waits until the queue is empty, but at most [`TIME_LIMIT`].
     pub fn wait_until_empty(&self) {
         let mut state = self.state.lock();
@@ -56,7 +56,7 @@ impl Sweeper {
         }
     }
 
-    fn next(&self) -> Option<(Arc<Served>, Temporary)> {
+    fn next(&self) -> Option<(Arc<DatabaseState>, Temporary)> {
         let mut state = self.state.lock();
         let next = state.queue.pop();
         if next.is_none() {
@@ -68,7 +68,7 @@ impl Sweeper {
 }
 
 /// Puts the schema in the queue.
-pub(crate) fn sweep(db: &Arc<Shared>, served: &Arc<Served>, of: Temporary) {
+pub(crate) fn sweep(db: &Arc<Shared>, served: &Arc<DatabaseState>, of: Temporary) {
     let mut state = db.sweeper.state.lock();
     state.queue.push((Arc::clone(served), of));
     if state.runs {
@@ -94,7 +94,7 @@ fn run(db: &Arc<Shared>) {
 }
 
 /// Queues the schemas of this machine's ended sessions, and of machines that are no longer members.
-pub(crate) fn sweep_lost(db: &Arc<Shared>, served: &Arc<Served>, catalog: &Snapshot) {
+pub(crate) fn sweep_lost(db: &Arc<Shared>, served: &Arc<DatabaseState>, catalog: &Snapshot) {
     let own = db.machine.number();
     let members = db.machine.members().machines;
     for (schema, id) in catalog.schemas() {

@@ -63,26 +63,35 @@ mod joining {
     use fencepost_cluster::join::ClusterSecret;
 
     use super::ZookeeperServers;
-    use crate::disks::{OnDiskAs, Outside};
+    use crate::disks::{DiskIdentity, OutsiderAccess};
     use crate::error::OpenError;
-    use crate::membership::{Part, Who};
+    use crate::membership::{MachineIdentity, MachineRole};
 
     impl ZookeeperServers {
         /// Returns the role of a machine in such a cluster; here always an error.
-        pub fn part(&self, _: Who, _: Configuration, _: ClusterSecret) -> Result<Part, OpenError> {
+        pub fn part(
+            &self,
+            _: MachineIdentity,
+            _: Configuration,
+            _: ClusterSecret,
+        ) -> Result<MachineRole, OpenError> {
             Err(self.is_not_there())
         }
 
         pub fn part_with_a_disk(
             &self,
-            _: OnDiskAs,
+            _: DiskIdentity,
             _: &Configuration,
             _: ClusterSecret,
-        ) -> Result<Part, OpenError> {
+        ) -> Result<MachineRole, OpenError> {
             Err(self.is_not_there())
         }
 
-        pub fn outside(&self, _: &Configuration, _: ClusterSecret) -> Result<Outside, OpenError> {
+        pub fn outside(
+            &self,
+            _: &Configuration,
+            _: ClusterSecret,
+        ) -> Result<OutsiderAccess, OpenError> {
             Err(self.is_not_there())
         }
 
@@ -106,10 +115,11 @@ mod joining {
     use pollster::FutureExt;
 
     use super::ZookeeperServers;
-    use crate::disks::{Again, OnDiskAs, Outside};
+    use crate::disks::{DiskIdentity, OutsiderAccess, StoreRestart};
     use crate::error::OpenError;
     use crate::membership::{
-        Part, Place, StoreAccess, Who, is_first, request_to_join, store, unusable,
+        MachineIdentity, MachineRole, ReleaseMember, StoreAccess, is_first, request_to_join, store,
+        unusable,
     };
 
     /// The time limit for each of the few requests to the ensemble.
@@ -119,27 +129,27 @@ mod joining {
         /// Returns the role of a machine in such a cluster.
         pub fn part(
             &self,
-            who: Who,
+            who: MachineIdentity,
             first: Configuration,
             secret: ClusterSecret,
-        ) -> Result<Part, OpenError> {
+        ) -> Result<MachineRole, OpenError> {
             let ZookeeperServers { servers, path } = self;
             let (kept, door) = self.kept(&first, secret)?;
             let current = kept.read().block_on().map_err(store)?;
             let (address, domain) = match who {
-                Who::Newcomer(_) if current.is_none() => {
+                MachineIdentity::Newcomer(_) if current.is_none() => {
                     let why = format!("no machine of the cluster has been in {path} of {servers}");
                     return Err(OpenError::Configuration(why));
                 }
-                Who::Newcomer(address) => {
+                MachineIdentity::Newcomer(address) => {
                     // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
-                Who::Founder(me) => {
+                MachineIdentity::Founder(me) => {
                     let place = format!("{path}/founders/{me}");
                     if let Some(place) = begin(&kept, place, &first)? {
-                        return Ok(Part {
+                        return Ok(MachineRole {
                             me,
                             configuration: first,
                             joins: false,
@@ -152,9 +162,9 @@ mod joining {
                             }),
                         });
                     }
-                    let founder = first.machine(me);
+                    let initial_member = first.machine(me);
                     let founder =
-                        founder.expect("CONFIG-1: founders are in the first configuration");
+                        initial_member.expect("CONFIG-1: founders are in the first configuration");
                     (founder.address.clone(), founder.domain.clone())
                 }
             };
@@ -169,7 +179,7 @@ mod joining {
                 }
                 why => why,
             })?;
-            Ok(Part {
+            Ok(MachineRole {
                 me,
                 configuration,
                 joins: true,
@@ -205,10 +215,10 @@ mod joining {
             &self,
             first: &Configuration,
             secret: ClusterSecret,
-        ) -> Result<Outside, OpenError> {
+        ) -> Result<OutsiderAccess, OpenError> {
             let (kept, door) = self.kept(first, secret)?;
-            Ok(Outside {
-                door,
+            Ok(OutsiderAccess {
+                endpoint: door,
                 look: Box::new(move || kept.read().block_on().map_err(store)),
             })
         }
@@ -216,12 +226,12 @@ mod joining {
         /// Returns the role of a machine that keeps its data on a disk.
         pub fn part_with_a_disk(
             &self,
-            (me, configuration, joins): OnDiskAs,
+            (me, configuration, joins): DiskIdentity,
             first: &Configuration,
             secret: ClusterSecret,
-        ) -> Result<Part, OpenError> {
+        ) -> Result<MachineRole, OpenError> {
             let (kept, door) = self.kept(first, secret.clone())?;
-            Ok(Part {
+            Ok(MachineRole {
                 me,
                 configuration,
                 joins,
@@ -230,7 +240,7 @@ mod joining {
                     door,
                     place: None,
                     awaits: None,
-                    again: Some(Again {
+                    again: Some(StoreRestart {
                         outside: self.outside(first, secret)?,
                         found: None,
                     }),
@@ -261,7 +271,7 @@ mod joining {
         kept: &Arc<ZookeeperStore>,
         place: String,
         first: &Configuration,
-    ) -> Result<Option<Place>, OpenError> {
+    ) -> Result<Option<ReleaseMember>, OpenError> {
         let taken = kept.take_place(&place).block_on().map_err(store)?;
         if !taken || !is_first(&**kept, first)? {
             return Ok(None);

@@ -34,7 +34,7 @@ pub struct Report {
 const MAX_PROBLEMS: usize = 1000;
 
 /// The properties of a bucket that are compared with its neighbour.
-struct Before {
+struct PreviousBucket {
     forward: u16,
     away: u16,
     /// Number of its keys that were found outside it.
@@ -88,7 +88,7 @@ impl HashTable {
         report: &mut Report,
     ) -> Result<(), Stop> {
         let mut keys = HashSet::new();
-        let mut before = Before {
+        let mut before = PreviousBucket {
             forward: 0,
             away: 0,
             met: 0,
@@ -98,7 +98,7 @@ impl HashTable {
             let (image, _) = self.copy(tx, at).await?;
             report.addresses.push(at);
             let versions = image::versions(&image);
-            let mut here = Before {
+            let mut here = PreviousBucket {
                 forward: versions.forward,
                 away: versions.away,
                 met: 0,

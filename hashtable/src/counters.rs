@@ -1,6 +1,6 @@
 //! Counters of the operations of all hash tables of this process.
 
-use fencepost_txn::sharded::Sharded;
+use fencepost_txn::sharded::ShardedCounters;
 
 /// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Event {
 }
 
 const EVENTS: usize = 7;
-static COUNTED: Sharded<EVENTS> = Sharded::new();
+static COUNTED: ShardedCounters<EVENTS> = ShardedCounters::new();
 
 /// Counts one event.
 #[inline]

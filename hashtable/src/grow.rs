@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Mode, ObjectLocation, NodeKind, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Mode, NodeKind, ObjectLocation, Outcome, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::hash;
@@ -20,8 +20,8 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Root, Shape};
 use crate::op;
 use crate::place::Window;
-use crate::table::{HashTable, MAX_DEPTH, Spot, directory_image};
-use crate::write::{self, Copied};
+use crate::table::{HashTable, HomeLocation, MAX_DEPTH, directory_image};
+use crate::write::{self, ObjectSnapshot};
 
 /// Share of slots in use, in percent, from which a shard grows when there is no slot for a key.
 const GROW_PERCENT: usize = 95;
@@ -91,7 +91,7 @@ impl HashTable {
 pub(crate) async fn wanted(
     table: &HashTable,
     tx: &mut Transaction,
-    spot: &Spot,
+    spot: &HomeLocation,
 ) -> Result<bool, Stop> {
     let mut used = 0;
     let root = table.root;
@@ -112,7 +112,7 @@ pub(crate) async fn wanted(
 pub(crate) async fn grow(
     table: &HashTable,
     tx: &mut Transaction,
-    spot: &Spot,
+    spot: &HomeLocation,
 ) -> Result<bool, Stop> {
     // A split by another transaction would make this one fail if it has changed or guarded objects
     // there.
@@ -155,8 +155,8 @@ pub(crate) async fn grow(
 
 /// The contents of a shard.
 struct Content {
-    copies: Vec<Copied>,
-    blocks: Vec<Copied>,
+    copies: Vec<ObjectSnapshot>,
+    blocks: Vec<ObjectSnapshot>,
     /// Pairs with the hashes of their keys.
     pairs: Vec<(u64, Pair)>,
 }
@@ -318,7 +318,9 @@ async fn chain_up(
     let mut chains = Chains::new();
     for (home, pair) in crowded {
         let (head, tags) = chains.entry(home).or_default();
-        let new = tx.alloc(shape.words(), ObjectLocation::Object(near)).await?;
+        let new = tx
+            .alloc(shape.words(), ObjectLocation::Object(near))
+            .await?;
         tx.write_new(
             new,
             &image::block(root.shape, table, prefix, home, *head, pair),
@@ -350,7 +352,9 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
         DIRECTORY_HEADER..DIRECTORY_HEADER + half,
         DIRECTORY_HEADER + half,
     );
-    let new = tx.alloc(image.len(), ObjectLocation::Object(table.root)).await?;
+    let new = tx
+        .alloc(image.len(), ObjectLocation::Object(table.root))
+        .await?;
     tx.write_new(new, &image)?;
     write::release(tx, root.directory).await?;
     let grown = Root {

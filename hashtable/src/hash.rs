@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_what_it_always_was() {
+    fn hash_function_is_stable() {
         let known = [hash(b""), hash(b"a"), hash(b"fencepost")];
         assert_eq!(
             known,

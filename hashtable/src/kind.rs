@@ -85,7 +85,7 @@ impl NodeKind for TableKind {
         revalidate(note, now).unwrap_or(Revalidate::Invalid)
     }
 
-    fn gone(&self, note: &[u64]) -> Revalidate {
+    fn revalidate_removed(&self, note: &[u64]) -> Revalidate {
         note.get(2).map_or(Revalidate::Invalid, |root| {
             Revalidate::ContinueAt(Addr::from_raw(*root))
         })

@@ -18,10 +18,10 @@ use fencepost_txn::{LockFree, Machine, Stop};
 
 use crate::counters::{Event, count};
 use crate::layout::{Bucket, Key, Root, Versions, shard_of};
-use crate::table::{HashTable, MAX_CHAIN, Spot};
+use crate::table::{HashTable, HomeLocation, MAX_CHAIN};
 
 /// The result of reading a bucket.
-enum Glance {
+enum BucketRead {
     Found,
     Absent(Versions, FatPtr),
     /// The key is not in the home and not elsewhere.
@@ -64,13 +64,13 @@ impl HashTable {
         let root = machine.glimpse(self.root, Root::open)???;
         let shard = |view: &View<'_>| shard_of(view, self.root, key.hash);
         let first = machine.glimpse(root.directory, shard)???;
-        let spot = Spot::of(root, first, key.hash);
+        let spot = HomeLocation::of(root, first, key.hash);
         spot.prefetch(machine);
         match machine.glimpse(spot.home, |view| self.glance(view, &spot, key, out))?? {
-            Glance::Found => Some(true),
-            Glance::Nowhere => Some(false),
-            Glance::Stale => None,
-            Glance::Absent(versions, _) => {
+            BucketRead::Found => Some(true),
+            BucketRead::Nowhere => Some(false),
+            BucketRead::Stale => None,
+            BucketRead::Absent(versions, _) => {
                 let look = |view: &View<'_>| self.glance_beside(view, key, out);
                 let (found, backward) = machine.glimpse(spot.next(), look)???;
                 (found && backward == versions.forward).then_some(true)
@@ -107,7 +107,12 @@ impl HashTable {
 
     /// Returns where to look for the key of a hash. Unless `fresh`, copies of another machine's
     /// root and directory are used: the bucket shows whether it is the right one.
-    async fn place(&self, machine: &Machine, hash: u64, fresh: bool) -> Result<Option<Spot>, Stop> {
+    async fn place(
+        &self,
+        machine: &Machine,
+        hash: u64,
+        fresh: bool,
+    ) -> Result<Option<HomeLocation>, Stop> {
         let look = |view: &View<'_>| {
             let root = Root::open(view);
             (root, root.is_some())
@@ -123,26 +128,32 @@ impl HashTable {
         let Some(Some(first)) = directory.await? else {
             return Ok(None);
         };
-        let spot = Spot::of(root, first, hash);
+        let spot = HomeLocation::of(root, first, hash);
         spot.prefetch(machine);
         Ok(Some(spot))
     }
 
     /// Searches the home of a key.
     #[inline]
-    fn glance(&self, view: &View<'_>, spot: &Spot, key: &Key<'_>, out: &mut [u64]) -> Glance {
+    fn glance(
+        &self,
+        view: &View<'_>,
+        spot: &HomeLocation,
+        key: &Key<'_>,
+        out: &mut [u64],
+    ) -> BucketRead {
         let is_home =
             |home: &Bucket<'_, '_>| home.is_home(key.hash, spot.index) && home.fits(&spot.root);
         let Some(home) = Bucket::open(view, self.root).filter(is_home) else {
-            return Glance::Stale;
+            return BucketRead::Stale;
         };
         match home.find(key) {
             Some(slot) => {
                 home.value(slot, out);
-                Glance::Found
+                BucketRead::Found
             }
-            None if home.may_be_away(key) => Glance::Absent(home.versions(), home.chain()),
-            None => Glance::Nowhere,
+            None if home.may_be_away(key) => BucketRead::Absent(home.versions(), home.chain()),
+            None => BucketRead::Nowhere,
         }
     }
 
@@ -166,17 +177,17 @@ impl HashTable {
     async fn attempt(
         &self,
         machine: &Machine,
-        spot: Spot,
+        spot: HomeLocation,
         key: &Key<'_>,
         out: &mut [u64],
     ) -> Result<Option<bool>, Stop> {
         let look = |view: &View<'_>| self.glance(view, &spot, key, out);
         let seen = machine.view_current(spot.home, look).await?;
-        let (versions, mut chain) = match seen.unwrap_or(Glance::Stale) {
-            Glance::Found => return Ok(Some(true)),
-            Glance::Stale => return Ok(None),
-            Glance::Nowhere => return Ok(Some(false)),
-            Glance::Absent(versions, chain) => (versions, chain),
+        let (versions, mut chain) = match seen.unwrap_or(BucketRead::Stale) {
+            BucketRead::Found => return Ok(Some(true)),
+            BucketRead::Stale => return Ok(None),
+            BucketRead::Nowhere => return Ok(Some(false)),
+            BucketRead::Absent(versions, chain) => (versions, chain),
         };
         let look = |view: &View<'_>| self.glance_beside(view, key, out);
         match machine.view_current(spot.next(), look).await?.flatten() {
@@ -210,9 +221,9 @@ impl HashTable {
         // meanwhile.
         let look = |view: &View<'_>| self.glance(view, &spot, key, out);
         let again = machine.view_current(spot.home, look).await?;
-        Ok(match again.unwrap_or(Glance::Stale) {
-            Glance::Nowhere => Some(false),
-            Glance::Absent(now, _)
+        Ok(match again.unwrap_or(BucketRead::Stale) {
+            BucketRead::Nowhere => Some(false),
+            BucketRead::Absent(now, _)
                 if (now.forward, now.chain) == (versions.forward, versions.chain) =>
             {
                 Some(false)

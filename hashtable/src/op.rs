@@ -25,11 +25,17 @@ pub(crate) enum Code {
 pub(crate) const FIXED: usize = 4;
 
 /// Words of a patch.
-pub(crate) type Words = SmallVec<[u64; 24]>;
+pub(crate) type PatchWords = SmallVec<[u64; 24]>;
 
 /// Encodes a patch of a pair.
-pub(crate) fn encode(code: Code, key: &Key<'_>, root: Addr, index: usize, value: &[u64]) -> Words {
-    let mut op = Words::new();
+pub(crate) fn encode(
+    code: Code,
+    key: &Key<'_>,
+    root: Addr,
+    index: usize,
+    value: &[u64],
+) -> PatchWords {
+    let mut op = PatchWords::new();
     op.push(((code as u64) << 32) | key.len as u64);
     op.extend_from_slice(&[key.hash, root.raw(), index as u64]);
     op.extend((0..key.used_words()).map(|i| key.word(i)));
@@ -38,8 +44,8 @@ pub(crate) fn encode(code: Code, key: &Key<'_>, root: Addr, index: usize, value:
 }
 
 /// Encodes a patch of the directory.
-pub(crate) fn encode_grow(root: Addr, prefix: u64, depth: u8, old: Addr, new: Addr) -> Words {
-    let mut op = Words::new();
+pub(crate) fn encode_grow(root: Addr, prefix: u64, depth: u8, old: Addr, new: Addr) -> PatchWords {
+    let mut op = PatchWords::new();
     op.extend_from_slice(&[
         (Code::Grow as u64) << 32,
         prefix,

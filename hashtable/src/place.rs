@@ -36,7 +36,7 @@ impl Window {
         }
     }
 
-    pub(crate) fn has_room(&self, at: usize) -> bool {
+    pub(crate) fn has_space(&self, at: usize) -> bool {
         self.images
             .get(at)
             .is_some_and(|image| image::free_slot(image, self.shape).is_some())
@@ -87,7 +87,7 @@ impl Window {
         if self.put(at, pair) {
             return true;
         }
-        if !self.has_room(at + 1) && !self.free_next(at) {
+        if !self.has_space(at + 1) && !self.free_next(at) {
             return false;
         }
         self.put(at + 1, pair);
@@ -97,7 +97,7 @@ impl Window {
 
     /// Moves pairs to their next buckets until the image after `at` has a free slot.
     fn free_next(&mut self, at: usize) -> bool {
-        let Some(free) = (at + 2..self.images.len()).find(|i| self.has_room(*i)) else {
+        let Some(free) = (at + 2..self.images.len()).find(|i| self.has_space(*i)) else {
             return false;
         };
         let moves: Option<Vec<(usize, usize)>> = (at + 1..free)

@@ -2,7 +2,8 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{
-    AbortReason, Machine, Mode, ObjectLocation, NodeKind, Seen, Stop, Transaction, Work, slot_bytes,
+    AbortReason, Machine, Mode, NodeKind, ObjectLocation, ReadEntry, Stop, Transaction, Work,
+    slot_bytes,
 };
 
 use crate::counters::{Event, count};
@@ -100,7 +101,7 @@ impl Route {
 
 /// The location of a key's home.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct HomeLocation {
     pub(crate) root: Root,
     /// Address of the first bucket of the shard.
     pub(crate) first: Addr,
@@ -108,13 +109,13 @@ pub(crate) struct Spot {
     pub(crate) home: Addr,
 }
 
-impl Spot {
+impl HomeLocation {
     /// Returns the location in the shard whose first bucket is `first`.
     #[inline]
-    pub(crate) fn of(root: Root, first: Addr, hash: u64) -> Spot {
+    pub(crate) fn of(root: Root, first: Addr, hash: u64) -> HomeLocation {
         let index = root.home(hash);
         let home = root.bucket(first, index);
-        Spot {
+        HomeLocation {
             root,
             first,
             index,
@@ -137,7 +138,7 @@ impl Spot {
 }
 
 /// The result of reading the home.
-pub(crate) enum Look<T> {
+pub(crate) enum HomeRead<T> {
     Found(T),
     /// The key is not in the home; `away` says whether it may be elsewhere.
     Absent {
@@ -151,11 +152,11 @@ pub(crate) enum Look<T> {
 }
 
 /// The home may have changed since it was read: the transaction's own patches were re-routed.
-pub(crate) struct Moved;
+pub(crate) struct HomeChanged;
 
 /// The object in which a key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeyLocation {
     Home,
     Next,
     Block(Addr),
@@ -255,7 +256,7 @@ impl HashTable {
         tx: &mut Transaction,
         hash: u64,
         route: Route,
-    ) -> Result<Spot, Stop> {
+    ) -> Result<HomeLocation, Stop> {
         if route != Route::Snapshot
             && tx.machine().is_far(self.root)
             && let Some(spot) = self.locate_by_copies(tx.machine(), hash, route).await?
@@ -275,7 +276,7 @@ impl HashTable {
                 .view(root.directory, kind, |view| shard_of(view, table, hash))
                 .await?;
             if let Some((Some(first), _)) = shard {
-                let spot = Spot::of(root, first, hash);
+                let spot = HomeLocation::of(root, first, hash);
                 spot.prefetch(tx.machine());
                 return Ok(spot);
             }
@@ -291,7 +292,7 @@ impl HashTable {
         machine: &'a Machine,
         hash: u64,
         route: Route,
-    ) -> Work<'a, Result<Option<Spot>, Stop>> {
+    ) -> Work<'a, Result<Option<HomeLocation>, Stop>> {
         Box::pin(async move {
             let table = self.root;
             let look = |view: &View<'_>| {
@@ -309,7 +310,7 @@ impl HashTable {
                 };
                 let first = machine.view_copy(root.directory, fresh, shard).await?;
                 if let Some(Some(first)) = first {
-                    return Ok(Some(Spot::of(root, first, hash)));
+                    return Ok(Some(HomeLocation::of(root, first, hash)));
                 }
             }
             Ok(None)
@@ -321,10 +322,10 @@ impl HashTable {
     pub(crate) async fn look<T: Send>(
         &self,
         tx: &mut Transaction,
-        spot: &Spot,
+        spot: &HomeLocation,
         key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
-    ) -> Result<Option<(Look<T>, Seen)>, Stop> {
+    ) -> Result<Option<(HomeRead<T>, ReadEntry)>, Stop> {
         let (table, index) = (self.root, spot.index);
         if tx.has_patches() {
             self.re_route_patches(tx, spot.home).await?;
@@ -335,11 +336,11 @@ impl HashTable {
                     bucket.is_home(key.hash, index) && bucket.fits(&spot.root)
                 };
                 let Some(bucket) = Bucket::open(view, table).filter(is_home) else {
-                    return Look::Stale;
+                    return HomeRead::Stale;
                 };
                 match bucket.find(key) {
-                    Some(slot) => Look::Found(found(&bucket, slot)),
-                    None => Look::Absent {
+                    Some(slot) => HomeRead::Found(found(&bucket, slot)),
+                    None => HomeRead::Absent {
                         versions: bucket.versions(),
                         chain: bucket.chain(),
                         free: bucket.free_slot().is_some(),
@@ -357,7 +358,7 @@ impl HashTable {
         tx: &mut Transaction,
         key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
-    ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
+    ) -> Result<(HomeLocation, Option<(T, KeyLocation, ReadEntry)>), Stop> {
         let mut route = Route::Copies;
         for _ in 0..MAX_STEPS {
             let snapshot = tx.read_timestamp();
@@ -372,10 +373,12 @@ impl HashTable {
             route = route.next(tx.machine(), self.root);
             let Some(looked) = looked else { continue };
             let (away, chain) = match looked {
-                (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
-                (Look::Stale, _) => continue,
+                (HomeRead::Found(value), seen) => {
+                    return Ok((spot, Some((value, KeyLocation::Home, seen))));
+                }
+                (HomeRead::Stale, _) => continue,
                 (
-                    Look::Absent {
+                    HomeRead::Absent {
                         versions,
                         chain,
                         away,
@@ -399,7 +402,7 @@ impl HashTable {
             }
             match self.find_away(tx, &spot, chain, key, &mut found).await? {
                 // The transaction's own patches may have been re-routed meanwhile.
-                Err(Moved) => continue,
+                Err(HomeChanged) => continue,
                 Ok(_) if tx.has_patches() && tx.read_timestamp() != snapshot => continue,
                 Ok(found) => return Ok((spot, found)),
             }
@@ -412,29 +415,29 @@ impl HashTable {
     pub(crate) async fn find_away<T: Send>(
         &self,
         tx: &mut Transaction,
-        spot: &Spot,
+        spot: &HomeLocation,
         mut chain: FatPtr,
         key: &Key<'_>,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
-    ) -> Result<Result<Option<(T, Place, Seen)>, Moved>, Stop> {
+    ) -> Result<Result<Option<(T, KeyLocation, ReadEntry)>, HomeChanged>, Stop> {
         let next = spot.next();
         if tx.has_patches() && self.re_route_patches(tx, next).await? {
-            return Ok(Err(Moved));
+            return Ok(Err(HomeChanged));
         }
         if let Some((value, seen)) = self.search(tx, next, key, found).await? {
-            return Ok(Ok(Some((value, Place::Next, seen))));
+            return Ok(Ok(Some((value, KeyLocation::Next, seen))));
         }
         for _ in 0..MAX_CHAIN {
             if chain.is_null() {
                 return Ok(Ok(None));
             }
             if tx.has_patches() && self.re_route_patches(tx, chain.addr).await? {
-                return Ok(Err(Moved));
+                return Ok(Err(HomeChanged));
             }
             count(Event::BlockRead);
             match self.search(tx, chain.addr, key, found).await? {
                 Some((value, seen)) => {
-                    return Ok(Ok(Some((value, Place::Block(chain.addr), seen))));
+                    return Ok(Ok(Some((value, KeyLocation::Block(chain.addr), seen))));
                 }
                 None => chain = self.next_block(tx, chain.addr).await?,
             }
@@ -464,7 +467,7 @@ impl HashTable {
         at: Addr,
         key: &Key<'_>,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
-    ) -> Result<Option<(T, Seen)>, Stop> {
+    ) -> Result<Option<(T, ReadEntry)>, Stop> {
         let table = self.root;
         let look = |view: &View<'_>| {
             let bucket = Bucket::open(view, table)?;

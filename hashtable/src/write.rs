@@ -16,7 +16,9 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, Key, Root};
 use crate::op::{self, Code};
 use crate::place::Window;
-use crate::table::{HashTable, Look, MAX_STEPS, Moved, NO_HOME, Place, Route, Spot};
+use crate::table::{
+    HashTable, HomeChanged, HomeLocation, HomeRead, KeyLocation, MAX_STEPS, NO_HOME, Route,
+};
 
 /// Buckets after the home that are searched for a free slot.
 const PROBES: usize = 16;
@@ -31,7 +33,7 @@ pub enum Insert {
 }
 
 /// The contents of an object when it was copied.
-pub(crate) struct Copied {
+pub(crate) struct ObjectSnapshot {
     pub(crate) at: Addr,
     pub(crate) before: Vec<u64>,
 }
@@ -44,7 +46,7 @@ fn start_of_value(bucket: &Bucket<'_, '_>, slot: usize) -> [u64; 2] {
 }
 
 impl HashTable {
-    fn key_for(&self, bytes: &[u8], spot: &Spot) -> Result<(), IndexError> {
+    fn key_for(&self, bytes: &[u8], spot: &HomeLocation) -> Result<(), IndexError> {
         let limit = spot.root.shape.key_words * 8;
         if bytes.len() > limit {
             Err(IndexError::KeyTooLong {
@@ -83,14 +85,14 @@ impl HashTable {
             }
             let looked = match self.look(tx, &spot, &key, start_of_value).await {
                 Ok(None) if route == Route::Snapshot => return Err(IndexError::Stop(NO_HOME)),
-                Err(Stop::Damaged) if route != Route::Snapshot => Look::Stale,
-                looked => looked?.map_or(Look::Stale, |(look, _)| look),
+                Err(Stop::Damaged) if route != Route::Snapshot => HomeRead::Stale,
+                looked => looked?.map_or(HomeRead::Stale, |(look, _)| look),
             };
             route = route.next(tx.machine(), self.root);
             match looked {
-                Look::Found(value) => return Ok(Insert::Exists(value)),
-                Look::Stale => continue,
-                Look::Absent {
+                HomeRead::Found(value) => return Ok(Insert::Exists(value)),
+                HomeRead::Stale => continue,
+                HomeRead::Absent {
                     free: true,
                     away: false,
                     ..
@@ -101,7 +103,7 @@ impl HashTable {
                     }
                     continue;
                 }
-                Look::Absent { .. } => {}
+                HomeRead::Absent { .. } => {}
             }
             if let Some(done) = self.insert_crowded(tx, &spot, &key, value).await? {
                 return Ok(done);
@@ -115,7 +117,7 @@ impl HashTable {
     fn insert_crowded<'a>(
         &'a self,
         tx: &'a mut Transaction,
-        spot: &'a Spot,
+        spot: &'a HomeLocation,
         key: &'a Key<'a>,
         value: &'a [u64],
     ) -> Work<'a, Result<Option<Insert>, Stop>> {
@@ -138,7 +140,7 @@ impl HashTable {
                     .find_away(tx, spot, chain, key, &mut start_of_value)
                     .await?
                 {
-                    Err(Moved) => return Ok(None),
+                    Err(HomeChanged) => return Ok(None),
                     Ok(Some((there, _, _))) => return Ok(Some(Insert::Exists(there))),
                     Ok(None) => {}
                 }
@@ -179,8 +181,8 @@ impl HashTable {
     async fn insert_chained(
         &self,
         tx: &mut Transaction,
-        spot: &Spot,
-        home: &Copied,
+        spot: &HomeLocation,
+        home: &ObjectSnapshot,
         image: &mut [u64],
         pair: &Pair,
     ) -> Result<(), Stop> {
@@ -202,7 +204,9 @@ impl HashTable {
             }
         }
         count(Event::BlockAdded);
-        let new = tx.alloc(shape.words(), ObjectLocation::Object(home.at)).await?;
+        let new = tx
+            .alloc(shape.words(), ObjectLocation::Object(home.at))
+            .await?;
         let prefix = image::with(image, self.root, |bucket| bucket.prefix()).unwrap_or(0);
         tx.write_new(
             new,
@@ -242,9 +246,9 @@ impl HashTable {
                 return Ok(false);
             };
             let at = match place {
-                Place::Home => spot.home,
-                Place::Next => spot.next(),
-                Place::Block(at) => at,
+                KeyLocation::Home => spot.home,
+                KeyLocation::Next => spot.next(),
+                KeyLocation::Block(at) => at,
             };
             let op = op::encode(Code::Update, key, self.root, spot.index, value);
             if tx.patch(at, &TABLE, &op).await?.is_ok() {
@@ -273,7 +277,7 @@ impl HashTable {
             let Some((no_chain, place, _)) = found else {
                 return Ok(false);
             };
-            if place == Place::Home && no_chain {
+            if place == KeyLocation::Home && no_chain {
                 let op = op::encode(Code::Remove, key, self.root, spot.index, &[]);
                 match tx.patch(spot.home, &TABLE, &op).await? {
                     Ok(()) => return Ok(true),
@@ -292,9 +296,9 @@ impl HashTable {
     fn remove_crowded<'a>(
         &'a self,
         tx: &'a mut Transaction,
-        spot: &'a Spot,
+        spot: &'a HomeLocation,
         key: &'a Key<'a>,
-        place: Place,
+        place: KeyLocation,
     ) -> Work<'a, Result<bool, Stop>> {
         Box::pin(async move {
             let (shape, block_shape) = (spot.root.shape, spot.root.shape.block());
@@ -302,9 +306,9 @@ impl HashTable {
             let mut window = Window::new(shape, spot.root.buckets, spot.index, vec![home_image]);
             let mut copies = vec![home];
             let other = match place {
-                Place::Home => None,
-                Place::Next => Some(spot.next()),
-                Place::Block(at) => Some(at),
+                KeyLocation::Home => None,
+                KeyLocation::Next => Some(spot.next()),
+                KeyLocation::Block(at) => Some(at),
             };
             if let Some(at) = other {
                 let (image, copied) = self.copy(tx, at).await?;
@@ -313,7 +317,7 @@ impl HashTable {
                 copies.push(copied);
             }
             let holder = window.images.len() - 1;
-            let holder_shape = if let Place::Block(_) = place {
+            let holder_shape = if let KeyLocation::Block(_) = place {
                 block_shape
             } else {
                 shape
@@ -324,7 +328,7 @@ impl HashTable {
             let mut returned = image::take(&mut window.images[holder], holder_shape, slot)
                 .first()
                 .copied();
-            if place == Place::Home {
+            if place == KeyLocation::Home {
                 returned = None;
             }
 
@@ -333,12 +337,12 @@ impl HashTable {
             let head = image::chain(&window.images[0]);
             let mut freed = None;
             if !head.is_null() {
-                let in_head = place == Place::Block(head.addr);
+                let in_head = place == KeyLocation::Block(head.addr);
                 let (mut block, copied) = if in_head {
                     let before = std::mem::take(&mut copies[holder].before);
                     (
                         std::mem::take(&mut window.images[holder]),
-                        Copied {
+                        ObjectSnapshot {
                             at: head.addr,
                             before,
                         },
@@ -349,7 +353,7 @@ impl HashTable {
                 if !in_head && let Some(last) = image::last_used(&block, block_shape) {
                     let pair = image::take(&mut block, block_shape, last);
                     image::put(&mut window.images[holder], holder_shape, slot, &pair);
-                    if place == Place::Home {
+                    if place == KeyLocation::Home {
                         returned = pair.first().copied();
                     }
                 }
@@ -373,7 +377,7 @@ impl HashTable {
                 versions.chain = versions.chain.wrapping_add(1);
             }
             image::set_versions(&mut window.images[0], versions);
-            if place == Place::Next {
+            if place == KeyLocation::Next {
                 window.tie(0);
             }
             for (copied, image) in copies.iter().zip(&window.images) {
@@ -392,7 +396,7 @@ impl HashTable {
         &self,
         tx: &mut Transaction,
         at: Addr,
-    ) -> Result<(Vec<u64>, Copied), Stop> {
+    ) -> Result<(Vec<u64>, ObjectSnapshot), Stop> {
         let table = self.root;
         if tx.has_patches() {
             self.re_route_patches(tx, at).await?;
@@ -409,7 +413,7 @@ impl HashTable {
         match tx.view(at, None, read).await? {
             Some((true, _)) => {
                 let before = image.clone();
-                Ok((image, Copied { at, before }))
+                Ok((image, ObjectSnapshot { at, before }))
             }
             _ => Err(Stop::Retry(AbortReason::ReadConflict)),
         }
@@ -420,7 +424,7 @@ impl HashTable {
     pub(crate) async fn put_back(
         &self,
         tx: &mut Transaction,
-        copied: &Copied,
+        copied: &ObjectSnapshot,
         image: &[u64],
     ) -> Result<(), Stop> {
         let write = |now: &mut [u64]| {

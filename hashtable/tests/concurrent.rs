@@ -116,7 +116,7 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
 }
 
 #[test]
-fn a_count_and_an_insert_are_one_step() {
+fn concurrent_count_and_insert_see_no_phantom() {
     let machine = machine();
     let mut session = machine.coordinator();
     let table = table(&mut session, &tiny());
@@ -145,7 +145,7 @@ fn a_count_and_an_insert_are_one_step() {
 }
 
 #[test]
-fn two_who_look_for_the_same_absent_key_do_not_both_insert_it() {
+fn concurrent_inserts_of_absent_key_conflict() {
     let machine = machine();
     let mut session = machine.coordinator();
     let table = table(&mut session, &tiny());

@@ -170,7 +170,7 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
 }
 
 #[test]
-fn one_transaction_loads_far_beyond_the_first_shard_and_grows_it() {
+fn one_transaction_loads_and_grows_table() {
     for private in [false, true] {
         let machine = machine();
         let mut session = machine.coordinator();
@@ -214,7 +214,7 @@ fn one_transaction_loads_far_beyond_the_first_shard_and_grows_it() {
 }
 
 #[test]
-fn a_lookup_costs_little_more_than_one_read_at_ninety_percent() {
+fn lookup_at_ninety_percent_load_costs_about_one_read() {
     const KEYS: u64 = 100_000;
     let machine = machine();
     let mut session = machine.coordinator();

@@ -16,7 +16,7 @@ fn read(table: &HashTable, tx: &mut Transaction, number: u64) -> u64 {
 }
 
 #[test]
-fn a_key_beside_one_that_was_changed_is_not_overwritten_unseen() {
+fn neighbour_key_in_own_bucket_is_not_overwritten() {
     let machine = Machine::open(MachineOptions::default()).expect("opens");
     let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
     let mut tx = one.begin(Mode::ReadWrite);

@@ -27,7 +27,7 @@ fn tiny() -> HashOptions {
 
 /// A lookup that meets a lock becomes a future: it waits for the lock, and other tasks run.
 #[test]
-fn a_lookup_that_meets_a_lock_waits_for_it() {
+fn lookup_waits_for_lock() {
     let machine = machine();
     let mut session = machine.coordinator();
     let table = table(&mut session, &tiny());
@@ -94,7 +94,7 @@ fn fill(session: &mut Coordinator, table: HashTable, keys: std::ops::Range<u64>)
 }
 
 #[test]
-fn two_who_find_each_others_key_absent_do_not_both_insert() {
+fn crossed_absent_reads_do_not_both_insert() {
     const ROUNDS: u64 = 3000;
     let machine = machine();
     let mut session = machine.coordinator();
@@ -139,7 +139,7 @@ fn two_who_find_each_others_key_absent_do_not_both_insert() {
 }
 
 #[test]
-fn two_inline_values_keep_their_sum() {
+fn inline_values_show_no_write_skew() {
     // Each takes from either of two values if both together allow it: write skew would overdraw.
     let machine = machine();
     let mut session = machine.coordinator();
@@ -199,7 +199,7 @@ fn two_inline_values_keep_their_sum() {
 }
 
 #[test]
-fn a_key_that_changes_its_place_is_never_missed() {
+fn moving_key_is_never_missed() {
     const ALWAYS: u64 = 24;
     let machine = machine();
     let mut session = machine.coordinator();
@@ -281,7 +281,7 @@ fn watch(machine: &Arc<Machine>, table: HashTable, stopped: &AtomicBool, always:
 }
 
 #[test]
-fn a_load_in_one_transaction_commits_although_others_insert() {
+fn load_commits_despite_concurrent_inserts() {
     let machine = machine();
     let mut session = machine.coordinator();
     let table = table(
@@ -322,7 +322,7 @@ fn a_load_in_one_transaction_commits_although_others_insert() {
 }
 
 #[test]
-fn snapshots_taken_while_the_table_grows_keep_what_was_there() {
+fn snapshot_during_growth_keeps_its_entries() {
     let machine = machine();
     let mut session = machine.coordinator();
     let table = table(&mut session, &tiny());

@@ -195,7 +195,7 @@ impl AccessRule {
         })
     }
 
-    fn fits(&self, asked: &Asked<'_>) -> bool {
+    fn fits(&self, asked: &ConnectionProperties<'_>) -> bool {
         let of_kind = match (self.kind, asked.peer) {
             (AccessType::Local, Peer::Local) => true,
             (AccessType::Host, Peer::Tcp(_)) => true,
@@ -220,7 +220,7 @@ impl AccessRule {
 
 /// The properties of a connection that rules are matched with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ConnectionProperties<'a> {
     pub(crate) peer: Peer,
     pub(crate) is_tls: bool,
     pub(crate) user: &'a str,
@@ -228,7 +228,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Formats the connection as PostgreSQL's messages do.
-impl fmt::Display for Asked<'_> {
+impl fmt::Display for ConnectionProperties<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let encryption = match self.is_tls {
             true => "SSL encryption",
@@ -260,7 +260,10 @@ impl AccessRules {
 
     /// Returns the authentication method of a client, or the reason to refuse it. Returns `None` if
     /// there are no rules.
-    pub(crate) fn decide(&self, asked: &Asked<'_>) -> Option<Result<AccessMethod, String>> {
+    pub(crate) fn decide(
+        &self,
+        asked: &ConnectionProperties<'_>,
+    ) -> Option<Result<AccessMethod, String>> {
         let rules = self.0.read().clone()?;
         let rule = rules.iter().find(|rule| rule.fits(asked));
         Some(match rule.map(|rule| rule.method) {
@@ -303,8 +306,8 @@ mod tests {
         })
     }
 
-    fn asked(address: &str, is_tls: bool) -> Asked<'static> {
-        Asked {
+    fn asked(address: &str, is_tls: bool) -> ConnectionProperties<'static> {
+        ConnectionProperties {
             peer: match address {
                 "" => Peer::Local,
                 address => Peer::Tcp((address.parse::<IpAddr>().expect("an address"), 5).into()),
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides() {
+    fn first_matching_rule_decides() {
         let rules = AccessRules::default();
         assert_eq!(rules.decide(&asked("10.0.0.1", false)), None);
         rules.replace(Some(vec![
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_compared_by_their_first_bits() {
+    fn networks_match_by_prefix_bits() {
         for (network, address, expected) in [
             ("0.0.0.0/0", "1.2.3.4", true),
             ("10.1.0.0/15", "10.0.255.1", true),

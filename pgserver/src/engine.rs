@@ -15,9 +15,10 @@ use std::time::Duration;
 
 pub(crate) use fencepost::types::{LONG_BYTES, reads_long};
 pub(crate) use fencepost::{
-    CancelToken, Column as OutputColumn, Completion, CopyIn, Encoding, Flushed, Notice, Notified,
-    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, Settings,
-    ShippedResults, SqlError, SqlState, StatementKind, Tag, Type, Value, Verifier,
+    CancelToken, Column as OutputColumn, Completion, CopyIn, Encoding, FlushFuture, Notice,
+    PASSWORD_ITERATIONS as ITERATIONS, Portal, PreparedStatement, ReceivedNotification, RowSink,
+    Session, Settings, ShippedResults, SqlError, SqlState, StatementKind, StatementSyntax, Tag,
+    Type, Value, Verifier,
 };
 use fencepost::{Database, LockWait, SessionOptions, TxStatus, TypeKind, types};
 use fencepost_fabric::processors::anywhere;
@@ -167,14 +168,17 @@ pub(crate) fn ready(session: &Session) -> TransactionStatus {
 }
 
 /// Splits a text into statements.
-pub(crate) fn split(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+pub(crate) fn split(session: &mut Session, sql: &str) -> Result<Vec<StatementSyntax>, SqlError> {
     session.split(sql)
 }
 
 /// Does the same as [`split`] on a separate thread, so that the worker can serve others.
-pub(crate) async fn split_apart(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+pub(crate) async fn split_apart(
+    session: &mut Session,
+    sql: &str,
+) -> Result<Vec<StatementSyntax>, SqlError> {
     let text = sql.to_owned();
-    let parsed = apart(move || Parsed::all(&text)).await;
+    let parsed = apart(move || StatementSyntax::all(&text)).await;
     parsed.inspect_err(|_| session.fail())
 }
 
@@ -191,21 +195,24 @@ async fn apart<T: Send + 'static>(
 }
 
 /// Prepares one statement of a text.
-pub(crate) fn prepare(session: &mut Session, parsed: Parsed) -> Result<Arc<Prepared>, SqlError> {
+pub(crate) fn prepare(
+    session: &mut Session,
+    parsed: StatementSyntax,
+) -> Result<Arc<PreparedStatement>, SqlError> {
     session.prepare_parsed(parsed)
 }
 
 /// Returns whether [`await_tables`] must be called before the columns of a simple query are
 /// reported.
-pub(crate) fn waits_for_tables(session: &Session, prepared: &Prepared) -> bool {
+pub(crate) fn waits_for_tables(session: &Session, prepared: &PreparedStatement) -> bool {
     session.waits_for_tables(prepared)
 }
 
 /// Locks the tables of a simple query, and prepares it again.
 pub(crate) async fn await_tables(
     session: &mut Session,
-    prepared: &Prepared,
-) -> Result<Arc<Prepared>, SqlError> {
+    prepared: &PreparedStatement,
+) -> Result<Arc<PreparedStatement>, SqlError> {
     session.await_tables(prepared).await
 }
 
@@ -214,7 +221,7 @@ pub(crate) fn parse(
     session: &mut Session,
     sql: &str,
     types: &[u32],
-) -> Result<Arc<Prepared>, SqlError> {
+) -> Result<Arc<PreparedStatement>, SqlError> {
     session.parse(sql, types)
 }
 
@@ -224,7 +231,7 @@ pub(crate) fn check_name_free(session: &Session, name: &str) -> Result<(), SqlEr
 }
 
 /// Stores a statement under a name.
-pub(crate) fn keep_statement(session: &mut Session, name: &str, prepared: Arc<Prepared>) {
+pub(crate) fn keep_statement(session: &mut Session, name: &str, prepared: Arc<PreparedStatement>) {
     session.keep_statement(name, prepared);
 }
 
@@ -233,7 +240,7 @@ pub(crate) fn keep_statement(session: &mut Session, name: &str, prepared: Arc<Pr
 pub(crate) fn statement<'a>(
     session: &'a Session,
     name: &str,
-) -> Result<&'a Arc<Prepared>, SqlError> {
+) -> Result<&'a Arc<PreparedStatement>, SqlError> {
     session.named(name)
 }
 
@@ -246,7 +253,7 @@ pub(crate) fn forget_statement(session: &mut Session, name: &str) {
 #[inline]
 pub(crate) fn bind(
     session: &mut Session,
-    prepared: &Arc<Prepared>,
+    prepared: &Arc<PreparedStatement>,
     values: Vec<Value>,
 ) -> Result<Portal, SqlError> {
     session.bind(prepared, values)
@@ -271,7 +278,7 @@ pub(crate) fn close_named(session: &mut Session, name: &str) {
 pub(crate) fn named_portal<'a>(
     session: &'a Session,
     name: &str,
-) -> Option<(&'a Arc<Prepared>, &'a [bool])> {
+) -> Option<(&'a Arc<PreparedStatement>, &'a [bool])> {
     session.named_portal(name)
 }
 
@@ -287,7 +294,7 @@ pub(crate) async fn run_named(
 }
 
 /// Returns whether a statement fetches from a cursor whose rows are sent in binary.
-pub(crate) fn fetches_binary(session: &Session, prepared: &Prepared) -> bool {
+pub(crate) fn fetches_binary(session: &Session, prepared: &PreparedStatement) -> bool {
     session.fetches_binary(prepared)
 }
 
@@ -318,19 +325,22 @@ pub(crate) async fn run(
 
 /// Returns the columns of a statement's rows; `None` if it returns no rows.
 #[inline]
-pub(crate) fn columns(prepared: &Prepared) -> Option<&[OutputColumn]> {
+pub(crate) fn columns(prepared: &PreparedStatement) -> Option<&[OutputColumn]> {
     prepared.columns()
 }
 
 /// Returns the current types of a statement's parameters.
 #[inline]
-pub(crate) fn parameter_types<'a>(session: &Session, prepared: &'a Prepared) -> Cow<'a, [Type]> {
+pub(crate) fn parameter_types<'a>(
+    session: &Session,
+    prepared: &'a PreparedStatement,
+) -> Cow<'a, [Type]> {
     session.parameter_types(prepared)
 }
 
 /// Returns the oids of these types, which do not change.
 pub(crate) fn parameter_oids(
-    prepared: &Prepared,
+    prepared: &PreparedStatement,
 ) -> impl ExactSizeIterator<Item = u32> + Clone + '_ {
     prepared.parameter_types().iter().map(Type::oid)
 }
@@ -417,7 +427,7 @@ pub(crate) fn row_too_large() -> SqlError {
 
 /// Returns the number of columns of a COPY TO STDOUT, and whether they are binary.
 #[inline]
-pub(crate) fn copy_out_columns(prepared: &Prepared) -> Option<(usize, bool)> {
+pub(crate) fn copy_out_columns(prepared: &PreparedStatement) -> Option<(usize, bool)> {
     prepared.copy_out_columns()
 }
 

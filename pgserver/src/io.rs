@@ -18,9 +18,9 @@ use std::task::{Context, Poll, ready};
 use fencepost_fabric::sends::Outgoing;
 
 use crate::log::{Client, Peer};
-use crate::outbox::Left;
+use crate::outbox::UnsentReply;
 use crate::socket::Socket;
-use crate::worker::{Place, Worker};
+use crate::worker::{TaskEntry, Worker};
 
 /// The size of a new input buffer, in bytes.
 pub(crate) const READ_BYTES: usize = 32 << 10;
@@ -94,7 +94,7 @@ impl Input {
     }
 
     /// Returns space for more bytes after the current ones.
-    fn room(&mut self, pool: &Pool) -> &mut [u8] {
+    fn free_space(&mut self, pool: &Pool) -> &mut [u8] {
         if self.buffer.is_empty() {
             self.buffer = pool.input();
         }
@@ -123,7 +123,7 @@ impl Input {
     fn append(&mut self, later: &Input, pool: &Pool) {
         let mut rest = later.bytes();
         while !rest.is_empty() {
-            let room = self.room(pool);
+            let room = self.free_space(pool);
             let count = rest.len().min(room.len());
             room[..count].copy_from_slice(&rest[..count]);
             self.end += count;
@@ -150,11 +150,11 @@ pub(crate) struct Io {
     /// The outbox's flush count when a reply was last posted.
     posted: Option<u64>,
     /// The rest of a posted reply that the outbox could not send.
-    left: Option<Left>,
+    left: Option<UnsentReply>,
 }
 
 impl Io {
-    pub(crate) fn new(socket: Socket, client: Box<Client>, place: &Place) -> Io {
+    pub(crate) fn new(socket: Socket, client: Box<Client>, place: &TaskEntry) -> Io {
         Io {
             socket,
             client,
@@ -256,7 +256,7 @@ impl Io {
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self
             .socket
-            .poll_read(cx, self.input.room(&self.worker.pool));
+            .poll_read(cx, self.input.free_space(&self.worker.pool));
         match read {
             Poll::Ready(Ok(count)) => {
                 self.input.end += count;
@@ -322,7 +322,7 @@ impl Io {
         if self.left.is_none() {
             self.left = self.worker.outbox.take_left(self.number)?;
         }
-        while let Some(Left { bytes, sent }) = &mut self.left {
+        while let Some(UnsentReply { bytes, sent }) = &mut self.left {
             if *sent == bytes.len() {
                 self.left = None;
                 break;
@@ -425,7 +425,7 @@ mod tests {
     fn filled(pool: &Pool, bytes: &[u8]) -> Input {
         let mut input = Input::default();
         for piece in bytes.chunks(READ_BYTES / 4) {
-            input.room(pool)[..piece.len()].copy_from_slice(piece);
+            input.free_space(pool)[..piece.len()].copy_from_slice(piece);
             input.end += piece.len();
         }
         input

@@ -8,7 +8,7 @@
 //! on this host, or of a network queue that one processor serves, then wake a worker on the same
 //! processor. Waking a thread of another processor costs more than most statements. The processor
 //! of a connection is known and may change. So connections are checked periodically, and idle ones
-//! move ([`Home`]).
+//! move ([`ArrivalProcessor`]).
 //!
 //! Invariant LANE-1: after a move, a worker has at most three clients more than the worker that the
 //! client came from.
@@ -29,7 +29,7 @@ const MOVES_FREE: u32 = 4;
 const DOUBLINGS_MAX: u32 = 12;
 
 /// A worker, as other workers see it.
-pub(crate) struct Lane {
+pub(crate) struct WorkerHandle {
     pub(crate) commands: UnboundedSender<Command>,
     /// The number of its clients; the sender of a client increments it.
     pub(crate) load: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ pub(crate) struct Lane {
     pub(crate) processor: Option<usize>,
 }
 
-impl Lane {
+impl WorkerHandle {
     fn clients(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
@@ -54,13 +54,16 @@ pub(crate) fn processors_of(workers: usize) -> Vec<Option<usize>> {
 
 /// Returns the worker for a new client whose first packets arrived at `processor`. Returns `None`
 /// if all workers have ended.
-pub(crate) fn for_new_client(lanes: &[Lane], processor: Option<usize>) -> Option<&Lane> {
+pub(crate) fn for_new_client(
+    lanes: &[WorkerHandle],
+    processor: Option<usize>,
+) -> Option<&WorkerHandle> {
     let open = lanes.iter().filter(|lane| !lane.commands.is_closed());
     open.min_by_key(|lane| (lane.clients(), lane.processor != processor))
 }
 
 /// Returns the better worker for a client of worker `own` whose packets arrive at `processor`.
-pub(crate) fn better(lanes: &[Lane], own: usize, processor: usize) -> Option<usize> {
+pub(crate) fn better(lanes: &[WorkerHandle], own: usize, processor: usize) -> Option<usize> {
     let here = lanes.get(own)?;
     if here.processor.is_none_or(|at| at == processor) {
         return None;
@@ -74,7 +77,7 @@ pub(crate) fn better(lanes: &[Lane], own: usize, processor: usize) -> Option<usi
 }
 
 /// The processor where the packets of a connection arrive.
-pub(crate) struct Home {
+pub(crate) struct ArrivalProcessor {
     /// The number of requests until the next check.
     left: u32,
     /// The processor at the last check.
@@ -82,11 +85,11 @@ pub(crate) struct Home {
     moves: u32,
 }
 
-impl Home {
+impl ArrivalProcessor {
     /// Returns the state of a connection that has moved `moves` times.
-    pub(crate) fn after(moves: u32) -> Home {
+    pub(crate) fn after(moves: u32) -> ArrivalProcessor {
         let doublings = moves.saturating_sub(MOVES_FREE).min(DOUBLINGS_MAX);
-        Home {
+        ArrivalProcessor {
             left: REQUESTS << doublings,
             seen: None,
             moves,
@@ -112,7 +115,7 @@ impl Home {
     #[cold]
     fn look(&mut self, now: Option<usize>) -> Option<usize> {
         let before = std::mem::replace(&mut self.seen, now);
-        self.left = Home::after(self.moves).left;
+        self.left = ArrivalProcessor::after(self.moves).left;
         now.filter(|now| before == Some(*now))
     }
 }
@@ -122,10 +125,10 @@ mod tests {
     use super::*;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    fn lanes(clients: &[usize]) -> (Vec<Lane>, Vec<UnboundedReceiver<Command>>) {
+    fn lanes(clients: &[usize]) -> (Vec<WorkerHandle>, Vec<UnboundedReceiver<Command>>) {
         let lane = |(processor, clients): (usize, &usize)| {
             let (commands, receiver) = unbounded_channel();
-            let lane = Lane {
+            let lane = WorkerHandle {
                 commands,
                 load: Arc::new(AtomicUsize::new(*clients)),
                 processor: Some(processor),
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_leaves_no_worker_with_many_more() {
+    fn move_keeps_workers_balanced() {
         for (clients, expected) in [
             ([1, 0], Some(1)),
             ([1, 2], Some(1)),
@@ -168,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_elsewhere_twice_is_said() {
-        let mut home = Home::after(0);
+    fn repeated_arrival_on_other_processor_is_reported() {
+        let mut home = ArrivalProcessor::after(0);
         let mut said = |times: u32, at: usize| {
             let answers = (0..times).filter_map(|_| home.count(|| Some(at)));
             answers.collect::<Vec<_>>()
@@ -182,10 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_often_is_looked_at_less() {
-        assert_eq!(Home::after(MOVES_FREE).left, REQUESTS);
-        assert_eq!(Home::after(MOVES_FREE + 2).left, REQUESTS * 4);
-        assert_eq!(Home::after(u32::MAX).left, REQUESTS << DOUBLINGS_MAX);
-        assert_eq!(Home::after(u32::MAX).moves(), u32::MAX);
+    fn frequently_moved_connection_is_checked_less_often() {
+        assert_eq!(ArrivalProcessor::after(MOVES_FREE).left, REQUESTS);
+        assert_eq!(ArrivalProcessor::after(MOVES_FREE + 2).left, REQUESTS * 4);
+        assert_eq!(
+            ArrivalProcessor::after(u32::MAX).left,
+            REQUESTS << DOUBLINGS_MAX
+        );
+        assert_eq!(ArrivalProcessor::after(u32::MAX).moves(), u32::MAX);
     }
 }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_has_one_server_and_goes_with_it() {
+    fn socket_has_one_server_and_is_removed_with_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let listen = || LocalSocket::listen(dir.path(), 5433, 0o700);
         let (first, _listener) = listen().expect("listens");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_is_taken_over_and_one_that_answers_is_not() {
+    fn stale_socket_is_replaced_and_live_socket_is_not() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join(".s.PGSQL.5433");
         let stale = UnixListener::bind(&path).expect("binds");

@@ -30,7 +30,7 @@ const STATES_MAX: usize = 256;
 
 /// The counts of one kind of statement.
 #[derive(Debug, Default)]
-struct OfKind {
+struct KindHistogram {
     /// The number of successful statements, by duration.
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
@@ -40,7 +40,7 @@ struct OfKind {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
-    kinds: [OfKind; KINDS],
+    kinds: [KindHistogram; KINDS],
     /// The number of errors reported to clients, by SQLSTATE.
     errors: Mutex<BTreeMap<[u8; 5], u64>>,
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_of_all_workers_are_in_the_buckets_of_their_bounds() {
+    fn durations_of_all_workers_fill_histogram_buckets() {
         let workers = [Arc::new(Counts::default()), Arc::default()];
         let count = |worker: usize, us| {
             workers[worker].statement(StatementKind::Select, Duration::from_micros(us));

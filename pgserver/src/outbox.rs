@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use fencepost_fabric::sends::{Outgoing, Sends};
+use fencepost_fabric::sends::{BatchSender, Outgoing};
 use foldhash::fast::RandomState;
 
 use crate::io::Pool;
@@ -41,7 +41,7 @@ const ALONE_MAX: u32 = 4;
 const ALONE_DIRECT: u32 = 64;
 
 /// The rest of a reply that the outbox could not send.
-pub(crate) struct Left {
+pub(crate) struct UnsentReply {
     pub(crate) bytes: Vec<u8>,
     /// The number of bytes that were sent.
     pub(crate) sent: usize,
@@ -49,14 +49,14 @@ pub(crate) struct Left {
 
 /// The waiting replies, and the rests of earlier ones.
 pub(crate) struct Outbox {
-    sends: RefCell<Sends>,
+    sends: RefCell<BatchSender>,
     pool: Rc<Pool>,
     waiting: RefCell<Vec<Outgoing>>,
     /// The connections of the waiting replies, in the same order.
     senders: RefCell<Vec<u64>>,
     /// The time since which the first reply waits.
     since: Cell<Option<Instant>>,
-    left: RefCell<HashMap<u64, io::Result<Left>, RandomState>>,
+    left: RefCell<HashMap<u64, io::Result<UnsentReply>, RandomState>>,
     flushes: Cell<u64>,
     flusher: RefCell<Option<Waker>>,
     /// The number of flushes of a single reply since the last flush of several.
@@ -68,7 +68,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(pool: Rc<Pool>) -> Outbox {
         Outbox {
-            sends: RefCell::new(Sends::new(BATCH_MAX)),
+            sends: RefCell::new(BatchSender::new(BATCH_MAX)),
             pool,
             waiting: RefCell::default(),
             senders: RefCell::default(),
@@ -149,9 +149,9 @@ impl Outbox {
                     self.pool.keep_output(bytes);
                     continue;
                 }
-                Ok(sent) => Ok(Left { bytes, sent }),
+                Ok(sent) => Ok(UnsentReply { bytes, sent }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    Ok(Left { bytes, sent: 0 })
+                    Ok(UnsentReply { bytes, sent: 0 })
                 }
                 Err(error) => Err(error),
             };
@@ -171,7 +171,7 @@ impl Outbox {
 
     /// Returns the rest of a connection's reply, if it was not sent completely.
     #[inline]
-    pub(crate) fn take_left(&self, sender: u64) -> io::Result<Option<Left>> {
+    pub(crate) fn take_left(&self, sender: u64) -> io::Result<Option<UnsentReply>> {
         let mut left = self.left.borrow_mut();
         match left.is_empty() {
             true => Ok(None),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sent_is_left_to_its_sender() {
+    fn unsent_bytes_are_returned_to_sender() {
         let outbox = Outbox::new(Rc::default());
         let (small, mut small_end) = UnixStream::pair().expect("a pair");
         let (large, mut large_end) = UnixStream::pair().expect("a pair");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_outbox_asks_to_be_flushed() {
+    fn full_outbox_requests_flush() {
         let outbox = Outbox::new(Rc::default());
         let (here, mut there) = UnixStream::pair().expect("a pair");
         let asks: Vec<bool> = (0..BATCH_MAX)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_late_after_a_while() {
+    fn reply_becomes_late_after_limit() {
         let outbox = Outbox::new(Rc::default());
         let (here, _there) = UnixStream::pair().expect("a pair");
         std::thread::sleep(WAIT_MAX * 2);

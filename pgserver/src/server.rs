@@ -27,11 +27,11 @@ use tokio::sync::oneshot;
 
 use crate::auth::Scram;
 use crate::cancel::CancelMap;
-use crate::lanes::{self, Lane};
+use crate::lanes::{self, WorkerHandle};
 use crate::local::LocalSocket;
 use crate::metrics::{self, Counts, Histogram};
 use crate::options::ListenOptions;
-use crate::socket::Accepted;
+use crate::socket::AcceptedStream;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
 
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     pub(crate) scram: Scram,
     pub(crate) cancels: Arc<CancelMap>,
     pub(crate) sessions: AtomicUsize,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<WorkerHandle>,
     tells_connections: Arc<AtomicBool>,
     /// The counts of each worker.
     pub(crate) counts: Vec<Arc<Counts>>,
@@ -154,17 +154,18 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
     });
     let lane = |processor: Option<usize>| {
         let (commands, receiver) = unbounded_channel();
-        let lane = Lane {
+        let lane = WorkerHandle {
             commands,
             load: Arc::default(),
             processor,
         };
         (lane, receiver)
     };
-    let (lanes, receivers): (Vec<Lane>, Vec<_>) = lanes::processors_of(options.worker_count())
-        .into_iter()
-        .map(lane)
-        .unzip();
+    let (lanes, receivers): (Vec<WorkerHandle>, Vec<_>) =
+        lanes::processors_of(options.worker_count())
+            .into_iter()
+            .map(lane)
+            .unzip();
     let counts = lanes.iter().map(|_| Arc::default()).collect();
     let shared = Arc::new(Shared {
         database: database.clone(),
@@ -266,7 +267,7 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>) {
     };
     loop {
         let accepted = match listener.accept().await {
-            Ok((stream, _)) => stream.into_std().map(Accepted::Tcp),
+            Ok((stream, _)) => stream.into_std().map(AcceptedStream::Tcp),
             Err(error) => Err(error),
         };
         if !take_in(accepted, &shared.lanes).await {
@@ -281,7 +282,7 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
     };
     loop {
         let accepted = match listener.accept().await {
-            Ok((stream, _)) => stream.into_std().map(Accepted::Unix),
+            Ok((stream, _)) => stream.into_std().map(AcceptedStream::Unix),
             Err(error) => Err(error),
         };
         if !take_in(accepted, &shared.lanes).await {
@@ -291,9 +292,9 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
 }
 
 /// Assigns a new client, or waits after a failed accept. Returns false if all workers have ended.
-async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
+async fn take_in(accepted: io::Result<AcceptedStream>, lanes: &[WorkerHandle]) -> bool {
     match accepted {
-        Ok(accepted) => hand_over(accepted, lanes),
+        Ok(accepted) => assign_to_worker(accepted, lanes),
         Err(error) => {
             tracing::warn!("could not accept new connection: {error}");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -303,7 +304,7 @@ async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
 }
 
 /// Assigns a new client to a worker. Returns false if all workers have ended.
-fn hand_over(accepted: Accepted, lanes: &[Lane]) -> bool {
+fn assign_to_worker(accepted: AcceptedStream, lanes: &[WorkerHandle]) -> bool {
     let processor = accepted.comes_in_at();
     let Some(lane) = lanes::for_new_client(lanes, processor) else {
         return false;

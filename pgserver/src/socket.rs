@@ -14,25 +14,25 @@ use tokio_rustls::server::TlsStream;
 use crate::log::Peer;
 
 /// An accepted stream that belongs to no runtime yet.
-pub(crate) enum Accepted {
+pub(crate) enum AcceptedStream {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
 }
 
-impl Accepted {
+impl AcceptedStream {
     /// Returns the processor where its packets arrive; `None` for a Unix socket.
     pub(crate) fn comes_in_at(&self) -> Option<usize> {
         match self {
-            Accepted::Tcp(stream) => SockRef::from(stream).cpu_affinity().ok(),
-            Accepted::Unix(_) => None,
+            AcceptedStream::Tcp(stream) => SockRef::from(stream).cpu_affinity().ok(),
+            AcceptedStream::Unix(_) => None,
         }
     }
 
     /// Returns the address of the client.
     pub(crate) fn peer(&self) -> io::Result<Peer> {
         match self {
-            Accepted::Tcp(stream) => stream.peer_addr().map(Peer::Tcp),
-            Accepted::Unix(_) => Ok(Peer::Local),
+            AcceptedStream::Tcp(stream) => stream.peer_addr().map(Peer::Tcp),
+            AcceptedStream::Unix(_) => Ok(Peer::Local),
         }
     }
 }
@@ -57,10 +57,10 @@ impl Socket {
 
     /// Adopts an accepted stream. For TCP, sets no-delay, and keep-alive probes that detect lost
     /// hosts.
-    pub(crate) fn adopt(accepted: Accepted) -> io::Result<Socket> {
+    pub(crate) fn adopt(accepted: AcceptedStream) -> io::Result<Socket> {
         let stream = match accepted {
-            Accepted::Tcp(stream) => stream,
-            Accepted::Unix(stream) => {
+            AcceptedStream::Tcp(stream) => stream,
+            AcceptedStream::Unix(stream) => {
                 stream.set_nonblocking(true)?;
                 return Ok(Socket::Unix(UnixStream::from_std(stream)?));
             }

@@ -22,13 +22,13 @@ use foldhash::fast::RandomState;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::connection::{self, Moved};
+use crate::connection::{self, MigratingClient};
 use crate::io::Pool;
 use crate::lanes;
 use crate::metrics::Counts;
 use crate::outbox::Outbox;
 use crate::server::Shared;
-use crate::socket::Accepted;
+use crate::socket::AcceptedStream;
 
 /// The time that cancelled statements get to end before they are dropped.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
@@ -36,9 +36,9 @@ const LAST_MOMENTS: Duration = Duration::from_millis(500);
 /// A command to a worker.
 pub(crate) enum Command {
     /// Serve a client.
-    Serve(Accepted),
+    Serve(AcceptedStream),
     /// Continue with a client of another worker.
-    Take(Box<Moved>),
+    Take(Box<MigratingClient>),
     /// Shut down: end idle sessions now, and others after their statement or this time.
     Drain(Duration),
 }
@@ -70,7 +70,7 @@ pub(crate) struct Worker {
 }
 
 /// The entry of a connection among its worker's tasks.
-pub(crate) struct Place {
+pub(crate) struct TaskEntry {
     pub(crate) worker: Rc<Worker>,
     number: u64,
     known: Cell<bool>,
@@ -91,7 +91,7 @@ impl Worker {
     }
 
     /// Moves a client to worker `lane`. If that worker has ended, the client is disconnected.
-    pub(crate) fn hand_over(&self, lane: usize, moved: Box<Moved>) {
+    pub(crate) fn move_to_worker(&self, lane: usize, moved: Box<MigratingClient>) {
         let Some(lane) = self.shared.lanes.get(lane) else {
             return;
         };
@@ -127,10 +127,10 @@ impl Worker {
         .await
     }
 
-    fn place(self: &Rc<Self>) -> Place {
+    fn place(self: &Rc<Self>) -> TaskEntry {
         let number = self.last_task.get() + 1;
         self.last_task.set(number);
-        Place {
+        TaskEntry {
             worker: self.clone(),
             number,
             known: Cell::new(false),
@@ -154,7 +154,7 @@ impl Worker {
     }
 }
 
-impl Place {
+impl TaskEntry {
     /// Returns the number of the connection in its worker.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -173,7 +173,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TaskEntry {
     fn drop(&mut self) {
         self.worker.tasks.borrow_mut().remove(&self.number);
         self.worker.load.fetch_sub(1, Ordering::Relaxed);

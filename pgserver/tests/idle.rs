@@ -71,7 +71,7 @@ fn cpu_ticks() -> u64 {
 }
 
 #[test]
-fn a_thousand_idle_clients_cost_a_little_memory_and_no_cpu() {
+fn thousand_idle_clients_use_little_memory_and_no_cpu() {
     let database = Database::in_memory().expect("a database");
     let server = listen(&database, "127.0.0.1:0").expect("a free port");
     let mut first = start(server.local_addr());

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, Volatility, WaitPolicy,
+    Expr, From, Leaf, LeafSource, LockingClause, Node, RowLockOptions, Select, Volatility,
+    WaitPolicy,
 };
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
@@ -27,7 +28,7 @@ use crate::unions::balanced;
 
 /// A table that a statement changes or locks, so that the plan must deliver its row addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Changed {
+pub struct TargetTable {
     /// Its first slot in the from row.
     pub first_slot: usize,
     /// The slot for the row's fat pointer.
@@ -41,14 +42,14 @@ pub struct Builder<'a> {
     /// The order wanted from a scan, if it is the only source.
     pub wanted: &'a [WantedOrder],
     /// FOR UPDATE and similar: the scans take intents on their rows.
-    pub locks: Option<&'a Locking>,
+    pub locks: Option<&'a LockingClause>,
     /// The tables for which the plan must deliver row addresses.
-    pub pointers: &'a [Changed],
+    pub pointers: &'a [TargetTable],
     /// WHERE CURRENT OF: the address of the row to change.
     pub place: Option<Expr>,
     /// For UPDATE, DELETE or MERGE: the lock on the rows of `pointers`, which the statement
     /// changes.
-    pub writes: Option<Hold>,
+    pub writes: Option<RowLockOptions>,
     /// The rows of the scan that need not stay in the read set.
     pub hints: Hints,
     /// Whether joins use hash tables wherever possible.
@@ -56,7 +57,7 @@ pub struct Builder<'a> {
 }
 
 /// A planned source.
-pub struct Planned {
+pub struct PlannedSource {
     /// The source.
     pub source: Source,
     /// The conjuncts that the source does not evaluate.
@@ -90,7 +91,7 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     let places = places_of(&mut select, from_width, lock.is_some());
     let pointers = match (&lock, &places) {
         (Some(lock), _) => lock.pointers(from_width),
-        (None, Some((first_slot, _))) => vec![Changed {
+        (None, Some((first_slot, _))) => vec![TargetTable {
             first_slot: *first_slot,
             pointer_slot: from_width,
         }],
@@ -348,9 +349,9 @@ fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<Or
 
 impl Builder<'_> {
     /// Plans `from` under `conditions`, which read its slots and the `known` slots to its left.
-    pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: SlotRange) -> Planned {
+    pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: SlotRange) -> PlannedSource {
         match from {
-            From::Nothing => Planned {
+            From::Nothing => PlannedSource {
                 source: Source::One,
                 rest: conditions,
                 ordered: false,
@@ -360,7 +361,7 @@ impl Builder<'_> {
         }
     }
 
-    fn plan_leaf(&self, leaf: Leaf, conditions: Vec<Expr>, known: SlotRange) -> Planned {
+    fn plan_leaf(&self, leaf: Leaf, conditions: Vec<Expr>, known: SlotRange) -> PlannedSource {
         let own = (leaf.first_slot, leaf.first_slot + leaf.width());
         let first_slot = leaf.first_slot;
         let source = match leaf.source {
@@ -378,7 +379,7 @@ impl Builder<'_> {
                 filter,
             },
         };
-        Planned {
+        PlannedSource {
             source,
             rest,
             ordered: false,
@@ -392,7 +393,7 @@ impl Builder<'_> {
         conditions: Vec<Expr>,
         own: SlotRange,
         known: SlotRange,
-    ) -> Planned {
+    ) -> PlannedSource {
         let found = terms(&conditions, own, known);
         let path = choose(table, &found, self.wanted, (&conditions, own.0, known));
         let mut mine = Vec::new();
@@ -410,7 +411,7 @@ impl Builder<'_> {
         let mut scan = self.scan(table, leaf, path, conjunction(mine));
         scan.prune = Prune::of(table, &found);
         scan.chosen_above = any_deep(&rest);
-        Planned {
+        PlannedSource {
             source: Source::Scan(Box::new(scan)),
             rest,
             ordered,
@@ -451,13 +452,14 @@ impl Builder<'_> {
 
 impl Builder<'_> {
     /// Returns how the rows of a table are locked.
-    fn locks_of(&self, leaf: &Leaf) -> Option<Hold> {
+    fn locks_of(&self, leaf: &Leaf) -> Option<RowLockOptions> {
         let mut pointers = self.pointers.iter();
         if self.writes.is_some() && pointers.any(|c| c.first_slot == leaf.first_slot) {
             return self.writes;
         }
-        let of =
-            |locking: &&Locking| locking.of.is_empty() || locking.of.contains(&leaf.first_slot);
+        let of = |locking: &&LockingClause| {
+            locking.of.is_empty() || locking.of.contains(&leaf.first_slot)
+        };
         self.locks.filter(of).map(|locking| locking.hold)
     }
 }

@@ -27,7 +27,7 @@ use crate::write::{Action, ChangePlan, InsertPlan, InsertSource};
 
 /// The home partition of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct HomePartition {
     /// The number of the partition.
     pub partition: u32,
     /// An object of the partition. The statement's home machine is the machine of this object.
@@ -45,7 +45,7 @@ pub struct HomeKey {
 
 impl Plan {
     /// Returns the home of the statement with these parameters; `None` if it is not one partition.
-    pub fn home(&self, params: &[Value]) -> Option<Home> {
+    pub fn home(&self, params: &[Value]) -> Option<HomePartition> {
         let key = match self {
             Plan::Row(_) | Plan::CopyIn(_) | Plan::Merge(_) => &None,
             Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => &plan.home,
@@ -72,7 +72,7 @@ impl Plan {
 }
 
 impl HomeKey {
-    fn find(&self, params: &[Value]) -> Option<Home> {
+    fn find(&self, params: &[Value]) -> Option<HomePartition> {
         let by = self.table.def.partitioning?;
         let mut scratch = Vec::new();
         let mut found = None;
@@ -92,7 +92,7 @@ impl HomeKey {
         }
         let partition = found?;
         let root = self.table.home_of(partition);
-        Some(Home { partition, root })
+        Some(HomePartition { partition, root })
     }
 }
 

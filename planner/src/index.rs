@@ -10,13 +10,13 @@ use fencepost_hashtable::{self as hash, HashOptions, HashTable};
 use fencepost_sql::catalog::{IndexDef, IndexKind, PARTITIONS_DEFAULT, Roots, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{AbortReason, ObjectLocation, Stop, Strength, Transaction};
 use foldhash::fast::FixedState;
 
 use crate::exec::Cx;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 
 /// Returns the tree that a B-tree index has for a partition.
 #[inline]
@@ -75,7 +75,7 @@ pub async fn is_referenced(
     cx: &mut Cx<'_>,
     (index, partition): (&IndexDef, u32),
     key: &[u8],
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     if index.kind == IndexKind::Hash {
         return Ok(is_taken(cx.tx, (index, partition), key).await?);
     }
@@ -134,7 +134,7 @@ pub async fn insert(
     (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
-) -> Result<Insert, Halt> {
+) -> Result<Insert, StatementStop> {
     loop {
         match try_insert(tx, (index, partition), key, value).await? {
             // The snapshot moved after the index was read, and the row is gone: try again.
@@ -150,7 +150,7 @@ pub async fn try_insert(
     (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
-) -> Result<Insert, Halt> {
+) -> Result<Insert, StatementStop> {
     match index.kind {
         IndexKind::BTree => match tree(index, partition).insert(tx, key, value).await {
             Ok(done) => Ok(done),
@@ -173,7 +173,7 @@ pub async fn remove(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
     key: &[u8],
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let found = match index.kind {
         IndexKind::BTree => tree(index, partition).remove(tx, key).await?,
         IndexKind::Hash => hash_table(index, partition).remove(tx, key).await?,
@@ -190,7 +190,7 @@ pub async fn replace(
     (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let found = match index.kind {
         IndexKind::BTree => tree(index, partition).replace(tx, key, value).await?,
         IndexKind::Hash => {
@@ -210,7 +210,7 @@ pub async fn create(
     tx: &mut Transaction,
     table: &TableDef,
     index: &IndexDef,
-    places: &Places,
+    places: &PartitionPlacement,
 ) -> Result<Roots, Stop> {
     if table.is_parent() {
         return Ok(Roots::Each([].into()));
@@ -279,7 +279,7 @@ pub async fn drop_index(tx: &mut Transaction, index: &IndexDef) -> Result<(), St
 
 /// Returns error 54000: the key does not fit a node, or a slot.
 #[cold]
-fn too_long(index: &IndexDef, length: usize, limit: usize) -> Halt {
+fn too_long(index: &IndexDef, length: usize, limit: usize) -> StatementStop {
     let (name, kind) = (&index.name, index.kind);
     let error = SqlError::new(
         SqlState::PROGRAM_LIMIT_EXCEEDED,
@@ -298,6 +298,6 @@ fn too_long(index: &IndexDef, length: usize, limit: usize) -> Halt {
     }
 }
 
-fn missing(index: &IndexDef) -> Halt {
+fn missing(index: &IndexDef) -> StatementStop {
     SqlError::internal(format!("index \"{}\" lacks the entry of a row", index.name)).into()
 }

@@ -7,8 +7,8 @@ use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, 
 
 use crate::access::choose;
 use crate::analytics::key_column;
-use crate::build::{Builder, Planned, estimate};
-use crate::plan::{self, Carried, JoinMethod, Source};
+use crate::build::{Builder, PlannedSource, estimate};
+use crate::plan::{self, JoinMethod, OuterSlot, Source};
 use crate::subplans::any_deep;
 use crate::terms::{SlotRange, Term, conjunction, conjuncts, reads_any, reads_only, terms};
 
@@ -28,7 +28,7 @@ enum Method {
 }
 
 /// Plans `join` under the WHERE conditions that reach it.
-pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Planned {
+pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> PlannedSource {
     let Join {
         mut kind,
         mut left,
@@ -45,7 +45,7 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
         distribute(kind, slots(&left), slots(&right), on_conditions, conditions);
     if reads_left(&right, slots(&left)) {
         let source = assemble(builder, kind, left, right, split, Method::Index);
-        return Planned {
+        return PlannedSource {
             source,
             rest,
             ordered: false,
@@ -66,7 +66,7 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
             method = backward.0;
         }
     }
-    Planned {
+    PlannedSource {
         source: assemble(builder, kind, left, right, split, method),
         rest,
         ordered: false,
@@ -189,7 +189,7 @@ fn assemble(
     let sides = (slots(&left), slots(&right));
     let carried = builder.pointers.iter().filter_map(|pointer| {
         let within = |side: SlotRange| side.0 <= pointer.first_slot && pointer.first_slot < side.1;
-        (within(sides.0) || within(sides.1)).then_some(Carried {
+        (within(sides.0) || within(sides.1)).then_some(OuterSlot {
             from_left: within(sides.0),
             slot: pointer.pointer_slot,
         })
@@ -245,7 +245,7 @@ fn assemble(
 }
 
 /// Wraps a side of a join with its remaining conditions as a filter.
-fn closed(planned: Planned) -> Source {
+fn closed(planned: PlannedSource) -> Source {
     match conjunction(planned.rest) {
         None => planned.source,
         Some(filter) => Source::Filter {

@@ -50,19 +50,22 @@ pub use ddl::{
     DdlCx, Notice, await_turn, command_alone, ddl_command, drop_temporary_schema, end_temporary,
     lock_for_ddl, made_until_commit, make_temporary_schema, makes_temporary, run_ddl,
 };
-pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, row_address, run_part};
-pub use explain::{Explained, Extra, Known, explain};
-pub use home::Home;
+pub use exec::{
+    CancelFlag, Cx, NextPartResult, PartResult, PartStatistics, RemoteParts, Scratch, row_address,
+    run_part,
+};
+pub use explain::{ExplainContext, PlanDescription, RunInformation, explain};
+pub use home::HomePartition;
 pub use index::is_key_lock;
 pub use locate::row_at;
 pub use materialized_rows::{MaterializedRows, MaterializedRowsSink};
 pub use plan::TablePlan;
-pub use routines::{Opened, Paused, Portals, Procedure, Routines};
+pub use routines::{CallState, OpenCursor, Portals, Procedure, Routines};
 pub use run::{Execution, Progress};
-pub use sink::{Collected, Flushed, RowSink};
+pub use sink::{FlushFuture, MemorySink, RowSink};
 pub use split::Split;
 pub use statement::{Plan, check_supported, plan};
 pub use store::{chunks_of, read_row};
 pub use tag::Tag;
 pub use uses::UsedTables;
-pub use write::{Deferred, DeferredMark, key_text};
+pub use write::{DeferredMark, DeferredWork, key_text};

@@ -1,7 +1,7 @@
 //! The way from an object's address to the table row that it stores.
 
 use fencepost_btree::BTree;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::Transaction;
@@ -14,7 +14,7 @@ pub async fn row_at(
     tx: &mut Transaction,
     plan: &TablePlan,
     addr: Addr,
-) -> Result<Option<Vec<Value>>, Halt> {
+) -> Result<Option<Vec<Value>>, StatementStop> {
     let mut words = Vec::new();
     let mut row = vec![Value::Null; plan.layout.width()];
     // Another object may look like the head of a long row and have invalid chunk pointers.

@@ -12,12 +12,14 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, From, Hold, JoinKind, Leaf, LeafSource, Select, Target};
+use fencepost_sql::bound::{
+    Expr, From, JoinKind, Leaf, LeafSource, RowLockOptions, Select, Target,
+};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::types::{Type, TypeKind};
 
 use crate::access::choose;
-use crate::build::{Changed, for_each_leaf, mark_select};
+use crate::build::{TargetTable, for_each_leaf, mark_select};
 use crate::plan::{Access, Scan, Source, TablePlan};
 use crate::terms::{conjunction, conjuncts, terms};
 
@@ -25,7 +27,7 @@ use crate::terms::{conjunction, conjuncts, terms};
 #[derive(Debug)]
 pub struct RowLock {
     /// The lock strength and wait policy.
-    pub hold: Hold,
+    pub hold: RowLockOptions,
     /// The tables whose rows are locked.
     pub leaves: Vec<LockedLeaf>,
     /// The other slots of the from row that hidden targets carry, and those targets.
@@ -111,8 +113,8 @@ impl RowLock {
     }
 
     /// Returns the slots for the fat pointers of the rows, given a from row with `width` slots.
-    pub fn pointers(&self, width: usize) -> Vec<Changed> {
-        let slot = |(nth, leaf): (usize, &LockedLeaf)| Changed {
+    pub fn pointers(&self, width: usize) -> Vec<TargetTable> {
+        let slot = |(nth, leaf): (usize, &LockedLeaf)| TargetTable {
             first_slot: leaf.first_slot,
             pointer_slot: width + nth,
         };

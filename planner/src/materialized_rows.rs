@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, Stop};
 
@@ -57,7 +57,7 @@ impl MaterializedRows {
         if self.bytes >= self.counted + STEP_BYTES {
             let more = (self.bytes - self.counted) as u64;
             let charged = self.machine.account().charge(more);
-            charged.map_err(|refused| Halt::from(Stop::from(refused)).into_error())?;
+            charged.map_err(|refused| StatementStop::from(Stop::from(refused)).into_error())?;
             self.counted = self.bytes;
         }
         self.rows.push_back(row.into());
@@ -150,7 +150,7 @@ mod tests {
     use fencepost_txn::{Machine, MachineOptions};
 
     #[test]
-    fn what_is_kept_counts_until_it_is_gone() {
+    fn materialized_rows_charge_memory_until_dropped() {
         let machine = Machine::open(MachineOptions::default()).expect("a machine");
         let before = machine.account().used();
         let mut kept = MaterializedRows::new(&machine);

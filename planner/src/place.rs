@@ -10,35 +10,37 @@ use fencepost_txn::{Machine, MachineId, ObjectLocation};
 
 /// The placement of a table's partitions.
 #[derive(Debug)]
-pub enum Places {
+pub enum PartitionPlacement {
     /// Round-robin over these machines.
     Round(Vec<MachineId>),
     /// Each partition on the machine of one of these objects.
     With(Vec<Addr>),
 }
 
-impl Places {
+impl PartitionPlacement {
     /// Returns a placement on all machines.
-    pub fn spread(machine: &Machine) -> Places {
+    pub fn spread(machine: &Machine) -> PartitionPlacement {
         let members = machine.members().machines;
-        Places::Round(members.iter().map(|member| MachineId(member.id)).collect())
+        PartitionPlacement::Round(members.iter().map(|member| MachineId(member.id)).collect())
     }
 
     /// Returns the placement of the partitions of `table`.
-    pub fn with(table: &TableDef) -> Places {
+    pub fn with(table: &TableDef) -> PartitionPlacement {
         let roots = table.primary().roots.all().iter();
-        Places::With(roots.map(|root| Addr::from_raw(*root)).collect())
+        PartitionPlacement::With(roots.map(|root| Addr::from_raw(*root)).collect())
     }
 
     /// Returns where to create a partition.
     pub fn of(&self, partition: u32) -> ObjectLocation {
         let at = partition as usize;
         match self {
-            Places::Round(machines) => match machines.get(at % machines.len().max(1)) {
+            PartitionPlacement::Round(machines) => match machines.get(at % machines.len().max(1)) {
                 Some(machine) => ObjectLocation::Machine(*machine),
                 None => ObjectLocation::Own,
             },
-            Places::With(objects) => objects.get(at).map_or(ObjectLocation::Own, |at| ObjectLocation::Object(*at)),
+            PartitionPlacement::With(objects) => objects
+                .get(at)
+                .map_or(ObjectLocation::Own, |at| ObjectLocation::Object(*at)),
         }
     }
 }

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, Hold, JoinKind, Node, OrderKey, RowRules, SetOp, TableFunction, Target,
-    WindowCall,
+    Cte, Expr, Grouping, JoinKind, Node, OrderKey, RowLockOptions, RowRules, SetOp, TableFunction,
+    Target, WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::error::SqlError;
@@ -91,7 +91,9 @@ impl TablePlan {
     pub fn near(&self, partition: u32, beside: Option<Addr>) -> ObjectLocation {
         match &self.def.primary().roots {
             Roots::One(_) => beside.map_or(ObjectLocation::Own, ObjectLocation::OwnBeside),
-            Roots::Each(_) => ObjectLocation::Object(beside.unwrap_or_else(|| self.home_of(partition))),
+            Roots::Each(_) => {
+                ObjectLocation::Object(beside.unwrap_or_else(|| self.home_of(partition)))
+            }
         }
     }
 
@@ -317,7 +319,7 @@ pub struct Scan {
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: the intent to take on each row, before the row is read where
     /// possible.
-    pub locks: Option<Hold>,
+    pub locks: Option<RowLockOptions>,
     /// Below SERIALIZABLE, a row that a key leads to is locked only if the version that was found
     /// passes the filter.
     pub filters_first: bool,
@@ -410,12 +412,12 @@ pub struct Join {
     /// Whether the join condition contains a subquery.
     pub deep: bool,
     /// Slots outside both sides that the join passes on: fat pointers of rows to change or lock.
-    pub carried: Vec<Carried>,
+    pub carried: Vec<OuterSlot>,
 }
 
 /// A slot outside both sides that a join passes on.
 #[derive(Clone, Copy, Debug)]
-pub struct Carried {
+pub struct OuterSlot {
     /// Whether the slot comes from the left side.
     pub from_left: bool,
     /// The position of the slot in the from row.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
@@ -79,7 +79,7 @@ impl Execution {
         cx: &mut Cx<'_>,
         sink: &mut dyn RowSink,
         max_rows: usize,
-    ) -> Result<Progress, Halt> {
+    ) -> Result<Progress, StatementStop> {
         let progress = self.run_plan(plan, cx, sink, max_rows).await;
         self.held += std::mem::take(&mut cx.held);
         if self.held > 0 && !matches!(progress, Ok(Progress::Suspended)) {
@@ -94,7 +94,7 @@ impl Execution {
         cx: &mut Cx<'_>,
         sink: &mut dyn RowSink,
         max_rows: usize,
-    ) -> Result<Progress, Halt> {
+    ) -> Result<Progress, StatementStop> {
         match plan {
             Plan::Row(select) if self.state.is_none() => {
                 run_row(select, cx, sink).await?;
@@ -173,7 +173,7 @@ impl Execution {
         cx: &'a mut Cx<'_>,
         sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Work<'a, Result<Progress, Halt>> {
+    ) -> Work<'a, Result<Progress, StatementStop>> {
         Box::pin(async move {
             let begins = self.state.is_none();
             let mut mark = None;
@@ -203,7 +203,7 @@ impl Execution {
     }
 
     /// Produces all rows of a SELECT before the transaction does anything else.
-    async fn make_all(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn make_all(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         let mut state = Box::new(SelectState::new(plan));
         let mut batch = Batch::new(plan.targets.len());
         while state.next(plan, cx, &mut batch, CHUNK).await? {}
@@ -229,7 +229,7 @@ impl Execution {
         cx: &'a mut Cx<'_>,
         sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Work<'a, Result<Progress, Halt>> {
+    ) -> Work<'a, Result<Progress, StatementStop>> {
         Box::pin(async move {
             if self.state.is_none() && plan.bulk.is_some() && cx.parts.is_none() {
                 let known = (cx.params, cx.eval.settings.analytics);
@@ -291,7 +291,7 @@ impl Execution {
         cx: &'a mut Cx<'_>,
         sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Work<'a, Result<Progress, Halt>> {
+    ) -> Work<'a, Result<Progress, StatementStop>> {
         Box::pin(async move {
             if self.state.is_none() {
                 let keep = max_rows > 0 && !plan.returning().is_empty();
@@ -340,7 +340,7 @@ fn run_changes<'a>(
     queries: &'a Subplans,
     last: bool,
     cx: &'a mut Cx<'_>,
-) -> Work<'a, Result<(), Halt>> {
+) -> Work<'a, Result<(), StatementStop>> {
     Box::pin(async move {
         for change in &queries.changes {
             if change.last != last {
@@ -367,7 +367,11 @@ fn run_changes<'a>(
 }
 
 /// Runs a SELECT of one row without a table.
-async fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
+async fn run_row(
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<(), StatementStop> {
     let mut out = std::mem::take(&mut cx.scratch.out);
     out.clear();
     for target in &plan.targets[..plan.visible] {
@@ -383,7 +387,7 @@ async fn run_point(
     plan: &SelectPlan,
     cx: &mut Cx<'_>,
     sink: &mut dyn RowSink,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     let Some((scan, terms)) = plan
         .point_scan()
         .and_then(|scan| scan.single_point().map(|terms| (scan, terms)))
@@ -439,7 +443,7 @@ fn run_copy_out<'a>(
     plan: &'a SelectPlan,
     cx: &'a mut Cx<'_>,
     sink: &'a mut dyn RowSink,
-) -> Work<'a, Result<u64, Halt>> {
+) -> Work<'a, Result<u64, StatementStop>> {
     Box::pin(async move {
         let columns = &plan.targets[..plan.visible];
         let types: Vec<Type> = columns.iter().map(|t| t.expr.ty).collect();

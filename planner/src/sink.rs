@@ -5,7 +5,7 @@ use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
 /// The future of a flush.
-pub type Flushed<'a> = Work<'a, Result<(), SqlError>>;
+pub type FlushFuture<'a> = Work<'a, Result<(), SqlError>>;
 
 /// A destination for the rows of a result. Its errors end the statement, and the client gets them.
 pub trait RowSink: Send {
@@ -34,21 +34,21 @@ pub trait RowSink: Send {
     ///
     /// # Errors
     /// The implementation's own.
-    fn flush(&mut self) -> Flushed<'_> {
+    fn flush(&mut self) -> FlushFuture<'_> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// A sink that keeps rows in memory.
 #[derive(Debug, Default)]
-pub struct Collected {
+pub struct MemorySink {
     /// The rows.
     pub rows: Vec<Vec<Value>>,
     /// The bytes of COPY TO.
     pub data: Vec<u8>,
 }
 
-impl RowSink for Collected {
+impl RowSink for MemorySink {
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
         self.rows.push(row.to_vec());
         Ok(())

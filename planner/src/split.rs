@@ -27,7 +27,7 @@ use crate::statement::Plan;
 
 /// The output of a part of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gives {
+pub enum PartOutput {
     /// Rows of targets.
     Targets,
     /// The group keys and partial aggregates.
@@ -40,7 +40,7 @@ pub enum Gives {
 #[derive(Debug)]
 pub struct Split {
     /// The output of a part.
-    pub gives: Gives,
+    pub gives: PartOutput,
     /// The column types of that output.
     pub columns: Vec<TypeKind>,
     /// The order in which the index returns the rows, if that is the requested order.
@@ -55,13 +55,16 @@ impl Split {
         let (gives, columns) = match &plan.grouping {
             None => {
                 let targets = plan.targets.iter().map(|target| target.expr.ty.kind);
-                (Gives::Targets, targets.collect())
+                (PartOutput::Targets, targets.collect())
             }
             Some(grouping) => match partial_types(grouping) {
-                Some(columns) => (Gives::Groups, columns),
+                Some(columns) => (PartOutput::Groups, columns),
                 None if grouping.aggregates.iter().all(has_an_order) => {
                     let column = |column: &usize| scan.table.def.columns[*column].ty.kind;
-                    (Gives::Columns, scan.columns.iter().map(column).collect())
+                    (
+                        PartOutput::Columns,
+                        scan.columns.iter().map(column).collect(),
+                    )
                 }
                 None => return None,
             },

@@ -18,7 +18,7 @@ use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words
 use fencepost_storage::classes::MAX_SLOT_WORDS;
 use fencepost_storage::layout::class_payload_words;
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{ObjectLocation, Seen, Stop, Transaction};
+use fencepost_txn::{ObjectLocation, ReadEntry, Stop, Transaction};
 
 /// Payload words of the largest object.
 const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
@@ -54,19 +54,19 @@ pub async fn read_version(
     addr: Addr,
     (layout, columns): (&RowLayout, &[usize]),
     words: &mut Vec<u64>,
-) -> Result<Option<Seen>, Stop> {
+) -> Result<Option<ReadEntry>, Stop> {
     read(tx, addr, Some((layout, columns)), words).await
 }
 
 /// The part of a row that is read; `None` means the whole row.
-type Wanted<'a> = Option<(&'a RowLayout, &'a [usize])>;
+type RowProjection<'a> = Option<(&'a RowLayout, &'a [usize])>;
 
 async fn read(
     tx: &mut Transaction,
     addr: Addr,
-    wanted: Wanted<'_>,
+    wanted: RowProjection<'_>,
     words: &mut Vec<u64>,
-) -> Result<Option<Seen>, Stop> {
+) -> Result<Option<ReadEntry>, Stop> {
     let seen = tx.read_version(addr, words).await?;
     if seen.is_some() && is_long(words) {
         Box::pin(gather(tx, wanted, words)).await?;
@@ -78,7 +78,7 @@ async fn read(
 /// chunk if that has the wanted columns.
 async fn gather(
     tx: &mut Transaction,
-    wanted: Wanted<'_>,
+    wanted: RowProjection<'_>,
     words: &mut Vec<u64>,
 ) -> Result<(), Stop> {
     let total = row_words(words);
@@ -142,20 +142,32 @@ fn chunks_in(row: &View<'_>) -> Option<Vec<FatPtr>> {
 }
 
 /// Stores a new row, all of it near `near`.
-pub async fn insert_row(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
+pub async fn insert_row(
+    tx: &mut Transaction,
+    words: &[u64],
+    near: ObjectLocation,
+) -> Result<FatPtr, Stop> {
     if words.len() > CHUNK_WORDS {
         return Box::pin(insert_long(tx, words, near)).await;
     }
     insert_object(tx, words, near).await
 }
 
-async fn insert_object(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
+async fn insert_object(
+    tx: &mut Transaction,
+    words: &[u64],
+    near: ObjectLocation,
+) -> Result<FatPtr, Stop> {
     let place = tx.alloc(words.len(), near).await?;
     tx.write_new(place, words)?;
     Ok(place)
 }
 
-async fn insert_long(tx: &mut Transaction, words: &[u64], near: ObjectLocation) -> Result<FatPtr, Stop> {
+async fn insert_long(
+    tx: &mut Transaction,
+    words: &[u64],
+    near: ObjectLocation,
+) -> Result<FatPtr, Stop> {
     let mut head = begin_head(words);
     for piece in words.chunks(CHUNK_WORDS) {
         head.extend(insert_object(tx, piece, near).await?.to_words());

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fencepost_sql::advisory::LockMode;
 use fencepost_sql::bound::CopySource;
-use fencepost_sql::catalog::{Dependencies, Hold, Referential, TableDef};
+use fencepost_sql::catalog::{Dependencies, GuardScope, Referential, TableDef};
 use fencepost_sql::table_locks::TableUse;
 
 use crate::plan::TablePlan;
@@ -29,14 +29,14 @@ pub struct UsedTables {
     /// The locks that the statement takes, one for each table.
     pub locks: Box<[TableUse]>,
     /// How long the other objects that the plan depends on must stay as planned.
-    pub others: Hold,
+    pub others: GuardScope,
     /// How long the guard of each of `plans` must hold.
-    holds: Box<[Hold]>,
+    holds: Box<[GuardScope]>,
 }
 
 impl UsedTables {
     /// Returns the tables, and how long each must stay as planned.
-    pub fn guarded(&self) -> impl Iterator<Item = (&TableDef, Hold)> {
+    pub fn guarded(&self) -> impl Iterator<Item = (&TableDef, GuardScope)> {
         let tables = self.plans.iter().map(|table| &*table.def);
         tables.zip(self.holds.iter().copied())
     }
@@ -57,8 +57,8 @@ impl Plan {
         uses.for_each(|used| locks.add(used.table, used.mode));
         let holds = plans.iter().map(|table| locks.hold(table.def.id)).collect();
         let others = match self.is_write() {
-            true => Hold::Commit,
-            false => Hold::Statement,
+            true => GuardScope::Commit,
+            false => GuardScope::Statement,
         };
         UsedTables {
             plans,
@@ -80,11 +80,11 @@ impl Locks {
     }
 
     /// Returns how long the guard of a table must hold: up to the commit if its rows change.
-    fn hold(&self, table: u32) -> Hold {
+    fn hold(&self, table: u32) -> GuardScope {
         let changes = |used: &TableUse| used.table == table && used.mode >= LockMode::RowExclusive;
         match self.0.iter().any(changes) {
-            true => Hold::Commit,
-            false => Hold::Statement,
+            true => GuardScope::Commit,
+            false => GuardScope::Statement,
         }
     }
 

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use fencepost_txn::Timestamp;
 
 use crate::checker::check;
-use crate::history::{Object, Saw, Seen, Write};
+use crate::history::{Object, ObservedTransaction, ReadVersion, Write};
 use crate::lists::Contents;
 
 /// A transaction over lists, as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct ListTransaction {
     /// The transaction's number, which is not 0.
     pub id: u64,
     /// The logical time before it began.
@@ -32,15 +32,20 @@ pub struct Visit {
 ///
 /// # Errors
 /// A description of the anomaly.
-pub fn check_appends(history: &[Visit]) -> Result<(), String> {
+pub fn check_appends(history: &[ListTransaction]) -> Result<(), String> {
     let orders = orders(history)?;
     let timestamps = timestamps(history, &orders)?;
-    let seen = |visit: &Visit| visit.seen(timestamps.get(&visit.id).copied());
-    check(&history.iter().map(seen).collect::<Vec<Seen>>())
+    let seen = |visit: &ListTransaction| visit.seen(timestamps.get(&visit.id).copied());
+    check(
+        &history
+            .iter()
+            .map(seen)
+            .collect::<Vec<ObservedTransaction>>(),
+    )
 }
 
 /// Returns the longest contents of each list; all other contents must be a prefix of them.
-fn orders(history: &[Visit]) -> Result<BTreeMap<Object, &[u64]>, String> {
+fn orders(history: &[ListTransaction]) -> Result<BTreeMap<Object, &[u64]>, String> {
     let mut orders: BTreeMap<Object, &[u64]> = BTreeMap::new();
     let found = || history.iter().flat_map(|visit| &visit.found);
     for contents in found() {
@@ -61,7 +66,7 @@ fn orders(history: &[Visit]) -> Result<BTreeMap<Object, &[u64]>, String> {
 
 /// Assigns timestamps to writers, in an order that agrees with all lists.
 fn timestamps(
-    history: &[Visit],
+    history: &[ListTransaction],
     orders: &BTreeMap<Object, &[u64]>,
 ) -> Result<BTreeMap<u64, Timestamp>, String> {
     let appended = history.iter().map(|visit| (visit.id, &visit.appended));
@@ -103,18 +108,18 @@ fn timestamps(
     }
 }
 
-impl Visit {
-    fn seen(&self, at: Option<Timestamp>) -> Seen {
+impl ListTransaction {
+    fn seen(&self, at: Option<Timestamp>) -> ObservedTransaction {
         let read = |contents: &Contents| {
             let last = contents.numbers.last().copied().unwrap_or(0);
-            (contents.list, Saw::By(last))
+            (contents.list, ReadVersion::By(last))
         };
         let write = |object: &Object| Write {
             object: *object,
             stays: true,
             needs: None,
         };
-        Seen {
+        ObservedTransaction {
             id: self.id,
             began: self.began,
             ended: self.ended,

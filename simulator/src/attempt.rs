@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fencepost_txn::Timestamp;
 
-use crate::history::{Object, SOMETIME, Saw, Seen, Write};
+use crate::history::{Object, ObservedTransaction, ReadVersion, SOMETIME, Write};
 use crate::levels::Execution;
 use crate::lists::Contents;
 
@@ -35,7 +35,7 @@ pub struct Attempt {
     at: Timestamp,
     /// Whether its machine had lost its lease, so that its reads may have been outdated.
     out_of_touch: bool,
-    reads: Vec<(Object, Saw)>,
+    reads: Vec<(Object, ReadVersion)>,
     writes: BTreeMap<Object, Write>,
     /// Whether it has overwritten an object with the same content: a version that is
     /// indistinguishable from the previous one.
@@ -66,7 +66,7 @@ impl Attempt {
 
     /// Records a read of a version in the snapshot of `at`. Returns an error if the transaction
     /// does not see its own write.
-    pub fn saw(&mut self, object: Object, saw: Saw, at: Timestamp) -> Result<(), String> {
+    pub fn saw(&mut self, object: Object, saw: ReadVersion, at: Timestamp) -> Result<(), String> {
         match self.own(object) {
             None => {
                 self.reads.push((object, saw));
@@ -90,7 +90,7 @@ impl Attempt {
         needs: Option<bool>,
     ) -> Result<(), String> {
         if let Some(own) = self.own(object)
-            && needs.is_some_and(|needs| needs != (own != Saw::Absent))
+            && needs.is_some_and(|needs| needs != (own != ReadVersion::Absent))
         {
             return Err(format!(
                 "{} wrote {own:?} to {object} and then met the opposite",
@@ -113,10 +113,10 @@ impl Attempt {
     }
 
     /// Returns the version that the transaction itself has written.
-    fn own(&self, object: Object) -> Option<Saw> {
+    fn own(&self, object: Object) -> Option<ReadVersion> {
         self.writes.get(&object).map(|write| match write.stays {
-            true => Saw::By(self.id),
-            false => Saw::Absent,
+            true => ReadVersion::By(self.id),
+            false => ReadVersion::Absent,
         })
     }
 
@@ -155,12 +155,12 @@ impl Attempt {
 
     /// Returns the transaction as its client saw it; `ended` is [`crate::history::NEVER`] if the
     /// client did not learn the outcome.
-    pub fn seen(self, ended: u64) -> Seen {
+    pub fn seen(self, ended: u64) -> ObservedTransaction {
         let committed = self.stage == Stage::Committed;
         let writes = self.writes.into_values().filter(|_| committed);
         let writes: Vec<Write> = writes.collect();
         let before_w = committed && self.rewrote && writes.is_empty();
-        Seen {
+        ObservedTransaction {
             id: self.id,
             began: match self.out_of_touch && !committed {
                 true => SOMETIME,

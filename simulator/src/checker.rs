@@ -5,14 +5,14 @@
 //! exactly if the graph has no cycle. An aborted transaction counts as a reader: it, too, must have
 //! seen one consistent state.
 
-use crate::history::{SOMETIME, Seen};
+use crate::history::{ObservedTransaction, SOMETIME};
 use crate::versions::Versions;
 
 /// Builds the edges of a history, then searches for a cycle.
 ///
 /// # Errors
 /// A description of the cycle.
-pub fn check(history: &[Seen]) -> Result<(), String> {
+pub fn check(history: &[ObservedTransaction]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     let mut edges = dependencies(history, &versions)?;
     real_time(history, &mut edges);
@@ -27,7 +27,10 @@ pub fn check(history: &[Seen]) -> Result<(), String> {
 }
 
 /// Adds the edges between transactions that follow from their reads and writes.
-fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>, String> {
+fn dependencies(
+    history: &[ObservedTransaction],
+    versions: &Versions,
+) -> Result<Vec<Vec<usize>>, String> {
     let mut edges: Vec<Vec<usize>> = vec![Vec::new(); history.len()];
     for order in versions.orders() {
         for pair in order.windows(2) {
@@ -35,7 +38,7 @@ fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>
         }
     }
     for (i, t) in history.iter().enumerate() {
-        let since = (t.began == SOMETIME).then(|| Seen {
+        let since = (t.began == SOMETIME).then(|| ObservedTransaction {
             at: versions.last_so(t),
             ..t.clone()
         });
@@ -59,7 +62,7 @@ fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>
 
 /// Adds the edges of real time, from a transaction to all that began after its end. They go through
 /// a chain of points, so that their number stays linear.
-fn real_time(history: &[Seen], edges: &mut Vec<Vec<usize>>) {
+fn real_time(history: &[ObservedTransaction], edges: &mut Vec<Vec<usize>>) {
     let n = history.len();
     let mut ends: Vec<usize> = (0..n).collect();
     ends.sort_by_key(|i| history[*i].ended);

@@ -9,9 +9,9 @@ use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, JoinEndp
 use fencepost_txn::network::{NetworkOptions, Replication, Step, members};
 use fencepost_txn::{Machine, MachineOptions, Timestamp};
 
-use crate::doom::Doom;
+use crate::doom::CrashState;
 use crate::executor::Executor;
-use crate::faults::Trips;
+use crate::faults::CrashPoints;
 use crate::host::HostTime;
 use crate::joining_machine;
 use crate::leases;
@@ -41,29 +41,29 @@ pub struct Cluster {
     /// Its machines.
     pub machines: Vec<Arc<Machine>>,
     /// The crash state of each machine.
-    pub dooms: Vec<Doom>,
+    pub crash_states: Vec<CrashState>,
     /// The protocol steps at which machines crash.
-    pub trips: Trips,
+    pub trips: CrashPoints,
     /// The parameters with which further machines are made.
-    pub ground: Ground,
+    pub ground: RunEnvironment,
 }
 
 /// A machine, once it exists.
-pub type Place = Rc<OnceCell<Arc<Machine>>>;
+pub type MachineCell = Rc<OnceCell<Arc<Machine>>>;
 
 /// The parameters with which every machine of a run is made.
 #[derive(Clone)]
-pub struct Ground {
+pub struct RunEnvironment {
     plan: Rc<Plan>,
     net: SimNet,
     hosts: Vec<Arc<HostTime>>,
     store: Arc<LocalStore>,
-    trips: Trips,
+    trips: CrashPoints,
     /// The join endpoint of the cluster.
-    pub door: Arc<JoinEndpoint>,
+    pub endpoint: Arc<JoinEndpoint>,
 }
 
-impl Ground {
+impl RunEnvironment {
     fn host_of(&self, id: MachineId) -> usize {
         (id.0 - 1) as usize % self.hosts.len()
     }
@@ -92,7 +92,7 @@ impl Ground {
             store: plan
                 .replaces
                 .then(|| Registrar::of(&self.store, id, &self.trips) as _),
-            door: plan.join_after_ns.map(|_| Arc::clone(&self.door)),
+            door: plan.join_after_ns.map(|_| Arc::clone(&self.endpoint)),
             joins,
             driven: true,
             ..NetworkOptions::of(
@@ -123,7 +123,7 @@ impl Ground {
     }
 
     /// Returns the crash state of a machine.
-    pub fn doom(&self, id: MachineId) -> Doom {
+    pub fn crash_state(&self, id: MachineId) -> CrashState {
         self.trips.doom(id).clone()
     }
 
@@ -132,11 +132,11 @@ impl Ground {
     pub fn drive(
         &self,
         (sim, executor): (&Sim, &mut Executor),
-        (id, place): (MachineId, Place),
+        (id, place): (MachineId, MachineCell),
         mut wrong: impl FnMut(&Arc<Machine>) -> Option<String> + 'static,
     ) {
         let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
-        let (doom, mut due) = (self.doom(id), None);
+        let (doom, mut due) = (self.crash_state(id), None);
         let (trips, mut quiet) = (self.trips.clone(), [0; Step::ALL.len()]);
         let drive = move || {
             let Some(machine) = place.get().filter(|_| !doom.has_come()) else {
@@ -175,17 +175,17 @@ impl Cluster {
         let configuration = configuration.map_err(|error| error.to_string())?;
         let store = store_with(&configuration)?;
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
-        let possible = (1..=plan.machines + joining_machine::LIVES).map(MachineId);
-        let possible: Vec<Doom> = possible.map(|id| Doom::of(&net, id)).collect();
+        let possible = (1..=plan.machines + joining_machine::INCARNATIONS_MAX).map(MachineId);
+        let possible: Vec<CrashState> = possible.map(|id| CrashState::of(&net, id)).collect();
         let dooms = possible[..plan.machines as usize].to_vec();
-        let trips = Trips::of(possible);
-        let ground = Ground {
+        let trips = CrashPoints::of(possible);
+        let ground = RunEnvironment {
             plan: Rc::new(plan.clone()),
             net: net.clone(),
             hosts: (0..plan.hosts.max(1)).map(host).collect(),
             store,
             trips: trips.clone(),
-            door: door_of(plan)?,
+            endpoint: join_endpoint_of(plan)?,
         };
         let mut machines = Vec::new();
         let all: Rc<OnceCell<Vec<Arc<Machine>>>> = Rc::default();
@@ -225,7 +225,7 @@ impl Cluster {
             sim,
             executor,
             machines,
-            dooms,
+            crash_states: dooms,
             trips,
             ground,
         })
@@ -242,7 +242,7 @@ fn store_with(configuration: &Configuration) -> Result<Arc<LocalStore>, String> 
 }
 
 /// Returns a join endpoint that outlives every machine.
-fn door_of(plan: &Plan) -> Result<Arc<JoinEndpoint>, String> {
+fn join_endpoint_of(plan: &Plan) -> Result<Arc<JoinEndpoint>, String> {
     let secret = ClusterSecret::new(b"known to all machines of a run");
     let secret = secret.map_err(|error| error.to_string())?;
     Ok(Arc::new(JoinEndpoint::new(

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 /// The crash state of a machine; clones refer to the same machine.
 #[derive(Clone)]
-pub struct Doom {
+pub struct CrashState {
     net: SimNet,
     machine: MachineId,
     waiting: Arc<Mutex<Vec<Waker>>>,
@@ -23,10 +23,10 @@ pub struct Doom {
     leaves: Arc<AtomicBool>,
 }
 
-impl Doom {
+impl CrashState {
     /// Returns the crash state of a machine in a network.
-    pub fn of(net: &SimNet, machine: MachineId) -> Doom {
-        Doom {
+    pub fn of(net: &SimNet, machine: MachineId) -> CrashState {
+        CrashState {
             net: net.clone(),
             machine,
             waiting: Arc::default(),
@@ -41,7 +41,7 @@ impl Doom {
 
     /// Returns whether the machine has crashed.
     pub fn has_come(&self) -> bool {
-        !self.net.lives(self.machine)
+        !self.net.is_running(self.machine)
     }
 
     /// Crashes the machine.

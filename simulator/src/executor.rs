@@ -30,7 +30,7 @@ pub const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The speed of processors, in nanoseconds of virtual time.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct ProcessorSpeed {
     /// The longest delay of a woken task, or of a machine that must look for new data.
     pub latency_ns: u64,
     /// One in this many delays is long, as if a thread is not scheduled; 0 for none.
@@ -48,7 +48,7 @@ pub struct Pace {
 
 /// The reason why a run ended before its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Halted {
+pub enum RunFailure {
     /// No work has ended for too long.
     #[error("stuck: {0}")]
     Stuck(String),
@@ -70,10 +70,10 @@ struct Task {
     /// The machine of the task, if pauses of it affect the task.
     machine: Option<MachineId>,
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    woken: Arc<Woken>,
+    woken: Arc<TaskWaker>,
 }
 
-struct Machine {
+struct DrivenMachine {
     id: MachineId,
     drive: Drive,
     /// The time at which the machine is driven next.
@@ -81,13 +81,13 @@ struct Machine {
 }
 
 /// The waker of a task, which adds the task to the list of woken tasks.
-struct Woken {
+struct TaskWaker {
     task: usize,
     queued: AtomicBool,
     list: Arc<Mutex<Vec<usize>>>,
 }
 
-impl Wake for Woken {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
             self.list.lock().push(self.task);
@@ -98,13 +98,13 @@ impl Wake for Woken {
 /// The executor of the tasks and machines of a run.
 pub struct Executor {
     sim: Sim,
-    pace: Pace,
+    pace: ProcessorSpeed,
     random: Random,
     jobs: BTreeMap<(u64, u64), Job>,
     /// The jobs of paused machines.
     held: Vec<Job>,
     tasks: Vec<Task>,
-    machines: Vec<Machine>,
+    machines: Vec<DrivenMachine>,
     woken: Arc<Mutex<Vec<usize>>>,
     left: usize,
     polls: u64,
@@ -112,7 +112,7 @@ pub struct Executor {
 
 impl Executor {
     /// Returns an executor without tasks.
-    pub fn new(sim: Sim, pace: Pace, random: Random) -> Executor {
+    pub fn new(sim: Sim, pace: ProcessorSpeed, random: Random) -> Executor {
         Executor {
             sim,
             pace,
@@ -129,7 +129,7 @@ impl Executor {
 
     /// Adds a machine, which is driven whenever the network names it, and at ticks.
     pub fn add_machine(&mut self, id: MachineId, drive: Drive) {
-        self.machines.push(Machine {
+        self.machines.push(DrivenMachine {
             id,
             drive,
             next: None,
@@ -149,7 +149,7 @@ impl Executor {
         name: String,
         future: impl Future<Output = ()> + 'static,
     ) {
-        let woken = Arc::new(Woken {
+        let woken = Arc::new(TaskWaker {
             task: self.tasks.len(),
             queued: AtomicBool::new(false),
             list: Arc::clone(&self.woken),
@@ -172,25 +172,25 @@ impl Executor {
     /// Runs until all tasks are done.
     ///
     /// # Errors
-    /// [`Halted`].
-    pub fn run(&mut self) -> Result<(), Halted> {
+    /// [`RunFailure`].
+    pub fn run(&mut self) -> Result<(), RunFailure> {
         self.run_until(|executor| executor.left == 0)
     }
 
     /// Runs until `done` returns true.
     ///
     /// # Errors
-    /// [`Halted`].
-    pub fn run_until(&mut self, mut done: impl FnMut(&Executor) -> bool) -> Result<(), Halted> {
+    /// [`RunFailure`].
+    pub fn run_until(&mut self, mut done: impl FnMut(&Executor) -> bool) -> Result<(), RunFailure> {
         self.sim.progress();
         while !done(self) {
             let went_on = self.turn();
             if let Some(what) = self.sim.reported() {
-                return Err(Halted::Broken(what));
+                return Err(RunFailure::Broken(what));
             }
             let waited = self.sim.now_ns() - self.sim.last_progress();
             if !went_on || waited > PATIENCE_NS {
-                return Err(Halted::Stuck(self.waiting()));
+                return Err(RunFailure::Stuck(self.waiting()));
             }
         }
         Ok(())
@@ -299,7 +299,7 @@ impl Executor {
     /// Draws the time at which a job that is ready now gets a processor, and a rank among jobs of
     /// that time.
     fn soon(&mut self) -> (u64, u64) {
-        let Pace {
+        let ProcessorSpeed {
             latency_ns,
             hiccup_one_in,
             hiccup_ns,
@@ -334,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace {
+    const PACE: ProcessorSpeed = ProcessorSpeed {
         latency_ns: 1000,
         hiccup_one_in: 8,
         hiccup_ns: 100_000,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_schedule_and_seeds_differ() {
+    fn same_seed_gives_same_schedule() {
         for seed in 0..10 {
             let once = order(seed);
             assert_eq!(once, order(seed));
@@ -377,20 +377,20 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_ever_is_named() {
+    fn stuck_task_is_named() {
         for ticks in [false, true] {
             let (_, mut executor) = world(1);
             if ticks {
                 executor.add_machine(MachineId(1), Box::new(|| false));
             }
             executor.spawn("the one that waits".into(), std::future::pending());
-            let stuck = Err(Halted::Stuck("the one that waits".into()));
+            let stuck = Err(RunFailure::Stuck("the one that waits".into()));
             assert_eq!(executor.run(), stuck);
         }
     }
 
     #[test]
-    fn nothing_of_a_machine_runs_while_it_is_paused() {
+    fn paused_machine_runs_no_task() {
         use fencepost_fabric::Nic;
         let (sim, mut executor) = world(3);
         let id = MachineId(1);

@@ -16,12 +16,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fencepost_fabric::{MachineId, Nic, SimNet, Tapped};
+use fencepost_fabric::{MachineId, Nic, SimNet, TapVerdict};
 use fencepost_txn::Machine;
 use fencepost_txn::network::{Step, steps};
 use parking_lot::Mutex;
 
-use crate::doom::Doom;
+use crate::doom::CrashState;
 use crate::sim::Sim;
 
 /// The step that asks the store to make a configuration the current one.
@@ -36,7 +36,7 @@ const LEAVE_NS: u64 = 500_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A machine, from 0, crashes.
-    Crash(usize, When),
+    Crash(usize, FaultTime),
     /// The machine that takes a step crashes then.
     CrashAt(StepAt),
     /// The record of a step is lost with its connection. If a time is given, the machine crashes
@@ -46,15 +46,15 @@ pub enum Fault {
     /// after that.
     LeaveAt(StepAt, StepAt),
     /// A machine is paused for this many nanoseconds, with the given behaviour of its network card.
-    Pause(usize, When, u64, Nic),
+    Pause(usize, FaultTime, u64, Nic),
     /// A machine is cut off for this many nanoseconds.
-    CutOff(usize, When, u64, Direction),
+    CutOff(usize, FaultTime, u64, Direction),
     /// Messages from the first machine to the second are delayed for this many nanoseconds, in one
     /// direction or both.
-    Silence(usize, usize, When, u64, Direction),
+    Silence(usize, usize, FaultTime, u64, Direction),
     /// No fault: a machine is asked to leave. It leaves this many nanoseconds after it has no
     /// replicas left.
-    Leave(usize, When, u64),
+    Leave(usize, FaultTime, u64),
 }
 
 impl Fault {
@@ -66,7 +66,7 @@ impl Fault {
 
 /// The time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum FaultTime {
     /// This many nanoseconds after the clients have begun.
     After(u64),
     /// This many nanoseconds after a machine is suspected, if one is.
@@ -99,12 +99,12 @@ pub enum Direction {
 
 /// The steps at which machines crash; clones refer to the same ones.
 #[derive(Clone)]
-pub struct Trips {
-    trips: Arc<Mutex<Vec<Trip>>>,
-    dooms: Arc<Vec<Doom>>,
+pub struct CrashPoints {
+    trips: Arc<Mutex<Vec<CrashPoint>>>,
+    crash_states: Arc<Vec<CrashState>>,
 }
 
-struct Trip {
+struct CrashPoint {
     fault: Fault,
     at: StepAt,
     /// The step at which the machine crashes, after a client has left at the step before.
@@ -114,12 +114,12 @@ struct Trip {
     by: Option<MachineId>,
 }
 
-impl Trips {
+impl CrashPoints {
     /// Returns an empty set of steps, for machines with these crash states.
-    pub fn of(dooms: Vec<Doom>) -> Trips {
-        Trips {
+    pub fn of(dooms: Vec<CrashState>) -> CrashPoints {
+        CrashPoints {
             trips: Arc::default(),
-            dooms: Arc::new(dooms),
+            crash_states: Arc::new(dooms),
         }
     }
 
@@ -131,7 +131,7 @@ impl Trips {
                 Fault::LeaveAt(at, then) => (at, Some(*then)),
                 _ => return None,
             };
-            Some(Trip {
+            Some(CrashPoint {
                 fault: *fault,
                 at: *at,
                 then,
@@ -139,7 +139,7 @@ impl Trips {
                 by: None,
             })
         });
-        let trips: Vec<Trip> = trips.collect();
+        let trips: Vec<CrashPoint> = trips.collect();
         if trips.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ impl Trips {
         net.tap(Box::new(move |machine, place, words| {
             let mut all = steps(place.segment, words).into_iter();
             let taken = all.find_map(|step| trips.take(machine, step));
-            taken.unwrap_or(Tapped::Goes)
+            taken.unwrap_or(TapVerdict::Goes)
         }));
     }
 
@@ -158,7 +158,7 @@ impl Trips {
     }
 
     /// Returns the fault that occurs when a machine is about to take a step.
-    pub fn take(&self, machine: MachineId, step: &str) -> Option<Tapped> {
+    pub fn take(&self, machine: MachineId, step: &str) -> Option<TapVerdict> {
         let mut trips = self.trips.lock();
         let number = machine.0 as usize - 1;
         let is_at = |at: &StepAt| at.name == step && at.by.is_none_or(|by| by == number);
@@ -168,20 +168,20 @@ impl Trips {
             if trip.seen == trip.at.nth {
                 if let Some(then) = trip.then.take() {
                     (trip.at, trip.seen) = (then, 0);
-                    self.dooms[number].dismiss();
+                    self.crash_states[number].dismiss();
                     continue;
                 }
                 trip.by = Some(machine);
                 between = Some(match trip.fault {
-                    Fault::LoseAt(..) => Tapped::Breaks,
-                    _ if trip.at.after => Tapped::CrashesAfter,
-                    _ => Tapped::CrashesBefore,
+                    Fault::LoseAt(..) => TapVerdict::Breaks,
+                    _ if trip.at.after => TapVerdict::CrashesAfter,
+                    _ => TapVerdict::CrashesBefore,
                 });
             }
         }
         drop(trips);
-        if between.is_some_and(|between| between != Tapped::Breaks) {
-            self.dooms[number].tell();
+        if between.is_some_and(|between| between != TapVerdict::Breaks) {
+            self.crash_states[number].tell();
         }
         between
     }
@@ -213,29 +213,29 @@ impl Trips {
     }
 
     /// Returns the crash state of a machine.
-    pub fn doom(&self, machine: MachineId) -> &Doom {
-        &self.dooms[machine.0 as usize - 1]
+    pub fn doom(&self, machine: MachineId) -> &CrashState {
+        &self.crash_states[machine.0 as usize - 1]
     }
 }
 
 /// The parameters of the tasks that inject faults.
 #[derive(Clone)]
-pub struct Scene {
+pub struct FaultContext {
     /// The simulated environment.
     pub sim: Sim,
     /// The machines of the cluster.
     pub machines: Vec<Arc<Machine>>,
     /// The crash states of the machines.
-    pub dooms: Vec<Doom>,
+    pub dooms: Vec<CrashState>,
     /// The number of clients that are not done.
     pub clients: Rc<Cell<usize>>,
     /// The same number for each machine, from 0.
     pub clients_at: Rc<Vec<Cell<usize>>>,
     /// The faults at steps.
-    pub trips: Trips,
+    pub trips: CrashPoints,
 }
 
-impl Scene {
+impl FaultContext {
     /// Injects a fault, or the second part of a fault at a step.
     pub async fn happen(self, fault: Fault) {
         match fault {
@@ -289,7 +289,7 @@ impl Scene {
         let mut empty = false;
         while !doom.has_come() && !leaver.is_evicted() {
             let mut others = self.machines.iter().zip(&self.dooms);
-            let member = |(other, doom): &(&Arc<Machine>, &Doom)| {
+            let member = |(other, doom): &(&Arc<Machine>, &CrashState)| {
                 other.number() != leaver.number() && !doom.has_come() && !other.is_evicted()
             };
             let Some((other, fate)) = others.find(member) else {
@@ -323,10 +323,10 @@ impl Scene {
     }
 
     /// Waits for the time of a fault; returns false if it does not come.
-    async fn wait(&self, when: When) -> bool {
+    async fn wait(&self, when: FaultTime) -> bool {
         match when {
-            When::After(ns) => self.sim.nap(ns).await,
-            When::Suspected(ns) => {
+            FaultTime::After(ns) => self.sim.nap(ns).await,
+            FaultTime::Suspected(ns) => {
                 while !self.is_any_suspected() {
                     if self.clients.get() == 0 {
                         return false;

@@ -18,7 +18,7 @@ impl std::fmt::Display for Object {
 
 /// The version that a read saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Saw {
+pub enum ReadVersion {
     /// The object did not exist.
     Absent,
     /// The version of a transaction; 0 for the initial version.
@@ -45,7 +45,7 @@ pub const SOMETIME: u64 = 0;
 
 /// A transaction as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ObservedTransaction {
     /// The transaction's number, which is not 0.
     pub id: u64,
     /// The logical time before it began, or [`SOMETIME`].
@@ -53,7 +53,7 @@ pub struct Seen {
     /// The logical time after its client learned the outcome; [`NEVER`] if it did not.
     pub ended: u64,
     /// The versions that it read, except its own.
-    pub reads: Vec<(Object, Saw)>,
+    pub reads: Vec<(Object, ReadVersion)>,
     /// The writes; empty if the transaction was aborted.
     pub writes: Vec<Write>,
     /// The timestamp of its writes; without writes, that of its snapshot.

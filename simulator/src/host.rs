@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_has_come_to_a_time_when_it_is_said_to_and_not_long_before() {
+    fn clock_reaches_time_at_predicted_moment() {
         let net = SimNet::new(1, SimKnobs::default());
         let mut random = Random::new(7);
         for _ in 0..200 {

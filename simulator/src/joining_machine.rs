@@ -9,15 +9,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_cluster::join::{
-    JoinOutcome, JoinRefusal, JoinRequest, DurableData, NotAdmitted, PROTOCOL_VERSION,
+    DurableData, JoinOutcome, JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{Address, FailureDomain};
 use fencepost_fabric::{MachineId, Random};
 use fencepost_txn::Machine;
 use fencepost_txn::network::Configuration;
 
-use crate::cluster::{Ground, Place};
-use crate::doom::Doom;
+use crate::cluster::{MachineCell, RunEnvironment};
+use crate::doom::CrashState;
 use crate::executor::Executor;
 use crate::sim::Sim;
 use crate::workload::Client;
@@ -27,51 +27,52 @@ const LOOK_NS: u64 = 1_000_000;
 /// The number of looks before it tries again.
 const LOOKS: u64 = 200;
 /// The largest number of incarnations: the others may evict it before it has completed the join.
-pub const LIVES: u32 = 8;
+pub const INCARNATIONS_MAX: u32 = 8;
 
 /// The joining machine, with all of its incarnations.
-pub struct JoiningMachine(Vec<Life>);
+pub struct JoiningMachine(Vec<MachineIncarnation>);
 
 #[derive(Clone)]
-struct Life {
+struct MachineIncarnation {
     id: MachineId,
-    place: Place,
-    doom: Doom,
+    place: MachineCell,
+    doom: CrashState,
 }
 
 impl JoiningMachine {
     /// Makes a machine join after `after_ns`, and then runs `client` there.
     pub fn come(
-        ground: &Ground,
+        ground: &RunEnvironment,
         (sim, executor): (&Sim, &mut Executor),
         after_ns: u64,
         client: Client,
     ) -> JoiningMachine {
-        let life = |at| {
+        let incarnation = |at| {
             let id = MachineId(1 + client.plan.machines + at);
-            Life {
+            MachineIncarnation {
                 id,
-                place: Place::default(),
-                doom: ground.doom(id),
+                place: MachineCell::default(),
+                doom: ground.crash_state(id),
             }
         };
-        let lives: Vec<Life> = (0..LIVES).map(life).collect();
-        for Life { id, place, .. } in &lives {
+        let incarnations: Vec<MachineIncarnation> =
+            (0..INCARNATIONS_MAX).map(incarnation).collect();
+        for MachineIncarnation { id, place, .. } in &incarnations {
             let driven = (*id, Rc::clone(place));
             ground.drive((sim, executor), driven, |_| None);
         }
-        let joins = Joins {
+        let joins = JoinPlan {
             ground: ground.clone(),
             sim: sim.clone(),
-            lives: lives.clone(),
+            lives: incarnations.clone(),
             random: Random::new(client.plan.seed ^ 0xD00F),
         };
         executor.spawn("who joins".into(), joins.run(after_ns, client));
-        JoiningMachine(lives)
+        JoiningMachine(incarnations)
     }
 
     /// Returns the machine in each of its incarnations so far.
-    pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, Doom)> {
+    pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, CrashState)> {
         let lives = self.0.iter();
         lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
     }
@@ -93,14 +94,14 @@ impl JoiningMachine {
     }
 }
 
-struct Joins {
-    ground: Ground,
+struct JoinPlan {
+    ground: RunEnvironment,
     sim: Sim,
-    lives: Vec<Life>,
+    lives: Vec<MachineIncarnation>,
     random: Random,
 }
 
-impl Joins {
+impl JoinPlan {
     async fn run(mut self, after_ns: u64, mut client: Client) {
         self.sim.nap(after_ns).await;
         (client.machine.1, client.doom) = loop {
@@ -114,7 +115,7 @@ impl Joins {
     }
 
     /// Joins; returns `None` if the machine was evicted before it had completed the join.
-    async fn join(&mut self) -> Result<Option<(Arc<Machine>, Doom)>, String> {
+    async fn join(&mut self) -> Result<Option<(Arc<Machine>, CrashState)>, String> {
         let admitted = self.admitted().await.map_err(|error| error.to_string())?;
         let (id, configuration) = admitted;
         let mut lives = self.lives.iter();
@@ -142,13 +143,15 @@ impl Joins {
             keeps: DurableData::Nothing,
         };
         loop {
-            let mut knock = self
+            let mut attempt = self
                 .ground
-                .door
+                .endpoint
                 .begin_join(request.clone(), &mut self.random)?;
             for _ in 0..LOOKS {
-                match knock.hear() {
-                    Ok(Some(JoinOutcome::Joined(id, configuration))) => return Ok((id, configuration)),
+                match attempt.hear() {
+                    Ok(Some(JoinOutcome::Joined(id, configuration))) => {
+                        return Ok((id, configuration));
+                    }
                     // No machine of a run has a disk.
                     Ok(Some(JoinOutcome::Offered(_)) | None) => {}
                     Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencepost_txn::Machine;
 
-use crate::executor::Halted;
+use crate::executor::RunFailure;
 
 /// Returns an error if a machine holds its lease although the manager says that it has expired
 /// (LEASE-1). A machine in a later configuration has the lease of another manager.
@@ -40,12 +40,12 @@ pub fn two_act(machines: &[Arc<Machine>]) -> Option<String> {
 ///
 /// # Errors
 /// A description of the suspicion.
-pub fn look(machines: &[Arc<Machine>]) -> Result<(), Halted> {
+pub fn look(machines: &[Arc<Machine>]) -> Result<(), RunFailure> {
     for machine in machines {
         let counts = machine.lease_counts().unwrap_or_default();
         if counts.expired > 0 {
             let found = format!("m{} has suspected others: {counts:?}", machine.number());
-            return Err(Halted::Broken(found));
+            return Err(RunFailure::Broken(found));
         }
     }
     Ok(())

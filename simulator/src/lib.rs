@@ -47,4 +47,4 @@ mod versions;
 pub mod workload;
 pub mod world;
 
-pub use run::{Met, Recorded, Summary, record, run};
+pub use run::{RunRecord, SituationCounts, Summary, record, run};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Object, Seen};
+use crate::history::{Object, ObservedTransaction};
 use crate::versions::Versions;
 use crate::world::LIST_WORDS;
 
@@ -28,7 +28,7 @@ pub fn append(numbers: &mut Vec<u64>, id: u64) {
 ///
 /// # Errors
 /// A description of the difference.
-pub fn check_lists(history: &[Seen], found: &[Contents]) -> Result<(), String> {
+pub fn check_lists(history: &[ObservedTransaction], found: &[Contents]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     let mut right: BTreeMap<(Object, u64), Vec<u64>> = BTreeMap::new();
     for contents in found {

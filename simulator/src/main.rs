@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use fencepost_simulator::plan::{Kind, Plan};
 use fencepost_simulator::run::record_plan;
-use fencepost_simulator::{Met, Summary};
+use fencepost_simulator::{SituationCounts, Summary};
 
 /// The interval of progress reports.
 const REPORT: Duration = Duration::from_secs(5);
@@ -121,7 +121,7 @@ struct Totals {
     unseen: u64,
     virtual_ns: u64,
     polls: u64,
-    met: Met,
+    met: SituationCounts,
     running: BTreeMap<u64, Instant>,
     found: u64,
 }

@@ -14,8 +14,8 @@ use fencepost_fabric::{MachineId, Nic, Random, SimKnobs};
 use fencepost_txn::ObjectLocation;
 use fencepost_txn::network::{LeaseTerms, Step};
 
-use crate::executor::Pace;
-use crate::faults::{Fault, SWAP, StepAt, When};
+use crate::executor::ProcessorSpeed;
+use crate::faults::{Fault, FaultTime, SWAP, StepAt};
 use crate::host::DRIFT_PPM;
 
 /// Longer than any wait in a run.
@@ -39,7 +39,7 @@ pub struct Plan {
     /// The parameters of the network.
     pub net: SimKnobs,
     /// The speed of processors.
-    pub pace: Pace,
+    pub pace: ProcessorSpeed,
     /// The number of objects that are read and overwritten.
     pub registers: usize,
     /// The number of accounts between which transfers are made.
@@ -87,7 +87,9 @@ impl Plan {
     /// Returns the placement of the next object.
     pub fn place(&self, random: &mut Random) -> ObjectLocation {
         match random.one_in(self.elsewhere_one_in) {
-            true => ObjectLocation::Machine(MachineId(1 + random.below(self.machines.into()) as u32)),
+            true => {
+                ObjectLocation::Machine(MachineId(1 + random.below(self.machines.into()) as u32))
+            }
             false => ObjectLocation::Own,
         }
     }
@@ -105,7 +107,7 @@ impl Plan {
             delay_ns: (least, least * spread),
             ..SimKnobs::default()
         };
-        let pace = Pace {
+        let pace = ProcessorSpeed {
             latency_ns: of(&[200, 2_000, 20_000]),
             hiccup_one_in: of(&[0, 16, 200]),
             hiccup_ns: of(&[50_000, 500_000]),
@@ -166,9 +168,9 @@ impl Plan {
     }
 
     /// Draws the machine that fails, and the time.
-    fn draw_victim(&self, random: &mut Random) -> (usize, When) {
+    fn draw_victim(&self, random: &mut Random) -> (usize, FaultTime) {
         let machine = random.below(self.machines.into()) as usize;
-        (machine, When::After(random.below(20_000_000)))
+        (machine, FaultTime::After(random.below(20_000_000)))
     }
 
     /// Draws a machine that is not `first`.
@@ -205,7 +207,8 @@ impl Plan {
             random.below(3_000_000),
         );
         plan.faults.push(Fault::Crash(machine, when));
-        plan.faults.push(Fault::Crash(other, When::Suspected(soon)));
+        plan.faults
+            .push(Fault::Crash(other, FaultTime::Suspected(soon)));
         plan
     }
 
@@ -372,7 +375,7 @@ impl Plan {
         let (joins, crashes) = (random.below(20_000_000), random.below(120_000_000));
         Plan {
             join_after_ns: Some(joins),
-            faults: vec![Fault::Crash(machine, When::After(crashes))],
+            faults: vec![Fault::Crash(machine, FaultTime::After(crashes))],
             ..plan
         }
     }
@@ -402,7 +405,7 @@ impl Plan {
         plan.machines = plan.machines.max(plan.replicas as u32 + 2);
         plan.draw_leaving(&mut random);
         let machine = random.below(plan.machines.into()) as usize;
-        let when = When::After(random.below(60_000_000));
+        let when = FaultTime::After(random.below(60_000_000));
         plan.faults.push(Fault::Crash(machine, when));
         plan
     }

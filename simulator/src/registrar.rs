@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use fencepost_cluster::store::Answer;
 use fencepost_cluster::{ConfigurationId, SwapOutcome};
-use fencepost_fabric::{MachineId, Tapped};
+use fencepost_fabric::{MachineId, TapVerdict};
 use fencepost_txn::network::{ConfigStore, Configuration, LocalStore};
 
-use crate::faults::{SWAP, Trips};
+use crate::faults::{CrashPoints, SWAP};
 
 /// The configuration store as one machine uses it.
 pub struct Registrar {
     store: Arc<LocalStore>,
     machine: MachineId,
-    trips: Trips,
+    trips: CrashPoints,
 }
 
 impl Registrar {
     /// Returns a machine's access to the shared store.
-    pub fn of(store: &Arc<LocalStore>, machine: MachineId, trips: &Trips) -> Arc<Registrar> {
+    pub fn of(store: &Arc<LocalStore>, machine: MachineId, trips: &CrashPoints) -> Arc<Registrar> {
         Arc::new(Registrar {
             store: Arc::clone(store),
             machine,
@@ -47,10 +47,10 @@ impl ConfigStore for Registrar {
     ) -> Answer<'a, SwapOutcome> {
         Box::pin(async move {
             let tapped = match self.is_dead() {
-                true => Some(Tapped::CrashesBefore),
+                true => Some(TapVerdict::CrashesBefore),
                 false => self.trips.take(self.machine, SWAP),
             };
-            if tapped != Some(Tapped::CrashesBefore) {
+            if tapped != Some(TapVerdict::CrashesBefore) {
                 let swapped = self.store.compare_and_swap(expected, new).await;
                 if tapped.is_none() {
                     return swapped;

@@ -15,16 +15,16 @@ use fencepost_fabric::Random;
 use fencepost_txn::{Addr, Isolation, Machine, Mode, Outcome, Problem, Stop, Timestamp};
 
 use crate::attempt::Attempt;
-use crate::executor::Halted;
+use crate::executor::RunFailure;
 use crate::levels::Execution;
 use crate::plan::Plan;
 use crate::schema::SecondIndex;
 use crate::sim::Sim;
-use crate::workload::{Halt, Logbook, Step};
+use crate::workload::{ClientRecords, Halt, Step};
 use crate::world::World;
 
 /// The parameters of a machine's last reader.
-pub struct LastReader {
+pub struct FinalReader {
     /// The machine, and its index from 0.
     pub machine: (usize, Arc<Machine>),
     /// The objects of the run.
@@ -34,12 +34,12 @@ pub struct LastReader {
     /// The simulated environment.
     pub sim: Sim,
     /// The record of transactions.
-    pub log: Rc<RefCell<Logbook>>,
+    pub log: Rc<RefCell<ClientRecords>>,
     /// The addresses of all reachable objects; filled by the reader.
     pub reached: Rc<RefCell<BTreeSet<Addr>>>,
 }
 
-impl LastReader {
+impl FinalReader {
     /// Reads all objects.
     pub async fn run(self) {
         if let Err(halt) = self.read().await {
@@ -224,10 +224,10 @@ fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
 ///
 /// # Errors
 /// A description of the first object or record that must not exist.
-pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), Halted> {
+pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), RunFailure> {
     let mut there = BTreeSet::new();
     let (mut stock, mut lent) = (Vec::new(), Vec::new());
-    let broken = |what: String| Err(Halted::Broken(format!("at rest, {what}")));
+    let broken = |what: String| Err(RunFailure::Broken(format!("at rest, {what}")));
     for machine in machines {
         let number = machine.number();
         let inventory = machine.inventory();

@@ -13,18 +13,18 @@ use fencepost_txn::{Machine, Timestamp, all_run_here};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
-use crate::doom::Doom;
-use crate::executor::{Executor, Halted};
-use crate::faults::{Fault, Scene, When};
-use crate::history::Seen;
+use crate::doom::CrashState;
+use crate::executor::{Executor, RunFailure};
+use crate::faults::{Fault, FaultContext, FaultTime};
+use crate::history::ObservedTransaction;
 use crate::joining_machine::JoiningMachine;
 use crate::leases;
 use crate::levels::check_levels;
 use crate::lists::check_lists;
 use crate::plan::Plan;
-use crate::rest::{self, LastReader};
+use crate::rest::{self, FinalReader};
 use crate::snapshots::check_snapshots;
-use crate::workload::{Client, Logbook};
+use crate::workload::{Client, ClientRecords};
 use crate::world::{self, World};
 
 /// The summary of a run.
@@ -41,7 +41,7 @@ pub struct Summary {
     /// The number of transactions that were dropped during their commit and took effect.
     pub committed_unseen: u64,
     /// The situations that transactions met.
-    pub met: Met,
+    pub met: SituationCounts,
     /// The number of polls of tasks.
     pub polls: u64,
     /// The duration in nanoseconds of virtual time.
@@ -54,7 +54,7 @@ pub struct Summary {
 
 /// Counters of situations that transactions of all machines met, to show that the run tested them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct SituationCounts {
     /// Snapshots that were moved forward.
     pub refreshes: u64,
     /// Reads answered from an old version.
@@ -83,12 +83,12 @@ pub struct Met {
     pub renewals: u64,
 }
 
-impl Met {
-    fn by(machines: &[Arc<Machine>]) -> Met {
-        let mut met = Met::default();
+impl SituationCounts {
+    fn by(machines: &[Arc<Machine>]) -> SituationCounts {
+        let mut met = SituationCounts::default();
         for machine in machines {
             let (totals, posted) = (machine.counters().totals(), machine.traffic());
-            met += Met {
+            met += SituationCounts {
                 refreshes: totals.refreshes,
                 old_versions: totals.old_version_reads,
                 locks: totals.lock_waits,
@@ -109,7 +109,7 @@ impl Met {
 
     /// Returns the counters that are nonzero over a few dozen runs.
     pub fn all(&self) -> [u64; 12] {
-        let Met {
+        let SituationCounts {
             refreshes,
             old_versions,
             locks,
@@ -141,8 +141,8 @@ impl Met {
     }
 }
 
-impl std::ops::AddAssign for Met {
-    fn add_assign(&mut self, other: Met) {
+impl std::ops::AddAssign for SituationCounts {
+    fn add_assign(&mut self, other: SituationCounts) {
         self.refreshes += other.refreshes;
         self.old_versions += other.old_versions;
         self.locks += other.locks;
@@ -172,7 +172,7 @@ fn over(machine: &Machine, since: Timestamp) -> bool {
 }
 
 /// Describes the remaining work of machines that have not crashed.
-fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String {
+fn unrest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> String {
     let say = |(machine, _): (&Arc<Machine>, _)| {
         let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
         let lacks = machine.lacks_data();
@@ -194,7 +194,7 @@ fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String
 
 /// Returns whether all work of clients is done and all failures are handled: evicted machines know
 /// it, and the others have recovered.
-fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
+fn rest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> bool {
     let all = || machines.iter().zip(dooms);
     let living = || all().filter(|(_, doom)| !doom.has_come());
     // This runs at each turn, and mostly decides here.
@@ -227,33 +227,33 @@ fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
 fn come_to_rest(
     executor: &mut Executor,
     machines: &[Arc<Machine>],
-    dooms: &[Doom],
-) -> Result<Vec<Arc<Machine>>, Halted> {
+    dooms: &[CrashState],
+) -> Result<Vec<Arc<Machine>>, RunFailure> {
     let since = machines[0].now();
     let rest = executor.run_until(|_| rest(machines, dooms, since));
     let living = machines.iter().zip(dooms);
     let living = living.filter(|(machine, doom)| !doom.has_come() && !machine.is_evicted());
     let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
     rest.map_err(|halted| match halted {
-        Halted::Stuck(_) => Halted::Stuck(unrest(machines, dooms, since)),
+        RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, dooms, since)),
         broken => broken,
     })?;
     Ok(living)
 }
 
 /// The recorded results of a run.
-pub struct Recorded {
+pub struct RunRecord {
     /// The summary of the run.
     pub summary: Summary,
     /// The history of its clients.
-    pub history: Vec<Seen>,
+    pub history: Vec<ObservedTransaction>,
 }
 
 /// Runs a seed and checks all invariants.
 ///
 /// # Errors
 /// The violated invariant.
-pub fn run(seed: u64) -> Result<Summary, Halted> {
+pub fn run(seed: u64) -> Result<Summary, RunFailure> {
     record(seed).map(|recorded| recorded.summary)
 }
 
@@ -261,7 +261,7 @@ pub fn run(seed: u64) -> Result<Summary, Halted> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn record(seed: u64) -> Result<Recorded, Halted> {
+pub fn record(seed: u64) -> Result<RunRecord, RunFailure> {
     record_plan(Rc::new(Plan::draw(seed)))
 }
 
@@ -269,17 +269,17 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
+pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
     all_run_here();
     let seed = plan.seed;
     let Cluster {
         sim,
         mut executor,
         mut machines,
-        mut dooms,
+        crash_states: mut dooms,
         trips,
         ground,
-    } = Cluster::start(&plan).map_err(Halted::Broken)?;
+    } = Cluster::start(&plan).map_err(RunFailure::Broken)?;
     let clients = plan.clients * plan.transactions;
     let markers = match plan.drop_one_in {
         // Every client may be cut off during a commit.
@@ -300,7 +300,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     );
     executor.run()?;
     let world = Rc::new(world.take());
-    let log: Rc<RefCell<Logbook>> = Rc::default();
+    let log: Rc<RefCell<ClientRecords>> = Rc::default();
     let mut random = Random::new(seed ^ 0xC1_1E_27);
     let at_work = Rc::new(Cell::new(plan.clients));
     let at_machines: Rc<Vec<Cell<usize>>> =
@@ -327,7 +327,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         });
     }
     trips.arm(sim.net(), &plan.faults);
-    let scene = Scene {
+    let scene = FaultContext {
         sim: sim.clone(),
         machines: machines.clone(),
         dooms: dooms.clone(),
@@ -338,7 +338,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     for fault in &plan.faults {
         executor.spawn(format!("{fault:?}"), scene.clone().happen(*fault));
     }
-    let newcomer = plan.join_after_ns.map(|after_ns| {
+    let joining = plan.join_after_ns.map(|after_ns| {
         let client = Client {
             number: plan.clients,
             machine: (0, Arc::clone(&machines[0])),
@@ -353,16 +353,16 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         JoiningMachine::come(&ground, (&sim, &mut executor), after_ns, client)
     });
     executor.run().map_err(|halted| match halted {
-        Halted::Stuck(who) => {
+        RunFailure::Stuck(who) => {
             let since = machines[0].now();
-            Halted::Stuck(format!("{who}; {}", unrest(&machines, &dooms, since)))
+            RunFailure::Stuck(format!("{who}; {}", unrest(&machines, &dooms, since)))
         }
-        Halted::Broken(what) => {
+        RunFailure::Broken(what) => {
             let since = machines[0].now();
-            Halted::Broken(format!("{what}; {}", unrest(&machines, &dooms, since)))
+            RunFailure::Broken(format!("{what}; {}", unrest(&machines, &dooms, since)))
         }
     })?;
-    if let Some(newcomer) = &newcomer {
+    if let Some(newcomer) = &joining {
         for (machine, doom) in newcomer.machines() {
             machines.push(machine);
             dooms.push(doom);
@@ -370,11 +370,11 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     }
     let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
     if let Some(machine) = plan.next_crash {
-        let crash = Fault::Crash(machine, When::After(0));
+        let crash = Fault::Crash(machine, FaultTime::After(0));
         executor.spawn("the next crash".into(), scene.clone().happen(crash));
         executor.run()?;
         alive = come_to_rest(&mut executor, &machines, &dooms)?;
-        if let Some(newcomer) = &newcomer {
+        if let Some(newcomer) = &joining {
             executor.spawn(
                 "who looks for replicas".into(),
                 newcomer.has_become_replica(&sim),
@@ -386,7 +386,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     trips.disarm();
     let reached: Rc<RefCell<BTreeSet<_>>> = Rc::default();
     for (at, machine) in machines.iter().enumerate() {
-        let reader = LastReader {
+        let reader = FinalReader {
             machine: (at, Arc::clone(machine)),
             world: Rc::clone(&world),
             plan: Rc::clone(&plan),
@@ -406,11 +406,13 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let polls = executor.polls();
     drop(executor);
     let log = log.take();
-    check_levels(&log.executions).map_err(|found| Halted::Broken(found.to_string()))?;
-    check_snapshots(&log.history).map_err(Halted::Broken)?;
-    check_lists(&log.history, &log.lists).map_err(Halted::Broken)?;
-    check(&log.history).map_err(Halted::Broken)?;
-    let unseen = |seen: &&Seen| seen.ended == crate::history::NEVER && !seen.writes.is_empty();
+    check_levels(&log.executions).map_err(|found| RunFailure::Broken(found.to_string()))?;
+    check_snapshots(&log.history).map_err(RunFailure::Broken)?;
+    check_lists(&log.history, &log.lists).map_err(RunFailure::Broken)?;
+    check(&log.history).map_err(RunFailure::Broken)?;
+    let unseen = |seen: &&ObservedTransaction| {
+        seen.ended == crate::history::NEVER && !seen.writes.is_empty()
+    };
     let mut hasher = DefaultHasher::new();
     log.history.hash(&mut hasher);
     log.lists.hash(&mut hasher);
@@ -423,13 +425,13 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         replicas: plan.replicas,
         ends: log.ends,
         committed_unseen: log.history.iter().filter(unseen).count() as u64,
-        met: Met::by(&machines),
+        met: SituationCounts::by(&machines),
         polls,
         took_ns: sim.now_ns(),
         trace: sim.net().trace(),
         history: hasher.finish(),
     };
-    Ok(Recorded {
+    Ok(RunRecord {
         summary,
         history: log.history,
     })

@@ -3,7 +3,7 @@
 //!
 //! This check is stricter than [`crate::checker`], and describes faults more directly.
 
-use crate::history::{SOMETIME, Saw, Seen};
+use crate::history::{ObservedTransaction, ReadVersion, SOMETIME};
 use crate::versions::{Position, Versions};
 
 /// Compares every read with the version that its reader's timestamp requires. Of two commits with
@@ -11,16 +11,16 @@ use crate::versions::{Position, Versions};
 ///
 /// # Errors
 /// A description of the wrong read.
-pub fn check_snapshots(history: &[Seen]) -> Result<(), String> {
+pub fn check_snapshots(history: &[ObservedTransaction]) -> Result<(), String> {
     let versions = Versions::of(history)?;
     for t in history.iter().filter(|t| t.began != SOMETIME) {
         for (object, saw) in &t.reads {
             let order = versions.order(*object);
             let (due, tied) = (versions.due(t, *object), versions.tied(t, *object));
             let is = |position: Position| match (saw, position) {
-                (Saw::Absent, _) => !versions.is_there(*object, position),
-                (Saw::By(writer), None) => *writer == 0,
-                (Saw::By(writer), Some(position)) => {
+                (ReadVersion::Absent, _) => !versions.is_there(*object, position),
+                (ReadVersion::By(writer), None) => *writer == 0,
+                (ReadVersion::By(writer), Some(position)) => {
                     order[position].stays && history[order[position].by].id == *writer
                 }
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fencepost_txn::Timestamp;
 
-use crate::history::{Object, Saw, Seen};
+use crate::history::{Object, ObservedTransaction, ReadVersion};
 
 /// A version that a transaction of a history wrote.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(crate) type Position = Option<usize>;
 
 impl Versions {
     /// Orders the versions, and checks the condition of every write.
-    pub fn of(history: &[Seen]) -> Result<Versions, String> {
+    pub fn of(history: &[ObservedTransaction]) -> Result<Versions, String> {
         let mut of: BTreeMap<Object, Vec<Version>> = BTreeMap::new();
         let numbers = history.iter().enumerate().map(|(by, t)| (t.id, (by, t.at)));
         for (by, t) in history.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Versions {
 
     /// Returns the version that a transaction's timestamp requires: at or below R for a reader,
     /// below W for a writer, whose reads were validated at W.
-    pub fn due(&self, t: &Seen, object: Object) -> Position {
+    pub fn due(&self, t: &ObservedTransaction, object: Object) -> Position {
         let order = self.order(object);
         let due = match t.writes.is_empty() {
             true => order.partition_point(|version| version.at <= t.at),
@@ -85,7 +85,7 @@ impl Versions {
     }
 
     /// Returns another writer's version with the timestamp of a writer: either may be the first.
-    pub fn tied(&self, t: &Seen, object: Object) -> Position {
+    pub fn tied(&self, t: &ObservedTransaction, object: Object) -> Position {
         let next = self.due(t, object).map_or(0, |due| due + 1);
         let me = self.numbers.get(&t.id).map(|(by, _)| *by);
         let tied = |version: &&Version| version.at == t.at && Some(version.by) != me;
@@ -100,11 +100,16 @@ impl Versions {
 
     /// Returns the version that a read saw. A read of a missing object matches any version without
     /// the object: the one that its reader's timestamp requires, or the nearest one.
-    pub fn met(&self, t: &Seen, object: Object, saw: Saw) -> Result<Position, String> {
+    pub fn met(
+        &self,
+        t: &ObservedTransaction,
+        object: Object,
+        saw: ReadVersion,
+    ) -> Result<Position, String> {
         let order = self.order(object);
         match saw {
-            Saw::By(0) => Ok(None),
-            Saw::By(writer) => {
+            ReadVersion::By(0) => Ok(None),
+            ReadVersion::By(writer) => {
                 let position = self.numbers.get(&writer).and_then(|(by, at)| {
                     let position = order.binary_search_by_key(at, |version| version.at);
                     let his = |at: &usize| order[*at].by == *by && order[*at].stays;
@@ -117,7 +122,7 @@ impl Versions {
                     )
                 })
             }
-            Saw::Absent => {
+            ReadVersion::Absent => {
                 let (due, tied) = (self.due(t, object), self.tied(t, object));
                 if self.is_there(object, due) && tied.is_some() && !self.is_there(object, tied) {
                     return Ok(tied);
@@ -131,7 +136,7 @@ impl Versions {
     /// Returns the newest time, not after its own, at which all reads of a transaction without
     /// effect were current. The timestamp of such a transaction means nothing
     /// ([`crate::history::SOMETIME`]). Returns its own time if there is none.
-    pub fn last_so(&self, t: &Seen) -> Timestamp {
+    pub fn last_so(&self, t: &ObservedTransaction) -> Timestamp {
         let just_before =
             |version: &Version| Timestamp::from_raw(version.at.raw().saturating_sub(1));
         let orders = t.reads.iter().map(|(object, _)| self.order(*object));
@@ -147,14 +152,14 @@ impl Versions {
     }
 
     /// Returns whether a reader at `time` sees this version.
-    fn was_so(&self, object: Object, saw: Saw, time: Timestamp) -> bool {
+    fn was_so(&self, object: Object, saw: ReadVersion, time: Timestamp) -> bool {
         let order = self.order(object);
         let newest = order.partition_point(|version| version.at <= time);
         let newest = newest.checked_sub(1).map(|position| order[position]);
         match (saw, newest) {
-            (Saw::Absent, newest) => newest.is_none_or(|version| !version.stays),
-            (Saw::By(0), newest) => newest.is_none(),
-            (Saw::By(writer), newest) => newest.is_some_and(|version| {
+            (ReadVersion::Absent, newest) => newest.is_none_or(|version| !version.stays),
+            (ReadVersion::By(0), newest) => newest.is_none(),
+            (ReadVersion::By(writer), newest) => newest.is_some_and(|version| {
                 let his = self
                     .numbers
                     .get(&writer)
@@ -166,7 +171,7 @@ impl Versions {
 
     /// Checks the condition of each write: the object existed, or did not, when the write took
     /// effect.
-    fn conditions(&self, history: &[Seen]) -> Result<(), String> {
+    fn conditions(&self, history: &[ObservedTransaction]) -> Result<(), String> {
         for t in history {
             for write in &t.writes {
                 let before = self.newest_before(write.object, t.at);

@@ -72,16 +72,16 @@ fn found(fault: Option<Fault>, kind: Kind, seed: u64) -> Option<String> {
 }
 
 /// A row of the README's table.
-struct Line {
+struct FaultTableRow {
     fault: Fault,
     kind: Kind,
     seed: u64,
     checker: &'static str,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for FaultTableRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Line {
+        let FaultTableRow {
             fault,
             kind,
             seed,
@@ -95,14 +95,14 @@ impl fmt::Display for Line {
     }
 }
 
-impl Line {
+impl FaultTableRow {
     fn begin(fault: Fault) -> String {
         format!("| {fault:?} |")
     }
 
     /// Returns the README's row of an injected fault, if there is one.
-    fn read(fault: Fault) -> Option<Line> {
-        let begin = Line::begin(fault);
+    fn read(fault: Fault) -> Option<FaultTableRow> {
+        let begin = FaultTableRow::begin(fault);
         let readme = readme();
         let line = readme.lines().find(|line| line.starts_with(&begin))?;
         let mut cells = line.split('|').map(str::trim).skip(4);
@@ -111,7 +111,7 @@ impl Line {
         let kind = Kind::named(kind)?;
         let checker = cells.next().expect("a checker");
         let checker = CHECKERS.iter().find(|(_, known)| *known == checker);
-        let read = Line {
+        let read = FaultTableRow {
             fault,
             kind,
             seed: seed.parse().expect("a seed"),
@@ -123,14 +123,14 @@ impl Line {
 }
 
 #[test]
-fn each_is_found_by_its_seed_and_nothing_is_without_it() {
+fn each_fault_is_found_by_its_seed_and_clean_runs_pass() {
     let mut wrong = Vec::new();
     for fault in Fault::all() {
-        let Some(line) = Line::read(*fault) else {
+        let Some(line) = FaultTableRow::read(*fault) else {
             wrong.push(format!("{fault:?} is found by no seed"));
             continue;
         };
-        let Line {
+        let FaultTableRow {
             kind,
             seed,
             checker: named,
@@ -149,13 +149,13 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
 
 /// Runs a seed that finds an injected fault, and finds nothing without it. Returns the row with the
 /// checker, and its message.
-fn finds(fault: Fault, kind: Kind, seed: u64) -> Option<(Line, String)> {
+fn finds(fault: Fault, kind: Kind, seed: u64) -> Option<(FaultTableRow, String)> {
     let said = found(Some(fault), kind, seed)?;
     let of_levels = (Fault::KeepOldSnapshot..=Fault::SkipKeyNotes).contains(&fault);
     if of_levels && checker(&said) != LEVELS {
         return None;
     }
-    let line = Line {
+    let line = FaultTableRow {
         fault,
         kind,
         seed,
@@ -167,7 +167,7 @@ fn finds(fault: Fault, kind: Kind, seed: u64) -> Option<(Line, String)> {
 /// Seeds of transactions of all levels that find injected faults whose rows in the README name
 /// another checker.
 #[test]
-fn mistakes_of_all_levels_are_found_by_their_checker() {
+fn faults_of_isolation_levels_are_found_by_level_checker() {
     let kind = Kind::named("levels").expect("a kind");
     for (fault, seed) in [(Fault::SkipValidation, 15), (Fault::LockAnyVersion, 1)] {
         let said = found(Some(fault), kind, seed);
@@ -192,7 +192,7 @@ fn seeds_are_looked_for() {
         if !wanted("FAULT", &format!("{fault:?}")) {
             continue;
         }
-        let before = Line::read(fault).and_then(|line| finds(fault, line.kind, line.seed));
+        let before = FaultTableRow::read(fault).and_then(|line| finds(fault, line.kind, line.seed));
         let mut kinds = Kind::ALL
             .into_iter()
             .filter(|kind| wanted("KIND", kind.name));
@@ -208,8 +208,8 @@ fn seeds_are_looked_for() {
 }
 
 /// Writes a row into the README, in place of the existing one.
-fn write(line: &Line) {
-    let begin = Line::begin(line.fault);
+fn write(line: &FaultTableRow) {
+    let begin = FaultTableRow::begin(line.fault);
     let mut lines: Vec<String> = readme().lines().map(String::from).collect();
     lines.retain(|line| !line.starts_with(&begin));
     let head = lines

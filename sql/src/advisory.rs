@@ -101,13 +101,19 @@ pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
 }
 
 /// The pending result of a request.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>;
+pub type LockFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>;
 
 /// The advisory locks and table locks of a session.
 pub trait AdvisoryLocks: Debug + Send + Sync {
     /// Takes a lock once more and returns whether the session holds it. On a conflict, the request
     /// waits if `waits` is set and fails otherwise.
-    fn lock(&self, key: LockKey, mode: LockMode, scope: LockScope, waits: bool) -> Asked<'_, bool>;
+    fn lock(
+        &self,
+        key: LockKey,
+        mode: LockMode,
+        scope: LockScope,
+        waits: bool,
+    ) -> LockFuture<'_, bool>;
 
     /// Takes the table locks of a statement in `database` until the transaction ends, if none of
     /// them has to wait. Returns whether the session holds them all; if not, [`Self::use_tables`]
@@ -117,16 +123,16 @@ pub trait AdvisoryLocks: Debug + Send + Sync {
     /// Takes the table locks of a statement in `database` until the transaction ends.
     ///
     /// The future fails with 40P01 if it closes a deadlock, and with 55P03 after `lock_timeout`.
-    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> Asked<'a, ()>;
+    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> LockFuture<'a, ()>;
 
     /// Releases a lock of the session once; returns whether the session held it.
-    fn unlock(&self, key: LockKey, mode: LockMode) -> Asked<'_, bool>;
+    fn unlock(&self, key: LockKey, mode: LockMode) -> LockFuture<'_, bool>;
 
     /// Releases all locks of the session.
-    fn unlock_all(&self) -> Asked<'_, ()>;
+    fn unlock_all(&self) -> LockFuture<'_, ()>;
 
     /// Returns all locks of the database. For each key, the held locks precede the queued requests.
-    fn all(&self) -> Asked<'_, Vec<LockState>>;
+    fn all(&self) -> LockFuture<'_, Vec<LockState>>;
 }
 
 /// Returns error 55P03: a lock request waited longer than `lock_timeout`.
@@ -141,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_waits_for_holders_and_for_those_before_it_in_line() {
+    fn session_waits_for_holders_and_earlier_waiters() {
         let lock = |session, mode, granted| LockState {
             key: LockKey::One(5, 7),
             mode,

@@ -9,7 +9,7 @@
 //! reader adds up the pages of all sessions.
 //!
 //! Invariants
-//! - COUNT-1: only the owner of a page's [`Counting`] writes the page.
+//! - COUNT-1: only the owner of a page's [`SessionCounters`] writes the page.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ use fencepost_txn::Machine;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use crate::advisory::Asked;
+use crate::advisory::LockFuture;
 
 /// The number of counters in a page.
 pub const CELLS: usize = 8;
@@ -142,7 +142,7 @@ pub fn add(sums: &mut Sums, id: u32, cells: [u64; CELLS]) {
 
 /// The counters that one session writes. After the session ends, another session reuses them.
 #[derive(Debug, Default)]
-pub struct Counting {
+pub struct SessionCounters {
     shared: Arc<Pages>,
     pages: Vec<(u32, Arc<Page>)>,
     /// The index in `pages` by the oid of the relation.
@@ -153,7 +153,7 @@ pub struct Counting {
     commits: usize,
 }
 
-impl Counting {
+impl SessionCounters {
     /// Returns the part that other sessions can read.
     pub fn shared(&self) -> &Arc<Pages> {
         &self.shared
@@ -263,17 +263,17 @@ pub struct ConflictCount {
 /// Access to the counters of all machines.
 pub trait Counters: Debug + Send + Sync {
     /// Returns the totals of a database over all machines that reply.
-    fn totals(&self, database: u32) -> Asked<'_, Totals>;
+    fn totals(&self, database: u32) -> LockFuture<'_, Totals>;
 
     /// Returns the conflicts in a database over all machines that reply.
-    fn conflicts(&self, database: u32) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>>;
+    fn conflicts(&self, database: u32) -> LockFuture<'_, Vec<(ConflictKey, ConflictCount)>>;
 
     /// Returns the machine, which is used to measure the sizes of trees.
     fn machine(&self) -> Option<Arc<Machine>>;
 
     /// Resets counters on all machines: those of `relations`, or without a list those of all
     /// relations, the database and its conflicts.
-    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> Asked<'_, ()>;
+    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> LockFuture<'_, ()>;
 }
 
 #[cfg(test)]
@@ -281,8 +281,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_seen_by_others_as_they_are_written() {
-        let mut counting = Counting::default();
+    fn counter_pages_are_visible_to_readers() {
+        let mut counting = SessionCounters::default();
         let seen = Arc::clone(counting.shared());
         for id in [5, 6, 5, 5] {
             counting.of(id).add(Count::Fetched, 2);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn commits_are_remembered_for_a_while() {
-        let mut counting = Counting::default();
+        let mut counting = SessionCounters::default();
         for timestamp in 1..=COMMITS as u64 + 1 {
             counting.committed(timestamp, timestamp as i64 * 10);
         }
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn pages_have_an_end() {
-        let mut counting = Counting::default();
+        let mut counting = SessionCounters::default();
         for id in 1..=PAGES_MAX as u32 + 2 {
             counting.of(id).add(Count::Scans, 1);
         }

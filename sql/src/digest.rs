@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_of_values_count() {
+    fn digest_depends_on_value_boundaries() {
         let ab = [Value::text("a"), Value::text("b")];
         let a_b = [Value::text("ab"), Value::text("")];
         assert_ne!(digest(&ab), digest(&a_b));

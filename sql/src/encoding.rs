@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_by_letters_and_digits() {
+    fn encoding_names_match_by_letters_and_digits() {
         for (said, name) in [
             ("iso-8859-1", "LATIN1"),
             ("Windows-1252", "WIN1252"),

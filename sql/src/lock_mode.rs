@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_includes_those_whose_conflicts_it_has() {
+    fn mode_includes_modes_with_subset_of_conflicts() {
         for one in LockMode::ALL {
             for other in LockMode::ALL {
                 let modes = LockMode::ALL.into_iter();

@@ -31,7 +31,7 @@ pub struct Notification {
 
 /// A change of the channels that a session listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
+pub enum ListenChange {
     /// LISTEN
     To(String),
     /// UNLISTEN
@@ -43,17 +43,17 @@ pub enum Listening {
 /// The pending notifications and the channels of a session.
 #[derive(Debug, Default)]
 pub struct Notifications {
-    own: Mutex<Own>,
+    own: Mutex<SessionNotifications>,
     /// Whether there are notifications or channel changes for the end of the transaction.
     pending: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Own {
+struct SessionNotifications {
     said: Vec<Arc<Notification>>,
     known: HashSet<Arc<Notification>>,
     bytes: usize,
-    changes: Vec<Listening>,
+    changes: Vec<ListenChange>,
     /// The channels that this session listens on.
     channels: Vec<String>,
 }
@@ -103,7 +103,7 @@ impl Notifications {
     }
 
     /// Records a LISTEN or UNLISTEN, which takes effect at commit.
-    pub fn listen(&self, change: Listening) {
+    pub fn listen(&self, change: ListenChange) {
         self.own.lock().changes.push(change);
         self.pending.store(true, Ordering::Relaxed);
     }
@@ -121,8 +121,8 @@ impl Notifications {
 
     /// Ends the transaction. If it has `committed`, returns its notifications and the channels that
     /// were added and removed.
-    pub fn end(&self, committed: bool) -> Ended {
-        let mut ended = Ended::default();
+    pub fn end(&self, committed: bool) -> TransactionNotifications {
+        let mut ended = TransactionNotifications::default();
         if !self.pending.swap(false, Ordering::Relaxed) {
             return ended;
         }
@@ -138,10 +138,10 @@ impl Notifications {
         let before = own.channels.clone();
         for change in changes {
             match change {
-                Listening::To(channel) if own.channels.contains(&channel) => {}
-                Listening::To(channel) => own.channels.push(channel),
-                Listening::NoMore(channel) => own.channels.retain(|other| *other != channel),
-                Listening::ToNothing => own.channels.clear(),
+                ListenChange::To(channel) if own.channels.contains(&channel) => {}
+                ListenChange::To(channel) => own.channels.push(channel),
+                ListenChange::NoMore(channel) => own.channels.retain(|other| *other != channel),
+                ListenChange::ToNothing => own.channels.clear(),
             }
         }
         let not_in = |of: &[String], others: &[String]| {
@@ -186,7 +186,7 @@ impl Notifications {
 
 /// The notifications and channel changes that take effect at the end of a transaction.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct TransactionNotifications {
     /// The notifications to send, in order.
     pub said: Vec<Arc<Notification>>,
     /// The channels that the session starts to listen on.
@@ -199,13 +199,13 @@ pub struct Ended {
 mod tests {
     use super::*;
 
-    fn said(ended: &Ended) -> Vec<(&str, &str)> {
+    fn said(ended: &TransactionNotifications) -> Vec<(&str, &str)> {
         let all = ended.said.iter();
         all.map(|n| (&*n.channel, &*n.payload)).collect()
     }
 
     #[test]
-    fn what_is_said_twice_is_told_once_and_what_is_taken_back_never() {
+    fn duplicate_is_sent_once_and_rolled_back_never() {
         let session = Notifications::default();
         for (channel, payload) in [("a", "1"), ("b", ""), ("a", "1"), ("a", "2")] {
             session.notify(channel, payload).expect("short enough");
@@ -213,31 +213,31 @@ mod tests {
         let mark = session.mark();
         session.notify("c", "").expect("short enough");
         session.notify("b", "").expect("short enough");
-        session.listen(Listening::To("c".into()));
+        session.listen(ListenChange::To("c".into()));
         session.back_to(mark);
         session.notify("c", "").expect("again");
         let ended = session.end(true);
         assert_eq!(said(&ended), [("a", "1"), ("b", ""), ("a", "2"), ("c", "")]);
         assert!(ended.begun.is_empty() && !session.are_pending());
         session.notify("a", "1").expect("another transaction");
-        assert_eq!(session.end(false), Ended::default());
-        assert_eq!(session.end(true), Ended::default());
+        assert_eq!(session.end(false), TransactionNotifications::default());
+        assert_eq!(session.end(true), TransactionNotifications::default());
     }
 
     #[test]
     fn listening_begins_and_ends_with_the_commit() {
         let session = Notifications::default();
-        session.listen(Listening::To("a".into()));
-        session.listen(Listening::To("b".into()));
-        session.listen(Listening::To("a".into()));
+        session.listen(ListenChange::To("a".into()));
+        session.listen(ListenChange::To("b".into()));
+        session.listen(ListenChange::To("a".into()));
         assert!(session.channels().is_empty());
         assert_eq!(session.end(true).begun, ["a", "b"]);
-        session.listen(Listening::NoMore("a".into()));
-        session.listen(Listening::NoMore("x".into()));
+        session.listen(ListenChange::NoMore("a".into()));
+        session.listen(ListenChange::NoMore("x".into()));
         session.end(false);
         assert_eq!(session.channels(), ["a", "b"]);
-        session.listen(Listening::ToNothing);
-        session.listen(Listening::To("b".into()));
+        session.listen(ListenChange::ToNothing);
+        session.listen(ListenChange::To("b".into()));
         let ended = session.end(true);
         assert_eq!(
             (ended.begun.len(), &*ended.over),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn too_long_channel_or_payload_is_refused() {
         let session = Notifications::default();
         let (channel, payload) = ("c".repeat(63), "p".repeat(7999));
         assert!(session.notify(&channel, &payload).is_ok());

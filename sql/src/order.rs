@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 /// A list that can be sorted; equal elements keep their order.
-pub trait InOrder<T> {
+pub trait StableSort<T> {
     /// Sorts the list by `compare`.
     fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
 
@@ -14,7 +14,7 @@ pub trait InOrder<T> {
     }
 }
 
-impl<T> InOrder<T> for [T] {
+impl<T> StableSort<T> for [T] {
     fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
         let swaps = swaps(self.len(), &|a, b| compare(&self[a], &self[b]));
         for (at, from) in swaps.into_iter().enumerate() {
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_in_order_and_what_is_alike_as_it_was(
+        fn sort_is_correct_and_stable(
             keys in proptest::collection::vec(0u8..20, 0..60),
         ) {
             let mut ours: Vec<(u8, usize)> = keys.into_iter().zip(0..).collect();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verifier_is_that_of_postgres() {
+    fn scram_verifier_matches_postgresql() {
         // The rolpassword of a role with the password "correct horse" and this salt.
         let text = "SCRAM-SHA-256$4096:je6l9rsU0ThF4b5kzigWVQ==$7dF6yAYBjAYHE9dsXGUP10m53GRPISv8EnXZkZRUvRM=:4YzjozLgzhhK2/216TkdCIWu8MnQW5NxDGad8nRJ1E4=";
         let parsed = Verifier::parse(text).expect("a verifier");

@@ -66,7 +66,7 @@ pub fn row_words(words: &[u64]) -> usize {
 /// The positions of the columns in the rows of one table.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
-    columns: Vec<Place>,
+    columns: Vec<ColumnLocation>,
     varying: Vec<usize>,
     fixed_end: usize,
     /// The layouts of rows with fewer columns; the narrowest is the first.
@@ -76,13 +76,13 @@ pub struct RowLayout {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ColumnLocation {
     kind: TypeKind,
-    at: At,
+    at: ColumnOffset,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum ColumnOffset {
     Fixed(usize),
     Varying(usize),
 }
@@ -126,23 +126,23 @@ impl RowLayout {
 
     /// Creates the layout of rows of values of these types.
     pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>) -> RowLayout {
-        let place = |kind| Place {
+        let place = |kind| ColumnLocation {
             kind,
-            at: At::Varying(0),
+            at: ColumnOffset::Varying(0),
         };
-        let mut places: Vec<Place> = kinds.into_iter().map(place).collect();
+        let mut places: Vec<ColumnLocation> = kinds.into_iter().map(place).collect();
         let mut offset = HEADER_BYTES;
         for width in [16, 8, 4, 2, 1] {
             for place in &mut places {
                 if fixed_width(place.kind) == Some(width) {
-                    place.at = At::Fixed(offset);
+                    place.at = ColumnOffset::Fixed(offset);
                     offset += width;
                 }
             }
         }
         let mut varying = Vec::new();
         for (i, place) in places.iter_mut().enumerate() {
-            if let At::Varying(nth) = &mut place.at {
+            if let ColumnOffset::Varying(nth) = &mut place.at {
                 *nth = varying.len();
                 varying.push(i);
             }
@@ -164,7 +164,7 @@ impl RowLayout {
     /// Returns whether `row` has one value a column, each of the column's type. Rows of a table
     /// always do.
     pub fn takes(&self, row: &[Value]) -> bool {
-        let of_kind = |(place, value): (&Place, &Value)| is_of(value, place.kind);
+        let of_kind = |(place, value): (&ColumnLocation, &Value)| is_of(value, place.kind);
         row.len() == self.columns.len() && self.columns.iter().zip(row).all(of_kind)
     }
 
@@ -202,8 +202,8 @@ impl RowLayout {
                 bytes[self.fixed_end + i / 8] |= 1 << (i % 8);
             }
             match place.at {
-                At::Fixed(at) => put_fixed(value, &mut bytes[at..]),
-                At::Varying(nth) => {
+                ColumnOffset::Fixed(at) => put_fixed(value, &mut bytes[at..]),
+                ColumnOffset::Varying(nth) => {
                     end += put_varying(value, &mut bytes[data_at + end..]);
                     let slot = ends_at + nth * end_bytes;
                     if wide {
@@ -234,8 +234,8 @@ impl RowLayout {
             return false;
         };
         let end = |column: &usize| match row.layout.columns.get(*column)?.at {
-            At::Fixed(_) => Some(row.layout.fixed_end),
-            At::Varying(nth) => row.end(nth).map(|end| row.data_at + end),
+            ColumnOffset::Fixed(_) => Some(row.layout.fixed_end),
+            ColumnOffset::Varying(nth) => row.end(nth).map(|end| row.data_at + end),
         };
         let mut ends = columns.iter().map(end);
         ends.all(|end| end.is_some_and(|end| end <= bytes.len()))
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_other_types_are_told_from_those_of_the_columns() {
+    fn layout_rejects_values_of_other_types() {
         let (layout, row) = every_type();
         assert!(layout.takes(&row));
         assert!(!layout.takes(&row[1..]));

@@ -22,9 +22,9 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 pub use self::pool::{CellLock, Ranges};
-use self::pool::{Pool, Unused};
+use self::pool::{Pool, UnusedValues};
 use self::range::Log;
-use crate::catalog::{Reached, Taken};
+use crate::catalog::{SequenceState, ValueRange};
 use crate::error::{SqlError, SqlState};
 
 /// The internal error of `nextval` if the pool is empty, or if a `setval` of the same statement is
@@ -37,7 +37,7 @@ const RANGE: u64 = 32;
 #[derive(Debug, Default)]
 pub struct Sequences {
     ranges: Arc<Ranges>,
-    own: Mutex<Own>,
+    own: Mutex<SessionSequences>,
     /// Whether the statement has drawn values or called `setval`.
     is_used: AtomicBool,
     /// Whether the transaction is read-only. Only the session writes it, between statements.
@@ -45,14 +45,14 @@ pub struct Sequences {
 }
 
 #[derive(Debug, Default)]
-struct Own {
+struct SessionSequences {
     /// The pools of sequences that the transaction has created or altered.
     private: HashMap<u32, Pool>,
     /// The number of ranges that were taken for private pools.
     private_takes: u64,
     /// The sequences that the transaction has altered, and the unused values that the machine's
     /// pools had.
-    altered: Vec<(u32, Unused)>,
+    altered: Vec<(u32, UnusedValues)>,
     /// `currval`
     current: HashMap<u32, i64>,
     /// The sequence that `lastval` refers to.
@@ -270,21 +270,21 @@ impl Sequences {
     }
 
     /// Adds values of a sequence that were taken according to [`Self::wanted`].
-    pub fn add(&self, id: u32, taken: &Taken) {
+    pub fn add(&self, id: u32, taken: &ValueRange) {
         let own = &mut *self.own.lock();
         self.add_to(own, id, taken);
     }
 
     /// Adds values like [`Self::add`], but for the open transaction only: other transactions do not
     /// see its version of the sequence.
-    pub fn add_private(&self, id: u32, taken: &Taken) {
+    pub fn add_private(&self, id: u32, taken: &ValueRange) {
         let own = &mut *self.own.lock();
         own.private.entry(id).or_default();
         own.private_takes += 1;
         self.add_to(own, id, taken);
     }
 
-    fn add_to(&self, own: &mut Own, id: u32, taken: &Taken) {
+    fn add_to(&self, own: &mut SessionSequences, id: u32, taken: &ValueRange) {
         let log = own.drawn.entry(id).or_default();
         let mut add = |pool: &mut Pool| match log.drawn() >= RANGE {
             true => pool.add_claimed(taken, log),
@@ -318,7 +318,7 @@ impl Sequences {
     /// Notes that the transaction alters a sequence: until it ends, its values come from its own
     /// version of the cell. Returns the last value that the machine has given. The caller holds the
     /// [`CellLock`].
-    pub fn alter(&self, id: u32) -> Option<Reached> {
+    pub fn alter(&self, id: u32) -> Option<SequenceState> {
         let own = &mut *self.own.lock();
         own.drawn.get_mut(&id).map(Log::unclaim);
         if let Some(pool) = own.private.get_mut(&id) {
@@ -335,7 +335,12 @@ impl Sequences {
 
     /// Returns the position of a sequence. `cell` and `taker` are its cell as the transaction sees
     /// it, and `machine` is the number of this machine.
-    pub fn reached(&self, id: u32, (cell, taker): (Reached, Option<u32>), machine: u32) -> Reached {
+    pub fn reached(
+        &self,
+        id: u32,
+        (cell, taker): (SequenceState, Option<u32>),
+        machine: u32,
+    ) -> SequenceState {
         let own = self.own.lock();
         let reached = match own.private.get(&id) {
             Some(pool) => pool.reached(),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use fencepost_txn::Strength;
 
-use crate::advisory::Asked;
+use crate::advisory::LockFuture;
 
 /// A signal to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Signal {
 
 /// The result of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signalled {
+pub enum SignalOutcome {
     /// The signal was delivered.
     Told,
     /// The session does not exist.
@@ -97,7 +97,7 @@ pub struct SessionState {
 
 /// An entry of a row-lock queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowTurn {
+pub struct RowQueueEntry {
     /// The address of the row.
     pub row: u64,
     /// The session; `None` if it is unknown.
@@ -111,7 +111,7 @@ pub struct RowTurn {
 /// Returns the sessions that a session waits for in the row-lock queues: the holders with a
 /// conflicting lock. A session that wants to write and holds no lock on the row also waits for the
 /// entries before it.
-pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
+pub fn waited_for(turns: &[RowQueueEntry], session: i32) -> Vec<i32> {
     let mut all = Vec::new();
     for (at, turn) in turns.iter().enumerate() {
         if turn.session != Some(session) || turn.granted {
@@ -142,20 +142,20 @@ pub trait Sessions: Debug + Send + Sync {
         session: i32,
         signal: Signal,
         by: (&'a str, bool),
-    ) -> Asked<'a, Signalled>;
+    ) -> LockFuture<'a, SignalOutcome>;
 
     /// Returns whether a session has ended; waits at most `within_ms` for it.
-    fn has_ended(&self, session: i32, within_ms: u64) -> Asked<'_, bool>;
+    fn has_ended(&self, session: i32, within_ms: u64) -> LockFuture<'_, bool>;
 
     /// Waits for `us` microseconds.
-    fn sleep(&self, us: u64) -> Asked<'_, ()>;
+    fn sleep(&self, us: u64) -> LockFuture<'_, ()>;
 
     /// Returns the row-lock queues of all machines that reply. For each row, the granted entry
     /// precedes the waiting entries.
-    fn row_turns(&self) -> Asked<'_, Vec<RowTurn>>;
+    fn row_turns(&self) -> LockFuture<'_, Vec<RowQueueEntry>>;
 
     /// Returns all sessions of all machines that reply.
-    fn all(&self) -> Asked<'_, Vec<SessionState>>;
+    fn all(&self) -> LockFuture<'_, Vec<SessionState>>;
 }
 
 #[cfg(test)]
@@ -164,8 +164,8 @@ mod tests {
     use Strength::{Share, Update};
 
     #[test]
-    fn a_session_waits_for_those_in_its_way() {
-        let turn = |session, strength, granted| RowTurn {
+    fn session_waits_for_conflicting_queue_entries() {
+        let turn = |session, strength, granted| RowQueueEntry {
             row: 7,
             session: Some(session),
             strength,

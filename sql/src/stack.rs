@@ -24,9 +24,9 @@ const RED_ZONE_BYTES: usize = 256 << 10;
 const SEGMENT_BYTES: usize = 2 << 20;
 /// The size of a large stack. Only its used pages take memory, until the statement has been
 /// handled.
-const ROOM_BYTES: usize = 1 << 30;
+const LARGE_STACK_BYTES: usize = 1 << 30;
 /// The part of a large stack that is reserved for code without depth checks.
-const RESERVE_BYTES: usize = ROOM_BYTES / 4;
+const RESERVE_BYTES: usize = LARGE_STACK_BYTES / 4;
 /// The maximum depth of a tree on any stack.
 pub const SHALLOW: usize = 250;
 /// The maximum depth of a tree on a large stack.
@@ -38,9 +38,9 @@ thread_local! {
 }
 
 /// A guard that resets `ROOMY`, even if the code panics.
-struct Back;
+struct RoomyGuard;
 
-impl Drop for Back {
+impl Drop for RoomyGuard {
     fn drop(&mut self) {
         ROOMY.set(false);
     }
@@ -89,9 +89,9 @@ pub fn roomy<T>(f: impl FnOnce() -> T) -> T {
     if is_roomy() {
         return f();
     }
-    stacker::grow(ROOM_BYTES, || {
+    stacker::grow(LARGE_STACK_BYTES, || {
         ROOMY.set(true);
-        let _back = Back;
+        let _back = RoomyGuard;
         f()
     })
 }
@@ -100,7 +100,7 @@ pub fn roomy<T>(f: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// Those of `f`.
-pub fn with_room<T>(mut f: impl FnMut() -> Result<T, SqlError>) -> Result<T, SqlError> {
+pub fn on_large_stack<T>(mut f: impl FnMut() -> Result<T, SqlError>) -> Result<T, SqlError> {
     match f() {
         Err(error) if error.sqlstate() == SqlState::STATEMENT_TOO_COMPLEX && !is_roomy() => {
             roomy(f)
@@ -110,15 +110,15 @@ pub fn with_room<T>(mut f: impl FnMut() -> Result<T, SqlError>) -> Result<T, Sql
 }
 
 /// Returns a future that polls and drops `future` on a large stack.
-pub fn polled<F: Future>(future: F) -> Polled<F> {
-    Polled(Some(Box::pin(future)))
+pub fn polled<F: Future>(future: F) -> DeepFuture<F> {
+    DeepFuture(Some(Box::pin(future)))
 }
 
 /// A future that runs a deep plan.
 #[derive(Debug)]
-pub struct Polled<F: Future>(Option<Pin<Box<F>>>);
+pub struct DeepFuture<F: Future>(Option<Pin<Box<F>>>);
 
-impl<F: Future> Future for Polled<F> {
+impl<F: Future> Future for DeepFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -129,7 +129,7 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-impl<F: Future> Drop for Polled<F> {
+impl<F: Future> Drop for DeepFuture<F> {
     fn drop(&mut self) {
         let future = self.0.take();
         roomy(|| drop(future));
@@ -138,13 +138,13 @@ impl<F: Future> Drop for Polled<F> {
 
 /// A flag: whether a tree was made on a large stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deep(bool);
+pub struct StackDepth(bool);
 
-impl Deep {
+impl StackDepth {
     /// Returns the flag for a tree that is made now.
     #[must_use]
-    pub fn now() -> Deep {
-        Deep(is_roomy())
+    pub fn now() -> StackDepth {
+        StackDepth(is_roomy())
     }
 
     /// Returns whether the tree was made on a large stack.
@@ -156,16 +156,16 @@ impl Deep {
 
 /// A tree that is dropped on the kind of stack on which it was made.
 #[derive(Debug)]
-pub struct Tall<T: Default> {
+pub struct DeepTree<T: Default> {
     tree: T,
-    deep: Deep,
+    deep: StackDepth,
 }
 
-impl<T: Default> Tall<T> {
+impl<T: Default> DeepTree<T> {
     /// Wraps a tree that was just made on the current stack.
-    pub fn new(tree: T) -> Tall<T> {
-        let deep = Deep::now();
-        Tall { tree, deep }
+    pub fn new(tree: T) -> DeepTree<T> {
+        let deep = StackDepth::now();
+        DeepTree { tree, deep }
     }
 
     /// Returns the tree.
@@ -181,7 +181,7 @@ impl<T: Default> Tall<T> {
     }
 }
 
-impl<T: Default> Drop for Tall<T> {
+impl<T: Default> Drop for DeepTree<T> {
     fn drop(&mut self) {
         if self.deep.0 {
             let tree = std::mem::take(&mut self.tree);

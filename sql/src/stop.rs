@@ -7,7 +7,7 @@ use crate::error::{SqlError, SqlState};
 
 /// The reason why a statement stops.
 #[derive(Clone, Debug)]
-pub enum Halt {
+pub enum StatementStop {
     /// The transaction cannot continue. After a conflict it can be tried again from its start.
     Stop(Stop),
     /// The statement is wrong, or it reached a limit.
@@ -16,23 +16,23 @@ pub enum Halt {
     Stale,
 }
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Halt {
-        Halt::Stop(stop)
+impl From<Stop> for StatementStop {
+    fn from(stop: Stop) -> StatementStop {
+        StatementStop::Stop(stop)
     }
 }
 
-impl From<SqlError> for Halt {
-    fn from(error: SqlError) -> Halt {
-        Halt::Error(error)
+impl From<SqlError> for StatementStop {
+    fn from(error: SqlError) -> StatementStop {
+        StatementStop::Error(error)
     }
 }
 
-impl From<IndexError> for Halt {
-    fn from(error: IndexError) -> Halt {
+impl From<IndexError> for StatementStop {
+    fn from(error: IndexError) -> StatementStop {
         match error {
-            IndexError::Stop(stop) => Halt::Stop(stop),
-            IndexError::KeyTooLong { length, limit } => Halt::Error(SqlError::new(
+            IndexError::Stop(stop) => StatementStop::Stop(stop),
+            IndexError::KeyTooLong { length, limit } => StatementStop::Error(SqlError::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,
                 format!("index row size {length} exceeds maximum {limit}"),
             )),
@@ -40,24 +40,24 @@ impl From<IndexError> for Halt {
     }
 }
 
-impl Halt {
+impl StatementStop {
     /// Returns the error for the client.
     pub fn into_error(self) -> SqlError {
         match self {
-            Halt::Error(error) => error,
-            Halt::Stop(stop) => stop_error(&stop),
-            Halt::Stale => serialization_failure("The table's definition was changed."),
+            StatementStop::Error(error) => error,
+            StatementStop::Stop(stop) => stop_error(&stop),
+            StatementStop::Stale => serialization_failure("The table's definition was changed."),
         }
     }
 
     /// Returns the error for the client, if the conflict is known to concern `what`.
     pub fn into_error_about(self, what: &str) -> SqlError {
         match self {
-            Halt::Stop(Stop::Retry(reason)) => serialization_failure(&format!(
+            StatementStop::Stop(Stop::Retry(reason)) => serialization_failure(&format!(
                 "{what} was changed by a concurrent transaction. Reason: {}.",
                 reason.name()
             )),
-            Halt::Stop(Stop::Deadlock) => {
+            StatementStop::Stop(Stop::Deadlock) => {
                 let error = stop_error(&Stop::Deadlock);
                 error.detail(format!(
                     "{what} is waited for. The transaction was chosen to end a circle of waits."
@@ -71,13 +71,16 @@ impl Halt {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Halt::Stale | Halt::Stop(Stop::Retry(_) | Stop::Deadlock)
+            StatementStop::Stale | StatementStop::Stop(Stop::Retry(_) | Stop::Deadlock)
         )
     }
 
     /// Returns whether the transaction gave way to another one that is queued for a row.
     pub fn is_held_by_intent(&self) -> bool {
-        matches!(self, Halt::Stop(Stop::Retry(AbortReason::IntentHeld)))
+        matches!(
+            self,
+            StatementStop::Stop(Stop::Retry(AbortReason::IntentHeld))
+        )
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Instant;
 use fencepost_fabric::{Disk, OsDisk};
 use fencepost_storage::checkpoint::{Plan, load, read_manifest, write};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
-use fencepost_storage::lanes::{Lanes, Supply};
-use fencepost_storage::log::{LogOptions, LogRecovery, Needed};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
+use fencepost_storage::lanes::{LaneResources, Lanes};
+use fencepost_storage::log::{LogOptions, LogRecovery, RequiredLog};
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Account, Addr, Timestamp};
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recovery = LogRecovery::open(
         disk.subdir("log")?,
         &LogOptions::default(),
-        Needed::default(),
+        RequiredLog::default(),
     )?;
     let (log, _) = recovery.finish(Box::new(|| 0))?;
     let regions = Regions::new(1 << 30);
@@ -61,7 +61,7 @@ fn furnish(regions: &Regions, objects: u64) -> Result<(), Box<dyn Error>> {
     let (lanes, account) = (Lanes::new(1), Account::new(64 << 30));
     let class = Class::for_payload(PAYLOAD_WORDS).ok_or("a class for small objects")?;
     let mut lane = lanes.enter(0);
-    let supply = Supply {
+    let supply = LaneResources {
         regions,
         account: &account,
         oldest: &|| Timestamp::ZERO,
@@ -72,7 +72,7 @@ fn furnish(regions: &Regions, objects: u64) -> Result<(), Box<dyn Error>> {
         let object = regions.object(addr).ok_or("the slot is there")?;
         object.put(0, &[i; PAYLOAD_WORDS]);
         let header = Header(0).succeed(Timestamp::from_raw(i), true);
-        object.finish_install(header, LinkWord::new(1, OldPlace::NONE));
+        object.finish_install(header, LinkWord::new(1, OldVersionPtr::NONE));
     }
     Ok(())
 }

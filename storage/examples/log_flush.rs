@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::{Disk, OsDisk};
-use fencepost_storage::log::{Log, LogOptions, LogRecovery, Needed};
+use fencepost_storage::log::{Log, LogOptions, LogRecovery, RequiredLog};
 
 const BODY_BYTES: usize = 200;
 
@@ -51,7 +51,7 @@ fn bare_syncs(disk: &OsDisk, bytes: usize, seconds: f64) -> Result<f64, Box<dyn 
 }
 
 fn open(disk: Arc<dyn Disk>) -> Result<Log, Box<dyn Error>> {
-    let recovery = LogRecovery::open(disk, &LogOptions::default(), Needed::default())?;
+    let recovery = LogRecovery::open(disk, &LogOptions::default(), RequiredLog::default())?;
     Ok(recovery.finish(Box::new(|| 0))?.0)
 }
 
@@ -106,7 +106,7 @@ fn bulk(disk: Arc<dyn Disk>) -> Result<(), Box<dyn Error>> {
     report("append", RECORDS, bytes, start);
     drop(log);
     let start = Instant::now();
-    let mut recovery = LogRecovery::open(disk, &LogOptions::default(), Needed::default())?;
+    let mut recovery = LogRecovery::open(disk, &LogOptions::default(), RequiredLog::default())?;
     let mut records = 0;
     while let Some(chunk) = recovery.next_chunk()? {
         records += chunk

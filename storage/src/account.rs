@@ -30,7 +30,7 @@ const LEFT_BYTES: u64 = 32 << 20;
 pub struct Account {
     limit: u64,
     used: AtomicU64,
-    room: Option<FreeSpace>,
+    free_space: Option<FreeSpace>,
 }
 
 impl Account {
@@ -42,14 +42,14 @@ impl Account {
         Self {
             limit,
             used: AtomicU64::new(0),
-            room: None,
+            free_space: None,
         }
     }
 
     /// Adds a check of the free space to the budget.
     #[must_use]
     pub fn within(mut self, room: FreeSpace) -> Self {
-        self.room = Some(room);
+        self.free_space = Some(room);
         self
     }
 
@@ -61,7 +61,7 @@ impl Account {
     pub fn charge(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         let sum = used.saturating_add(bytes);
-        if sum > self.limit || used / LOOK_BYTES != sum / LOOK_BYTES && !self.has_room() {
+        if sum > self.limit || used / LOOK_BYTES != sum / LOOK_BYTES && !self.has_space() {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             return Err(OutOfMemory);
         }
@@ -69,8 +69,8 @@ impl Account {
     }
 
     #[cold]
-    fn has_room(&self) -> bool {
-        let left = self.room.as_ref().and_then(|room| room());
+    fn has_space(&self) -> bool {
+        let left = self.free_space.as_ref().and_then(|room| room());
         left.is_none_or(|left| left >= LEFT_BYTES)
     }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_charge_takes_nothing() {
+    fn refused_charge_takes_nothing() {
         let account = Account::new(100);
         assert_eq!(account.charge(60), Ok(()));
         assert_eq!(account.charge(41), Err(OutOfMemory));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_system_refuses_as_the_limit_does() {
+    fn full_file_system_refuses_charge() {
         let left = Arc::new(AtomicU64::new(LEFT_BYTES));
         let room = Arc::clone(&left);
         let account = Account::new(1 << 40);

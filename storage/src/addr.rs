@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_and_a_fat_pointer_survive_storing() {
+    fn address_and_fat_pointer_round_trip() {
         let addr = Addr::new(RegionId(7), 0xFFFF_FFF8);
         assert_eq!((addr.region(), addr.offset()), (RegionId(7), 0xFFFF_FFF8));
         let ptr = FatPtr {

@@ -45,9 +45,9 @@ pub trait Backing: Send + Sync {
 
 /// The backing of a machine that is alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Private;
+pub struct PrivateBacking;
 
-impl Backing for Private {
+impl Backing for PrivateBacking {
     fn make(&self, _piece: Piece, words: usize) -> io::Result<Memory> {
         Memory::anonymous(words)
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_ascend_and_every_payload_gets_the_smallest_that_holds_it() {
+    fn payload_gets_smallest_sufficient_class() {
         assert!(SLOT_WORDS.windows(2).all(|w| w[0] < w[1]));
         for payload in 0..20_000 {
             let class = Class::for_payload(payload).expect("20,000 words fit a block");

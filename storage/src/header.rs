@@ -76,13 +76,13 @@ impl std::fmt::Debug for Header {
 
 /// The place of a previous version; `NONE` if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OldPlace(pub u64);
+pub struct OldVersionPtr(pub u64);
 
-impl OldPlace {
+impl OldVersionPtr {
     /// No previous version.
-    pub const NONE: OldPlace = OldPlace(0);
+    pub const NONE: OldVersionPtr = OldVersionPtr(0);
     /// A previous version that could not be kept: block 0 is never used, so no reader finds it.
-    pub const LOST: OldPlace = OldPlace(1);
+    pub const LOST: OldVersionPtr = OldVersionPtr(1);
     /// Number of generations before they wrap.
     pub const GENERATIONS: u32 = 1 << 12;
     /// Number of blocks that a place can name; block 0 is never used.
@@ -91,7 +91,7 @@ impl OldPlace {
     /// Returns the place at word `offset` of old-version block `block` while it is in `generation`.
     pub const fn new(block: u32, generation: u32, offset: u16) -> Self {
         let generation = (generation % Self::GENERATIONS) as u64;
-        OldPlace((generation << 36) | ((block as u64) << 16) | offset as u64)
+        OldVersionPtr((generation << 36) | ((block as u64) << 16) | offset as u64)
     }
 
     /// Returns whether there is no previous version.
@@ -121,7 +121,7 @@ pub struct LinkWord(pub u64);
 
 impl LinkWord {
     /// Packs the slot's incarnation and the place of the previous version.
-    pub const fn new(incarnation: u16, place: OldPlace) -> Self {
+    pub const fn new(incarnation: u16, place: OldVersionPtr) -> Self {
         LinkWord(((incarnation as u64) << 48) | place.0)
     }
 
@@ -131,8 +131,8 @@ impl LinkWord {
     }
 
     /// Returns the place of the previous version.
-    pub const fn place(self) -> OldPlace {
-        OldPlace(self.0 & ((1 << 48) - 1))
+    pub const fn place(self) -> OldVersionPtr {
+        OldVersionPtr(self.0 & ((1 << 48) - 1))
     }
 }
 
@@ -161,11 +161,11 @@ mod tests {
         #[test]
         fn link_and_place_round_trip(
             inc in any::<u16>(),
-            block in 1u32..OldPlace::BLOCKS,
-            gn in 0u32..OldPlace::GENERATIONS,
+            block in 1u32..OldVersionPtr::BLOCKS,
+            gn in 0u32..OldVersionPtr::GENERATIONS,
             off in any::<u16>(),
         ) {
-            let place = OldPlace::new(block, gn, off);
+            let place = OldVersionPtr::new(block, gn, off);
             let link = LinkWord::new(inc, place);
             prop_assert_eq!(link.incarnation(), inc);
             let place = link.place();

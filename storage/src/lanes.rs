@@ -25,8 +25,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
 use crate::classes::{CLASSES, Class};
-use crate::old_versions::OldLane;
-use crate::region::{BLOCK_BYTES, BlockId, Fate, Regions};
+use crate::old_versions::OldVersionLane;
+use crate::region::{BLOCK_BYTES, BlockId, Regions, SlotTreatment};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
 
@@ -64,12 +64,12 @@ pub struct Lane {
     classes: Vec<ClassSlabs>,
     retired: VecDeque<(Addr, Timestamp)>,
     /// The lane's blocks of old versions.
-    pub old: OldLane,
+    pub old: OldVersionLane,
 }
 
 /// The resources that lanes allocate from.
 #[derive(Clone, Copy)]
-pub struct Supply<'a> {
+pub struct LaneResources<'a> {
     /// The regions in which blocks are acquired.
     pub regions: &'a Regions,
     /// The account that memory is charged to.
@@ -92,7 +92,7 @@ impl Lanes {
         let lane = || Lane {
             classes: (0..CLASSES).map(|_| ClassSlabs::default()).collect(),
             retired: VecDeque::new(),
-            old: OldLane::default(),
+            old: OldVersionLane::default(),
         };
         Self {
             lanes: (0..count.max(1)).map(|_| Mutex::new(lane())).collect(),
@@ -186,7 +186,7 @@ pub(crate) fn charge_of(class: Class, slots: usize) -> usize {
     charge_up_to(slots * class.slot_words() * WORD_BYTES)
 }
 
-impl Supply<'_> {
+impl LaneResources<'_> {
     fn block(&self, class: Class) -> Result<BlockId, OutOfMemory> {
         self.regions
             .acquire_block(class, (self.oldest)(), (self.may_reuse_blocks)())
@@ -202,7 +202,7 @@ impl Lane {
     /// [`OutOfMemory`] if the account refuses a charge, or if no region has a block left.
     pub fn alloc(
         &mut self,
-        supply: Supply<'_>,
+        supply: LaneResources<'_>,
         class: Class,
         near: Addr,
     ) -> Result<Addr, OutOfMemory> {
@@ -220,7 +220,7 @@ impl Lane {
     #[cold]
     fn alloc_elsewhere(
         &mut self,
-        supply: Supply<'_>,
+        supply: LaneResources<'_>,
         class: Class,
         near_block: Option<BlockId>,
     ) -> Result<Addr, OutOfMemory> {
@@ -241,14 +241,14 @@ impl Lane {
             slabs
                 .slabs
                 .range(from..=to)
-                .find(|(_, slab)| slab.has_room(class))
+                .find(|(_, slab)| slab.has_free_slot(class))
                 .map(|(id, _)| *id)
         });
         let any = || {
             slabs
                 .slabs
                 .iter()
-                .find(|(_, slab)| slab.has_room(class))
+                .find(|(_, slab)| slab.has_free_slot(class))
                 .map(|(id, _)| *id)
         };
         let id = match in_region.or_else(any) {
@@ -280,7 +280,7 @@ impl Lane {
     /// As [`Self::alloc`], and if a block does not have so many slots ([`Class::slots`]).
     pub fn alloc_run(
         &mut self,
-        supply: Supply<'_>,
+        supply: LaneResources<'_>,
         class: Class,
         count: usize,
     ) -> Result<Addr, OutOfMemory> {
@@ -345,9 +345,9 @@ impl Lane {
             }
             self.retired.pop_front();
             match regions.fate(addr, freed) {
-                Fate::Serves => self.give_back(regions, addr),
-                Fate::Waits => self.retired.push_back((addr, freed)),
-                Fate::Found => {}
+                SlotTreatment::Serves => self.give_back(regions, addr),
+                SlotTreatment::Waits => self.retired.push_back((addr, freed)),
+                SlotTreatment::Found => {}
             }
         }
         if self.retired.capacity() > KEPT_RETIRED && self.retired.len() < KEPT_RETIRED {
@@ -373,7 +373,7 @@ impl ClassSlabs {
     fn drop_full(&mut self, class: Class) {
         let full = &mut self.full;
         self.slabs.retain(|id, slab| {
-            let keep = slab.has_room(class);
+            let keep = slab.has_free_slot(class);
             if !keep {
                 full.insert(*id, slab.charged);
             }
@@ -404,7 +404,7 @@ impl ClassSlabs {
 }
 
 impl Slab {
-    fn has_room(&self, class: Class) -> bool {
+    fn has_free_slot(&self, class: Class) -> bool {
         !self.free.is_empty() || self.carved < class.slots()
     }
 
@@ -426,8 +426,8 @@ pub(crate) mod tests {
     use std::collections::HashSet;
 
     /// Returns a supply of memory without active readers.
-    pub(crate) fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
-        Supply {
+    pub(crate) fn supply<'a>(regions: &'a Regions, account: &'a Account) -> LaneResources<'a> {
+        LaneResources {
             regions,
             account,
             oldest: &|| Timestamp::ZERO,
@@ -478,7 +478,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_is_consecutive_and_a_retired_slot_waits() {
+    fn run_is_consecutive_and_retired_slot_waits() {
         let (regions, account, lanes) = memory(1 << 30, 1);
         let class = Class::for_payload(30).expect("fits");
         let mut lane = lanes.enter(0);
@@ -542,7 +542,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_block_carved_by_one_lane_and_freed_into_another_is_paid_back_whole() {
+    fn block_freed_into_other_lane_is_returned_whole() {
         let (regions, account, lanes) = memory(1 << 30, 2);
         let class = Class::for_payload(1000).expect("fits");
         // One slot more than a block has, so that the first block leaves the search of its lane.
@@ -565,7 +565,7 @@ pub(crate) mod tests {
         /// Compares with a model: no slot is allocated twice, and slots of a block do not overlap.
         /// When all slots are returned, every block returns to the regions and the account to zero.
         #[test]
-        fn no_slot_is_in_two_hands(steps in proptest::collection::vec(step(), 1..300)) {
+        fn slot_is_allocated_only_once(steps in proptest::collection::vec(step(), 1..300)) {
             let (regions, account, lanes) = memory(1 << 40, 2);
             let mut held: Vec<(Addr, Class)> = Vec::new();
             let mut set = HashSet::new();

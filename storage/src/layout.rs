@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seventh_is_one_for_every_word_of_a_block() {
+    fn division_by_seven_is_exact_for_every_word_of_block() {
         for n in 0..crate::classes::MAX_SLOT_WORDS + 8 {
             assert_eq!(a_seventh(n), n / 7);
         }

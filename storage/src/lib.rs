@@ -40,7 +40,7 @@ pub mod timestamp;
 
 pub use account::{Account, OutOfMemory};
 pub use addr::{Addr, FatPtr, RegionId};
-pub use backing::{Backing, PeerMemory, Piece, Private};
+pub use backing::{Backing, PeerMemory, Piece, PrivateBacking};
 pub use object::{ObjectRef, View};
 pub use object_copy::ObjectCopy;
 pub use timestamp::Timestamp;

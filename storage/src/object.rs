@@ -264,11 +264,11 @@ impl View<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::header::OldPlace;
+    use crate::header::OldVersionPtr;
     use crate::timestamp::Timestamp;
 
     #[test]
-    fn what_is_put_is_read_and_line_versions_follow_the_header() {
+    fn payload_is_read_back_and_line_versions_follow_header() {
         for s in 0..LINE_WORDS {
             for words in [9, 15, 16, 40, 131] {
                 let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
@@ -276,7 +276,7 @@ mod tests {
                 let payload: Vec<u64> = (1..=object.len() as u64).collect();
                 object.put(0, &payload);
                 let header = Header(0).succeed(Timestamp::from_raw(9), true);
-                let link = LinkWord::new(3, OldPlace::new(1, 2, 3));
+                let link = LinkWord::new(3, OldVersionPtr::new(1, 2, 3));
                 object.finish_install(header, link);
                 let mut out = vec![0; payload.len()];
                 object.copy(0, &mut out);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_is_taken_only_at_the_version_that_was_seen() {
+    fn lock_succeeds_only_at_seen_version() {
         let memory: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
         let object = ObjectRef::new(&memory, 0);
         let seen = object.header();

@@ -64,7 +64,7 @@ impl ObjectCopy {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::header::OldPlace;
+    use crate::header::OldVersionPtr;
     use crate::object::ObjectRef;
     use crate::timestamp::Timestamp;
     use fencepost_fabric::sync::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_what_the_slot_holds_and_a_torn_one_is_none() {
+    fn copy_matches_slot_and_torn_copy_is_rejected() {
         for s in 0..LINE_WORDS {
             for words in [9, 15, 16, 40, 131] {
                 let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
@@ -83,7 +83,7 @@ mod tests {
                 let payload: Vec<u64> = (1..=object.len() as u64).collect();
                 object.put(0, &payload);
                 let header = Header(0).succeed(Timestamp::from_raw(9), true);
-                let link = LinkWord::new(3, OldPlace::new(1, 2, 3));
+                let link = LinkWord::new(3, OldVersionPtr::new(1, 2, 3));
                 object.finish_install(header, link);
                 let copy = ObjectCopy::of(read(&memory), s).expect("whole");
                 assert_eq!((copy.header(), copy.link()), (header, link));

@@ -4,7 +4,7 @@
 #![cfg(loom)]
 
 use fencepost_fabric::Memory;
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::{ObjectRef, Timestamp};
 use loom::sync::Arc;
 use loom::thread;
@@ -46,7 +46,7 @@ fn read(memory: &Memory) -> Option<(u64, [u64; 2], u16)> {
 }
 
 #[test]
-fn a_reader_sees_one_version_or_none() {
+fn reader_sees_one_version_or_none() {
     loom::model(|| {
         let memory = Arc::new(Memory::anonymous(WORDS).expect("heap"));
         let writer = {
@@ -63,7 +63,7 @@ fn a_reader_sees_one_version_or_none() {
 }
 
 #[test]
-fn one_of_two_writers_of_a_version_wins_and_its_words_stay() {
+fn one_of_two_writers_of_version_wins() {
     loom::model(|| {
         let memory = Arc::new(Memory::anonymous(WORDS).expect("heap"));
         let other = {
@@ -82,7 +82,7 @@ fn one_of_two_writers_of_a_version_wins_and_its_words_stay() {
 }
 
 #[test]
-fn an_abandoned_lock_changes_nothing() {
+fn abandoned_lock_changes_nothing() {
     loom::model(|| {
         let memory = Arc::new(Memory::anonymous(WORDS).expect("heap"));
         let other = {

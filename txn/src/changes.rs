@@ -18,7 +18,7 @@ use fencepost_storage::{ObjectRef, View};
 use crate::record::BadRecord;
 use crate::start::BIRTH;
 use crate::transaction::Context;
-use crate::write_set::{What, Write};
+use crate::write_set::{Write, WriteKind};
 
 /// Largest size in words, 256 bytes, of an object that is always sent whole.
 pub(crate) const LEAST_WORDS: usize = 32;
@@ -41,7 +41,7 @@ impl Context {
         (write, new): (&Write, &[u64]),
         header: Header,
     ) -> bool {
-        let overwrites = matches!(write.what, What::Image { .. } | What::Patched(_));
+        let overwrites = matches!(write.what, WriteKind::Image { .. } | WriteKind::Patched(_));
         // Backups have not been sent a version that no transaction has written.
         let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
         if !overwrites || !sent || write.image.1 <= LEAST_WORDS {

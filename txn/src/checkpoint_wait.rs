@@ -42,9 +42,9 @@ impl CheckpointRequest {
 /// A future that is ready once the checkpoint is taken or has failed. It may be dropped at any
 /// time. One task awaits it; the checkpointer's thread wakes the task.
 #[must_use = "nothing is waited for until this is awaited"]
-pub struct WaitCheckpoint(pub(crate) CheckpointRequest);
+pub struct CheckpointWait(pub(crate) CheckpointRequest);
 
-impl Future for WaitCheckpoint {
+impl Future for CheckpointWait {
     type Output = Answer;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {

@@ -21,7 +21,7 @@ use fencepost_storage::checkpoint::{self, CheckpointError, Plan};
 use fencepost_storage::log::{Log, Lsn};
 use parking_lot::{Condvar, Mutex};
 
-use crate::checkpoint_wait::{CheckpointRequest, WaitCheckpoint};
+use crate::checkpoint_wait::{CheckpointRequest, CheckpointWait};
 use crate::machine::Machine;
 
 /// Interval at which the log's growth is checked.
@@ -95,7 +95,7 @@ impl Checkpointer {
     }
 
     /// Requests a checkpoint that begins after this call.
-    pub fn ask(&self) -> WaitCheckpoint {
+    pub fn ask(&self) -> CheckpointWait {
         let asker = CheckpointRequest::default();
         let mut pending = self.orders.pending.lock();
         if pending.ended {
@@ -104,7 +104,7 @@ impl Checkpointer {
             pending.askers.push(asker.clone());
             self.orders.wake.notify_all();
         }
-        WaitCheckpoint(asker)
+        CheckpointWait(asker)
     }
 
     /// Ends the thread, and gives up the checkpoint that is being taken.

@@ -35,7 +35,7 @@ use crate::machine::Machine;
 use crate::stop::{AbortReason, Outcome, Stop};
 use crate::transaction::{Context, Coordinator, Transaction};
 use crate::work::Work;
-use crate::write_set::{What, Write};
+use crate::write_set::{Write, WriteKind};
 
 /// Most times that LOCK is begun again because patches had to be re-routed.
 const REROUTES: u32 = 64;
@@ -104,7 +104,7 @@ impl Transaction {
                 Err(LockFailure::Stray((addr, kind))) if rounds < REROUTES => {
                     rounds += 1;
                     // Re-routing may commit transactions of its own, which need log space too.
-                    self.context_mut().give_room_back();
+                    self.context_mut().release_log_space();
                     if let Err(stop) = kind.reroute(&mut self, addr).await {
                         match self.doubt(stop).await {
                             Stop::Retry(reason) => {
@@ -277,7 +277,7 @@ impl Context {
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
         let held = |write: &Write| {
             let strength = match write.what {
-                What::Freed => Strength::Update,
+                WriteKind::Freed => Strength::Update,
                 _ => Strength::NoKeyUpdate,
             };
             intents.is_others(write.addr, me, strength)

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
-use fencepost_storage::old_versions::Replaced;
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
+use fencepost_storage::old_versions::ReplacedVersion;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::transaction::Context;
-use crate::write_set::{Payload, What, Write};
+use crate::write_set::{Payload, Write, WriteKind};
 
 impl Context {
     /// Installs every write at `w` and releases every lock.
@@ -21,7 +21,7 @@ impl Context {
         self.keep_old_versions(w, &mut places);
         for write in &self.writes.writes {
             // New objects of other machines are installed there.
-            if let What::New { slot, split_of, .. } = write.what
+            if let WriteKind::New { slot, split_of, .. } = write.what
                 && let Payload::Slot(_) = write.payload()
             {
                 let place = self.place_of(&places, split_of);
@@ -34,7 +34,7 @@ impl Context {
         self.places = places;
     }
 
-    fn keep_old_versions(&self, w: Timestamp, places: &mut Vec<OldPlace>) {
+    fn keep_old_versions(&self, w: Timestamp, places: &mut Vec<OldVersionPtr>) {
         if self.order.is_empty() {
             return;
         }
@@ -43,8 +43,8 @@ impl Context {
         for at in &self.order {
             let write = &self.writes.writes[*at as usize];
             let object = machine.regions().own_object(write.addr);
-            let place = object.map_or(OldPlace::NONE, |object| {
-                let version = Replaced {
+            let place = object.map_or(OldVersionPtr::NONE, |object| {
+                let version = ReplacedVersion {
                     header: write.base,
                     before: object.link().place(),
                     payload_words: object.len(),
@@ -70,24 +70,24 @@ impl Context {
             let write = &mut self.writes.writes[*at as usize];
             let stays = is_base(write);
             if !stays {
-                write.what = What::Idle;
+                write.what = WriteKind::Idle;
             }
             stays
         });
         self.order = order;
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
-            if let (What::New { .. }, Payload::Slot(_)) = (write.what, write.payload())
+            if let (WriteKind::New { .. }, Payload::Slot(_)) = (write.what, write.payload())
                 && !self.has_slot_of(&write)
             {
-                self.writes.writes[at].what = What::Idle;
+                self.writes.writes[at].what = WriteKind::Idle;
             }
         }
     }
 
-    fn place_of(&self, places: &[OldPlace], addr: Addr) -> OldPlace {
+    fn place_of(&self, places: &[OldVersionPtr], addr: Addr) -> OldVersionPtr {
         if addr.is_null() {
-            return OldPlace::NONE;
+            return OldVersionPtr::NONE;
         }
         // LOCK has sorted the entries by address.
         let position = self
@@ -95,14 +95,14 @@ impl Context {
             .binary_search_by_key(&addr, |at| self.writes.writes[*at as usize].addr);
         // Old versions at another machine cannot be found from here.
         let lost = match self.machine.regions().is_own(addr) {
-            true => OldPlace::NONE,
-            false => OldPlace::LOST,
+            true => OldVersionPtr::NONE,
+            false => OldVersionPtr::LOST,
         };
         let place = position.ok().and_then(|i| places.get(i).copied());
         place.unwrap_or(lost)
     }
 
-    fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
+    fn install_new(&self, write: &Write, incarnation: u16, place: OldVersionPtr, w: Timestamp) {
         // The region may have moved to another machine by now, and so may the region of `split_of`.
         if let Some(object) = self.machine.regions().own_object(write.addr) {
             object.finish_install(
@@ -112,14 +112,14 @@ impl Context {
         }
     }
 
-    fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
+    fn install(&self, write: &Write, place: OldVersionPtr, w: Timestamp) {
         let Some(object) = self.machine.regions().own_object(write.addr) else {
             return;
         };
         let incarnation = object.link().incarnation();
         object.begin_install();
         let allocated = match write.what {
-            What::Freed => false,
+            WriteKind::Freed => false,
             _ => {
                 object.put(0, self.writes.image(write));
                 true
@@ -138,7 +138,7 @@ mod tests {
     use crate::{Machine, MachineOptions, Mode};
 
     #[test]
-    fn what_came_back_newer_is_not_replaced_by_what_recovery_has_decided() {
+    fn recovery_decision_does_not_replace_newer_version() {
         let machine = Machine::open(MachineOptions::default()).expect("opens");
         let root = machine.root();
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);

@@ -11,12 +11,12 @@ use fencepost_storage::header::Header;
 use crate::backoff::moment;
 use crate::counters::Event;
 use crate::node::Refusal;
-use crate::refresh::Stray;
+use crate::refresh::MisplacedPatch;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::validate::unreachable;
 use crate::work::Work;
-use crate::write_set::{NO_BASE, Payload, What};
+use crate::write_set::{NO_BASE, Payload, WriteKind};
 
 /// Backoff rounds before a commit gives up on a lock that stays held.
 pub(crate) const BACKOFF_ROUNDS_MAX: u32 = 1 << 16;
@@ -26,7 +26,7 @@ pub(crate) enum LockFailure {
     /// Abort the transaction.
     Abort(AbortReason),
     /// Re-route the node's patches and lock again.
-    Stray(Stray),
+    Stray(MisplacedPatch),
     /// Stop the transaction.
     Stop(Stop),
 }
@@ -114,7 +114,8 @@ impl Context {
     /// Returns the slots of new objects of this machine.
     fn new_objects(&self) -> impl Iterator<Item = ObjectRef<'_>> {
         let new = self.writes.writes.iter().filter(|write| {
-            matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Slot(_))
+            matches!(write.what, WriteKind::New { .. })
+                && matches!(write.payload(), Payload::Slot(_))
         });
         new.filter_map(|write| self.machine.regions().own_object(write.addr))
     }
@@ -141,7 +142,7 @@ impl Context {
                 // The object was freed and its block released, because the snapshot has moved past
                 // the tombstone.
                 return Err(match write.what {
-                    What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
+                    WriteKind::Patched(kind) => LockFailure::Stray((write.addr, kind)),
                     _ => self.abort_at(write.addr, AbortReason::WriteConflict),
                 });
             };
@@ -170,7 +171,7 @@ impl Context {
                         object = own;
                     }
                     Err(there) => match write.what {
-                        What::Patched(_) => expected = there,
+                        WriteKind::Patched(_) => expected = there,
                         _ => return Err(self.abort_at(write.addr, AbortReason::WriteConflict)),
                     },
                 }
@@ -186,7 +187,7 @@ impl Context {
         header: Header,
     ) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
-        let What::Patched(kind) = write.what else {
+        let WriteKind::Patched(kind) = write.what else {
             return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
         };
         self.writes.writes[at].base = header;

@@ -22,7 +22,7 @@ use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
-use crate::write_set::{What, Write, WriteSet};
+use crate::write_set::{Write, WriteKind, WriteSet};
 
 /// Size in words at which a LOCK record is closed and the next one begun.
 const CHUNK_WORDS: usize = 128 * 1024;
@@ -63,7 +63,7 @@ impl Transaction {
                 return Ok(());
             };
             let room = log.reserve(bytes, appends).await;
-            self.context_mut().room = room.map_err(|error| stop(&error))?;
+            self.context_mut().log_space = room.map_err(|error| stop(&error))?;
             Ok(())
         })
     }
@@ -73,7 +73,7 @@ impl Transaction {
     pub(crate) fn prewrite_and_reserve(&mut self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let context = self.context_mut();
-            context.give_room_back();
+            context.release_log_space();
             if context.prewritten && context.prewritten_touched {
                 context.log_abort();
             }
@@ -90,7 +90,7 @@ impl Transaction {
                     let bytes = RECORD_HEADER_BYTES + WORD_BYTES * self.context().record.len();
                     self.reserve(bytes, 1).await?;
                     self.context_mut().append_record(None)?;
-                    self.context_mut().give_room_back();
+                    self.context_mut().release_log_space();
                 }
             }
             match self.context_mut().reserve_at_once() {
@@ -129,14 +129,14 @@ impl Context {
     }
 
     fn reserve_at_once(&mut self) -> Ready {
-        self.give_room_back();
+        self.release_log_space();
         let Some(log) = self.machine.log() else {
             return Ready::Yes;
         };
         let (bytes, appends) = self.commit_bytes(log);
         match log.try_reserve(bytes, appends) {
             Some(room) => {
-                self.room = room;
+                self.log_space = room;
                 Ready::Yes
             }
             None => Ready::AfterRoom(bytes, appends),
@@ -144,11 +144,11 @@ impl Context {
     }
 
     /// Gives back the log space that was reserved for a commit.
-    pub(crate) fn give_room_back(&mut self) {
-        if !self.room.is_empty()
+    pub(crate) fn release_log_space(&mut self) {
+        if !self.log_space.is_empty()
             && let Some(log) = self.machine.log()
         {
-            log.give_back(std::mem::take(&mut self.room));
+            log.give_back(std::mem::take(&mut self.log_space));
         }
     }
 
@@ -166,13 +166,15 @@ impl Context {
                 continue;
             }
             words += match write.what {
-                What::New { .. } => {
+                WriteKind::New { .. } => {
                     let object = self.machine.regions().object(write.addr);
                     record::new_words(object.map_or(0, |object| object.len()))
                 }
-                What::Image { .. } | What::Patched(_) => record::changed_words(write.image.1),
-                What::Freed => record::FREED_WORDS,
-                What::Unborn(_) | What::Idle => 0,
+                WriteKind::Image { .. } | WriteKind::Patched(_) => {
+                    record::changed_words(write.image.1)
+                }
+                WriteKind::Freed => record::FREED_WORDS,
+                WriteKind::Unborn(_) | WriteKind::Idle => 0,
             };
         }
         let appends = words / chunk_words(log) + 1;
@@ -192,7 +194,7 @@ impl Context {
         entries.clear();
         let writes = &self.writes.writes;
         let new = (0..writes.len() as u32)
-            .filter(|at| matches!(writes[*at as usize].what, What::New { .. }));
+            .filter(|at| matches!(writes[*at as usize].what, WriteKind::New { .. }));
         let all = self.order.iter().copied().chain(new);
         entries.extend(all.filter(|at| !self.is_prewritten(*at as usize)));
         let mut next = 0;
@@ -263,13 +265,13 @@ impl Context {
                 let commit = record::commit_primary(id, w);
                 let commit: &[&[u8]] = &[bytemuck::cast_slice(&commit)];
                 let records = [(record::LOCK, body), (record::COMMIT_PRIMARY, commit)];
-                log.append_reserved(&mut self.room, &records, true)
+                log.append_reserved(&mut self.log_space, &records, true)
             }
             None => {
                 // The log must keep the first record until the last is applied.
                 self.slot.hold_log(log.position().raw());
                 self.prewritten = true;
-                log.append_reserved(&mut self.room, &[(record::LOCK, body)], false)
+                log.append_reserved(&mut self.log_space, &[(record::LOCK, body)], false)
             }
         };
         appended.map_err(|error| stop(&error))
@@ -280,10 +282,10 @@ impl Context {
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
             match write.what {
-                What::Patched(kind) | What::Image { kind: Some(kind) } => {
+                WriteKind::Patched(kind) | WriteKind::Image { kind: Some(kind) } => {
                     kind.stamp(self.writes.image_mut(write.image), w);
                 }
-                What::New {
+                WriteKind::New {
                     kind: Some(kind), ..
                 } => {
                     // While the transaction owns it, the slot of a new object exists.
@@ -302,16 +304,16 @@ fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, wr
         return;
     };
     match write.what {
-        What::New { slot, .. } => {
+        WriteKind::New { slot, .. } => {
             lock.new_object(write.addr, class, slot.incarnation, object.len(), |out| {
                 object.copy(0, out)
             });
         }
-        What::Image { .. } | What::Patched(_) => {
+        WriteKind::Image { .. } | WriteKind::Patched(_) => {
             let (base, image) = (write.base.timestamp(), writes.image(write));
             lock.changed(write.addr, base, image, &View::Live(object));
         }
-        What::Freed => lock.freed(write.addr, write.base.timestamp()),
-        What::Unborn(_) | What::Idle => {}
+        WriteKind::Freed => lock.freed(write.addr, write.base.timestamp()),
+        WriteKind::Unborn(_) | WriteKind::Idle => {}
     }
 }

@@ -15,23 +15,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fencepost_fabric::{DiskLock, FabricCounts, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
-use fencepost_storage::header::{Header, OldPlace};
-use fencepost_storage::lanes::{Lane, Lanes, Supply};
+use fencepost_storage::header::{Header, OldVersionPtr};
+use fencepost_storage::lanes::{Lane, LaneResources, Lanes};
 use fencepost_storage::log::{Log, LogCounters, LogError};
-use fencepost_storage::old_versions::{OldVersions, Replaced};
+use fencepost_storage::old_versions::{OldVersions, ReplacedVersion};
 use fencepost_storage::region::{Region, Regions};
-use fencepost_storage::{Account, Addr, ObjectRef, OutOfMemory, Private, RegionId, Timestamp};
+use fencepost_storage::{
+    Account, Addr, ObjectRef, OutOfMemory, PrivateBacking, RegionId, Timestamp,
+};
 
-use crate::checkpoint_wait::WaitCheckpoint;
+use crate::checkpoint_wait::CheckpointWait;
 use crate::checkpointer::{CheckpointCounters, Checkpointer};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::fault::{self, Fault};
 use crate::intent::{Intents, QueueEntry};
-use crate::network::{self, RetainedData, MissingPrerequisite, Network};
-use crate::options::{MachineOptions, OpenError, Started};
+use crate::network::{self, MissingPrerequisite, Network, RetainedData};
+use crate::options::{MachineOptions, OpenError, StartReport};
 use crate::readers::Readers;
-use crate::start::{self, BIRTH, Directory, Recovered};
+use crate::start::{self, BIRTH, Directory, RecoveredLog};
 use crate::stop::Stop;
 use crate::transaction::{Coordinator, Mode, Transaction};
 use crate::work::Work;
@@ -62,7 +64,7 @@ pub struct Machine {
     checkpointer: Option<Checkpointer>,
     /// Different at each start of the machine.
     incarnation: u64,
-    started: Started,
+    started: StartReport,
     fresh: bool,
     root: Addr,
     /// The lock that keeps other processes out of the data directory.
@@ -94,11 +96,11 @@ impl Machine {
         let region_map: Arc<network::LocalRegionMap> = Arc::default();
         let backing = match network {
             Some(network) => Network::backing(network, &region_map),
-            None => Arc::new(Private) as _,
+            None => Arc::new(PrivateBacking) as _,
         };
-        let founder =
+        let initial_member =
             network.is_none_or(|network| network.configuration.cm() == network.fabric.me());
-        let mut started = Started::default();
+        let mut started = StartReport::default();
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
         // A region keeps the size that it had when the checkpoint was taken: addresses depend on
         // it.
@@ -146,11 +148,11 @@ impl Machine {
         let mut account = Account::new(options.memory_limit);
         if let Some(network) = network {
             let fabric = Arc::clone(&network.fabric);
-            account = account.within(Box::new(move || fabric.room()));
+            account = account.within(Box::new(move || fabric.free_bytes()));
         }
         regions.adopt_blocks(&lanes, &account);
         let (log, checkpointer, directory) = match found {
-            Some(Recovered {
+            Some(RecoveredLog {
                 log,
                 checkpointer,
                 lock,
@@ -158,7 +160,7 @@ impl Machine {
             None => (None, checkpoints, None),
         };
         let machine = Arc::new(Machine {
-            fresh: founder && fresh,
+            fresh: initial_member && fresh,
             regions,
             account,
             lanes,
@@ -214,7 +216,7 @@ impl Machine {
     }
 
     /// Asks the checkpointer's thread for a checkpoint. Returns `None` in the memory tier.
-    pub fn ask_checkpoint(&self) -> Option<WaitCheckpoint> {
+    pub fn ask_checkpoint(&self) -> Option<CheckpointWait> {
         self.checkpointer.as_ref().map(Checkpointer::ask)
     }
 
@@ -241,7 +243,7 @@ impl Machine {
     }
 
     /// Returns a report of the start: what was found on the disk.
-    pub fn started(&self) -> &Started {
+    pub fn started(&self) -> &StartReport {
         &self.started
     }
 
@@ -395,7 +397,7 @@ impl Machine {
     }
 
     /// Calls `f` with the resources that the allocator needs.
-    pub(crate) fn with_supply<T>(&self, f: impl FnOnce(Supply<'_>) -> T) -> T {
+    pub(crate) fn with_supply<T>(&self, f: impl FnOnce(LaneResources<'_>) -> T) -> T {
         // Replay must not apply records of the old size class to a block that changed its class. So
         // a block is reused only if no checkpoint is being taken and no transaction holds back the
         // log.
@@ -406,7 +408,7 @@ impl Machine {
                 .is_none_or(|checkpointer| !checkpointer.is_taking());
             idle && self.order.readers.first_lsn().is_none()
         };
-        f(Supply {
+        f(LaneResources {
             regions: &self.regions,
             account: &self.account,
             oldest: &|| self.oldest(),
@@ -438,9 +440,9 @@ impl Machine {
     pub(crate) fn keep_old_version(
         &self,
         lane: &mut Lane,
-        version: Replaced,
+        version: ReplacedVersion,
         object: ObjectRef<'_>,
-    ) -> OldPlace {
+    ) -> OldVersionPtr {
         let copy =
             |put: &mut dyn FnMut(usize, &[u64])| object.copy_runs(|from, run| put(from, run));
         let oldest = || self.oldest();
@@ -449,7 +451,7 @@ impl Machine {
             .keep(&mut lane.old, &self.account, version, &oldest, copy);
         // Without memory for the version, it is lost: a transaction that still needs it starts
         // again.
-        kept.unwrap_or(OldPlace::LOST)
+        kept.unwrap_or(OldVersionPtr::LOST)
     }
 
     /// Returns a timestamp below which no transaction on any machine reads, now or later.
@@ -556,19 +558,19 @@ impl Machine {
     pub(crate) fn take_slots(
         &self,
         lane: usize,
-        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
+        take: impl Fn(&mut Lane, LaneResources<'_>) -> Result<Addr, OutOfMemory>,
     ) -> Result<Addr, OutOfMemory> {
-        self.take_slots_at_hand(lane, &take).or_else(|_| {
+        self.take_available_slots(lane, &take).or_else(|_| {
             self.release_empty_blocks();
-            self.take_slots_at_hand(lane, &take)
+            self.take_available_slots(lane, &take)
         })
     }
 
     /// Takes slots as [`Self::take_slots`] does, from the lane alone.
-    pub(crate) fn take_slots_at_hand(
+    pub(crate) fn take_available_slots(
         &self,
         lane: usize,
-        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
+        take: impl Fn(&mut Lane, LaneResources<'_>) -> Result<Addr, OutOfMemory>,
     ) -> Result<Addr, OutOfMemory> {
         self.with_supply(|supply| take(&mut self.lanes.enter(lane), supply))
     }

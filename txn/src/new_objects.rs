@@ -8,7 +8,7 @@
 use fencepost_fabric::MachineId;
 use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
-use fencepost_storage::lanes::{Lane, Supply};
+use fencepost_storage::lanes::{Lane, LaneResources};
 use fencepost_storage::layout::{LINE_WORDS, payload_words};
 use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
@@ -16,7 +16,7 @@ use crate::network::{ReservedSlot, Slot, SlotRequest};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
-use crate::write_set::{Payload, What, Write};
+use crate::write_set::{Payload, Write, WriteKind};
 
 /// The location of a new object: a wish, as the location hints of NSDI'14 §3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Transaction {
     pub fn write_new(&mut self, ptr: FatPtr, payload: &[u64]) -> Result<(), Stop> {
         let context = self.context_mut();
         let at = context.writes.find(ptr.addr).ok_or(Stop::Damaged)?;
-        let What::New { .. } = context.writes.writes[at].what else {
+        let WriteKind::New { .. } = context.writes.writes[at].what else {
             return Err(Stop::Damaged);
         };
         context.note_change(at)?;
@@ -71,7 +71,7 @@ impl Transaction {
         let writes = &self.context().writes;
         writes
             .find(addr)
-            .is_some_and(|at| matches!(writes.writes[at].what, What::New { .. }))
+            .is_some_and(|at| matches!(writes.writes[at].what, WriteKind::New { .. }))
     }
 
     /// Allocates an object of `words` zeroed payload words. Does not wait where the object is on
@@ -111,14 +111,14 @@ impl Transaction {
         self.writable()?;
         let class = class_for(words)?;
         let context = self.context_mut();
-        context.room_for(1)?;
+        context.check_space(1)?;
         // A split of a new object continues the object that the new object continues.
         let split_of = match context
             .writes
             .find(split_of)
             .map(|at| context.writes.writes[at].what)
         {
-            Some(What::New { split_of, .. }) => split_of,
+            Some(WriteKind::New { split_of, .. }) => split_of,
             _ => split_of,
         };
         match self.alloc_at_once((words, class), near, split_of) {
@@ -132,7 +132,9 @@ impl Transaction {
     fn place_of(&self, near: ObjectLocation, split_of: Addr) -> SlotLocation {
         let context = self.context();
         match context.place(near) {
-            SlotLocation::At(..) if !split_of.is_null() => context.place(ObjectLocation::Object(split_of)),
+            SlotLocation::At(..) if !split_of.is_null() => {
+                context.place(ObjectLocation::Object(split_of))
+            }
             place => place,
         }
     }
@@ -153,7 +155,8 @@ impl Transaction {
         Some(match place {
             SlotLocation::Here(near) => {
                 let since = context.slots_since();
-                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                let take =
+                    |lane: &mut Lane, supply: LaneResources<'_>| lane.alloc(supply, class, near);
                 let addr = context.machine.take_slots(context.lane, take).ok()?;
                 context.adopt_new((addr, since), (words, class), split_of)
             }
@@ -182,8 +185,9 @@ impl Transaction {
                 SlotLocation::Here(near) => {
                     let context = self.context();
                     let (lane, since) = (context.lane, context.slots_since());
-                    let take =
-                        |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                    let take = |lane: &mut Lane, supply: LaneResources<'_>| {
+                        lane.alloc(supply, class, near)
+                    };
                     match self.take_of_new_region(lane, near, &take).await {
                         Err(Stop::OutOfMemory) if self.context().stand_in().is_some() => {
                             self.alloc_elsewhere(class, words, split_of).await
@@ -227,7 +231,8 @@ impl Transaction {
             let (lane, since) = (context.lane, context.slots_since());
             let Some(machine) = context.stand_in() else {
                 let near = Addr::NULL;
-                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                let take =
+                    |lane: &mut Lane, supply: LaneResources<'_>| lane.alloc(supply, class, near);
                 let addr = match self.machine().take_slots(lane, take) {
                     Ok(addr) => addr,
                     Err(_) => self.take_of_new_region(lane, near, &take).await?,
@@ -259,7 +264,7 @@ impl Transaction {
             return Err(Stop::TooLarge("a run of objects must fit one block"));
         }
         let context = self.context_mut();
-        context.room_for(count)?;
+        context.check_space(count)?;
         while let Some(addr) = self.context().unknown_neighbor(near, Addr::NULL) {
             self.machine().meet(&[addr]).await?;
         }
@@ -268,8 +273,9 @@ impl Transaction {
         let mut taken: Vec<_> = match context.place(near) {
             SlotLocation::Here(near) => {
                 let (machine, since) = (&context.machine, context.slots_since());
-                let take =
-                    |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
+                let take = |lane: &mut Lane, supply: LaneResources<'_>| {
+                    lane.alloc_run(supply, class, count)
+                };
                 let first = match machine.take_slots(context.lane, take) {
                     Ok(first) => first,
                     Err(_) => {
@@ -367,7 +373,7 @@ impl Context {
     /// Returns whether `write` is a new object whose slot this machine took for it, and still has.
     pub fn has_slot_of(&self, write: &Write) -> bool {
         match (write.what, write.payload()) {
-            (What::New { .. } | What::Unborn(_), Payload::Slot(addr)) => {
+            (WriteKind::New { .. } | WriteKind::Unborn(_), Payload::Slot(addr)) => {
                 self.slot_of_new(addr).is_ok()
             }
             _ => false,
@@ -390,10 +396,10 @@ impl Context {
     /// Gives the slot of a new object of another machine, if `write` is one, back to the reserved
     /// slots.
     pub fn give_reserved_back(&self, write: &Write) {
-        if let What::New { slot, .. } | What::Unborn(slot) = write.what
+        if let WriteKind::New { slot, .. } | WriteKind::Unborn(slot) = write.what
             && let Payload::Image(_) = write.payload()
         {
-            self.hand_back(ReservedSlot {
+            self.return_slot(ReservedSlot {
                 addr: write.addr,
                 base: write.base,
                 slot,
@@ -402,7 +408,7 @@ impl Context {
         }
     }
 
-    fn hand_back(&self, slot: ReservedSlot) {
+    fn return_slot(&self, slot: ReservedSlot) {
         if let Some(network) = self.machine.network()
             && let Some(primary) = network.primary(slot.addr)
         {
@@ -521,7 +527,7 @@ impl Context {
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
         if !self.has_since(reserved.since) {
-            self.hand_back(reserved);
+            self.return_slot(reserved);
             return Err(Stop::Retry(AbortReason::Unreachable));
         }
         // The image is as long as the slot's whole payload, as for objects of this machine.
@@ -540,7 +546,7 @@ impl Context {
         }
         let network = self.machine.network();
         let stale = |write: &Write| {
-            let new = matches!(write.what, What::New { .. } | What::Unborn(_));
+            let new = matches!(write.what, WriteKind::New { .. } | WriteKind::Unborn(_));
             new && network.is_some_and(|network| network.is_stale(write.addr, before))
         };
         let fresh = !self.writes.writes.iter().any(stale);
@@ -559,7 +565,7 @@ impl Context {
         split_of: Addr,
         image: (usize, usize),
     ) -> Result<FatPtr, Stop> {
-        let what = What::New {
+        let what = WriteKind::New {
             slot,
             split_of,
             kind: None,

@@ -73,7 +73,7 @@ pub trait NodeKind: Sync + Send {
 
     /// Returns where to continue the comparison for a node that no longer exists: it was merged
     /// into another.
-    fn gone(&self, note: &[u64]) -> Revalidate {
+    fn revalidate_removed(&self, note: &[u64]) -> Revalidate {
         let _ = note;
         Revalidate::Invalid
     }

@@ -7,9 +7,9 @@ use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{LogError, LogOptions};
 use fencepost_storage::{Account, OutOfMemory};
 
-use crate::network::disk::MeetError;
+use crate::network::disk::StateExchangeError;
 use crate::network::{NetworkOptions, RestartState};
-use crate::replay::{ReplayError, Replayed};
+use crate::replay::{ReplayError, ReplaySummary};
 
 /// The durable storage of a machine.
 #[derive(Clone)]
@@ -97,7 +97,7 @@ pub enum OpenError {
     AmongOthers(String),
     /// The machines cannot start together.
     #[error(transparent)]
-    Meet(MeetError),
+    Meet(StateExchangeError),
     /// The data does not fit into memory.
     #[error("the database does not fit the memory that there is")]
     OutOfMemory,
@@ -120,11 +120,11 @@ impl From<OutOfMemory> for OpenError {
 
 /// The report of what a start found on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Started {
+pub struct StartReport {
     /// Objects loaded from a checkpoint.
     pub checkpoint_objects: u64,
     /// Commits that the log added.
-    pub replayed: Replayed,
+    pub replayed: ReplaySummary,
     /// A description of the half-written end that a crash left in the log.
     pub torn_tail: Option<String>,
     /// Whether the data was of a machine that the others had gone on without, so that the data is

@@ -13,14 +13,14 @@ use crate::node::NodeKind;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
 use crate::work::Work;
-use crate::write_set::{What, Write};
+use crate::write_set::{Write, WriteKind};
 
 /// Patches that were taken out of a transaction. It cannot commit before they have been made again.
 #[derive(Debug)]
 #[must_use = "the transaction cannot commit until it is told what became of them"]
-pub struct Taken(Vec<Vec<u64>>);
+pub struct WithdrawnPatches(Vec<Vec<u64>>);
 
-impl Taken {
+impl WithdrawnPatches {
     /// Returns the patches, oldest first.
     pub fn ops(&self) -> impl Iterator<Item = &[u64]> {
         self.0.iter().map(Vec::as_slice)
@@ -31,14 +31,14 @@ impl Transaction {
     /// Takes the patches of a node out of the transaction, as if they had not been made. The caller
     /// is [`crate::NodeKind::reroute`]: it makes them again in the right nodes, and then calls
     /// [`Self::made_anew`]. The result is empty where the transaction has no patches of the node.
-    pub fn take_patches(&mut self, addr: Addr) -> Taken {
+    pub fn take_patches(&mut self, addr: Addr) -> WithdrawnPatches {
         let context = self.context_mut();
         let Some(at) = context.writes.find(addr) else {
-            return Taken(Vec::new());
+            return WithdrawnPatches(Vec::new());
         };
         let write = context.writes.writes[at];
-        let What::Patched(_) = write.what else {
-            return Taken(Vec::new());
+        let WriteKind::Patched(_) = write.what else {
+            return WithdrawnPatches(Vec::new());
         };
         // An error here needs no handling: the next change charges again, or fails again.
         let _ = context.note_change(at);
@@ -48,16 +48,16 @@ impl Transaction {
             .map(|range| context.writes.op(range).to_vec())
             .collect();
         let write = &mut context.writes.writes[at];
-        write.what = What::Idle;
+        write.what = WriteKind::Idle;
         write.patch = 0;
         if !ops.is_empty() {
             context.adrift += 1;
         }
-        Taken(ops)
+        WithdrawnPatches(ops)
     }
 
     /// Records that all patches in `taken` are part of the transaction again.
-    pub fn made_anew(&mut self, taken: Taken) {
+    pub fn made_anew(&mut self, taken: WithdrawnPatches) {
         if !taken.0.is_empty() {
             self.context_mut().adrift -= 1;
         }
@@ -77,7 +77,7 @@ impl Transaction {
     fn patched(&self, addr: Addr) -> Option<&Write> {
         let writes = &self.context().writes;
         let write = &writes.writes[writes.find(addr)?];
-        matches!(write.what, What::Patched(_)).then_some(write)
+        matches!(write.what, WriteKind::Patched(_)).then_some(write)
     }
 
     /// Returns whether `f` holds for the words of a patch of `kind` on another node than `addr`.
@@ -89,7 +89,8 @@ impl Transaction {
     ) -> bool {
         let writes = &self.context().writes;
         let of_kind = |write: &&Write| {
-            write.addr != addr && matches!(write.what, What::Patched(by) if by.id() == kind.id())
+            write.addr != addr
+                && matches!(write.what, WriteKind::Patched(by) if by.id() == kind.id())
         };
         let patched = writes.writes.iter().filter(of_kind);
         let mut patches = patched.flat_map(|write| writes.patches_of(write));
@@ -126,7 +127,7 @@ impl Transaction {
         Box::pin(async move {
             let mut stale = Vec::new();
             for write in &self.context().writes.writes {
-                if matches!(write.what, What::Patched(by) if by.id() == kind.id())
+                if matches!(write.what, WriteKind::Patched(by) if by.id() == kind.id())
                     && self.machine().header_of(write.addr).await? != Some(write.base)
                 {
                     stale.push(write.addr);

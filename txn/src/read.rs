@@ -22,20 +22,20 @@ use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::node::NodeKind;
-use crate::read_set::Seen;
-use crate::statement_snapshot::EntryAtMark;
+use crate::read_set::ReadEntry;
+use crate::statement_snapshot::EntryState;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::work::Work;
-use crate::write_set::{Payload, What};
+use crate::write_set::{Payload, WriteKind};
 
 /// A callback that receives a version.
-pub(crate) type Look<'a> = &'a mut (dyn FnMut(&View<'_>) + Send);
+pub(crate) type ReadCallback<'a> = &'a mut (dyn FnMut(&View<'_>) + Send);
 
 /// The result of one look at an object's newest version.
-pub(crate) enum Sight<T> {
+pub(crate) enum ReadAttempt<T> {
     /// The version of the snapshot, or `None` if the object does not exist in it.
-    At(Option<(T, Seen)>),
+    At(Option<(T, ReadEntry)>),
     /// The object is locked: a commit is about to replace the version.
     Locked,
     /// The version was replaced during the look.
@@ -66,7 +66,7 @@ impl Transaction {
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
         mut f: impl FnMut(&View<'_>) -> T + Send,
-    ) -> Result<Option<(T, Seen)>, Stop> {
+    ) -> Result<Option<(T, ReadEntry)>, Stop> {
         if let Some(answer) = self.view_at_once(addr, kind, &mut f) {
             return answer;
         }
@@ -85,7 +85,7 @@ impl Transaction {
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
         mut f: impl FnMut(&View<'_>) -> T,
-    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+    ) -> Option<Result<Option<(T, ReadEntry)>, Stop>> {
         let context = self.context();
         if !context.in_force || context.behind {
             return None;
@@ -101,7 +101,7 @@ impl Transaction {
             return None;
         }
         match self.view_newest(addr, kind, f) {
-            Ok(Sight::At(answer)) => Some(Ok(answer)),
+            Ok(ReadAttempt::At(answer)) => Some(Ok(answer)),
             Ok(_) => None,
             Err(stop) => Some(Err(stop)),
         }
@@ -112,8 +112,8 @@ impl Transaction {
         &'a mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        f: Look<'a>,
-    ) -> Work<'a, Result<Option<Seen>, Stop>> {
+        f: ReadCallback<'a>,
+    ) -> Work<'a, Result<Option<ReadEntry>, Stop>> {
         Box::pin(async move {
             self.come_into_force().await?;
             let mut round = 0;
@@ -132,13 +132,13 @@ impl Transaction {
                     true => self.view_newest_far(addr, kind, f).await?,
                 };
                 match sight {
-                    Sight::At(answer) => return Ok(answer.map(|((), seen)| seen)),
-                    Sight::Locked => {
+                    ReadAttempt::At(answer) => return Ok(answer.map(|((), seen)| seen)),
+                    ReadAttempt::Locked => {
                         self.wait_for_lock(addr, round).await?;
                         round += 1;
                     }
-                    Sight::Changed => {}
-                    Sight::Newer => {
+                    ReadAttempt::Changed => {}
+                    ReadAttempt::Newer => {
                         if self.context().is_plain_read() {
                             // At these levels a scan keeps its snapshot: read the old version
                             // below.
@@ -199,41 +199,41 @@ impl Transaction {
         &self,
         at: usize,
         f: &mut dyn FnMut(&View<'_>),
-    ) -> Option<Result<Option<Seen>, Stop>> {
+    ) -> Option<Result<Option<ReadEntry>, Stop>> {
         let context = self.context();
         let (write, was) = match context.entry_seen(at) {
-            Ok(EntryAtMark::Same) => (context.writes.writes[at], None),
-            Ok(EntryAtMark::Absent) => return None,
-            Ok(EntryAtMark::Was(write, words)) => (write, Some(words)),
+            Ok(EntryState::Same) => (context.writes.writes[at], None),
+            Ok(EntryState::Absent) => return None,
+            Ok(EntryState::Was(write, words)) => (write, Some(words)),
             Err(stop) => return Some(Err(stop)),
         };
-        let seen = Seen {
+        let seen = ReadEntry {
             addr: write.addr,
             header: write.base,
             own: true,
         };
         // Other transactions cannot see the slot, so there is nothing to validate.
-        let unseen = Seen {
+        let unseen = ReadEntry {
             addr: Addr::NULL,
             header: Header(0),
             own: true,
         };
-        if matches!(write.what, What::New { .. } | What::Unborn(_))
+        if matches!(write.what, WriteKind::New { .. } | WriteKind::Unborn(_))
             && let Err(stop) = context.keeps_new(write.addr)
         {
             return Some(Err(stop));
         }
         let image = || View::Own(was.unwrap_or_else(|| context.writes.image(&write)));
         let (view, seen) = match (write.what, write.payload()) {
-            (What::New { .. }, _) if was.is_some() => (image(), unseen),
-            (What::Image { .. } | What::Patched(_), _) => (image(), seen),
-            (What::New { .. }, Payload::Image(_)) => (image(), unseen),
-            (What::New { .. }, Payload::Slot(addr)) => match context.slot_of_new(addr) {
+            (WriteKind::New { .. }, _) if was.is_some() => (image(), unseen),
+            (WriteKind::Image { .. } | WriteKind::Patched(_), _) => (image(), seen),
+            (WriteKind::New { .. }, Payload::Image(_)) => (image(), unseen),
+            (WriteKind::New { .. }, Payload::Slot(addr)) => match context.slot_of_new(addr) {
                 Ok(object) => (View::Live(object), unseen),
                 Err(stop) => return Some(Err(stop)),
             },
-            (What::Freed | What::Unborn(_), _) => return Some(Ok(None)),
-            (What::Idle, _) => return None,
+            (WriteKind::Freed | WriteKind::Unborn(_), _) => return Some(Ok(None)),
+            (WriteKind::Idle, _) => return None,
         };
         f(&view);
         Some(Ok(Some(seen)))
@@ -246,35 +246,35 @@ impl Transaction {
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
         f: impl FnOnce(&View<'_>) -> T,
-    ) -> Result<Sight<T>, Stop> {
+    ) -> Result<ReadAttempt<T>, Stop> {
         let context = self.context_mut();
         let Some(object) = context.machine.regions().object(addr) else {
             // The region may have been handed over since the caller looked up its primary.
             return match context.machine.far(addr) {
                 None => Err(Stop::Damaged),
-                Some(_) => Ok(Sight::Changed),
+                Some(_) => Ok(ReadAttempt::Changed),
             };
         };
         let view = View::Live(object);
         let header = object.header();
         if header.is_locked() {
-            return Ok(Sight::Locked);
+            return Ok(ReadAttempt::Locked);
         }
         let newer = header.timestamp() > context.r && !context.reads_newest;
         if newer
             && !(header.is_allocated() && kind.is_some_and(|kind| kind.admits(&view, context.r)))
         {
-            return Ok(Sight::Newer);
+            return Ok(ReadAttempt::Newer);
         }
         let value = header.is_allocated().then(|| f(&view));
         if !object.unchanged(header) {
-            return Ok(Sight::Changed);
+            return Ok(ReadAttempt::Changed);
         }
         context.newest = context.newest.max(header.timestamp());
-        Ok(Sight::At(value.map(|value| {
+        Ok(ReadAttempt::At(value.map(|value| {
             (
                 value,
-                Seen {
+                ReadEntry {
                     addr,
                     header,
                     own: false,
@@ -302,7 +302,11 @@ impl Transaction {
     }
 
     /// Reads the newest old version at or below R; `None` if the object changed meanwhile.
-    fn view_old(&mut self, addr: Addr, f: Look<'_>) -> Option<Result<Option<Seen>, Stop>> {
+    fn view_old(
+        &mut self,
+        addr: Addr,
+        f: ReadCallback<'_>,
+    ) -> Option<Result<Option<ReadEntry>, Stop>> {
         let context = self.context_mut();
         let machine = &context.machine;
         // The region's memory and its old versions are on one machine, also if the primary has
@@ -340,7 +344,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         out: &mut Vec<u64>,
-    ) -> Result<Option<Seen>, Stop> {
+    ) -> Result<Option<ReadEntry>, Stop> {
         let found = self
             .view(addr, None, |view| {
                 out.clear();
@@ -361,12 +365,12 @@ impl Context {
         &mut self,
         addr: Addr,
         found: ChainSearch<()>,
-    ) -> Result<Option<Seen>, Stop> {
+    ) -> Result<Option<ReadEntry>, Stop> {
         match found {
             ChainSearch::Version((), header) => {
                 self.newest = self.newest.max(header.timestamp());
                 let own = false;
-                Ok(Some(Seen { addr, header, own }))
+                Ok(Some(ReadEntry { addr, header, own }))
             }
             // Only the previous primary may have known the versions before `first` (WHERE-2).
             ChainSearch::Later(first)

@@ -9,10 +9,10 @@ use crate::backoff::moment;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lockfree::LockFree;
-use crate::network::{Network, AccessOutcome};
+use crate::network::{AccessOutcome, Network};
 use crate::node::NodeKind;
-use crate::read::{Look, Sight};
-use crate::read_set::Seen;
+use crate::read::{ReadAttempt, ReadCallback};
+use crate::read_set::ReadEntry;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
 
@@ -22,13 +22,13 @@ impl Transaction {
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        f: Look<'_>,
-    ) -> Result<Sight<()>, Stop> {
+        f: ReadCallback<'_>,
+    ) -> Result<ReadAttempt<()>, Stop> {
         let Some(network) = self.machine().network().cloned() else {
             return Err(Stop::Damaged);
         };
         if network.comes_near(addr).await? {
-            return Ok(Sight::Changed);
+            return Ok(ReadAttempt::Changed);
         }
         let context = self.context();
         let known = (!context.reads_newest).then(|| context.fetched.get(addr));
@@ -46,13 +46,13 @@ impl Transaction {
             header = header.unlocked();
         }
         if header.is_locked() {
-            return Ok(Sight::Locked);
+            return Ok(ReadAttempt::Locked);
         }
         let context = self.context_mut();
         let newer = header.timestamp() > context.r && !context.reads_newest;
         let admitted = || kind.is_some_and(|kind| kind.admits(&view, context.r));
         if newer && !(header.is_allocated() && admitted()) {
-            return Ok(Sight::Newer);
+            return Ok(ReadAttempt::Newer);
         }
         context.newest = context.newest.max(header.timestamp());
         // Do not keep a node that was only admitted: the index may want its newest version later.
@@ -60,16 +60,18 @@ impl Transaction {
             context.fetched.keep(addr, &copy);
         }
         let own = false;
-        let seen = Seen { addr, header, own };
-        Ok(Sight::At(header.is_allocated().then(|| (f(&view), seen))))
+        let seen = ReadEntry { addr, header, own };
+        Ok(ReadAttempt::At(
+            header.is_allocated().then(|| (f(&view), seen)),
+        ))
     }
 
     /// Reads the newest old version at or below R; `None` where the object changed meanwhile.
     pub(crate) async fn view_old_far(
         &mut self,
         addr: Addr,
-        f: Look<'_>,
-    ) -> Option<Result<Option<Seen>, Stop>> {
+        f: ReadCallback<'_>,
+    ) -> Option<Result<Option<ReadEntry>, Stop>> {
         let network = self.machine().network().cloned()?;
         self.context_mut().far.reads += 1;
         let (machine, copy) = match network.fetch_of(addr).await {

@@ -8,7 +8,7 @@ use crate::node::NodeKind;
 
 /// The version of an object that a read returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReadEntry {
     pub(crate) addr: Addr,
     /// The header of that version; for the transaction's own image, the header of its base.
     pub(crate) header: Header,
@@ -16,7 +16,7 @@ pub struct Seen {
     pub(crate) own: bool,
 }
 
-impl Seen {
+impl ReadEntry {
     /// Returns the commit timestamp of the version; for the transaction's own image, that of its
     /// base.
     pub fn timestamp(&self) -> Timestamp {
@@ -37,7 +37,7 @@ impl Seen {
 /// One entry of a read set.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
-    pub seen: Seen,
+    pub seen: ReadEntry,
     /// Whether the commit does not validate the read ([`crate::isolation`]).
     pub plain: bool,
     /// The node kind that validates a node that has moved, and the range of its note; `None` where
@@ -70,14 +70,14 @@ impl ReadSet {
     }
 
     #[inline]
-    pub fn push(&mut self, seen: Seen, plain: bool) {
+    pub fn push(&mut self, seen: ReadEntry, plain: bool) {
         let keys = None;
         self.reads.push(Read { seen, plain, keys });
     }
 
     pub fn push_keys(
         &mut self,
-        seen: Seen,
+        seen: ReadEntry,
         plain: bool,
         (kind, note): (&'static dyn NodeKind, &[u64]),
     ) {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_reader_bounds_what_is_garbage() {
+    fn oldest_reader_bounds_garbage() {
         let (readers, clock) = (Readers::default(), at_ten());
         let (a, b) = (readers.join(), readers.join());
         assert_eq!(readers.begin(&a, &clock), (Timestamp::from_raw(10), true));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_in_flight_holds_the_settled_point_back() {
+    fn in_flight_commit_holds_settled_point_back() {
         let (readers, clock) = (Readers::default(), at_ten());
         let slot = readers.join();
         slot.begin_commit(&clock);

@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_changed_comes_back(
+        fn changed_ranges_round_trip(
             before in proptest::collection::vec(0u64..4, 1..300),
             edits in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..4), 0..40),
         ) {

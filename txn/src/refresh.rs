@@ -20,7 +20,7 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::validate::together;
 use crate::work::Work;
-use crate::write_set::{NO_BASE, What};
+use crate::write_set::{NO_BASE, WriteKind};
 
 /// Largest read set that is always checked for a refresh.
 const SMALL_READ_SET: usize = 1024;
@@ -35,7 +35,7 @@ const ROUNDS: u32 = 64;
 const MAX_DOUBTS: u32 = 3;
 
 /// A node that no longer accepts a transaction's patches.
-pub(crate) type Stray = (Addr, &'static dyn NodeKind);
+pub(crate) type MisplacedPatch = (Addr, &'static dyn NodeKind);
 
 impl Transaction {
     /// Moves the snapshot to now if everything that was read is still unchanged.
@@ -130,14 +130,14 @@ impl Transaction {
 }
 
 impl Context {
-    async fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
+    async fn refresh(&mut self) -> Result<Vec<MisplacedPatch>, Stop> {
         // If the refresh fails or its future is dropped, some patches may have been applied and
         // others not. `behind` then makes the next operation start with a complete refresh.
         self.behind |= self.writes.has_patches();
         self.refresh_rounds().await
     }
 
-    async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
+    async fn refresh_rounds(&mut self) -> Result<Vec<MisplacedPatch>, Stop> {
         for round in 0..ROUNDS {
             if round > 0 {
                 // A later R' passes the node once the commit that keeps R' back has ended.
@@ -286,12 +286,15 @@ impl Context {
 
     /// Applies patches again where nodes have moved. Returns the nodes that no longer accept them;
     /// `None` where a node has moved beyond `now`.
-    async fn rebase_patches(&mut self, now: Timestamp) -> Result<Option<Vec<Stray>>, Stop> {
+    async fn rebase_patches(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<Option<Vec<MisplacedPatch>>, Stop> {
         let mut strays = Vec::new();
         let mut beyond = false;
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
-            let What::Patched(kind) = write.what else {
+            let WriteKind::Patched(kind) = write.what else {
                 continue;
             };
             let Some(header) = self.copy_moved(at).await? else {

@@ -17,13 +17,13 @@ const LONGEST: usize = 512;
 
 /// Objects of other machines that a transaction has read at its R.
 #[derive(Default)]
-pub(crate) struct Fetched {
+pub(crate) struct RemoteReadCache {
     copies: Vec<(Addr, Arc<ObjectCopy>)>,
     /// Index of the copy that is replaced next when the cache is full.
     next: usize,
 }
 
-impl Fetched {
+impl RemoteReadCache {
     /// Returns the copy of an object.
     pub fn get(&self, addr: Addr) -> Option<Arc<ObjectCopy>> {
         let found = self.copies.iter().find(|(at, _)| *at == addr);
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_copies_are_kept_and_long_ones_are_not() {
+    fn cache_keeps_latest_copies_and_no_long_ones() {
         let copy = |words: usize| {
             let words = vec![1 << 62; words].into_boxed_slice();
             Arc::new(ObjectCopy::of(words, 0).expect("whole"))
         };
         let at = |number: u64| Addr::from_raw(number * 64);
-        let mut fetched = Fetched::default();
+        let mut fetched = RemoteReadCache::default();
         for number in 0..KEPT as u64 + 1 {
             fetched.keep(at(number), &copy(8));
         }

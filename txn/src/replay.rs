@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use fencepost_storage::classes::{CLASSES, Class};
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::log::{LogError, LogRecovery};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, Timestamp};
@@ -35,7 +35,7 @@ const QUEUE: usize = 16;
 
 /// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
+pub struct ReplaySummary {
     /// Transactions applied.
     pub commits: u64,
     /// Transactions without COMMIT-PRIMARY.
@@ -77,7 +77,7 @@ pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
     workers: usize,
-) -> Result<Replayed, ReplayError> {
+) -> Result<ReplaySummary, ReplayError> {
     let workers = workers.max(1);
     let failure: OnceLock<BadRecord> = OnceLock::new();
     let found = std::thread::scope(|scope| {
@@ -100,8 +100,8 @@ fn read_all(
     log: &mut LogRecovery,
     queues: &[SyncSender<Batch>],
     failure: &OnceLock<BadRecord>,
-) -> Result<Replayed, ReplayError> {
-    let mut found = Replayed::default();
+) -> Result<ReplaySummary, ReplayError> {
+    let mut found = ReplaySummary::default();
     let mut waiting: HashMap<TxnId, Vec<Vec<u64>>, FixedState> = HashMap::default();
     let mut batch: Vec<Commit> = Vec::with_capacity(BATCH);
     let send = |batch: &mut Vec<Commit>| {
@@ -212,7 +212,7 @@ fn apply(
             object.put(0, payload);
             object.finish_install(
                 Header(0).succeed(w, true),
-                LinkWord::new(*incarnation, OldPlace::NONE),
+                LinkWord::new(*incarnation, OldVersionPtr::NONE),
             );
         }
         LoggedWrite::Changed { base, ranges } => {
@@ -223,7 +223,7 @@ fn apply(
             changes::install(object, ranges);
             object.finish_install(
                 header.succeed(w, true),
-                LinkWord::new(incarnation, OldPlace::NONE),
+                LinkWord::new(incarnation, OldVersionPtr::NONE),
             );
         }
         LoggedWrite::Freed { base } => {
@@ -234,7 +234,7 @@ fn apply(
             }
             object.finish_install(
                 header.succeed(w, false),
-                LinkWord::new(incarnation, OldPlace::NONE),
+                LinkWord::new(incarnation, OldVersionPtr::NONE),
             );
         }
     }

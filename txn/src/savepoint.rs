@@ -6,10 +6,10 @@
 //! condition joins the read set, because the client may know that the change succeeded.
 
 use crate::isolation::Isolation;
-use crate::read_set::Seen;
-use crate::statement_snapshot::{MarkPlace, OpenMark};
+use crate::read_set::ReadEntry;
+use crate::statement_snapshot::{MarkIndex, OpenMark};
 use crate::transaction::{Context, Transaction};
-use crate::write_set::{Payload, What, Write};
+use crate::write_set::{Payload, Write, WriteKind};
 
 /// A point to which a transaction can roll back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) struct Undos {
     bytes: usize,
     /// The open marks, and the mark at which the transaction reads.
     pub marks: Vec<OpenMark>,
-    pub reads_at: Option<MarkPlace>,
+    pub reads_at: Option<MarkIndex>,
 }
 
 impl Undos {
@@ -166,7 +166,7 @@ impl Transaction {
             context.keep_conditions(newest, None);
         }
         if let Some(write) = context.writes.pop()
-            && let What::New { .. } | What::Unborn(_) = write.what
+            && let WriteKind::New { .. } | WriteKind::Unborn(_) = write.what
         {
             context.prewritten_touched = true;
             match context.has_slot_of(&write) {
@@ -180,7 +180,7 @@ impl Transaction {
         let context = self.context_mut();
         context.keep_conditions(at, Some(&write));
         context.writes.writes[at] = write;
-        if let What::Patched(_) = write.what {
+        if let WriteKind::Patched(_) = write.what {
             // A refresh since the savepoint may have moved the snapshot away from this image.
             let machine = &context.machine;
             context.behind |= match machine.far(write.addr) {
@@ -194,7 +194,7 @@ impl Transaction {
         }
         context.prewritten_touched = true;
         match (write.what, write.payload()) {
-            (What::New { .. }, Payload::Slot(addr)) => {
+            (WriteKind::New { .. }, Payload::Slot(addr)) => {
                 if let Ok(object) = context.slot_of_new(addr) {
                     object.put(0, words);
                 }
@@ -209,18 +209,18 @@ impl Context {
     /// is about to become `before`, or to be removed.
     fn keep_conditions(&mut self, at: usize, before: Option<&Write>) {
         let write = self.writes.writes[at];
-        let seen = Seen {
+        let seen = ReadEntry {
             addr: write.addr,
             header: write.base,
             own: true,
         };
         match write.what {
-            What::Image { .. } | What::Freed => {
+            WriteKind::Image { .. } | WriteKind::Freed => {
                 if !before.is_some_and(|before| before.is_exact()) {
                     self.reads.push(seen, false);
                 }
             }
-            What::Patched(kind) => {
+            WriteKind::Patched(kind) => {
                 let kept = before.map_or(0, |before| self.writes.patches_of(before).len());
                 let patches = self.writes.patches_of(&write);
                 for (i, range) in patches.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Context {
                     }
                 }
             }
-            What::New { .. } | What::Unborn(_) | What::Idle => {}
+            WriteKind::New { .. } | WriteKind::Unborn(_) | WriteKind::Idle => {}
         }
     }
 }

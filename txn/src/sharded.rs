@@ -7,32 +7,32 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SEATS: usize = u64::BITS as usize;
+const SHARDS: usize = u64::BITS as usize;
 /// The seat that is shared by all threads without a seat of their own.
-const SHARED: usize = SEATS - 1;
+const SHARED: usize = SHARDS - 1;
 
 /// Seats that are taken, one bit each.
 static TAKEN: AtomicU64 = AtomicU64::new(1 << SHARED);
 
 thread_local! {
-    static MY_SEAT: Seat = Seat::take();
+    static MY_SLOT: ShardSlot = ShardSlot::take();
 }
 
 /// The right to a seat's counters, given back when the thread ends.
-struct Seat(usize);
+struct ShardSlot(usize);
 
-impl Seat {
-    fn take() -> Seat {
+impl ShardSlot {
+    fn take() -> ShardSlot {
         let free = |taken: u64| taken.checked_add(1).map(|next| taken | next);
         // Acquire: the counts of the seat's previous thread are visible.
         match TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) {
-            Ok(before) => Seat(before.trailing_ones() as usize),
-            Err(_) => Seat(SHARED),
+            Ok(before) => ShardSlot(before.trailing_ones() as usize),
+            Err(_) => ShardSlot(SHARED),
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for ShardSlot {
     fn drop(&mut self) {
         if self.0 != SHARED {
             TAKEN.fetch_and(!(1 << self.0), Ordering::Release);
@@ -44,22 +44,22 @@ impl Drop for Seat {
 struct Shard<const N: usize>([AtomicU64; N]);
 
 /// A set of `N` counters, made to be a `static`.
-pub struct Sharded<const N: usize>([Shard<N>; SEATS]);
+pub struct ShardedCounters<const N: usize>([Shard<N>; SHARDS]);
 
-impl<const N: usize> Sharded<N> {
+impl<const N: usize> ShardedCounters<N> {
     /// Returns counters that are all zero.
     pub const fn new() -> Self {
-        Sharded([const { Shard([const { AtomicU64::new(0) }; N]) }; SEATS])
+        ShardedCounters([const { Shard([const { AtomicU64::new(0) }; N]) }; SHARDS])
     }
 
     /// Adds one to the counter of `event`, which is below `N`; otherwise does nothing. Never waits.
     #[inline]
     pub fn count(&self, event: usize) {
-        let seat = MY_SEAT.try_with(|seat| seat.0).unwrap_or(SHARED);
-        let Some(counter) = self.0[seat].0.get(event) else {
+        let slot = MY_SLOT.try_with(|seat| seat.0).unwrap_or(SHARED);
+        let Some(counter) = self.0[slot].0.get(event) else {
             return;
         };
-        if seat == SHARED {
+        if slot == SHARED {
             counter.fetch_add(1, Ordering::Relaxed);
         } else {
             let count = counter.load(Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl<const N: usize> Sharded<N> {
     }
 }
 
-impl<const N: usize> Default for Sharded<N> {
+impl<const N: usize> Default for ShardedCounters<N> {
     fn default() -> Self {
         Self::new()
     }
@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_threads_counted_adds_up() {
-        static COUNTED: Sharded<2> = Sharded::new();
+    fn counts_of_all_threads_add_up() {
+        static COUNTED: ShardedCounters<2> = ShardedCounters::new();
         // More threads than seats at once; the next rounds reuse the seats of ended threads.
         for _ in 0..3 {
-            let all = std::sync::Barrier::new(SEATS + 8);
+            let all = std::sync::Barrier::new(SHARDS + 8);
             std::thread::scope(|scope| {
-                for _ in 0..SEATS + 8 {
+                for _ in 0..SHARDS + 8 {
                     scope.spawn(|| {
                         COUNTED.count(1);
                         all.wait();
@@ -103,7 +103,7 @@ mod tests {
                 }
             });
         }
-        let threads = 3 * (SEATS as u64 + 8);
+        let threads = 3 * (SHARDS as u64 + 8);
         assert_eq!(
             (COUNTED.total(0), COUNTED.total(1)),
             (75 * threads, 26 * threads)

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use fencepost_fabric::{Disk, DiskLock};
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, read_manifest};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
-use fencepost_storage::log::{Log, LogError, LogRecovery, Needed};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
+use fencepost_storage::log::{Log, LogError, LogRecovery, RequiredLog};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, OutOfMemory, RegionId, Timestamp};
 
 use crate::checkpointer::Checkpointer;
 use crate::machine::{Order, ROOT_WORDS};
 use crate::network::disk::is_of_others;
-use crate::options::{DurableStorage, OpenError, Started};
+use crate::options::{DurableStorage, OpenError, StartReport};
 use crate::replay::replay;
 
 /// The block of the root object, which is the first slot of the first block.
@@ -45,7 +45,7 @@ pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
     let object = object.ok_or(OutOfMemory)?;
     object.finish_install(
         Header(0).succeed(BIRTH, true),
-        LinkWord::new(1, OldPlace::NONE),
+        LinkWord::new(1, OldVersionPtr::NONE),
     );
     Ok(())
 }
@@ -58,7 +58,7 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
         object.begin_install();
         object.finish_install(
             Header(0).succeed(BIRTH, true),
-            LinkWord::new(1, OldPlace::NONE),
+            LinkWord::new(1, OldVersionPtr::NONE),
         );
     }
     Ok(())
@@ -77,7 +77,7 @@ pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
 }
 
 /// A recovered log, its checkpointer and the lock of the data directory.
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredLog {
     pub log: Log,
     pub checkpointer: Checkpointer,
     pub lock: DiskLock,
@@ -120,7 +120,7 @@ impl Directory {
         LogRecovery::open(Arc::clone(&self.log), &durable.log, self.needed())
     }
 
-    fn needed(&self) -> Needed {
+    fn needed(&self) -> RequiredLog {
         self.manifest
             .map(|manifest| manifest.needed())
             .unwrap_or_default()
@@ -156,8 +156,8 @@ pub(crate) fn recover(
     durable: &DurableStorage,
     regions: &Regions,
     order: &Arc<Order>,
-    started: &mut Started,
-) -> Result<Recovered, OpenError> {
+    started: &mut StartReport,
+) -> Result<RecoveredLog, OpenError> {
     if is_of_others(&*durable.disk)? {
         return Err(OpenError::AmongOthers(durable.disk.path("")));
     }
@@ -175,7 +175,7 @@ pub(crate) fn recover(
         .torn
         .map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
     let (checkpointer, lock) = directory.go_on(durable);
-    Ok(Recovered {
+    Ok(RecoveredLog {
         log,
         checkpointer,
         lock,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_is_there_once_it_is_made_and_no_sooner() {
+    fn root_exists_only_after_its_creation() {
         let regions = Regions::new(0);
         let root = RegionId(0);
         assert!(!has_root(&regions), "no region");

@@ -29,12 +29,12 @@ use crate::write_set::Write;
 #[derive(Debug)]
 pub struct Mark {
     savepoint: Savepoint,
-    place: MarkPlace,
+    place: MarkIndex,
 }
 
 /// The index of a mark in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MarkPlace(usize);
+pub struct MarkIndex(usize);
 
 /// The state of an open mark.
 pub(crate) struct OpenMark {
@@ -47,7 +47,7 @@ pub(crate) struct OpenMark {
 }
 
 /// The state of a write-set entry at the mark.
-pub(crate) enum EntryAtMark<'a> {
+pub(crate) enum EntryState<'a> {
     /// The same as now.
     Same,
     /// The entry did not exist.
@@ -87,7 +87,7 @@ impl Drop for SnapshotScope<'_> {
 /// validates.
 pub struct CurrentScope<'a> {
     tx: &'a mut Transaction,
-    reads_at: Option<MarkPlace>,
+    reads_at: Option<MarkIndex>,
     scans: bool,
 }
 
@@ -115,7 +115,7 @@ impl Drop for CurrentScope<'_> {
 
 impl Mark {
     /// Returns the index of the mark.
-    pub fn place(&self) -> MarkPlace {
+    pub fn place(&self) -> MarkIndex {
         self.place
     }
 }
@@ -134,7 +134,7 @@ impl Transaction {
         context.undos.marks.push(marked);
         Mark {
             savepoint,
-            place: MarkPlace(context.undos.marks.len() - 1),
+            place: MarkIndex(context.undos.marks.len() - 1),
         }
     }
 
@@ -146,7 +146,7 @@ impl Transaction {
     /// Returns the transaction for a scan. The scan reads the state at a mark, or the current state
     /// without a mark.
     #[inline]
-    pub fn seen_at(&mut self, mark: Option<MarkPlace>) -> SnapshotScope<'_> {
+    pub fn seen_at(&mut self, mark: Option<MarkIndex>) -> SnapshotScope<'_> {
         let context = self.context_mut();
         context.undos.reads_at = mark;
         context.scans = true;
@@ -165,7 +165,7 @@ impl Transaction {
     }
 
     /// Returns whether the transaction has changed the object since the mark.
-    pub fn has_changed_since(&self, mark: MarkPlace, addr: Addr) -> bool {
+    pub fn has_changed_since(&self, mark: MarkIndex, addr: Addr) -> bool {
         let context = self.context();
         let (Some(at), Some(marked)) = (context.writes.find(addr), context.undos.marks.get(mark.0))
         else {
@@ -210,16 +210,16 @@ impl Undos {
 
 impl Context {
     /// Returns the state of an entry at the mark at which the transaction reads.
-    pub(crate) fn entry_seen(&self, at: usize) -> Result<EntryAtMark<'_>, Stop> {
+    pub(crate) fn entry_seen(&self, at: usize) -> Result<EntryState<'_>, Stop> {
         let marks = &self.undos.marks;
         let looked = self.undos.reads_at.and_then(|mark| marks.get(mark.0));
         let Some(marked) = looked else {
-            return Ok(EntryAtMark::Same);
+            return Ok(EntryState::Same);
         };
         let before = match marked.first.get(&at).and_then(|at| self.undos.get(*at)) {
-            _ if at >= marked.entries => EntryAtMark::Absent,
-            Some(Undo::Changed(_, write, words)) => EntryAtMark::Was(*write, words),
-            _ => return Ok(EntryAtMark::Same),
+            _ if at >= marked.entries => EntryState::Absent,
+            Some(Undo::Changed(_, write, words)) => EntryState::Was(*write, words),
+            _ => return Ok(EntryState::Same),
         };
         match marked.entries > 0 && marked.refreshes != self.refreshes {
             true => Err(Stop::Retry(AbortReason::RefreshFailed)),

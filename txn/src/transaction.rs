@@ -14,12 +14,12 @@
 //!   [`crate::NodeKind`] or a closure. No lock, no queue entry and no allocation remains.
 //! * TXN-4: after a method's future was dropped half-way, or a method returned [`Stop`], two things
 //!   are allowed: abort, or rollback to a savepoint from before the call. If the transaction has
-//!   lost patches, it cannot commit (see [`crate::Taken`]).
+//!   lost patches, it cannot commit (see [`crate::WithdrawnPatches`]).
 
 use std::sync::{Arc, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
-use fencepost_storage::header::OldPlace;
+use fencepost_storage::header::OldVersionPtr;
 use fencepost_storage::log::LogReservation;
 use fencepost_storage::{Addr, Timestamp};
 
@@ -29,9 +29,9 @@ use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::network::RemoteParticipants;
-use crate::read_set::{ReadSet, Seen};
+use crate::read_set::{ReadEntry, ReadSet};
 use crate::readers::ReaderSlot;
-use crate::remote_read_cache::Fetched;
+use crate::remote_read_cache::RemoteReadCache;
 use crate::savepoint::Undos;
 use crate::stop::{AbortReason, Stop};
 use crate::write_set::WriteSet;
@@ -60,13 +60,13 @@ pub struct FarCounts {
 const KEPT_WORDS: usize = 64 * 1024;
 
 /// The place of a coordinator's context while no transaction uses it.
-type Home = AtomicCell<Option<Box<Context>>>;
+type ContextSlot = AtomicCell<Option<Box<Context>>>;
 
 pub(crate) struct Context {
     pub machine: Arc<Machine>,
     pub slot: Arc<ReaderSlot>,
     /// The place to which the context returns when its transaction ends.
-    home: Weak<Home>,
+    home: Weak<ContextSlot>,
     pub lane: usize,
     /// Number of the coordinator: the `thread` of its transaction ids.
     pub number: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Context {
     pub newest: Timestamp,
     pub reads: ReadSet,
     /// Copies of objects of other machines that were read at R.
-    pub fetched: Fetched,
+    pub fetched: RemoteReadCache,
     pub far: FarCounts,
     pub writes: WriteSet,
     pub undos: Undos,
@@ -107,7 +107,7 @@ pub(crate) struct Context {
     /// Whether the coordinator's next transaction takes over the intents.
     pub keeps_intents: bool,
     /// Log space reserved for the records that the commit appends under its locks.
-    pub room: LogReservation,
+    pub log_space: LogReservation,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
     /// Bytes that a statement holds outside the write set.
@@ -125,7 +125,7 @@ pub(crate) struct Context {
     /// Indexes of the entries to log.
     pub logged: Vec<u32>,
     /// Places of the old versions of those entries.
-    pub places: Vec<OldPlace>,
+    pub places: Vec<OldVersionPtr>,
     /// Whether LOCK records of this transaction are in the log without a COMMIT-PRIMARY.
     pub prewritten: bool,
     /// Entries below this index existed when the settled entries were logged ahead of LOCK.
@@ -155,7 +155,7 @@ pub(crate) struct Context {
 /// A coordinator: runs transactions, one after the other. A session owns one.
 pub struct Coordinator {
     machine: Arc<Machine>,
-    home: Arc<Home>,
+    home: Arc<ContextSlot>,
 }
 
 /// A running transaction.
@@ -164,7 +164,7 @@ pub struct Transaction {
 }
 
 impl Context {
-    fn new(machine: &Arc<Machine>, home: &Arc<Home>) -> Box<Context> {
+    fn new(machine: &Arc<Machine>, home: &Arc<ContextSlot>) -> Box<Context> {
         let number = machine.next_coordinator();
         Box::new(Context {
             machine: Arc::clone(machine),
@@ -183,7 +183,7 @@ impl Context {
             in_force: false,
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
-            fetched: Fetched::default(),
+            fetched: RemoteReadCache::default(),
             far: FarCounts::default(),
             writes: WriteSet::default(),
             undos: Undos::default(),
@@ -193,7 +193,7 @@ impl Context {
             synchronous: true,
             yields: false,
             keeps_intents: false,
-            room: LogReservation::default(),
+            log_space: LogReservation::default(),
             charged: 0,
             held: 0,
             record: Vec::new(),
@@ -252,7 +252,7 @@ impl Context {
     /// Releases everything that the transaction holds but reusable buffers.
     pub fn end(&mut self) {
         self.slot.end();
-        self.give_room_back();
+        self.release_log_space();
         if !self.keeps_intents {
             self.release_intents();
         }
@@ -476,7 +476,7 @@ impl Transaction {
 
     /// Adds the version that was seen to the read set.
     #[inline]
-    pub fn guard(&mut self, seen: Seen) {
+    pub fn guard(&mut self, seen: ReadEntry) {
         let context = self.context_mut();
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {
             let plain = context.is_plain_read();
@@ -488,7 +488,7 @@ impl Transaction {
     /// `note`.
     pub fn guard_keys(
         &mut self,
-        seen: Seen,
+        seen: ReadEntry,
         kind: &'static dyn crate::node::NodeKind,
         note: &[u64],
     ) {

@@ -6,7 +6,7 @@
 use fencepost_storage::Timestamp;
 
 use crate::transaction::Context;
-use crate::write_set::What;
+use crate::write_set::WriteKind;
 
 impl Context {
     /// Retires freed slots and the transaction's hold on the log.
@@ -15,10 +15,10 @@ impl Context {
         for write in &self.writes.writes {
             let retires = match write.what {
                 // A slot that was freed at another machine is retired there.
-                What::Freed => self.machine.regions().is_own(write.addr),
+                WriteKind::Freed => self.machine.regions().is_own(write.addr),
                 // No reader knows the slot of a new object that was freed again; it is retired like
                 // the others.
-                What::Unborn(_) => self.has_slot_of(write),
+                WriteKind::Unborn(_) => self.has_slot_of(write),
                 _ => continue,
             };
             if retires {

@@ -182,7 +182,7 @@ impl Context {
         for _ in 0..MAX_PIECES {
             let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
                 true => kind.revalidate(note, view),
-                false => kind.gone(note),
+                false => kind.revalidate_removed(note),
             };
             let holds = locking && self.holds(addr);
             let (header, verdict) = match self.machine.far(addr) {

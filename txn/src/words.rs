@@ -12,9 +12,9 @@ pub(crate) const SHORT: BadRecord = BadRecord("a record of a peer ends too early
 
 /// The words of a record that have not been decoded yet.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a>(pub &'a [u64]);
+pub(crate) struct WordReader<'a>(pub &'a [u64]);
 
-impl<'a> Reader<'a> {
+impl<'a> WordReader<'a> {
     pub fn take(&mut self, words: usize) -> Result<&'a [u64], BadRecord> {
         let (taken, rest) = self.0.split_at_checked(words).ok_or(SHORT)?;
         self.0 = rest;

@@ -8,11 +8,11 @@ use crate::changes::LEAST_WORDS;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::node::{NodeKind, Refusal};
-use crate::read_set::Seen;
+use crate::read_set::ReadEntry;
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
-use crate::write_set::{What, Write};
+use crate::write_set::{Write, WriteKind};
 
 /// Write sets are charged to the account in steps of this many bytes.
 const CHARGE_STEP: usize = 1 << 20;
@@ -21,14 +21,14 @@ const MAX_WRITES: usize = 1 << 28;
 
 impl Context {
     pub fn push(&mut self, write: Write) -> Result<usize, Stop> {
-        self.room_for(1)?;
+        self.check_space(1)?;
         let at = self.writes.push(write);
         self.undos.push(Undo::Added);
         self.charge()?;
         Ok(at)
     }
 
-    pub fn room_for(&self, entries: usize) -> Result<(), Stop> {
+    pub fn check_space(&self, entries: usize) -> Result<(), Stop> {
         if self.writes.writes.len() + entries > MAX_WRITES {
             return Err(Stop::TooLarge(
                 "a transaction may write at most 268435456 objects",
@@ -65,7 +65,7 @@ impl Context {
         if self.undos.is_active() {
             let mut words = Vec::new();
             match write.what {
-                What::New { .. } => self.copy_new(&write, &mut words),
+                WriteKind::New { .. } => self.copy_new(&write, &mut words),
                 _ => words.extend_from_slice(self.writes.image(&write)),
             }
             self.undos.push(Undo::Changed(at, write, words));
@@ -92,9 +92,9 @@ impl Transaction {
             if let Some(at) = self.context().writes.find(addr) {
                 let context = self.context_mut();
                 match context.writes.writes[at].what {
-                    What::Freed | What::Unborn(_) => return Err(Stop::Damaged),
-                    What::Idle => {}
-                    What::Image { .. } | What::Patched(_) | What::New { .. } => {
+                    WriteKind::Freed | WriteKind::Unborn(_) => return Err(Stop::Damaged),
+                    WriteKind::Idle => {}
+                    WriteKind::Image { .. } | WriteKind::Patched(_) | WriteKind::New { .. } => {
                         context.note_change(at)?;
                         return Ok(at);
                     }
@@ -110,7 +110,7 @@ impl Transaction {
                 found => Some(self.own_found(
                     addr,
                     found.map(|f| f.map(|((), seen)| seen.header)),
-                    What::Image { kind: None },
+                    WriteKind::Image { kind: None },
                     &image,
                 )),
             };
@@ -128,7 +128,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         f: impl FnMut(&View<'_>) -> T + Send,
-    ) -> Result<Option<(T, Seen)>, Stop> {
+    ) -> Result<Option<(T, ReadEntry)>, Stop> {
         match self.isolation() {
             Isolation::RepeatableRead if fault::injected(Fault::OverwriteNewer) => {
                 self.newest().view(addr, None, f).await
@@ -154,7 +154,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         found: Result<Option<Header>, Stop>,
-        what: What,
+        what: WriteKind,
         image: &[u64],
     ) -> Result<usize, Stop> {
         let base = found?.ok_or_else(|| self.missing(addr))?;
@@ -177,7 +177,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         base: Header,
-        what: What,
+        what: WriteKind,
         image: &[u64],
     ) -> Result<usize, Stop> {
         let context = self.context_mut();
@@ -193,7 +193,7 @@ impl Transaction {
         // Reuse an entry whose patches were taken: an object has at most one entry.
         if let Some(at) = context.writes.find(addr) {
             debug_assert!(
-                matches!(context.writes.writes[at].what, What::Idle),
+                matches!(context.writes.writes[at].what, WriteKind::Idle),
                 "an entry in use would lose its changes"
             );
             context.note_change(at)?;
@@ -238,17 +238,17 @@ impl Transaction {
         let context = self.context_mut();
         let write = context.writes.writes[at];
         match write.what {
-            What::New { .. } => context.change_new(&write, f),
+            WriteKind::New { .. } => context.change_new(&write, f),
             _ => {
                 // An exact write of a node includes its patches: the node must not move before the
                 // commit. The patches have changed its keys, so the node still gets the commit
                 // timestamp.
                 let kind = match write.what {
-                    What::Patched(kind) => Some(kind),
-                    What::Image { kind } => kind,
+                    WriteKind::Patched(kind) => Some(kind),
+                    WriteKind::Image { kind } => kind,
                     _ => None,
                 };
-                context.writes.writes[at].what = What::Image { kind };
+                context.writes.writes[at].what = WriteKind::Image { kind };
                 Ok(f(context.writes.image_mut(write.image)))
             }
         }
@@ -264,7 +264,7 @@ impl Transaction {
         context.prewritten_touched = true;
         let at = context.writes.find(addr).ok_or(Stop::Damaged)?;
         match &mut context.writes.writes[at].what {
-            What::Image { kind: by } | What::New { kind: by, .. } => *by = Some(kind),
+            WriteKind::Image { kind: by } | WriteKind::New { kind: by, .. } => *by = Some(kind),
             _ => return Err(Stop::Damaged),
         }
         Ok(())
@@ -276,7 +276,7 @@ impl Transaction {
         writes.find(addr).is_some_and(|at| {
             matches!(
                 writes.writes[at].what,
-                What::Image { kind: Some(_) } | What::New { kind: Some(_), .. }
+                WriteKind::Image { kind: Some(_) } | WriteKind::New { kind: Some(_), .. }
             )
         })
     }
@@ -287,7 +287,7 @@ impl Transaction {
         writes.find(addr).is_some_and(|at| {
             matches!(
                 writes.writes[at].what,
-                What::Image { .. } | What::New { .. }
+                WriteKind::Image { .. } | WriteKind::New { .. }
             )
         })
     }
@@ -319,18 +319,18 @@ impl Transaction {
         context.prewritten_touched = true;
         let entry = context.writes.find(addr);
         match entry.map(|at| (at, context.writes.writes[at].what)) {
-            Some((_, What::Freed | What::Unborn(_))) => return Err(Stop::Damaged),
-            Some((at, What::New { slot, .. })) => {
+            Some((_, WriteKind::Freed | WriteKind::Unborn(_))) => return Err(Stop::Damaged),
+            Some((at, WriteKind::New { slot, .. })) => {
                 context.note_change(at)?;
-                context.writes.writes[at].what = What::Unborn(slot);
+                context.writes.writes[at].what = WriteKind::Unborn(slot);
             }
-            Some((at, What::Image { .. } | What::Patched(_))) => {
+            Some((at, WriteKind::Image { .. } | WriteKind::Patched(_))) => {
                 context.note_change(at)?;
-                context.writes.writes[at].what = What::Freed;
+                context.writes.writes[at].what = WriteKind::Freed;
             }
             // A tombstone needs no image.
-            Some((_, What::Idle)) | None => {
-                self.own_found(addr, Ok(Some(seen.header)), What::Freed, &[])?;
+            Some((_, WriteKind::Idle)) | None => {
+                self.own_found(addr, Ok(Some(seen.header)), WriteKind::Freed, &[])?;
             }
         }
         Ok(answer)
@@ -357,14 +357,14 @@ impl Transaction {
                 Some((
                     _,
                     Write {
-                        what: What::Freed | What::Unborn(_),
+                        what: WriteKind::Freed | WriteKind::Unborn(_),
                         ..
                     },
                 )) => return Ok(Err(Refusal::WrongNode)),
                 Some((
                     at,
                     write @ Write {
-                        what: What::New { .. },
+                        what: WriteKind::New { .. },
                         ..
                     },
                 )) => {
@@ -374,7 +374,7 @@ impl Transaction {
                 Some((
                     at,
                     write @ Write {
-                        what: What::Image { .. } | What::Patched(_),
+                        what: WriteKind::Image { .. } | WriteKind::Patched(_),
                         ..
                     },
                 )) => {
@@ -383,7 +383,8 @@ impl Transaction {
                 Some((
                     _,
                     Write {
-                        what: What::Idle, ..
+                        what: WriteKind::Idle,
+                        ..
                     },
                 ))
                 | None => {}
@@ -406,10 +407,10 @@ impl Transaction {
         if let Err(refusal) = kind.apply(op, context.writes.image_mut(write.image)) {
             return Ok(Err(refusal));
         }
-        if let What::Patched(_) = write.what {
+        if let WriteKind::Patched(_) = write.what {
             context.writes.push_patch(at, op);
         } else {
-            context.writes.writes[at].what = What::Image { kind: Some(kind) };
+            context.writes.writes[at].what = WriteKind::Image { kind: Some(kind) };
         }
         Ok(Ok(()))
     }
@@ -426,7 +427,7 @@ impl Transaction {
         if let Err(refusal) = context.change_new(&write, |image| kind.apply(op, image))? {
             return Ok(Err(refusal));
         }
-        if let What::New { kind: stamped, .. } = &mut context.writes.writes[at].what {
+        if let WriteKind::New { kind: stamped, .. } = &mut context.writes.writes[at].what {
             *stamped = Some(kind);
         }
         Ok(Ok(()))
@@ -453,7 +454,7 @@ impl Transaction {
                 match kind.apply(op, &mut image) {
                     Err(refusal) => Ok(Some(Err(refusal))),
                     Ok(()) => self
-                        .push_image(addr, seen.header, What::Patched(kind), &image)
+                        .push_image(addr, seen.header, WriteKind::Patched(kind), &image)
                         .map(|at| {
                             self.context_mut().writes.push_patch(at, op);
                             Some(Ok(()))

@@ -22,7 +22,7 @@ use crate::node::{NodeKind, Refusal};
 
 /// The kind of a write.
 #[derive(Clone, Copy)]
-pub(crate) enum What {
+pub(crate) enum WriteKind {
     /// The image replaces the base version, and only that.
     Image {
         /// The node kind that writes the commit timestamp into the image, because patches have gone
@@ -52,7 +52,7 @@ pub(crate) enum What {
 pub(crate) struct Write {
     pub addr: Addr,
     pub base: Header,
-    pub what: What,
+    pub what: WriteKind,
     pub image: (usize, usize),
     /// Last patch, as position + 1 in `patches`; 0 for none.
     pub patch: u32,
@@ -77,7 +77,7 @@ impl Write {
     pub fn takes_lock(&self) -> bool {
         matches!(
             self.what,
-            What::Image { .. } | What::Patched(_) | What::Freed
+            WriteKind::Image { .. } | WriteKind::Patched(_) | WriteKind::Freed
         )
     }
 
@@ -95,13 +95,13 @@ impl Write {
     pub fn is_settled(&self) -> bool {
         matches!(
             self.what,
-            What::New { kind: None, .. } | What::Image { kind: None } | What::Freed
+            WriteKind::New { kind: None, .. } | WriteKind::Image { kind: None } | WriteKind::Freed
         )
     }
 
     /// Returns whether it commits only over its base version.
     pub fn is_exact(&self) -> bool {
-        matches!(self.what, What::Image { .. } | What::Freed)
+        matches!(self.what, WriteKind::Image { .. } | WriteKind::Freed)
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_that_has_shrunk_is_no_large_one_any_more() {
+    fn shrunken_write_set_frees_its_buffers() {
         let mut set = WriteSet::default();
         for at in 0..100_000 {
             set.images.extend([at; 3]);
@@ -262,7 +262,7 @@ mod tests {
             set.push(Write {
                 addr: Addr::from_raw(at * 64),
                 base: NO_BASE,
-                what: What::Freed,
+                what: WriteKind::Freed,
                 image: (0, 0),
                 patch: 0,
             });

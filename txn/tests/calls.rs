@@ -191,14 +191,15 @@ fn requests_and_answers_of_all_lengths_come_whole() {
             assert!(answer == request, "{many} bytes");
         }
         let traffic = [&pair.a, &pair.b].map(|machine| machine.traffic());
-        let calls = traffic.map(|posted| (posted.of(PostKind::Request), posted.of(PostKind::Answer)));
+        let calls =
+            traffic.map(|posted| (posted.of(PostKind::Request), posted.of(PostKind::Answer)));
         assert_eq!(calls, [(7, 0), (0, 7)]);
         pair.at_rest();
     });
 }
 
 #[test]
-fn what_is_too_long_is_an_error_on_either_side() {
+fn too_long_request_or_answer_is_refused() {
     let pair = Pair::new(Kind::Local);
     pair.b.serve(
         SERVICE,
@@ -215,7 +216,7 @@ fn what_is_too_long_is_an_error_on_either_side() {
 }
 
 #[test]
-fn what_nobody_serves_or_answers_is_an_error() {
+fn call_without_service_or_answer_fails() {
     over_all(|pair| {
         let call = |to| pair.end(pair.a.call(to, SERVICE, b"?"));
         assert_eq!(call(B), Err(CallError::NoService));
@@ -228,7 +229,7 @@ fn what_nobody_serves_or_answers_is_an_error() {
 }
 
 #[test]
-fn many_calls_wait_for_room_and_none_is_lost() {
+fn calls_beyond_limit_wait_and_all_are_answered() {
     const CALLS: usize = 3000;
     over_all(|pair| {
         let kept = pair.serve_later();
@@ -260,7 +261,7 @@ fn many_calls_wait_for_room_and_none_is_lost() {
 }
 
 #[test]
-fn calls_that_are_dropped_are_answered_to_nobody() {
+fn answer_to_dropped_call_is_discarded() {
     over_all(|pair| {
         let kept = pair.serve_later();
         let dropped = pair.a.call(B, SERVICE, b"dropped");

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::DurableStorage;
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome, Stop};
+use fencepost_txn::{
+    Addr, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome, Stop,
+};
 use pollster::block_on;
 use proptest::prelude::*;
 
@@ -123,7 +125,7 @@ fn acknowledged_commits_survive_losing_every_unsynced_byte() {
 }
 
 #[test]
-fn a_large_transaction_spans_records_and_is_whole_or_not_there() {
+fn large_transaction_survives_crash_whole_or_not_at_all() {
     let disk = SimDisk::new(2);
     let machine = open(&disk).expect("fresh");
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
@@ -169,7 +171,7 @@ fn a_large_transaction_spans_records_and_is_whole_or_not_there() {
 }
 
 #[test]
-fn a_full_disk_fails_the_commit_and_nothing_else() {
+fn full_disk_fails_only_the_commit() {
     let disk = SimDisk::new(3);
     let machine = open(&disk).expect("fresh");
     assert!(matches!(add(&machine, 0, 10, 1), Ok(Outcome::Committed(_))));
@@ -194,7 +196,7 @@ fn a_full_disk_fails_the_commit_and_nothing_else() {
 }
 
 #[test]
-fn a_second_process_is_kept_out() {
+fn second_process_cannot_open_database() {
     let disk = SimDisk::new(4);
     let machine = open(&disk).expect("fresh");
     assert!(matches!(open(&disk), Err(OpenError::InUse(_))));
@@ -210,7 +212,7 @@ proptest! {
     /// prefix of the commits that contains every acknowledged one. Here every commit is
     /// acknowledged, so the state must be exactly the model's.
     #[test]
-    fn the_state_after_a_crash_is_the_acknowledged_one(
+    fn crash_keeps_acknowledged_commits(
         seed in any::<u64>(),
         steps in proptest::collection::vec((0usize..8, 1usize..400, any::<u64>(), 0u8..20), 1..120),
     ) {
@@ -276,7 +278,7 @@ fn fill(machine: &Arc<Machine>, words: usize, count: usize) -> Vec<Addr> {
 }
 
 #[test]
-fn a_block_that_serves_another_size_comes_back_as_what_it_was_last() {
+fn recarved_block_recovers_its_last_size_class() {
     for checkpoint_before in [false, true] {
         let disk = SimDisk::new(5);
         let machine = open(&disk).expect("fresh");
@@ -318,7 +320,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 #[test]
-fn what_an_aborted_transaction_saw_is_durable_before_its_end_is_told() {
+fn abort_waits_until_its_reads_are_durable() {
     let disk = SimDisk::new(5);
     let machine = open(&disk).expect("fresh");
     for slot in 0..3 {

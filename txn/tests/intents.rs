@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Strength, Transaction,
+    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Strength,
+    Transaction,
 };
 use pollster::block_on;
 
@@ -44,7 +45,7 @@ fn value(machine: &Arc<Machine>, addr: Addr) -> u64 {
 }
 
 #[test]
-fn who_yields_does_not_overwrite_what_another_has_begun_to_change() {
+fn yielding_writer_waits_for_started_change() {
     let machine = machine();
     let addr = object(&machine, 0);
     for yields in [true, false] {
@@ -70,7 +71,7 @@ fn who_yields_does_not_overwrite_what_another_has_begun_to_change() {
 }
 
 #[test]
-fn its_own_intent_stops_nobody() {
+fn own_intent_does_not_block_its_transaction() {
     let machine = machine();
     let addr = object(&machine, 0);
     let mut tx = begin(&machine);
@@ -92,7 +93,7 @@ fn its_own_intent_stops_nobody() {
 }
 
 #[test]
-fn who_waited_goes_on_with_what_the_other_left() {
+fn waiter_continues_with_committed_value() {
     let machine = machine();
     let addr = object(&machine, 0);
     let mut block = begin(&machine);
@@ -122,7 +123,7 @@ fn who_waited_goes_on_with_what_the_other_left() {
 }
 
 #[test]
-fn who_is_run_again_does_not_lose_its_place() {
+fn retried_transaction_keeps_its_intent() {
     let machine = machine();
     let addr = object(&machine, 0);
     let mut coordinator = machine.coordinator();

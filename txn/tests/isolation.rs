@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Isolation, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop, Transaction,
+    AbortReason, Addr, Isolation, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop,
+    Transaction,
 };
 use pollster::block_on;
 

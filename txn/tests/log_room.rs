@@ -56,7 +56,11 @@ fn done(commit: Result<Outcome, Stop>) {
 fn objects(machine: &Arc<Machine>, count: u64, words: usize) -> Vec<Addr> {
     let mut tx = begin(machine);
     let made: Vec<Addr> = (0..count)
-        .map(|_| block_on(tx.alloc(words, ObjectLocation::Own)).expect("memory").addr)
+        .map(|_| {
+            block_on(tx.alloc(words, ObjectLocation::Own))
+                .expect("memory")
+                .addr
+        })
         .collect();
     done(block_on(tx.commit()));
     made
@@ -97,7 +101,7 @@ fn until_full(machine: &Arc<Machine>, addr: Addr) -> (u64, Commit) {
 }
 
 #[test]
-fn a_commit_waits_for_log_space_before_it_locks_anything() {
+fn commit_waits_for_log_space_before_locking() {
     let disk = SimDisk::new(1);
     let machine = open(&disk);
     let [first, second] = objects(&machine, 2, WORDS)[..] else {
@@ -133,7 +137,7 @@ fn a_commit_waits_for_log_space_before_it_locks_anything() {
 }
 
 #[test]
-fn a_large_commit_waits_before_it_locks_anything_too() {
+fn large_commit_waits_for_log_space_before_locking() {
     let disk = SimDisk::new(2);
     let machine = open(&disk);
     let many = objects(&machine, MANY, 40);
@@ -170,7 +174,7 @@ fn a_large_commit_waits_before_it_locks_anything_too() {
 }
 
 #[test]
-fn a_large_commit_that_is_overtaken_while_it_is_logged_has_no_effect() {
+fn large_commit_overtaken_while_logging_has_no_effect() {
     let disk = SimDisk::new(3);
     let machine = open(&disk);
     let many = objects(&machine, MANY, 40);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop,
-    Strength, Transaction, View,
+    AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, ObjectLocation, Outcome,
+    Stop, Strength, Transaction, View,
 };
 use pollster::block_on;
 
@@ -51,7 +51,7 @@ fn set(machine: &Arc<Machine>, addr: Addr, value: u64) {
 }
 
 #[test]
-fn a_reader_keeps_its_snapshot_while_others_write_and_free() {
+fn reader_keeps_snapshot_during_writes_and_frees() {
     let machine = machine();
     let addrs: Vec<Addr> = (0..5).map(|i| object(&machine, &[i, i, i])).collect();
     let mut reader = begin(&machine, Mode::ReadOnly);
@@ -73,7 +73,7 @@ fn a_reader_keeps_its_snapshot_while_others_write_and_free() {
 }
 
 #[test]
-fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
+fn own_writes_are_visible_only_to_own_transaction_before_commit() {
     let machine = machine();
     let addr = object(&machine, &[1]);
     let mut tx = begin(&machine, Mode::ReadWrite);
@@ -95,7 +95,7 @@ fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
 }
 
 #[test]
-fn the_second_of_two_writers_of_one_version_aborts() {
+fn second_writer_of_one_version_aborts() {
     let machine = machine();
     let addr = object(&machine, &[1]);
     let (mut a, mut b) = (
@@ -130,7 +130,7 @@ fn write_skew_is_prevented() {
 }
 
 #[test]
-fn a_newer_version_moves_the_snapshot_when_nothing_read_has_changed() {
+fn newer_version_refreshes_snapshot_if_reads_are_unchanged() {
     let machine = machine();
     let (x, y, z) = (
         object(&machine, &[1]),
@@ -157,7 +157,7 @@ fn a_newer_version_moves_the_snapshot_when_nothing_read_has_changed() {
 }
 
 #[test]
-fn a_transaction_that_only_read_goes_on_in_the_past_instead() {
+fn read_only_transaction_keeps_old_snapshot() {
     let machine = machine();
     let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
     let mut tx = begin(&machine, Mode::ReadWrite);
@@ -211,7 +211,7 @@ fn savepoints_take_back_writes_allocations_and_frees() {
 }
 
 #[test]
-fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
+fn lock_free_read_detects_reused_slot() {
     let machine = machine();
     let mut tx = begin(&machine, Mode::ReadWrite);
     let ptr = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
@@ -250,7 +250,7 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
 }
 
 #[test]
-fn one_look_does_it_where_nobody_is_about_to_replace_an_object() {
+fn single_read_suffices_without_concurrent_writer() {
     let machine = machine();
     let mut tx = begin(&machine, Mode::ReadWrite);
     let ptr = block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory");
@@ -298,7 +298,7 @@ fn one_look_does_it_where_nobody_is_about_to_replace_an_object() {
 }
 
 #[test]
-fn a_split_shows_readers_of_the_past_the_image_before_it() {
+fn split_shows_old_snapshots_the_earlier_image() {
     let machine = machine();
     let left = object(&machine, &[1, 2, 3, 4]);
     let mut past = begin(&machine, Mode::ReadOnly);
@@ -366,7 +366,7 @@ fn past_the_old_version_limit_the_oldest_reader_is_told() {
 }
 
 #[test]
-fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
+fn second_writer_waits_for_intent_and_both_commit() {
     let machine = machine();
     let addr = object(&machine, &[1]);
     let mut first = begin(&machine, Mode::ReadWrite);
@@ -397,7 +397,7 @@ fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
 }
 
 #[test]
-fn a_large_write_set_finds_its_entries_after_partial_rollbacks() {
+fn large_write_set_finds_entries_after_partial_rollbacks() {
     let machine = machine();
     let addrs: Vec<Addr> = (0..40).map(|i| object(&machine, &[i])).collect();
     let mut tx = begin(&machine, Mode::ReadWrite);

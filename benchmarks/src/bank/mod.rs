@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_tells_what_is_broken() {
+    fn wrong_sum_is_reported() {
         let whole = Sum {
             accounts: 3,
             total: 3000,

@@ -8,7 +8,7 @@ use fencepost_fabric::random::Random;
 use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
-use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource};
+use crate::sql::{Arg, Cell, SqlFailure, SqlSession, SqlSource, StatementHandle};
 
 const TABLE: &str =
     "CREATE TABLE bank_account (id integer NOT NULL PRIMARY KEY, balance bigint NOT NULL)";
@@ -32,7 +32,7 @@ impl BankSql {
 
 impl BankSql {
     /// Opens a session for the sum query.
-    fn watcher(&self) -> Result<(Box<dyn SqlSession>, Prepared), BenchError> {
+    fn watcher(&self) -> Result<(Box<dyn SqlSession>, StatementHandle), BenchError> {
         let mut session = self.source.session()?;
         let sum = session.prepare(SUM)?;
         Ok((session, sum))
@@ -43,8 +43,8 @@ impl BankSql {
 pub struct BankClient {
     session: Box<dyn SqlSession>,
     accounts: u32,
-    pay: Prepared,
-    receive: Prepared,
+    pay: StatementHandle,
+    receive: StatementHandle,
 }
 
 impl Workload for BankSql {
@@ -107,7 +107,7 @@ impl Workload for BankSql {
     }
 }
 
-fn sum_of(session: &mut dyn SqlSession, sum: Prepared) -> Result<Sum, SqlFailure> {
+fn sum_of(session: &mut dyn SqlSession, sum: StatementHandle) -> Result<Sum, SqlFailure> {
     let rows = session.query(sum, &[])?;
     let cell = |at: usize| rows.first().and_then(|row| row.get(at)).and_then(Cell::int);
     Ok(Sum {

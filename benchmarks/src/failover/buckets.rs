@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_of_another_process_count_is_summed_by_bucket() {
+    fn counts_of_other_process_are_summed_by_bucket() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("m1");
         let made = Buckets::create(&path, 2, 5).expect("a file");

@@ -5,7 +5,7 @@ use fencepost_txn::network::Step;
 
 use super::Run;
 use super::buckets::BUCKET_NS;
-use super::drawing::{BLUE, Drawing, GREY};
+use super::drawing::{BLUE, ChartCanvas, GREY};
 
 /// The time shown before the kill, in milliseconds.
 const BEFORE: f64 = 50.0;
@@ -44,7 +44,7 @@ fn rates(counts: &[u64], together: usize) -> Vec<f64> {
         .collect()
 }
 
-fn marks(drawing: &mut Drawing, run: &Run) {
+fn marks(drawing: &mut ChartCanvas, run: &Run) {
     drawing.mark(0.0, "#111", "kill");
     let suspected = run.steps.get(&Step::Suspect).map(|(first, _)| *first);
     for (step, last, colour) in SHOWN {
@@ -77,7 +77,7 @@ pub(super) fn around_the_kill(title: &str, run: &Run) -> String {
     let shown = rates(&run.counts[first.min(end)..end], 1);
     let x = ("milliseconds after the kill", (-BEFORE, until));
     let y = ("commits in a millisecond", (0.0, top(&shown)));
-    let mut drawing = Drawing::new(title, x, y);
+    let mut drawing = ChartCanvas::new(title, x, y);
     drawing.steps(first as f64 - killed, 1.0, &shown);
     marks(&mut drawing, run);
     drawing.svg()
@@ -90,7 +90,7 @@ pub(super) fn whole(title: &str, run: &Run) -> String {
     let end = shown.len() as f64 * COARSE as f64 - killed;
     let x = ("milliseconds after the kill", (-killed, end.max(1.0)));
     let y = ("commits in a millisecond", (0.0, top(&shown)));
-    let mut drawing = Drawing::new(title, x, y);
+    let mut drawing = ChartCanvas::new(title, x, y);
     drawing.steps(-killed, COARSE as f64, &shown);
     marks(&mut drawing, run);
     drawing.svg()
@@ -108,7 +108,7 @@ pub(super) fn distribution(title: &str, runs: &[Run]) -> String {
         "milliseconds from suspicion to 80 % of the throughput before",
         (0.0, (last * 1.15).max(10.0)),
     );
-    let mut drawing = Drawing::new(title, x, ("share of the runs, percent", (0.0, 100.0)));
+    let mut drawing = ChartCanvas::new(title, x, ("share of the runs, percent", (0.0, 100.0)));
     let mut points = vec![(0.0, 0.0)];
     for (at, time) in served.iter().enumerate() {
         let share = |count: usize| 100.0 * count as f64 / runs.len() as f64;

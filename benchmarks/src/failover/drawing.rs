@@ -15,7 +15,7 @@ pub(super) const GREY: &str = "#8a8f98";
 const FONT: &str = "font-family=\"Helvetica, Arial, sans-serif\"";
 
 /// A chart that is being drawn.
-pub(super) struct Drawing {
+pub(super) struct ChartCanvas {
     body: String,
     x: (f64, f64),
     y: (f64, f64),
@@ -63,14 +63,14 @@ fn plain(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-impl Drawing {
+impl ChartCanvas {
     /// Creates an empty chart with these axes.
     pub fn new(
         title: &str,
         (x_label, x): (&str, (f64, f64)),
         (y_label, y): (&str, (f64, f64)),
-    ) -> Drawing {
-        let mut drawing = Drawing {
+    ) -> ChartCanvas {
+        let mut drawing = ChartCanvas {
             body: String::new(),
             x,
             y,
@@ -239,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_drawn_at_the_edge() {
-        let mut drawing = Drawing::new("a < b", ("x", (0.0, 10.0)), ("y", (0.0, 1.0)));
+    fn values_outside_are_drawn_at_edge() {
+        let mut drawing = ChartCanvas::new("a < b", ("x", (0.0, 10.0)), ("y", (0.0, 1.0)));
         drawing.steps(0.0, 5.0, &[0.5, 9.0, 0.5]);
         drawing.mark(99.0, BLUE, "later & elsewhere");
         let svg = drawing.svg();

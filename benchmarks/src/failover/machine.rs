@@ -27,7 +27,7 @@ use futures_util::stream::FuturesUnordered;
 use pollster::block_on;
 
 use super::buckets::{Buckets, Row};
-use super::protocol::{Order, Said};
+use super::protocol::{MachineMessage, Order};
 use super::{Load, Survivor};
 use crate::bank::BankNative;
 use crate::error::BenchError;
@@ -116,7 +116,7 @@ impl Measurer {
         want(told).ok_or_else(why)
     }
 
-    fn say(&self, said: &Said) -> Result<(), BenchError> {
+    fn say(&self, said: &MachineMessage) -> Result<(), BenchError> {
         let mut out = std::io::stdout().lock();
         let written = writeln!(out, "{said}").and_then(|()| out.flush());
         written.map_err(|error| BenchError::Io {
@@ -134,7 +134,7 @@ pub fn run_machine(options: &MachineOptions) -> Result<(), BenchError> {
     let measurer = Measurer::listen()?;
     let done = run(options, &measurer);
     if let Err(error) = &done {
-        measurer.say(&Said::Failed(error.to_string()))?;
+        measurer.say(&MachineMessage::Failed(error.to_string()))?;
     }
     done
 }
@@ -158,7 +158,7 @@ fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchEr
     let machine = Arc::clone(database.machine());
     let asks = Arc::clone(measurer);
     let exchange: Exchange = Box::new(move |roots| {
-        asks.say(&Said::Roots(roots.to_vec()))?;
+        asks.say(&MachineMessage::Roots(roots.to_vec()))?;
         asks.await_told(|told| match told {
             Order::Roots(all) => Some(all),
             _ => None,
@@ -192,19 +192,19 @@ impl Context<'_> {
         let path = counts_of(&self.options.directory, machine);
         let counts = Buckets::open(&path, buckets)?;
         workload.prepare(&|_| ())?;
-        self.measurer.say(&Said::Loaded)?;
+        self.measurer.say(&MachineMessage::Loaded)?;
         let origin = self.measurer.await_told(|told| match told {
             Order::Go(origin) => Some(origin),
             _ => None,
         })?;
         let ran = self.run_clients(workload, &counts, origin);
-        ran.map_err(|error| BenchError::Load(format!("{error}{}", self.story())))?;
-        self.measurer.say(&Said::Stopped)?;
+        ran.map_err(|error| BenchError::Load(format!("{error}{}", self.describe_steps())))?;
+        self.measurer.say(&MachineMessage::Stopped)?;
         let check = |told| (told == Order::Check).then_some(());
         self.measurer.await_told(check)?;
         let broken = workload.verify_after_failure()?;
         self.tell_what_happened()?;
-        self.measurer.say(&Said::Checked(broken))?;
+        self.measurer.say(&MachineMessage::Checked(broken))?;
         // Other machines may still read data here.
         loop {
             self.measurer.hear()?;
@@ -263,22 +263,22 @@ impl Context<'_> {
     }
 
     /// Returns a readable summary of the reconfigurations that this machine has seen.
-    fn story(&self) -> String {
+    fn describe_steps(&self) -> String {
         let now = HostClock.now_ns();
-        let mut story = String::new();
+        let mut times = String::new();
         for timeline in self.machine.timelines() {
             let of = timeline.configuration;
-            story += &of.map_or("; next:".to_string(), |of| format!("; configuration {of}:"));
+            times += &of.map_or("; next:".to_string(), |of| format!("; configuration {of}:"));
             for step in Step::ALL {
                 if let Some(at) = timeline.at_ns(step) {
                     let ago = now.saturating_sub(at) as f64 / 1e6;
-                    story += &format!(" {} {ago:.1} ms ago", step.name());
+                    times += &format!(" {} {ago:.1} ms ago", step.name());
                 }
             }
         }
         let leases = self.machine.lease_counts().unwrap_or_default();
         let (expired, returned) = (leases.expired, leases.returned);
-        story + &format!("; {expired} leases have expired, {returned} came back")
+        times + &format!("; {expired} leases have expired, {returned} came back")
     }
 
     fn tell_what_happened(&self) -> Result<(), BenchError> {
@@ -287,13 +287,14 @@ impl Context<'_> {
             let configuration = timeline.configuration.unwrap_or(u64::MAX);
             for step in Step::ALL {
                 if let Some(at) = timeline.at_ns(step) {
-                    self.measurer.say(&Said::Mark(configuration, step, at))?;
+                    self.measurer
+                        .say(&MachineMessage::Mark(configuration, step, at))?;
                 }
             }
         }
         let leases = self.machine.lease_counts().unwrap_or_default();
         self.measurer
-            .say(&Said::Leases(leases.expired, leases.returned))
+            .say(&MachineMessage::Leases(leases.expired, leases.returned))
     }
 }
 

@@ -41,7 +41,7 @@ use crate::native::shared_directory;
 use buckets::{BUCKET_NS, Buckets};
 pub use machine::{MachineOptions, run_machine};
 use processes::Processes;
-use protocol::{Order, Said};
+use protocol::{MachineMessage, Order};
 pub use recovery::{Distribution, Recovery};
 pub use report::FailoverReport;
 
@@ -223,11 +223,11 @@ fn run_once(
     }
     let mut machines = Processes::start(commands)?;
     let roots = machines.await_all(|_, said| match said {
-        Said::Roots(roots) => Some(roots),
+        MachineMessage::Roots(roots) => Some(roots),
         _ => None,
     })?;
     machines.tell(&Order::Roots(roots))?;
-    machines.await_all(|_, said| (said == Said::Loaded).then_some(()))?;
+    machines.await_all(|_, said| (said == MachineMessage::Loaded).then_some(()))?;
     let origin = HostClock.now_ns();
     machines.tell(&Order::Go(origin))?;
     let nap_until = |after: Duration| {
@@ -241,20 +241,22 @@ fn run_once(
     }
     nap_until(whole);
     machines.tell(&Order::Stop)?;
-    machines.await_all(|_, said| (said == Said::Stopped).then_some(()))?;
+    machines.await_all(|_, said| (said == MachineMessage::Stopped).then_some(()))?;
     machines.tell(&Order::Check)?;
     let mut marks = Vec::new();
     let mut false_suspicions = 0;
     let checked = machines.await_all(|machine, said| match said {
-        Said::Mark(_, step, at) => {
+        MachineMessage::Mark(_, step, at) => {
             marks.push((step, at.saturating_sub(origin)));
             None
         }
-        Said::Leases(_, returned) => {
+        MachineMessage::Leases(_, returned) => {
             false_suspicions += returned;
             None
         }
-        Said::Checked(broken) => Some(broken.map(|broken| format!("m{machine}: {broken}"))),
+        MachineMessage::Checked(broken) => {
+            Some(broken.map(|broken| format!("m{machine}: {broken}")))
+        }
         _ => None,
     })?;
     let mut counts = vec![0; buckets];
@@ -296,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_from_the_first_machine_to_the_last() {
+    fn step_spans_first_to_last_machine() {
         let marks = [
             (Step::Suspect, 5),
             (Step::Commit, 7),
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_go_on_is_refused() {
+    fn options_without_survivors_are_refused() {
         let options = report::options_for_tests();
         assert!(check(&options).is_ok());
         let refused = |change: &dyn Fn(&mut FailoverOptions)| {

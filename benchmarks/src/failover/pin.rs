@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_share_what_there_is_in_turn() {
+    fn machines_share_processors_in_turn() {
         assert_eq!(processor_of(1, &[]), None);
         let given = (1..=3).map(|machine| processor_of(machine, &[2, 5]));
         assert_eq!(given.collect::<Vec<_>>(), [Some(2), Some(5), Some(2)]);
     }
 
     #[test]
-    fn what_is_started_stays_where_it_was_put() {
+    fn child_process_stays_pinned() {
         let counts = std::thread::spawn(|| {
             pin(1).expect("it may");
             let child = std::thread::spawn(|| usable().len());

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::protocol::{Order, Said};
+use super::protocol::{MachineMessage, Order};
 use crate::error::BenchError;
 
 /// The longest time that a machine may take for a step.
@@ -25,12 +25,12 @@ struct Process {
 }
 
 /// The number of a machine, and its line; `None` when its output has ended.
-type Heard = (u32, Option<String>);
+type ProcessLine = (u32, Option<String>);
 
 /// The processes of all machines.
 pub(super) struct Processes {
     all: Vec<Process>,
-    heard: Receiver<Heard>,
+    heard: Receiver<ProcessLine>,
 }
 
 impl Processes {
@@ -70,7 +70,7 @@ impl Processes {
     /// in the order of the machines.
     pub fn await_all<T>(
         &self,
-        mut take: impl FnMut(u32, Said) -> Option<T>,
+        mut take: impl FnMut(u32, MachineMessage) -> Option<T>,
     ) -> Result<Vec<T>, BenchError> {
         let living = self.living();
         let mut taken: Vec<Option<T>> = living.iter().map(|_| None).collect();
@@ -91,8 +91,8 @@ impl Processes {
             let Some(line) = line else {
                 return wrong("has ended");
             };
-            match Said::parse(&line) {
-                Some(Said::Failed(why)) => return wrong(&format!("failed: {why}")),
+            match MachineMessage::parse(&line) {
+                Some(MachineMessage::Failed(why)) => return wrong(&format!("failed: {why}")),
                 Some(said) => taken[at] = take(number, said).or(taken[at].take()),
                 None => return wrong(&format!("says {line:?}")),
             }
@@ -131,7 +131,11 @@ fn of_machine(number: u32) -> impl Fn(std::io::Error) -> BenchError {
     }
 }
 
-fn start(mut command: Command, number: u32, sender: Sender<Heard>) -> Result<Process, BenchError> {
+fn start(
+    mut command: Command,
+    number: u32,
+    sender: Sender<ProcessLine>,
+) -> Result<Process, BenchError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(of_machine(number))?;
     let (tell, out) = (child.stdin.take(), child.stdout.take());

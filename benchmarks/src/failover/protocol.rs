@@ -35,7 +35,7 @@ pub(super) enum Order {
 
 /// A message of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum MachineMessage {
     /// The roots of its tables.
     Roots(Vec<u64>),
     Loaded,
@@ -103,49 +103,49 @@ impl Order {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for MachineMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Said::Roots(roots) => write!(f, "roots {}", join(roots)),
-            Said::Loaded => f.write_str("loaded"),
-            Said::Stopped => f.write_str("stopped"),
-            Said::Mark(configuration, step, at) => {
+            MachineMessage::Roots(roots) => write!(f, "roots {}", join(roots)),
+            MachineMessage::Loaded => f.write_str("loaded"),
+            MachineMessage::Stopped => f.write_str("stopped"),
+            MachineMessage::Mark(configuration, step, at) => {
                 write!(f, "mark {configuration} {} {at}", step.name())
             }
-            Said::Leases(expired, returned) => write!(f, "leases {expired} {returned}"),
-            Said::Checked(None) => f.write_str("checked ok"),
-            Said::Checked(Some(broken)) => write!(f, "checked broken {}", flat(broken)),
-            Said::Failed(why) => write!(f, "failed {}", flat(why)),
+            MachineMessage::Leases(expired, returned) => write!(f, "leases {expired} {returned}"),
+            MachineMessage::Checked(None) => f.write_str("checked ok"),
+            MachineMessage::Checked(Some(broken)) => write!(f, "checked broken {}", flat(broken)),
+            MachineMessage::Failed(why) => write!(f, "failed {}", flat(why)),
         }
     }
 }
 
-impl Said {
+impl MachineMessage {
     /// Parses a message; `None` if it is invalid.
-    pub fn parse(line: &str) -> Option<Said> {
+    pub fn parse(line: &str) -> Option<MachineMessage> {
         let (word, rest) = split(line);
         match word {
-            "roots" => numbers(rest).map(Said::Roots),
-            "loaded" => Some(Said::Loaded),
-            "stopped" => Some(Said::Stopped),
+            "roots" => numbers(rest).map(MachineMessage::Roots),
+            "loaded" => Some(MachineMessage::Loaded),
+            "stopped" => Some(MachineMessage::Stopped),
             "mark" => {
                 let mut words = rest.split(' ');
                 let configuration = words.next()?.parse().ok()?;
                 let name = words.next()?;
                 let step = Step::ALL.into_iter().find(|step| step.name() == name)?;
                 let at = words.next()?.parse().ok()?;
-                Some(Said::Mark(configuration, step, at))
+                Some(MachineMessage::Mark(configuration, step, at))
             }
             "leases" => match numbers(rest)?[..] {
-                [expired, returned] => Some(Said::Leases(expired, returned)),
+                [expired, returned] => Some(MachineMessage::Leases(expired, returned)),
                 _ => None,
             },
             "checked" => match split(rest) {
-                ("ok", _) => Some(Said::Checked(None)),
-                ("broken", what) => Some(Said::Checked(Some(what.to_string()))),
+                ("ok", _) => Some(MachineMessage::Checked(None)),
+                ("broken", what) => Some(MachineMessage::Checked(Some(what.to_string()))),
                 _ => None,
             },
-            "failed" => Some(Said::Failed(rest.to_string())),
+            "failed" => Some(MachineMessage::Failed(rest.to_string())),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn messages_round_trip() {
         let told = [
             Order::Roots(vec![vec![1, 2], vec![u64::MAX, 0]]),
             Order::Go(17),
@@ -167,33 +167,33 @@ mod tests {
             assert_eq!(Order::parse(&told.to_string()), Some(told));
         }
         let said = [
-            Said::Roots(vec![3, 4, 5]),
-            Said::Loaded,
-            Said::Stopped,
-            Said::Leases(2, 1),
-            Said::Checked(None),
-            Said::Checked(Some("subscriber 5: is gone".to_string())),
-            Said::Failed("no memory".to_string()),
+            MachineMessage::Roots(vec![3, 4, 5]),
+            MachineMessage::Loaded,
+            MachineMessage::Stopped,
+            MachineMessage::Leases(2, 1),
+            MachineMessage::Checked(None),
+            MachineMessage::Checked(Some("subscriber 5: is gone".to_string())),
+            MachineMessage::Failed("no memory".to_string()),
         ];
-        let marks = Step::ALL.map(|step| Said::Mark(2, step, 99));
+        let marks = Step::ALL.map(|step| MachineMessage::Mark(2, step, 99));
         for said in said.into_iter().chain(marks) {
-            assert_eq!(Said::parse(&said.to_string()), Some(said));
+            assert_eq!(MachineMessage::parse(&said.to_string()), Some(said));
         }
     }
 
     #[test]
-    fn a_text_of_several_lines_is_one_line() {
-        let said = Said::Failed("one\ntwo".to_string()).to_string();
+    fn multi_line_text_becomes_one_line() {
+        let said = MachineMessage::Failed("one\ntwo".to_string()).to_string();
         assert_eq!(said, "failed one two");
     }
 
     #[test]
-    fn what_nobody_says_is_refused() {
+    fn malformed_message_is_refused() {
         for line in ["", "gone", "go", "go x", "roots 1 x", "mark 2 leap 5"] {
             assert_eq!(Order::parse(line), None, "{line}");
         }
         for line in ["", "mark 2 leap 5", "mark 2 apply", "leases 1", "checked"] {
-            assert_eq!(Said::parse(line), None, "{line}");
+            assert_eq!(MachineMessage::parse(line), None, "{line}");
         }
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_no_service() {
+    fn burst_does_not_count_as_recovery() {
         let counts = counts(&[(100, 100), (20, 0), (3, 250), (30, 0), (50, 100)]);
         let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
         assert_eq!(recovery.suspicion_to_served, Some(44.0));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dip_without_a_failure_is_counted_alike() {
+    fn dip_without_failure_is_measured_alike() {
         let counts = counts(&[(50, 100), (20, 70), (2, 90), (8, 70), (100, 101), (60, 0)]);
         let recovery = Recovery::of(&counts, 0, 180 * MS, Some(200 * MS));
         // The mean after the two in the middle, and after the last two before, is too small.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_back_is_told_as_that() {
+    fn missing_recovery_is_reported() {
         let counts = counts(&[(100, 100), (100, 79)]);
         let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
         assert_eq!(recovery.suspicion_to_served, None);

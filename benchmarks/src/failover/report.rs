@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_what_runs_took_and_what_went_wrong() {
+    fn report_lists_durations_and_errors() {
         let report = report();
         let recovery = report.recovery_ms().expect("one has recovered");
         assert_eq!((recovery.median, recovery.max), (21.0, 21.0));

@@ -15,12 +15,12 @@ const DIGITS: u8 = 3;
 /// The counters of a running thread that other threads read, on their own cache lines.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-pub(super) struct Live {
+pub(super) struct ThreadCounters {
     committed: AtomicU64,
     aborted: AtomicU64,
 }
 
-impl Live {
+impl ThreadCounters {
     pub fn committed(&self) -> u64 {
         self.committed.load(Ordering::Relaxed)
     }
@@ -69,12 +69,12 @@ impl Meter {
     }
 
     #[inline]
-    pub fn commit(&mut self, kind: usize, live: &Live) {
+    pub fn commit(&mut self, kind: usize, live: &ThreadCounters) {
         self.committed += 1;
         if let Some(count) = self.by_kind.get_mut(kind) {
             *count += 1;
         }
-        Live::bump(&live.committed);
+        ThreadCounters::bump(&live.committed);
     }
 
     #[inline]
@@ -82,9 +82,9 @@ impl Meter {
         *self.failed.entry(reason).or_default() += 1;
     }
 
-    pub fn abort(&mut self, reason: &'static str, live: &Live) {
+    pub fn abort(&mut self, reason: &'static str, live: &ThreadCounters) {
         *self.aborted.entry(reason).or_default() += 1;
-        Live::bump(&live.aborted);
+        ThreadCounters::bump(&live.aborted);
     }
 
     #[inline]

@@ -19,6 +19,6 @@ mod report;
 mod run;
 mod workload;
 
-pub use report::{Facts, Latency, Report};
+pub use report::{Latency, Report, RunParameters};
 pub use run::{RunOptions, run};
 pub use workload::{Attempt, Client, Counters, Workload};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::meter::Live;
+use super::meter::ThreadCounters;
 
 /// Prints the counts of the threads since the previous line.
 pub(super) struct Progress {
@@ -21,9 +21,15 @@ impl Progress {
     }
 
     /// Prints one line: `phase`, the time in it, and rates over `since_last`.
-    pub fn line(&mut self, phase: &str, at: Duration, since_last: Duration, threads: &[Live]) {
-        let committed: u64 = threads.iter().map(Live::committed).sum();
-        let aborted: u64 = threads.iter().map(Live::aborted).sum();
+    pub fn line(
+        &mut self,
+        phase: &str,
+        at: Duration,
+        since_last: Duration,
+        threads: &[ThreadCounters],
+    ) {
+        let committed: u64 = threads.iter().map(ThreadCounters::committed).sum();
+        let aborted: u64 = threads.iter().map(ThreadCounters::aborted).sum();
         let seconds = since_last.as_secs_f64().max(1e-9);
         let rate = (committed - self.committed) as f64 / seconds;
         let aborts = (aborted - self.aborted) as f64 / seconds;

@@ -5,12 +5,12 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::run::{Measured, RunOptions};
+use super::run::{Measurement, RunOptions};
 use super::workload::Counters;
 
 /// The parameters of a run, as the caller knows them.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct RunParameters {
     /// `native`, `embedded` or `pg`.
     pub via: String,
     /// The durability tier, or `server` if the server decides.
@@ -43,7 +43,7 @@ pub struct Latency {
 }
 
 /// The constants of a workload.
-pub(super) struct About {
+pub(super) struct WorkloadConstants {
     pub name: &'static str,
     pub kinds: &'static [&'static str],
     pub sampled: u64,
@@ -55,7 +55,7 @@ pub struct Report {
     /// The name of the workload.
     pub workload: String,
     /// The parameters of the run.
-    pub facts: Facts,
+    pub facts: RunParameters,
     /// The number of threads.
     pub threads: usize,
     /// The number of clients of each thread.
@@ -84,10 +84,10 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(
-        about: &About,
-        facts: Facts,
+        about: &WorkloadConstants,
+        facts: RunParameters,
         options: &RunOptions,
-        measured: &Measured,
+        measured: &Measurement,
         check: Option<String>,
     ) -> Report {
         let meter = &measured.meter;
@@ -213,7 +213,7 @@ impl fmt::Display for Report {
             self.seconds
         )?;
         if self.facts.machines > 1 {
-            let Facts {
+            let RunParameters {
                 machines,
                 replicas,
                 fabric,

@@ -13,9 +13,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pollster::block_on;
 
-use super::meter::{Live, Meter};
+use super::meter::{Meter, ThreadCounters};
 use super::progress::Progress;
-use super::report::{About, Facts, Report};
+use super::report::{Report, RunParameters, WorkloadConstants};
 use super::workload::{Attempt, Client, Workload};
 use crate::error::BenchError;
 
@@ -79,7 +79,7 @@ struct Shared {
 pub fn run<W: Workload>(
     workload: &W,
     options: &RunOptions,
-    facts: Facts,
+    facts: RunParameters,
 ) -> Result<Report, BenchError> {
     let say = |text: &str| {
         if options.progress {
@@ -95,7 +95,7 @@ pub fn run<W: Workload>(
         Some(broken) => Some(format!("while running: {broken}")),
         None => workload.verify()?,
     };
-    let about = About {
+    let about = WorkloadConstants {
         name: workload.name(),
         kinds: W::KINDS,
         sampled: W::SAMPLED,
@@ -106,16 +106,16 @@ pub fn run<W: Workload>(
 }
 
 /// The results of the measured time.
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub meter: Meter,
     pub took: Duration,
     pub counters: super::Counters,
     pub watched: Option<String>,
 }
 
-fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, BenchError> {
+fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measurement, BenchError> {
     let threads = options.threads.max(1);
-    let live: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
+    let live: Vec<ThreadCounters> = (0..threads).map(|_| ThreadCounters::default()).collect();
     let shared = Shared {
         phase: AtomicU8::new(WARMUP),
         failed: AtomicBool::new(false),
@@ -132,13 +132,13 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
                     shared,
                     joined: false,
                 };
-                let seat = Seat {
+                let client_place = ClientThread {
                     workload,
                     index,
                     options,
                     live,
                 };
-                client_thread(&seat, random, end)
+                client_thread(&client_place, random, end)
             }));
         }
         shared.started.wait();
@@ -173,7 +173,7 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         let watched = watcher.join().map_err(|_| BenchError::Panicked)?;
         match first_error {
             Some(error) => Err(error),
-            None => Ok(Measured {
+            None => Ok(Measurement {
                 meter,
                 took,
                 counters,
@@ -184,7 +184,13 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
 }
 
 /// Waits for `time`, or until a thread has failed.
-fn pass(time: Duration, phase: &str, shared: &Shared, live: &[Live], progress: &mut Progress) {
+fn pass(
+    time: Duration,
+    phase: &str,
+    shared: &Shared,
+    live: &[ThreadCounters],
+    progress: &mut Progress,
+) {
     let began = Instant::now();
     let mut last = began;
     loop {
@@ -226,14 +232,14 @@ impl Drop for EarlyEndGuard<'_> {
 }
 
 /// A thread of a run.
-struct Seat<'a, W> {
+struct ClientThread<'a, W> {
     workload: &'a W,
     index: usize,
     options: &'a RunOptions,
-    live: &'a Live,
+    live: &'a ThreadCounters,
 }
 
-impl<'a, W: Workload> Seat<'a, W> {
+impl<'a, W: Workload> ClientThread<'a, W> {
     /// Opens a new client. Tries again if the server is busy, or if another server must replace a
     /// lost one.
     fn client(&self) -> Result<W::Client<'a>, BenchError> {
@@ -252,7 +258,7 @@ impl<'a, W: Workload> Seat<'a, W> {
 }
 
 fn client_thread<W: Workload>(
-    seat: &Seat<'_, W>,
+    seat: &ClientThread<'_, W>,
     mut random: Random,
     mut end: EarlyEndGuard<'_>,
 ) -> Result<Meter, BenchError> {
@@ -278,7 +284,7 @@ fn client_thread<W: Workload>(
 
 /// Runs the requests of one client, until the run stops.
 async fn run_client<'a, W: Workload>(
-    seat: &Seat<'a, W>,
+    seat: &ClientThread<'a, W>,
     (mut client, mut random): (W::Client<'a>, Random),
     shared: &Shared,
     has_neighbours: bool,

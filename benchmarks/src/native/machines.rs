@@ -40,7 +40,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The options of several machines.
 #[derive(Clone, Copy, Debug)]
-pub struct Together {
+pub struct ClusterOptions {
     /// The number of machines, at least one.
     pub machines: usize,
     /// The number of machines with a copy of each region.
@@ -58,7 +58,7 @@ pub struct Together {
 pub(crate) type Exchange = Box<dyn Fn(&[u64]) -> Result<Vec<Vec<u64>>, BenchError> + Send + Sync>;
 
 /// The position of this process's machine among those of other processes.
-struct Among {
+struct ProcessPosition {
     /// The index of the machine, from 0.
     at: usize,
     count: usize,
@@ -70,7 +70,7 @@ pub struct Machines {
     /// The machines of this process.
     machines: Vec<Arc<Machine>>,
     /// The other machines, if they are separate processes.
-    among: Option<Among>,
+    among: Option<ProcessPosition>,
     /// The database whose machine is the only one of this process; it closes the machine.
     database: Option<Database>,
     /// The shared memory of the machines, which is removed after them.
@@ -96,7 +96,7 @@ impl Machines {
         exchange: Exchange,
     ) -> Machines {
         let mut machines = Machines::alone(database);
-        machines.among = Some(Among {
+        machines.among = Some(ProcessPosition {
             at,
             count,
             exchange,
@@ -108,7 +108,7 @@ impl Machines {
     ///
     /// # Errors
     /// Failure to open a machine.
-    pub fn together(options: &Together) -> Result<Machines, BenchError> {
+    pub fn together(options: &ClusterOptions) -> Result<Machines, BenchError> {
         let count = u32::try_from(options.machines)
             .map_err(|_| BenchError::Options("not so many machines".to_string()))?;
         let ids: Vec<MachineId> = (1..=count).map(MachineId).collect();
@@ -323,7 +323,7 @@ mod tests {
     use crate::native::{load, machines_for_tests};
 
     #[test]
-    fn what_each_machine_has_loaded_all_of_them_find() {
+    fn rows_loaded_by_each_machine_are_found_by_all() {
         for fabric in [FabricKind::Local, FabricKind::Shm, FabricKind::Tcp] {
             let machines = machines_for_tests(fabric);
             let shared = machines._shared.as_ref().map(|dir| dir.path().to_owned());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_left_is_found() {
+    fn remaining_lock_is_found() {
         let machines = machines_for_tests(FabricKind::Local);
         let table = machines.create_table(8, 1, 10).expect("tables");
         assert_eq!(machines.wait_until_idle(), None);

@@ -25,7 +25,7 @@ use crate::harness::{Attempt, Counters};
 pub use fabrics::FabricKind;
 pub(crate) use fabrics::shared_directory;
 pub(crate) use machines::Exchange;
-pub use machines::{Machines, Together};
+pub use machines::{ClusterOptions, Machines};
 pub(crate) use partitions::{Partitions, Roots};
 
 /// The number of lookups that a check has in flight.
@@ -167,7 +167,7 @@ pub(crate) fn machine_for_tests() -> Machines {
 /// Opens three such machines, with one backup.
 #[cfg(test)]
 pub(crate) fn machines_for_tests(fabric: FabricKind) -> Machines {
-    Machines::together(&Together {
+    Machines::together(&ClusterOptions {
         machines: 3,
         replicas: 2,
         fabric,

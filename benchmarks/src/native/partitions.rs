@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_spread_evenly_and_always_found_where_they_are() {
+    fn keys_are_spread_evenly_and_stably() {
         for machines in [1, 2, 3, 7] {
             let parts = Partitions::new((0..machines).collect());
             let mut counts = vec![0; machines];

@@ -8,7 +8,7 @@ use super::{BROKEN, MOST_READS, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Partitions, end, load, look_at_each};
-use crate::tally::{Share, Tally};
+use crate::tally::{ClientSums, Tally};
 use crate::versioned::{value, version};
 
 /// The number of keys in one transaction of the load.
@@ -27,7 +27,7 @@ pub struct OrwNativeClient<'a> {
     coordinator: Coordinator,
     table: &'a Partitions<HashTable>,
     options: OrwOptions,
-    updates: Share<'a, 1>,
+    updates: ClientSums<'a, 1>,
 }
 
 impl OrwNative {

@@ -7,9 +7,9 @@ use super::{BROKEN, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
 use crate::sql::{
-    Arg, Cell, Isolation, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put,
+    Arg, Cell, Isolation, SqlFailure, SqlSession, SqlSource, StatementHandle, copy_numbered, put,
 };
-use crate::tally::{Share, Tally};
+use crate::tally::{ClientSums, Tally};
 use crate::versioned::{value, version};
 
 const TABLE: &str = "CREATE TABLE orw (id bigint NOT NULL PRIMARY KEY, number bigint NOT NULL, \
@@ -43,9 +43,9 @@ impl OrwSql {
 
 #[derive(Clone, Copy)]
 struct Statements {
-    read: Prepared,
-    read_to_update: Prepared,
-    update: Prepared,
+    read: StatementHandle,
+    read_to_update: StatementHandle,
+    update: StatementHandle,
 }
 
 /// The session of one client.
@@ -53,7 +53,7 @@ pub struct OrwClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
     options: OrwOptions,
-    updates: Share<'a, 1>,
+    updates: ClientSums<'a, 1>,
 }
 
 /// Returns the version of a row whose five words begin at `cells[0]`, if the value is valid.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_are_those_of_the_benchmark() {
+    fn mix_matches_benchmark() {
         let mut random = Random::new(4);
         let mut counts = [0u32; 6];
         for _ in 0..20_000 {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cent_too_much_is_broken() {
+    fn wrong_total_is_reported() {
         let sum = Sum {
             accounts: 3,
             total: 3 * OPENING_BALANCE,

@@ -12,7 +12,7 @@ use super::{
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Partitions, end, load, look_at_each};
-use crate::tally::{Share, Tally};
+use crate::tally::{ClientSums, Tally};
 
 /// The number of customers in one transaction of the load.
 const PIECE: u64 = 1000;
@@ -36,7 +36,7 @@ pub struct SmallBankNativeClient<'a> {
     coordinator: Coordinator,
     tables: &'a Tables,
     mix: Mix,
-    brought: Share<'a, 1>,
+    brought: ClientSums<'a, 1>,
 }
 
 impl SmallBankNative {

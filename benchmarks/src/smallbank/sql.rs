@@ -10,9 +10,9 @@ use super::{
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
 use crate::sql::{
-    Arg, Cell, Isolation, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put,
+    Arg, Cell, Isolation, SqlFailure, SqlSession, SqlSource, StatementHandle, copy_numbered, put,
 };
-use crate::tally::{Share, Tally};
+use crate::tally::{ClientSums, Tally};
 
 const TABLES: [&str; 2] = ["smallbank_savings", "smallbank_checking"];
 
@@ -28,10 +28,10 @@ pub struct SmallBankSql {
 /// The statements on one table.
 #[derive(Clone, Copy)]
 struct Statements {
-    read: Prepared,
-    read_to_write: Prepared,
-    add: Prepared,
-    write: Prepared,
+    read: StatementHandle,
+    read_to_write: StatementHandle,
+    add: StatementHandle,
+    write: StatementHandle,
 }
 
 impl Statements {
@@ -71,7 +71,7 @@ pub struct SmallBankClient<'a> {
     savings: Statements,
     checking: Statements,
     mix: Mix,
-    brought: Share<'a, 1>,
+    brought: ClientSums<'a, 1>,
 }
 
 impl SmallBankSql {

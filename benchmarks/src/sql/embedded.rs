@@ -5,7 +5,7 @@ use std::future::Future;
 use fencepost::{Database, Error, Session, Statement, Value};
 use pollster::block_on;
 
-use super::{Arg, Cell, Prepared, Rows, SqlFailure, SqlSession};
+use super::{Arg, Cell, Rows, SqlFailure, SqlSession, StatementHandle};
 use crate::error::BenchError;
 
 /// A database in this process.
@@ -34,20 +34,20 @@ pub(super) struct EmbeddedSession {
 }
 
 impl SqlSession for EmbeddedSession {
-    fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure> {
+    fn prepare(&mut self, sql: &str) -> Result<StatementHandle, SqlFailure> {
         let statement = self.session.prepare(sql).map_err(failure)?;
         self.statements.push(statement);
-        Ok(Prepared(self.statements.len() - 1))
+        Ok(StatementHandle(self.statements.len() - 1))
     }
 
-    fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure> {
+    fn execute(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<u64, SqlFailure> {
         wait(
             self.session
                 .execute(&self.statements[statement.0], &values(args)),
         )
     }
 
-    fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure> {
+    fn query(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<Rows, SqlFailure> {
         let rows = wait(
             self.session
                 .query(&self.statements[statement.0], &values(args)),

@@ -90,7 +90,7 @@ pub type Rows = Vec<Vec<Cell>>;
 
 /// A prepared statement of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared(usize);
+pub struct StatementHandle(usize);
 
 /// The SQLSTATE of a transaction with an unknown outcome.
 const IN_DOUBT: &str = "08007";
@@ -171,19 +171,19 @@ pub trait SqlSession {
     ///
     /// # Errors
     /// Those of the server.
-    fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure>;
+    fn prepare(&mut self, sql: &str) -> Result<StatementHandle, SqlFailure>;
 
     /// Runs a prepared statement that returns no rows. Returns the number of affected rows.
     ///
     /// # Errors
     /// Those of the server.
-    fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure>;
+    fn execute(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<u64, SqlFailure>;
 
     /// Runs a prepared statement and returns its rows.
     ///
     /// # Errors
     /// Those of the server.
-    fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure>;
+    fn query(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<Rows, SqlFailure>;
 
     /// Runs statements and discards their rows.
     ///
@@ -218,7 +218,11 @@ impl dyn SqlSession + '_ {
     ///
     /// # Errors
     /// Those of the server; 02000 without a row.
-    pub fn row(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Vec<Cell>, SqlFailure> {
+    pub fn row(
+        &mut self,
+        statement: StatementHandle,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<Cell>, SqlFailure> {
         let rows = self.query(statement, args)?;
         let first = rows.into_iter().next();
         first.ok_or_else(|| SqlFailure::new("02000", "a row that must be there is not"))

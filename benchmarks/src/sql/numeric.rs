@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_as_they_went() {
+    fn numeric_round_trips() {
         for text in [
             "0",
             "0.00",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_postgresql_sends() {
+    fn numeric_bytes_match_postgresql() {
         // SELECT numeric_send(-12345.67) and numeric_send(100.00): trailing zero digits are
         // omitted.
         let sent = [0, 3, 0, 1, 0x40, 0, 0, 2, 0, 1, 0x09, 0x29, 0x1a, 0x2c];

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{Arg, Cell, Prepared, Rows, SqlFailure, SqlSession, numeric};
+use super::{Arg, Cell, Rows, SqlFailure, SqlSession, StatementHandle, numeric};
 use crate::error::BenchError;
 
 /// The number of bytes in one CopyData message.
@@ -55,21 +55,21 @@ impl PgSession {
 }
 
 impl SqlSession for PgSession {
-    fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure> {
+    fn prepare(&mut self, sql: &str) -> Result<StatementHandle, SqlFailure> {
         let statement = self
             .runtime
             .block_on(self.client.prepare(sql))
             .map_err(failure)?;
         self.statements.push(statement);
-        Ok(Prepared(self.statements.len() - 1))
+        Ok(StatementHandle(self.statements.len() - 1))
     }
 
-    fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure> {
+    fn execute(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<u64, SqlFailure> {
         let running = self.client.execute_raw(&self.statements[statement.0], args);
         self.runtime.block_on(running).map_err(failure)
     }
 
-    fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure> {
+    fn query(&mut self, statement: StatementHandle, args: &[Arg<'_>]) -> Result<Rows, SqlFailure> {
         let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| arg as _).collect();
         let running = self.client.query(&self.statements[statement.0], &args);
         let rows = self.runtime.block_on(running).map_err(failure)?;

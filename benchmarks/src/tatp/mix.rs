@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_those_of_the_specification() {
+    fn mix_matches_specification() {
         let mix = Mix::new(100_000);
         let mut random = Random::new(3);
         let mut counts = [0u32; 7];

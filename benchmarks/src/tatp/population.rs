@@ -125,7 +125,7 @@ fn some_of<T>(
     made
 }
 
-fn letters<const N: usize>(random: &mut Random) -> [u8; N] {
+fn random_letters<const N: usize>(random: &mut Random) -> [u8; N] {
     std::array::from_fn(|_| b'A' + random.below(26) as u8)
 }
 
@@ -134,8 +134,8 @@ fn access(ai_type: u8, random: &mut Random) -> Access {
         ai_type,
         data1: random.below(256) as u8,
         data2: random.below(256) as u8,
-        data3: letters(random),
-        data4: letters(random),
+        data3: random_letters(random),
+        data4: random_letters(random),
     }
 }
 
@@ -145,7 +145,7 @@ fn facility(sf_type: u8, subscribers: u32, random: &mut Random) -> Facility {
         is_active: random.below(100) < 85,
         error_cntrl: random.below(256) as u8,
         data_a: random.below(256) as u8,
-        data_b: letters(random),
+        data_b: random_letters(random),
         forwardings: some_of(&START_TIMES, 0, random, |start_time, random| Forwarding {
             start_time,
             end_time: start_time + 1 + random.below(8) as u8,
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_population_has_the_averages_of_the_specification() {
+    fn population_has_averages_of_specification() {
         let population = Population {
             subscribers: 20_000,
             seed: 9,

@@ -11,12 +11,12 @@
 
 use std::collections::HashMap;
 
-use super::done::Done;
+use super::done::CommittedCounts;
 use super::unpack;
 use crate::error::BenchError;
 
 /// The amount under each key; [`super::pack`] encodes the keys.
-pub(super) type Sheet = HashMap<u64, i64>;
+pub(super) type Amounts = HashMap<u64, i64>;
 
 /// A sum. Money is in cents. A sum by order or customer has no entry for keys without rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ pub(super) enum Measure {
 }
 
 /// A source of sheets.
-pub(super) trait Books {
+pub(super) trait AmountSource {
     /// Computes the sheet of a measure from the data.
-    fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError>;
+    fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError>;
 }
 
 struct Condition {
@@ -148,7 +148,10 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// Returns the violated conditions with their first keys; `None` if there are none.
-pub(super) fn broken(books: &mut dyn Books, done: &Done) -> Result<Option<String>, BenchError> {
+pub(super) fn broken(
+    books: &mut dyn AmountSource,
+    done: &CommittedCounts,
+) -> Result<Option<String>, BenchError> {
     let mut found = Vec::new();
     for condition in CONDITIONS {
         found.extend(condition.broken(books, done)?);
@@ -157,7 +160,11 @@ pub(super) fn broken(books: &mut dyn Books, done: &Done) -> Result<Option<String
 }
 
 impl Condition {
-    fn broken(&self, books: &mut dyn Books, done: &Done) -> Result<Option<String>, BenchError> {
+    fn broken(
+        &self,
+        books: &mut dyn AmountSource,
+        done: &CommittedCounts,
+    ) -> Result<Option<String>, BenchError> {
         let mut sheet = |measure: Measure| match measure {
             Measure::SeenDelivered => Ok(done.sheet(|deeds| deeds.delivered)),
             Measure::SeenOrders => Ok(done.sheet(|deeds| deeds.new_orders)),
@@ -169,10 +176,10 @@ impl Condition {
             Some(SeenDelivered) => done.in_doubt(|deeds| deeds.delivered),
             Some(SeenOrders) => done.in_doubt(|deeds| deeds.new_orders),
             Some(SeenPayments) => done.in_doubt(|deeds| deeds.payments),
-            _ => Sheet::new(),
+            _ => Amounts::new(),
         };
-        let mut side = |measures: &[Measure]| -> Result<Sheet, BenchError> {
-            let mut sums = Sheet::new();
+        let mut side = |measures: &[Measure]| -> Result<Amounts, BenchError> {
+            let mut sums = Amounts::new();
             for measure in measures {
                 for (key, amount) in sheet(*measure)? {
                     *sums.entry(key).or_default() += amount;
@@ -184,7 +191,7 @@ impl Condition {
         if self.only_right {
             left.retain(|key, _| right.contains_key(key));
         }
-        let amount = |sheet: &Sheet, key: &u64| sheet.get(key).copied().unwrap_or(0);
+        let amount = |sheet: &Amounts, key: &u64| sheet.get(key).copied().unwrap_or(0);
         let differs = |key: &&u64| {
             let more = amount(&left, key) - amount(&right, key);
             !(0..=amount(&in_doubt, key)).contains(&more)
@@ -214,10 +221,10 @@ mod tests {
     use crate::tpcc::{Scale, pack};
 
     /// Books in which every amount is one, but two for one measure.
-    struct Odd(Option<Measure>);
+    struct SkewedAmounts(Option<Measure>);
 
-    impl Books for Odd {
-        fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
+    impl AmountSource for SkewedAmounts {
+        fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError> {
             let amount = match measure {
                 odd if Some(odd) == self.0 => 2,
                 Balance => 0,
@@ -231,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn every_measure_matters_to_a_condition_of_its_name() {
-        let done = Done::new(Scale::small(1));
-        let clean = broken(&mut Odd(None), &done).expect("it looks");
+    fn each_measure_breaks_its_condition() {
+        let done = CommittedCounts::new(Scale::small(1));
+        let clean = broken(&mut SkewedAmounts(None), &done).expect("it looks");
         assert_eq!(clean, None);
         for (measure, name) in [
             (DistrictsYtd, "3.3.2.1 "),
@@ -252,17 +259,17 @@ mod tests {
             (Orders, "committed new orders "),
             (Payments, "committed payments "),
         ] {
-            let found = broken(&mut Odd(Some(measure)), &done).expect("it looks");
+            let found = broken(&mut SkewedAmounts(Some(measure)), &done).expect("it looks");
             assert!(found.is_some_and(|text| text.contains(name)), "{measure:?}");
         }
         assert_eq!(names().len(), 14);
     }
 
     /// Books with this number of committed deliveries.
-    struct Delivered(i64);
+    struct DeliveryAmounts(i64);
 
-    impl Books for Delivered {
-        fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
+    impl AmountSource for DeliveryAmounts {
+        fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError> {
             let amount = match measure {
                 Orders => 30,
                 NewOrders => 9 - self.0,
@@ -274,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_may_be_there_and_what_committed_must() {
-        let done = Done::new(Scale::small(1));
+    fn in_doubt_changes_may_exist_and_committed_must() {
+        let done = CommittedCounts::new(Scale::small(1));
         let deliver = |in_doubt: bool| {
             let order = Order::Delivery {
                 warehouse: 1,
@@ -290,7 +297,7 @@ mod tests {
         let condition = CONDITIONS.iter().find(|one| one.name == "3.3.2.11");
         let condition = condition.expect("it is there");
         let holds = |delivered| {
-            let broken = condition.broken(&mut Delivered(delivered), &done);
+            let broken = condition.broken(&mut DeliveryAmounts(delivered), &done);
             broken.expect("it looks").is_none()
         };
         assert_eq!([0, 1, 2, 3, 4].map(holds), [false, true, true, true, false]);

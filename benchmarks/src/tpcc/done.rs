@@ -3,21 +3,21 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::conditions::Sheet;
+use super::conditions::Amounts;
 use super::mix::{District, Order};
 use super::population::DISTRICTS;
 use super::{Scale, pack};
 
 /// The counts of a district.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Deeds {
+pub(super) struct DistrictCounts {
     pub new_orders: i64,
     pub payments: i64,
     pub delivered: i64,
 }
 
-impl Deeds {
-    fn add(&mut self, more: Deeds) {
+impl DistrictCounts {
+    fn add(&mut self, more: DistrictCounts) {
         self.new_orders += more.new_orders;
         self.payments += more.payments;
         self.delivered += more.delivered;
@@ -26,29 +26,29 @@ impl Deeds {
 
 /// The counts of all clients that have ended, by district, including loaded rows.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct CommittedCounts {
     scale: Scale,
-    deeds: Mutex<Vec<Deeds>>,
-    in_doubt: Mutex<Vec<Deeds>>,
+    deeds: Mutex<Vec<DistrictCounts>>,
+    in_doubt: Mutex<Vec<DistrictCounts>>,
 }
 
 /// The counts of one client, added to the total when it ends.
 #[derive(Debug)]
-pub(super) struct Own<'a> {
-    of: &'a Done,
-    deeds: Vec<Deeds>,
-    in_doubt: Vec<Deeds>,
+pub(super) struct ClientCounts<'a> {
+    of: &'a CommittedCounts,
+    deeds: Vec<DistrictCounts>,
+    in_doubt: Vec<DistrictCounts>,
 }
 
-impl Done {
+impl CommittedCounts {
     /// Creates the counts after the load.
-    pub fn new(scale: Scale) -> Done {
-        let loaded = Deeds {
+    pub fn new(scale: Scale) -> CommittedCounts {
+        let loaded = DistrictCounts {
             new_orders: scale.customers.into(),
             payments: scale.customers.into(),
             delivered: scale.delivered().into(),
         };
-        Done {
+        CommittedCounts {
             scale,
             deeds: Mutex::new(vec![loaded; scale.districts() as usize]),
             in_doubt: Mutex::new(none(scale)),
@@ -56,8 +56,8 @@ impl Done {
     }
 
     /// Creates the counts of one client.
-    pub fn own(&self) -> Own<'_> {
-        Own {
+    pub fn own(&self) -> ClientCounts<'_> {
+        ClientCounts {
             of: self,
             deeds: none(self.scale),
             in_doubt: none(self.scale),
@@ -65,16 +65,20 @@ impl Done {
     }
 
     /// Returns one of the counts, by district.
-    pub fn sheet(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
+    pub fn sheet(&self, count: impl Fn(&DistrictCounts) -> i64) -> Amounts {
         self.sheet_of(&self.deeds, count)
     }
 
     /// Returns the possible increase of a count through transactions with an unknown outcome.
-    pub fn in_doubt(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
+    pub fn in_doubt(&self, count: impl Fn(&DistrictCounts) -> i64) -> Amounts {
         self.sheet_of(&self.in_doubt, count)
     }
 
-    fn sheet_of(&self, deeds: &Mutex<Vec<Deeds>>, count: impl Fn(&Deeds) -> i64) -> Sheet {
+    fn sheet_of(
+        &self,
+        deeds: &Mutex<Vec<DistrictCounts>>,
+        count: impl Fn(&DistrictCounts) -> i64,
+    ) -> Amounts {
         let deeds = lock(deeds);
         let numbered = deeds.iter().zip(1..);
         numbered
@@ -86,15 +90,15 @@ impl Done {
     }
 }
 
-fn none(scale: Scale) -> Vec<Deeds> {
-    vec![Deeds::default(); scale.districts() as usize]
+fn none(scale: Scale) -> Vec<DistrictCounts> {
+    vec![DistrictCounts::default(); scale.districts() as usize]
 }
 
-fn lock(deeds: &Mutex<Vec<Deeds>>) -> MutexGuard<'_, Vec<Deeds>> {
+fn lock(deeds: &Mutex<Vec<DistrictCounts>>) -> MutexGuard<'_, Vec<DistrictCounts>> {
     deeds.lock().expect("nobody panics with the deeds")
 }
 
-impl Own<'_> {
+impl ClientCounts<'_> {
     /// Records a transaction that committed, or may have committed. A delivery had an order in each
     /// of the districts `delivered`.
     pub fn record(&mut self, order: &Order, delivered: &[District], in_doubt: bool) {
@@ -102,12 +106,12 @@ impl Own<'_> {
             true => &mut self.in_doubt,
             false => &mut self.deeds,
         };
-        let nothing = Deeds::default();
+        let nothing = DistrictCounts::default();
         match order {
             Order::New { at, .. } => add(
                 deeds,
                 *at,
-                Deeds {
+                DistrictCounts {
                     new_orders: 1,
                     ..nothing
                 },
@@ -115,7 +119,7 @@ impl Own<'_> {
             Order::Payment { at, .. } => add(
                 deeds,
                 *at,
-                Deeds {
+                DistrictCounts {
                     payments: 1,
                     ..nothing
                 },
@@ -125,7 +129,7 @@ impl Own<'_> {
                     add(
                         deeds,
                         *at,
-                        Deeds {
+                        DistrictCounts {
                             delivered: 1,
                             ..nothing
                         },
@@ -137,14 +141,14 @@ impl Own<'_> {
     }
 }
 
-fn add(all: &mut [Deeds], (warehouse, district): District, deeds: Deeds) {
+fn add(all: &mut [DistrictCounts], (warehouse, district): District, deeds: DistrictCounts) {
     let at = (warehouse - 1) * i64::from(DISTRICTS) + district - 1;
     if let Some(own) = all.get_mut(at as usize) {
         own.add(deeds);
     }
 }
 
-impl Drop for Own<'_> {
+impl Drop for ClientCounts<'_> {
     fn drop(&mut self) {
         for (all, own) in [
             (&self.of.deeds, &self.deeds),

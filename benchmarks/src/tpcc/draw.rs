@@ -77,7 +77,7 @@ fn string(random: &mut Random, letters: &[u8], low: u32, high: u32) -> String {
 }
 
 /// Draws `low` to `high` letters and digits.
-pub(super) fn letters(random: &mut Random, low: u32, high: u32) -> String {
+pub(super) fn random_letters(random: &mut Random, low: u32, high: u32) -> String {
     string(random, ALPHANUMERIC, low, high)
 }
 
@@ -93,7 +93,7 @@ pub(super) fn zip(random: &mut Random) -> String {
 
 /// Draws 26 to 50 letters; one text in ten contains "ORIGINAL".
 pub(super) fn data(random: &mut Random) -> String {
-    let mut text = letters(random, 26, 50);
+    let mut text = random_letters(random, 26, 50);
     if random.one_in(10) {
         let at = random.below(text.len() as u64 - 7) as usize;
         text.replace_range(at..at + 8, "ORIGINAL");
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_those_of_the_specification() {
+    fn names_and_numbers_match_specification() {
         assert_eq!(last_name(371), "PRICALLYOUGHT");
         assert_eq!(last_name(40), "BARPRESBAR");
         let mut random = Random::new(1);

@@ -20,14 +20,14 @@ pub(super) type District = (i64, i64);
 
 /// The identification of a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum CustomerKey {
     Id(i64),
     LastName(String),
 }
 
 /// One ordered item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct OrderLine {
     pub item: i64,
     pub supply: i64,
     pub quantity: i64,
@@ -39,17 +39,17 @@ pub(super) enum Order {
     New {
         at: District,
         customer: i64,
-        lines: Vec<Line>,
+        lines: Vec<OrderLine>,
     },
     Payment {
         at: District,
         of: District,
-        who: Who,
+        who: CustomerKey,
         cents: i64,
     },
     Status {
         at: District,
-        who: Who,
+        who: CustomerKey,
     },
     Delivery {
         warehouse: i64,
@@ -93,16 +93,16 @@ impl Request {
 /// The percentages of accesses to another warehouse than the terminal's; they have no effect with
 /// one warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteShares {
     /// Order lines supplied by another warehouse (clause 2.4.1.5).
     pub lines: u32,
     /// Payments of customers of another warehouse (clause 2.5.1.2).
     pub payments: u32,
 }
 
-impl Remote {
+impl RemoteShares {
     /// The percentages of the specification.
-    pub const SPECIFIED: Remote = Remote {
+    pub const SPECIFIED: RemoteShares = RemoteShares {
         lines: 1,
         payments: 15,
     };
@@ -112,7 +112,7 @@ impl Remote {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     scale: Scale,
-    remote: Remote,
+    remote: RemoteShares,
     constants: Constants,
     /// The home warehouses are this one and each `step`th one after it.
     first: u32,
@@ -158,10 +158,10 @@ impl Mix {
 
     fn new_order(&self, random: &mut Random, home: u32, at: District) -> Order {
         let count = between(random, 5, 15) as usize;
-        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        let mut lines: Vec<OrderLine> = Vec::with_capacity(count);
         for _ in 0..count {
             let remote = percent(random, self.remote.lines);
-            lines.push(Line {
+            lines.push(OrderLine {
                 item: self.constants.item(random, self.scale.items).into(),
                 supply: self.warehouse(random, home, remote).into(),
                 quantity: between(random, 1, 10).into(),
@@ -204,12 +204,12 @@ impl Mix {
         (home - 1 + between(random, 1, all - 1)) % all + 1
     }
 
-    fn who(&self, random: &mut Random) -> Who {
+    fn who(&self, random: &mut Random) -> CustomerKey {
         if random.below(100) < 60 {
             let names = NAMES.min(self.scale.customers);
-            Who::LastName(last_name(self.constants.last(random, names)))
+            CustomerKey::LastName(last_name(self.constants.last(random, names)))
         } else {
-            Who::Id(self.constants.customer(random, self.scale.customers).into())
+            CustomerKey::Id(self.constants.customer(random, self.scale.customers).into())
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     /// Returns the second thread of two.
-    fn mix(random: &mut Random, remote: Remote) -> Mix {
+    fn mix(random: &mut Random, remote: RemoteShares) -> Mix {
         let (constants, _) = Constants::draw(random);
         let options = TpccOptions {
             scale: Scale::specified(5),
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn where_nothing_is_remote_a_request_has_one_warehouse() {
         let mut random = Random::new(8);
-        let all = |share| Remote {
+        let all = |share| RemoteShares {
             lines: share,
             payments: share,
         };
@@ -257,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_are_those_of_the_specification() {
+    fn mix_matches_specification() {
         let mut random = Random::new(9);
-        let mix = mix(&mut random, Remote::SPECIFIED);
+        let mix = mix(&mut random, RemoteShares::SPECIFIED);
         let (mut kinds, mut unused, mut items, mut remote_items) = ([0; 5], 0, 0, 0);
         let (mut named, mut remote) = (0, 0);
         const DRAWS: usize = 40_000;
@@ -276,7 +276,7 @@ mod tests {
                 }
                 Order::Payment { at, of, who, .. } => {
                     remote += usize::from(at.0 != of.0);
-                    named += usize::from(matches!(who, Who::LastName(_)));
+                    named += usize::from(matches!(who, CustomerKey::LastName(_)));
                 }
                 _ => {}
             }

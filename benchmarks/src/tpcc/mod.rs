@@ -15,7 +15,7 @@
 //! Not to specification, as in all research systems: terminals have no keying and think times, and
 //! each thread has the terminals of its own warehouses. So the new orders per second of a report
 //! are not tpmC. Reports show a number of customers or items that differs from the specification
-//! ([`Scale`]), and other shares of remote lines and payments ([`Remote`]).
+//! ([`Scale`]), and other shares of remote lines and payments ([`RemoteShares`]).
 
 mod conditions;
 mod done;
@@ -27,7 +27,7 @@ mod schema;
 mod sql;
 
 pub use conditions::names as condition_names;
-pub use mix::{Remote, Request};
+pub use mix::{RemoteShares, Request};
 pub use native::TpccNative;
 pub use sql::TpccSql;
 
@@ -41,7 +41,7 @@ pub struct TpccOptions {
     /// The amount of data.
     pub scale: Scale,
     /// The shares of requests that concern another warehouse.
-    pub remote: Remote,
+    pub remote: RemoteShares,
     /// The number of threads that share the warehouses.
     pub threads: usize,
     /// The seed of all rows.

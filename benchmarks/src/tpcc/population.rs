@@ -4,7 +4,7 @@
 use fencepost_fabric::random::Random;
 
 use super::Scale;
-use super::draw::{Constants, NAMES, between, data, digits, last_name, letters, zip};
+use super::draw::{Constants, NAMES, between, data, digits, last_name, random_letters, zip};
 use super::schema::{LOADED, NULL, Row};
 use crate::draw::scatter;
 
@@ -26,7 +26,7 @@ pub(super) struct Population {
 
 /// The tables whose rows are drawn, to distinguish their random numbers.
 #[derive(Clone, Copy)]
-enum Of {
+enum RandomStream {
     Item,
     Warehouse,
     Stock,
@@ -84,38 +84,38 @@ impl Population {
         }
     }
 
-    fn random(&self, of: Of, number: u64) -> Random {
+    fn random(&self, of: RandomStream, number: u64) -> Random {
         Random::new(scatter(scatter(self.seed ^ of as u64) ^ number))
     }
 
     /// Returns item `number`, from 1 to the number of items.
     pub fn item(&self, number: u64) -> Row {
-        let random = &mut self.random(Of::Item, number);
+        let random = &mut self.random(RandomStream::Item, number);
         let (image, price) = (between(random, 1, 10_000), between(random, 100, 10_000));
         Row {
             numbers: vec![number as i64, image.into(), price.into()],
-            texts: vec![letters(random, 14, 24), data(random)],
+            texts: vec![random_letters(random, 14, 24), data(random)],
         }
     }
 
     /// Returns warehouse `number`, from 1.
     pub fn warehouse(&self, number: u64) -> Row {
-        let random = &mut self.random(Of::Warehouse, number);
+        let random = &mut self.random(RandomStream::Warehouse, number);
         let ytd = i64::from(DISTRICTS) * self.paid();
         Row {
             numbers: vec![number as i64, between(random, 0, 2000).into(), ytd],
-            texts: address(random, letters),
+            texts: address(random, random_letters),
         }
     }
 
     /// Returns district `number`, from 1 to the number of all districts.
     pub fn district(&self, number: u64) -> Row {
-        let random = &mut self.random(Of::District, number);
+        let random = &mut self.random(RandomStream::District, number);
         let (w_id, d_id) = self.scale.split(number, DISTRICTS);
         let (tax, next) = (between(random, 0, 2000), self.scale.customers + 1);
         Row {
             numbers: vec![w_id, d_id, tax.into(), self.paid(), next.into()],
-            texts: address(random, letters),
+            texts: address(random, random_letters),
         }
     }
 
@@ -126,9 +126,11 @@ impl Population {
 
     /// Returns stock `number`, from 1, in the order of warehouses.
     pub fn stock(&self, number: u64) -> Row {
-        let random = &mut self.random(Of::Stock, number);
+        let random = &mut self.random(RandomStream::Stock, number);
         let (w_id, i_id) = self.scale.split(number, self.scale.items);
-        let mut texts: Vec<String> = (0..DISTRICTS).map(|_| letters(random, 24, 24)).collect();
+        let mut texts: Vec<String> = (0..DISTRICTS)
+            .map(|_| random_letters(random, 24, 24))
+            .collect();
         texts.push(data(random));
         Row {
             numbers: vec![w_id, i_id, between(random, 10, 100).into(), 0, 0, 0],
@@ -138,7 +140,7 @@ impl Population {
 
     /// Returns customer `number`, from 1, in the order of districts.
     pub fn customer(&self, number: u64) -> Customer {
-        let random = &mut self.random(Of::Customer, number);
+        let random = &mut self.random(RandomStream::Customer, number);
         let (district, c_id) = self.scale.split(number, self.scale.customers);
         let (w_id, d_id) = self.scale.split(district as u64, DISTRICTS);
         let name = match c_id as u32 {
@@ -146,20 +148,20 @@ impl Population {
             _ => self.load.last(random, NAMES),
         };
         let credit = if random.one_in(10) { "BC" } else { "GC" };
-        let mut texts = vec![letters(random, 8, 16), "OE".to_string()];
+        let mut texts = vec![random_letters(random, 8, 16), "OE".to_string()];
         texts.extend(address(random, |_, _, _| last_name(name)));
         texts.extend([
             digits(random, 16),
             credit.to_string(),
-            letters(random, 300, 500),
+            random_letters(random, 300, 500),
         ]);
         let (discount, limit) = (between(random, 0, 5000), 5_000_000);
         let mut row = vec![w_id, d_id, c_id, discount.into(), limit];
         row.extend([-PAYMENT, PAYMENT, 1, 0, LOADED]);
-        let random = &mut self.random(Of::History, number);
+        let random = &mut self.random(RandomStream::History, number);
         let history = Row {
             numbers: vec![w_id, d_id, c_id, w_id, d_id, PAYMENT, LOADED],
-            texts: vec![letters(random, 12, 24)],
+            texts: vec![random_letters(random, 12, 24)],
         };
         Customer {
             row: Row {
@@ -172,7 +174,7 @@ impl Population {
 
     /// Returns order `number`, from 1, in the order of districts; there are as many as customers.
     pub fn order(&self, number: u64) -> Order {
-        let random = &mut self.random(Of::Order, number);
+        let random = &mut self.random(RandomStream::Order, number);
         let (district, o_id) = self.scale.split(number, self.scale.customers);
         let (w_id, d_id) = self.scale.split(district as u64, DISTRICTS);
         let c_id = self.customers[number as usize - 1].into();
@@ -194,7 +196,7 @@ impl Population {
             numbers.extend([i_id, w_id, 5, amount, delivery]);
             Row {
                 numbers,
-                texts: vec![letters(random, 24, 24)],
+                texts: vec![random_letters(random, 24, 24)],
             }
         };
         Order {
@@ -215,10 +217,10 @@ impl Population {
 fn address(random: &mut Random, name: impl FnOnce(&mut Random, u32, u32) -> String) -> Vec<String> {
     vec![
         name(random, 6, 10),
-        letters(random, 10, 20),
-        letters(random, 10, 20),
-        letters(random, 10, 20),
-        letters(random, 2, 2),
+        random_letters(random, 10, 20),
+        random_letters(random, 10, 20),
+        random_letters(random, 10, 20),
+        random_letters(random, 2, 2),
         zip(random),
     ]
 }
@@ -229,7 +231,7 @@ mod tests {
     use crate::tpcc::schema::{CUSTOMER, DISTRICT, ORDER_LINE, ORDERS, STOCK, WAREHOUSE};
 
     #[test]
-    fn rows_have_their_columns_and_orders_are_of_all_customers() {
+    fn rows_have_all_columns_and_orders_cover_customers() {
         let scale = Scale {
             warehouses: 2,
             customers: 30,

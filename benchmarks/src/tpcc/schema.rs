@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_native_row_holds_its_numbers_and_texts() {
+    fn native_row_round_trips() {
         let row = Row {
             numbers: vec![3, 1234, -5],
             texts: vec!["Name".into(), String::new(), "x".repeat(20), "City".into()],

@@ -6,7 +6,7 @@ use fencepost_benchmarks::harness::{Attempt, Client, Workload};
 use fencepost_benchmarks::orw::{OrwOptions, OrwSql};
 use fencepost_benchmarks::smallbank::SmallBankSql;
 use fencepost_benchmarks::sql::{Embedded, Isolation, SqlSource};
-use fencepost_benchmarks::tpcc::{Remote, Scale, TpccOptions, TpccSql};
+use fencepost_benchmarks::tpcc::{RemoteShares, Scale, TpccOptions, TpccSql};
 use fencepost_fabric::random::Random;
 use pollster::FutureExt;
 
@@ -85,7 +85,7 @@ fn tpcc_finds_each_broken_condition() {
     let (database, source) = database();
     let options = TpccOptions {
         scale: Scale::small(1),
-        remote: Remote::SPECIFIED,
+        remote: RemoteShares::SPECIFIED,
         threads: 1,
         seed: 3,
     };

@@ -16,7 +16,7 @@ use pollster::block_on;
 
 /// The number of writes by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Posted {
+struct WriteCounts {
     lock: u64,
     reply: u64,
     commit_backup: u64,
@@ -27,7 +27,7 @@ struct Posted {
     other: u64,
 }
 
-impl Posted {
+impl WriteCounts {
     /// Returns the writes of the commit protocol.
     fn protocol(&self) -> u64 {
         self.lock + self.reply + self.commit_backup + self.commit_primary
@@ -39,9 +39,9 @@ impl Posted {
 }
 
 /// A fabric that inspects the written records.
-struct Watched {
+struct WatchedFabric {
     fabric: LocalFabric,
-    posted: Arc<Mutex<Posted>>,
+    posted: Arc<Mutex<WriteCounts>>,
 }
 
 /// Returns the tags of the records in a write to a ring.
@@ -55,7 +55,7 @@ fn tags(mut words: &[u64]) -> Vec<u8> {
     tags
 }
 
-impl Watched {
+impl WatchedFabric {
     fn note(&self, at: Place, words: &[u64]) {
         let me = self.fabric.me().0;
         let ring = |lane| SegmentId::new(SegmentId::RING, lane, me);
@@ -80,7 +80,7 @@ impl Watched {
     }
 }
 
-impl Fabric for Watched {
+impl Fabric for WatchedFabric {
     fn me(&self) -> MachineId {
         self.fabric.me()
     }
@@ -138,7 +138,7 @@ impl Fabric for Watched {
 struct World {
     machines: Vec<Arc<Machine>>,
     objects: Vec<Addr>,
-    posted: Arc<Mutex<Posted>>,
+    posted: Arc<Mutex<WriteCounts>>,
     values: AtomicU64,
 }
 
@@ -149,7 +149,7 @@ impl World {
         let fabrics: Vec<Arc<dyn Fabric>> = ids
             .iter()
             .map(|id| -> Arc<dyn Fabric> {
-                Arc::new(Watched {
+                Arc::new(WatchedFabric {
                     fabric: network.join(*id).expect("a new machine"),
                     posted: Arc::clone(&posted),
                 })
@@ -191,7 +191,9 @@ impl World {
         let new_object = |machine: &Arc<Machine>| {
             let mut coordinator = machine.coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = block_on(tx.alloc(5, ObjectLocation::Own)).expect("memory").addr;
+            let object = block_on(tx.alloc(5, ObjectLocation::Own))
+                .expect("memory")
+                .addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             object
@@ -214,7 +216,7 @@ impl World {
         }
     }
 
-    fn counted(&self) -> (Posted, u64) {
+    fn counted(&self) -> (WriteCounts, u64) {
         let counts = self.machines.iter().map(|machine| machine.fabric_counts());
         let writes = counts.flatten().map(|counts| counts.writes).sum();
         (*self.posted.lock().expect("nobody panics with it"), writes)
@@ -222,7 +224,7 @@ impl World {
 
     /// Returns the cost of `transactions` consecutive transactions that each write an object on
     /// each of `primaries`.
-    fn cost(&self, primaries: &[usize], transactions: u64) -> Posted {
+    fn cost(&self, primaries: &[usize], transactions: u64) -> WriteCounts {
         let (before, writes_before) = self.counted();
         let mut coordinator = self.machines[0].coordinator();
         for _ in 0..transactions {
@@ -239,7 +241,7 @@ impl World {
         }
         self.wait_until_idle();
         let (after, writes) = self.counted();
-        let cost = Posted {
+        let cost = WriteCounts {
             lock: after.lock - before.lock,
             reply: after.reply - before.reply,
             commit_backup: after.commit_backup - before.commit_backup,
@@ -254,7 +256,7 @@ impl World {
 }
 
 #[test]
-fn a_commit_posts_the_writes_that_the_paper_counts() {
+fn commit_posts_writes_counted_by_paper() {
     const TRANSACTIONS: u64 = 50;
     // The number of machines, f, the primaries, and the writes counted by hand from the rules
     // above.
@@ -290,7 +292,7 @@ fn a_commit_posts_the_writes_that_the_paper_counts() {
         let primaries: BTreeSet<usize> = primaries.iter().copied().collect();
         let told = cluster.told_as_backups(&primaries) as u64;
         assert_eq!(cluster.commit(&primaries).here, *expected as f64);
-        let each = Posted {
+        let each = WriteCounts {
             lock: remote * TRANSACTIONS,
             reply: remote * TRANSACTIONS,
             commit_backup: told * TRANSACTIONS,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fencepost::Database;
 use fencepost_benchmarks::harness::{Report, RunOptions};
-use fencepost_benchmarks::tpcc::Remote;
-use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, run_named};
+use fencepost_benchmarks::tpcc::RemoteShares;
+use fencepost_benchmarks::{BenchOptions, FabricKind, Interface, Name, run_named};
 use fencepost_pgserver::listen;
 
-fn options(name: Name, via: Via) -> BenchOptions {
+fn options(name: Name, via: Interface) -> BenchOptions {
     BenchOptions {
         name,
         via,
@@ -21,7 +21,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
         writes: 2,
         warehouses: 2,
         small: true,
-        remote: Remote::SPECIFIED,
+        remote: RemoteShares::SPECIFIED,
         isolation: None,
         machines: 1,
         replicas: None,
@@ -81,13 +81,13 @@ fn run_over_the_wire(name: Name) -> Report {
     let url = format!("postgresql://postgres@{address}/postgres");
     run(&BenchOptions {
         urls: vec![url],
-        ..options(name, Via::Pg)
+        ..options(name, Interface::Pg)
     })
 }
 
 #[test]
 fn kv_looks_up() {
-    let report = run(&options(Name::Kv, Via::Native));
+    let report = run(&options(Name::Kv, Interface::Native));
     assert!(
         report.aborts.is_empty() && report.failed.is_empty(),
         "{report}"
@@ -103,7 +103,7 @@ fn kv_updates_hot_keys() {
     run(&BenchOptions {
         zipf: Some(0.99),
         update_percent: 50,
-        ..options(Name::Kv, Via::Native)
+        ..options(Name::Kv, Interface::Native)
     });
 }
 
@@ -114,19 +114,19 @@ fn kv_updates_reach_the_disk() {
     let report = run(&BenchOptions {
         update_percent: 50,
         data_dir,
-        ..options(Name::Kv, Via::Native)
+        ..options(Name::Kv, Interface::Native)
     });
     assert_eq!(report.facts.durability, "ssd");
 }
 
 #[test]
 fn tatp_native() {
-    run(&options(Name::Tatp, Via::Native));
+    run(&options(Name::Tatp, Interface::Native));
 }
 
 #[test]
 fn tatp_embedded() {
-    run(&options(Name::Tatp, Via::Embedded));
+    run(&options(Name::Tatp, Interface::Embedded));
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn tatp_over_the_wire() {
 
 #[test]
 fn bank_native() {
-    run(&options(Name::Bank, Via::Native));
+    run(&options(Name::Bank, Interface::Native));
 }
 
 #[test]
 fn bank_embedded() {
-    run(&options(Name::Bank, Via::Embedded));
+    run(&options(Name::Bank, Interface::Embedded));
 }
 
 #[test]
@@ -153,20 +153,20 @@ fn bank_over_the_wire() {
 fn bank_with_hardly_any_accounts_conflicts_and_holds() {
     run(&BenchOptions {
         rows: Some(2),
-        ..options(Name::Bank, Via::Native)
+        ..options(Name::Bank, Interface::Native)
     });
 }
 
 #[test]
 fn smallbank_native() {
-    let report = run(&options(Name::SmallBank, Via::Native));
+    let report = run(&options(Name::SmallBank, Interface::Native));
     let kinds: u64 = report.kinds.values().sum();
     assert_eq!((report.kinds.len(), kinds), (6, report.committed));
 }
 
 #[test]
 fn smallbank_embedded() {
-    run(&options(Name::SmallBank, Via::Embedded));
+    run(&options(Name::SmallBank, Interface::Embedded));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn smallbank_over_the_wire() {
 
 #[test]
 fn orw_native() {
-    run(&options(Name::Orw, Via::Native));
+    run(&options(Name::Orw, Interface::Native));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn orw_with_hardly_any_keys_conflicts_and_holds() {
     run(&BenchOptions {
         rows: Some(5),
         writes: 4,
-        ..options(Name::Orw, Via::Native)
+        ..options(Name::Orw, Interface::Native)
     });
 }
 
@@ -193,14 +193,14 @@ fn orw_that_only_reads_never_aborts() {
     let report = run(&BenchOptions {
         reads: 1,
         writes: 0,
-        ..options(Name::Orw, Via::Native)
+        ..options(Name::Orw, Interface::Native)
     });
     assert!(report.aborts.is_empty(), "{report}");
 }
 
 #[test]
 fn orw_embedded() {
-    run(&options(Name::Orw, Via::Embedded));
+    run(&options(Name::Orw, Interface::Embedded));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn orw_over_the_wire() {
 
 #[test]
 fn tpcc_native() {
-    let report = run(&options(Name::Tpcc, Via::Native));
+    let report = run(&options(Name::Tpcc, Interface::Native));
     let json = report.to_json();
     assert_eq!(json["parameters"]["population_to_specification"], false);
     assert_eq!(report.kinds.len(), 5);
@@ -219,7 +219,7 @@ fn tpcc_native() {
 
 #[test]
 fn tpcc_embedded() {
-    run(&options(Name::Tpcc, Via::Embedded));
+    run(&options(Name::Tpcc, Interface::Embedded));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn over_machines(name: Name, fabric: FabricKind) -> BenchOptions {
     BenchOptions {
         machines: 3,
         fabric: Some(fabric),
-        ..options(name, Via::Native)
+        ..options(name, Interface::Native)
     }
 }
 
@@ -289,7 +289,7 @@ fn tpcc_over_machines_of_one_process() {
     // More warehouses than machines, more machines than threads, and many remote accesses.
     options.warehouses = 4;
     options.run.threads = 2;
-    options.remote = Remote {
+    options.remote = RemoteShares {
         lines: 30,
         payments: 50,
     };
@@ -303,13 +303,13 @@ fn tpcc_without_remote_lines_and_payments_stays_on_each_machine() {
     options.replicas = Some(1);
     // The initial regions are large enough; for another one, machines would ask the CM.
     options.region_bytes = Some(1 << 30);
-    options.remote = Remote {
+    options.remote = RemoteShares {
         lines: 0,
         payments: 0,
     };
     let report = run(&options);
     assert_eq!(report.counters.writes, 0, "{report}");
-    options.remote = Remote::SPECIFIED;
+    options.remote = RemoteShares::SPECIFIED;
     assert!(run(&options).counters.writes > 0);
 }
 
@@ -319,7 +319,7 @@ fn kv_over_machines_without_backups() {
         machines: 2,
         replicas: Some(1),
         update_percent: 50,
-        ..options(Name::Kv, Via::Native)
+        ..options(Name::Kv, Interface::Native)
     });
     assert_eq!(report.to_json()["fabric"]["kind"], "shm");
 }
@@ -327,45 +327,45 @@ fn kv_over_machines_without_backups() {
 #[test]
 fn wrong_options_are_refused() {
     for wrong in [
-        options(Name::Kv, Via::Pg),
-        options(Name::Bank, Via::Pg),
+        options(Name::Kv, Interface::Pg),
+        options(Name::Bank, Interface::Pg),
         BenchOptions {
             machines: 3,
-            ..options(Name::Bank, Via::Embedded)
+            ..options(Name::Bank, Interface::Embedded)
         },
         BenchOptions {
             machines: 3,
             replicas: Some(4),
-            ..options(Name::Bank, Via::Native)
+            ..options(Name::Bank, Interface::Native)
         },
         BenchOptions {
             machines: 3,
             data_dir: Some("nowhere".into()),
-            ..options(Name::Bank, Via::Native)
+            ..options(Name::Bank, Interface::Native)
         },
         BenchOptions {
             machines: 0,
-            ..options(Name::Bank, Via::Native)
+            ..options(Name::Bank, Interface::Native)
         },
         BenchOptions {
             fabric: Some(FabricKind::Local),
-            ..options(Name::Bank, Via::Native)
+            ..options(Name::Bank, Interface::Native)
         },
         BenchOptions {
             rows: Some(1),
-            ..options(Name::Bank, Via::Native)
+            ..options(Name::Bank, Interface::Native)
         },
         BenchOptions {
             zipf: Some(1.5),
-            ..options(Name::Kv, Via::Native)
+            ..options(Name::Kv, Interface::Native)
         },
         BenchOptions {
             writes: 5,
-            ..options(Name::Orw, Via::Native)
+            ..options(Name::Orw, Interface::Native)
         },
         BenchOptions {
             rows: Some(3),
-            ..options(Name::Orw, Via::Native)
+            ..options(Name::Orw, Interface::Native)
         },
     ] {
         assert!(run_named(&wrong).is_err(), "{wrong:?}");

@@ -24,4 +24,4 @@ mod restore;
 mod take;
 
 pub use restore::Restore;
-pub use take::Take;
+pub use take::BackupArgs;

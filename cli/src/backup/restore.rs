@@ -44,7 +44,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         let began = Instant::now();
         let dir = self.dir.display();
         let manifest = Manifest::read(&self.dir)?;

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Back up a running database, as of one snapshot, to a directory.
 #[derive(Debug, Args)]
-pub struct Take {
+pub struct BackupArgs {
     /// Directory to create.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -24,15 +24,15 @@ pub struct Take {
     url: String,
 }
 
-impl Take {
-    pub fn run(self) -> crate::Done {
+impl BackupArgs {
+    pub fn run(self) -> crate::CommandResult {
         let began = Instant::now();
         let dir = self.dir.display().to_string();
         if self.dir.exists() {
             return Err(Failure::Broken(format!("{dir} is there already")));
         }
         let link = AdminConnection::connect(&self.url)?;
-        let partial = Partial::beside(&self.dir)?;
+        let partial = PartialBackup::beside(&self.dir)?;
         let manifest = link.run(async |client| take(client, &partial.0).await)?;
         manifest.write(&partial.0)?;
         sync(&partial.0)?;
@@ -45,15 +45,15 @@ impl Take {
 
 /// The directory of an incomplete backup; removed unless it [becomes](Self::becomes) a complete
 /// one.
-struct Partial(PathBuf);
+struct PartialBackup(PathBuf);
 
-impl Partial {
-    fn beside(dir: &Path) -> Result<Partial, Failure> {
+impl PartialBackup {
+    fn beside(dir: &Path) -> Result<PartialBackup, Failure> {
         let mut name = dir.file_name().map_or_else(OsString::new, OsString::from);
         name.push(format!(".partial-{}", std::process::id()));
         let path = dir.with_file_name(name);
         std::fs::create_dir(&path).map_err(Failure::io(path.display().to_string()))?;
-        Ok(Partial(path))
+        Ok(PartialBackup(path))
     }
 
     fn becomes(self, dir: &Path) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialBackup {
     fn drop(&mut self) {
         // After the rename to its final name this directory no longer exists.
         let _ = std::fs::remove_dir_all(&self.0);

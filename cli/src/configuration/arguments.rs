@@ -21,19 +21,19 @@ const COMMAND: &str = "start";
 const CONFIG: &str = "config";
 
 /// A command line that includes the options of the configuration file.
-pub struct Expanded {
+pub struct FullCommandLine {
     pub arguments: Vec<OsString>,
     file: Option<ConfigFile>,
 }
 
-impl Expanded {
+impl FullCommandLine {
     /// Adds the options of the configuration file that `arguments` or the environment names, if
     /// there is one.
     ///
     /// # Errors
     /// The reason why the file cannot be used, with the line.
-    pub fn of(program: &Command, arguments: Vec<OsString>) -> Result<Expanded, String> {
-        let unchanged = |arguments| Expanded {
+    pub fn of(program: &Command, arguments: Vec<OsString>) -> Result<FullCommandLine, String> {
+        let unchanged = |arguments| FullCommandLine {
             arguments,
             file: None,
         };
@@ -58,7 +58,7 @@ impl Expanded {
         let at = at.map_or(arguments.len(), |at| at + 1);
         let mut arguments = arguments;
         arguments.splice(at..at, added);
-        Ok(Expanded {
+        Ok(FullCommandLine {
             arguments,
             file: Some(file),
         })

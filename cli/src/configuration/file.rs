@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_settings_are_read_with_their_lines() {
+    fn options_and_settings_are_read_with_line_numbers() {
         let file = parse(
             "listen = \"[::]:1\"\nmax_connections = 1_000\n# no\njoin = [\"a:1\", \"b:2\"]\n\
              tls-required = true\n[settings]\nLog_Connections = true\nlog_rotation_age = 5\n",

@@ -13,7 +13,7 @@ use fencepost_pgserver::AccessRules;
 use parking_lot::Mutex;
 
 use crate::log::Control;
-pub use arguments::{Expanded, variables};
+pub use arguments::{FullCommandLine, variables};
 use file::ConfigFile;
 
 /// The name of the file in the data directory that stores the settings of ALTER SYSTEM.

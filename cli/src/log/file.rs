@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_day_and_a_request_begin_a_new_file() {
+    fn new_day_or_request_rotates_log() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("log");
         let mut log = LogFile::open(&path, Rotation::Daily, 7).expect("opens");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_is_opened_again() {
+    fn renamed_log_file_is_reopened() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("log");
         let mut log = LogFile::open(&path, Rotation::Never, 7).expect("opens");

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_one_object() {
+    fn json_line_is_one_object() {
         let record = Record {
             severity: "LOG".into(),
             message: "two\nlines".into(),

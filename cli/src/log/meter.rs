@@ -44,22 +44,22 @@ impl Meter {
 }
 
 /// A sink that reports each written line to a meter.
-pub struct Metered {
+pub struct MeteredSink {
     sink: Box<dyn Write + Send>,
     meter: Arc<Meter>,
 }
 
-impl Metered {
+impl MeteredSink {
     /// Returns a sink that writes lines to `sink`.
-    pub fn new(sink: Box<dyn Write + Send>, meter: &Arc<Meter>) -> Metered {
-        Metered {
+    pub fn new(sink: Box<dyn Write + Send>, meter: &Arc<Meter>) -> MeteredSink {
+        MeteredSink {
             sink,
             meter: Arc::clone(meter),
         }
     }
 }
 
-impl Write for Metered {
+impl Write for MeteredSink {
     /// Writes a whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let written = self.sink.write_all(line);
@@ -81,7 +81,7 @@ mod tests {
         let meter = Arc::new(Meter::default());
         assert!(meter.admits(BYTES_MAX + 1), "it waits alone");
         assert!(!meter.admits(1));
-        let mut sink = Metered::new(Box::new(io::sink()), &meter);
+        let mut sink = MeteredSink::new(Box::new(io::sink()), &meter);
         sink.write_all(&vec![b'x'; BYTES_MAX + 1]).expect("written");
         for _ in 0..LINES_MAX {
             assert!(meter.admits(10));

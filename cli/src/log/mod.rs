@@ -36,7 +36,7 @@ use tracing_subscriber::registry::Registry;
 use crate::failure::Failure;
 pub use file::Control;
 use file::{LogFile, Rotation};
-use meter::{LINES_MAX, Meter, Metered};
+use meter::{LINES_MAX, Meter, MeteredSink};
 use record::Record;
 use text::Shape;
 
@@ -128,7 +128,7 @@ impl Log {
             .buffered_lines_limit(LINES_MAX)
             .lossy(true)
             .thread_name("fencepost-log")
-            .finish(Metered::new(sink, &meter));
+            .finish(MeteredSink::new(sink, &meter));
         let log = Log {
             shape: Arc::new(RwLock::new(Shape::new(options.log_format))),
             filter: Arc::new(Filter {
@@ -139,7 +139,7 @@ impl Log {
             meter,
             _guard: guard,
         };
-        let lines = Lines {
+        let lines = LineLayer {
             shape: Arc::clone(&log.shape),
             filter: Arc::clone(&log.filter),
             meter: Arc::clone(&log.meter),
@@ -181,14 +181,14 @@ impl Log {
 }
 
 /// The layer that turns events into lines.
-struct Lines {
+struct LineLayer {
     shape: Arc<RwLock<Shape>>,
     filter: Arc<Filter>,
     meter: Arc<Meter>,
     writer: NonBlocking,
 }
 
-impl Lines {
+impl LineLayer {
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let least = self.filter.least.load(Relaxed);
         let target = metadata.target();
@@ -206,7 +206,7 @@ impl Lines {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for LineLayer {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         // Spans are not logged.
         metadata.is_event() && self.wants(metadata)

@@ -9,10 +9,10 @@ use super::record::{Client, Record};
 
 /// A parsed prefix.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prefix(Vec<Part>);
+pub struct Prefix(Vec<PrefixItem>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum PrefixItem {
     Text(String),
     /// The letter of an escape and its width; a negative width pads on the right.
     Escape(char, i32),
@@ -44,17 +44,17 @@ impl Prefix {
                 Some('%') => literal.push('%'),
                 Some(letter) => {
                     if !literal.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                        parts.push(PrefixItem::Text(std::mem::take(&mut literal)));
                     }
                     // A bound for invalid widths.
                     let width = width.parse::<i32>().unwrap_or(0).clamp(-1000, 1000);
-                    parts.push(Part::Escape(letter, width));
+                    parts.push(PrefixItem::Escape(letter, width));
                 }
                 None => {}
             }
         }
         if !literal.is_empty() {
-            parts.push(Part::Text(literal));
+            parts.push(PrefixItem::Text(literal));
         }
         Prefix(parts)
     }
@@ -63,11 +63,11 @@ impl Prefix {
     pub fn write(&self, record: &Record, zone: &TimeZone, process: Process, out: &mut String) {
         for part in &self.0 {
             match part {
-                Part::Text(text) => out.push_str(text),
+                PrefixItem::Text(text) => out.push_str(text),
                 // The rest of the prefix is only for lines about clients.
-                Part::Escape('q', _) if record.client.is_none() => return,
-                Part::Escape('q', _) => {}
-                Part::Escape(letter, width) => {
+                PrefixItem::Escape('q', _) if record.client.is_none() => return,
+                PrefixItem::Escape('q', _) => {}
+                PrefixItem::Escape(letter, width) => {
                     let value = value(*letter, record, zone, process);
                     let cells = width.unsigned_abs() as usize;
                     // Writing to a String cannot fail.

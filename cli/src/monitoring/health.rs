@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::render::render;
 
 /// The parts of a serving server.
-pub struct Serving {
+pub struct ServerParts {
     pub database: Database,
     pub counts: ServerCounts,
     /// Returns the number of dropped log lines.
@@ -19,7 +19,7 @@ pub struct Serving {
 enum Stage {
     /// The database is being opened, including recovery.
     Starting,
-    Serving(Box<Serving>),
+    Serving(Box<ServerParts>),
     /// The sessions are ending.
     Stopping,
 }
@@ -40,7 +40,7 @@ impl Health {
     }
 
     /// Records that clients are served from now on.
-    pub fn serves(&self, serving: Serving) {
+    pub fn serves(&self, serving: ServerParts) {
         *self.stage.lock() = Stage::Serving(Box::new(serving));
     }
 

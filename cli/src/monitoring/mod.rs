@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::failure::Failure;
-pub use health::{Health, Serving};
+pub use health::{Health, ServerParts};
 
 /// The subject of errors.
 const WHAT: &str = "metrics";

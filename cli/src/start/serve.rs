@@ -21,8 +21,8 @@ use crate::configuration::{Source, check_file};
 use crate::failure::Failure;
 use crate::leave::{is_to_part, part};
 use crate::log::Log;
-use crate::monitoring::{Health, Monitoring, Serving};
-use crate::signals::{Hangups, Signals};
+use crate::monitoring::{Health, Monitoring, ServerParts};
+use crate::signals::{HangupSignal, Signals};
 
 /// The time for which statements may continue after the signal.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -31,14 +31,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The signal receivers of a server.
-struct Heard {
+struct SignalReceivers {
     signals: Signals,
-    hangups: Hangups,
+    hangups: HangupSignal,
 }
 
 impl Start {
     /// Serves clients until a signal.
-    pub fn run(self) -> crate::Done {
+    pub fn run(self) -> crate::CommandResult {
         self.check()?;
         if self.check_config {
             println!("the configuration is valid");
@@ -58,7 +58,7 @@ impl Start {
     }
 
     /// Checks the configuration file, the settings, and the combination of options.
-    fn check(&self) -> crate::Done {
+    fn check(&self) -> crate::CommandResult {
         if let Some(path) = &self.config {
             check_file(path).map_err(Failure::Broken)?;
         }
@@ -75,7 +75,7 @@ impl Start {
         self.options().map(drop)
     }
 
-    fn serve(&self, log: &Log) -> crate::Done {
+    fn serve(&self, log: &Log) -> crate::CommandResult {
         let began = Instant::now();
         let source = Arc::new(Source::new(
             &self.settings,
@@ -95,9 +95,9 @@ impl Start {
         // lost.
         let mut heard = {
             let _entered = runtime.enter();
-            Heard {
+            SignalReceivers {
                 signals: Signals::new().map_err(Failure::io("signals"))?,
-                hangups: Hangups::new().map_err(Failure::io("signals"))?,
+                hangups: HangupSignal::new().map_err(Failure::io("signals"))?,
             }
         };
         if self.ends_with_parent {
@@ -124,7 +124,7 @@ impl Start {
         database.set_configuration(source);
         database.on_reload(log.follower());
         let server = listen(&database, self.listen_options(&rules))?;
-        health.serves(Serving {
+        health.serves(ServerParts {
             database: database.clone(),
             counts: server.counts(),
             dropped: Box::new(log.dropped()),
@@ -163,10 +163,10 @@ impl Start {
         &self,
         database: &Database,
         server: Server,
-        heard: &mut Heard,
+        heard: &mut SignalReceivers,
         (log, health): (&Log, &Health),
-    ) -> crate::Done {
-        let Heard { signals, hangups } = heard;
+    ) -> crate::CommandResult {
+        let SignalReceivers { signals, hangups } = heard;
         let left = self.left(database);
         let mut left = std::pin::pin!(left);
         let mut parts = std::pin::pin!(is_to_part(database));
@@ -274,7 +274,7 @@ fn tell_recovery(database: &Database) {
 }
 
 /// Closes the database, and saves the memory of the machine if configured.
-fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::Done {
+fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::CommandResult {
     let saver = database.saver();
     let closed = database.close().map_err(Failure::Close);
     if let Some(saver) = saver {
@@ -290,7 +290,7 @@ fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::
 }
 
 /// Saves the memory of an ended machine, unless another signal ends that.
-async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
+async fn save(saver: Saver, signals: &mut Signals) -> crate::CommandResult {
     let saving = spawn_blocking(move || saver.save());
     let saved = tokio::select! {
         saved = saving => saved.map_err(|error| Failure::Broken(error.to_string()))?,

@@ -79,7 +79,7 @@ fn transfer(server: &Server, stop: &AtomicBool, moves: &AtomicU64) {
 }
 
 #[test]
-fn a_backup_is_one_moment_and_is_restored_as_it_was() {
+fn backup_is_one_snapshot_and_restores_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let backup = dir.path().join("backup");
     let server = Server::start(None);
@@ -128,7 +128,7 @@ fn a_backup_is_one_moment_and_is_restored_as_it_was() {
 }
 
 #[test]
-fn nothing_is_restored_of_what_is_not_whole_or_over_what_is_there() {
+fn incomplete_backup_or_existing_objects_refuse_restore() {
     let dir = tempfile::tempdir().expect("a directory");
     let backup = dir.path().join("backup");
     let server = Server::start(None);
@@ -185,7 +185,7 @@ fn written(program: &str, server: &Server, arguments: &[&str]) -> Option<String>
 }
 
 #[test]
-fn everything_is_restored_as_it_was() {
+fn all_objects_are_restored() {
     let dir = tempfile::tempdir().expect("a directory");
     let backup = dir.path().join("backup");
     let server = Server::start(None);
@@ -223,7 +223,7 @@ fn everything_is_restored_as_it_was() {
 }
 
 #[test]
-fn roles_that_are_there_stay_as_they_are() {
+fn existing_roles_are_unchanged_by_restore() {
     let dir = tempfile::tempdir().expect("a directory");
     let backup = dir.path().join("backup");
     let server = Server::start(None);

@@ -39,7 +39,7 @@ fn ask(url: &str, pid: i32, secret: i32) {
 }
 
 #[test]
-fn a_cancel_finds_its_session_from_any_machine() {
+fn cancel_from_any_machine_reaches_session() {
     for fabric in ["shm", "tcp"] {
         let cluster = DevCluster::start(fabric);
         let runtime = Builder::new_current_thread().enable_all().build();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::dev_cluster::signal;
-use crate::common::doomed::{Doomed, SOON};
+use crate::common::doomed::{SOON, ShortLivedProgram};
 use crate::common::{free_port, program, said};
 
 const SECRET: &str = "correct horse battery staple";
@@ -51,32 +51,33 @@ fn machines_that_refuse_each_other_say_why() {
     let other = dir.path().join("other");
     std::fs::write(&other, "incorrect horse battery").expect("written");
     let both = addresses(2);
-    let one = Doomed::join(&both, "1", &secret, &[]);
-    let two = Doomed::join(&both, "2", &other, &[]);
+    let one = ShortLivedProgram::join(&both, "1", &secret, &[]);
+    let two = ShortLivedProgram::join(&both, "2", &other, &[]);
     one.assert_fails("the other machines refuse this one: m2: the secret is another one");
     two.assert_fails("the other machines refuse this one: m1: the secret is another one");
 
     let both = addresses(2);
-    let one = Doomed::join(&both, "1", &secret, &["--cluster-name", "one"]);
-    let two = Doomed::join(&both, "2", &secret, &["--cluster-name", "two"]);
+    let one = ShortLivedProgram::join(&both, "1", &secret, &["--cluster-name", "one"]);
+    let two = ShortLivedProgram::join(&both, "2", &secret, &["--cluster-name", "two"]);
     one.assert_fails("m2: the machine belongs to another cluster");
     two.assert_fails("m1: the machine belongs to another cluster");
 
     let both = addresses(2);
-    let one = Doomed::join(&both, "1", &secret, &["--replicas", "1"]);
-    let two = Doomed::join(&both, "2", &secret, &["--replicas", "2"]);
+    let one = ShortLivedProgram::join(&both, "1", &secret, &["--replicas", "1"]);
+    let two = ShortLivedProgram::join(&both, "2", &secret, &["--replicas", "2"]);
     one.assert_fails("m2: the machine belongs to another cluster");
     two.assert_fails("m1: the machine belongs to another cluster");
 }
 
 #[test]
-fn what_a_machine_cannot_be_is_said_at_once() {
+fn invalid_machine_options_are_reported_at_once() {
     let (dir, secret) = with_secret();
     let short = dir.path().join("short");
     std::fs::write(&short, "horse").expect("written");
     let three = addresses(3);
-    let join =
-        |machine, secret: &Path, further: &[&str]| Doomed::join(&three, machine, secret, further);
+    let join = |machine, secret: &Path, further: &[&str]| {
+        ShortLivedProgram::join(&three, machine, secret, further)
+    };
     let missing = dir.path().join("missing");
     join("1", &missing, &[]).assert_fails("missing: No such file or directory");
     join("1", &short, &[]).assert_fails("the cluster's secret must have at least 16 bytes");
@@ -111,7 +112,7 @@ fn what_a_machine_cannot_be_is_said_at_once() {
     let taken = taken.local_addr().map(|at| (at.to_string(), taken));
     let (at, _taken) = taken.expect("bound");
     let why = format!("cannot listen for other machines on {at}");
-    Doomed::join(&at, "1", &secret, &[]).assert_fails(&why);
+    ShortLivedProgram::join(&at, "1", &secret, &[]).assert_fails(&why);
 }
 
 #[test]
@@ -135,10 +136,10 @@ fn certificates_between_machines_are_given_all_or_none() {
 }
 
 #[test]
-fn a_machine_that_waits_for_others_ends_on_a_signal() {
+fn waiting_machine_ends_on_signal() {
     let (_dir, secret) = with_secret();
     let both = addresses(2);
-    let waiting = Doomed::join(&both, "1", &secret, &[]);
+    let waiting = ShortLivedProgram::join(&both, "1", &secret, &[]);
     let (own, _) = both.split_once(',').expect("two of them");
     // The process handles signals before it listens.
     while TcpStream::connect(own).is_err() {
@@ -150,13 +151,13 @@ fn a_machine_that_waits_for_others_ends_on_a_signal() {
 }
 
 #[test]
-fn machines_that_share_memory_leave_none_of_it() {
+fn shared_memory_is_removed_at_exit() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().to_str().expect("a path");
     let start = |further: &[&str]| {
         let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--cluster", path];
         arguments.extend(further);
-        Doomed::start(&arguments)
+        ShortLivedProgram::start(&arguments)
     };
     let [none, four, three] = [["--machine", "0"], ["--machine", "4"], ["--machine", "3"]];
     let of_three = ["--machines", "3"];
@@ -168,7 +169,7 @@ fn machines_that_share_memory_leave_none_of_it() {
 }
 
 #[test]
-fn a_dev_cluster_that_cannot_be_ends_with_all_its_machines() {
+fn failed_dev_cluster_ends_all_machines() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().to_str().expect("a path");
     for fabric in ["shm", "tcp"] {
@@ -176,7 +177,7 @@ fn a_dev_cluster_that_cannot_be_ends_with_all_its_machines() {
             let mut arguments = vec!["dev-cluster", "--fabric", fabric, "--directory", path];
             arguments.extend(["--memory-limit", "64M"]);
             arguments.extend(further);
-            Doomed::start(&arguments)
+            ShortLivedProgram::start(&arguments)
         };
         let few = ["--machines", "2", "--replicas", "3"];
         start(&few).assert_fails("3 replicas need as many machines, and there are 2");

@@ -8,12 +8,12 @@ use crate::common::dev_cluster::{DevCluster, MACHINES};
 const ROWS: i64 = 100;
 
 #[test]
-fn a_full_cluster_over_shm_refuses_writes_and_answers_reads() {
+fn full_cluster_over_shm_refuses_writes_and_answers_reads() {
     is_full("shm");
 }
 
 #[test]
-fn a_full_cluster_over_tcp_refuses_writes_and_answers_reads() {
+fn full_cluster_over_tcp_refuses_writes_and_answers_reads() {
     is_full("tcp");
 }
 

@@ -17,7 +17,7 @@ fn with_script(dir: &Path, script: &str) {
 }
 
 #[test]
-fn it_names_its_version_and_its_commands() {
+fn program_prints_version_and_commands() {
     let output = program(&["--version"]).output().expect("it runs");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).trim(),
@@ -58,7 +58,7 @@ fn wrong_usage_is_exit_code_2_and_failure_1() {
 }
 
 #[test]
-fn a_database_survives_a_stop_and_a_start() {
+fn database_survives_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     with_script(
         dir.path(),
@@ -78,7 +78,7 @@ fn a_database_survives_a_stop_and_a_start() {
 }
 
 #[test]
-fn a_data_directory_belongs_to_one_process() {
+fn data_directory_belongs_to_one_process() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(Some(dir.path()));
     for arguments in [
@@ -112,7 +112,7 @@ fn status_shows_a_running_database() {
 }
 
 #[test]
-fn a_bench_writes_its_report() {
+fn bench_writes_report() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("bank.json");
     let arguments = [
@@ -145,7 +145,7 @@ fn log_file(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_flipped_byte_in_the_middle_of_the_log_refuses_to_start_and_says_where() {
+fn flipped_log_byte_refuses_start_and_names_offset() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(Some(dir.path()));
     let mut session = PgSession::connect(&server.url()).expect("a session");

@@ -32,7 +32,7 @@ fn setting(server: &Server, name: &str) -> i64 {
 }
 
 #[test]
-fn a_valid_file_is_valid() {
+fn valid_file_is_accepted() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = file(
         dir.path(),
@@ -92,7 +92,7 @@ fn errors_name_the_line_of_the_file() {
 }
 
 #[test]
-fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
+fn command_line_overrides_environment_overrides_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = file(
         dir.path(),

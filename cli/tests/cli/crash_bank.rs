@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Ends, Server, assert_clean, crash_rounds, insist};
+use crate::common::{ClientStopGuard, Server, assert_clean, crash_rounds, insist};
 use fencepost_benchmarks::BenchError;
-use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
+use fencepost_benchmarks::sql::{Arg, Cell, PgSession, SqlFailure, SqlSession, StatementHandle};
 use fencepost_fabric::random::Random;
 
 const ACCOUNTS: i32 = 50;
@@ -55,9 +55,9 @@ impl Journal {
 /// A client of the bank.
 pub struct Client {
     session: PgSession,
-    take: Prepared,
-    give: Prepared,
-    note: Prepared,
+    take: StatementHandle,
+    give: StatementHandle,
+    note: StatementHandle,
 }
 
 impl Client {
@@ -240,7 +240,7 @@ fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journ
             let stop = &stop;
             running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
         }
-        let ends = Ends(&stop);
+        let ends = ClientStopGuard(&stop);
         thread::sleep(time);
         server.kill();
         drop(ends);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::{Cell, SqlSession};
 
-use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
+use crate::common::dev_cluster::{DevCluster, MACHINES, has_ended, signal};
 use crate::common::insist;
 
 #[test]
@@ -37,14 +37,14 @@ fn are_one_database(mut cluster: DevCluster) {
     assert_eq!(machines.len(), usize::from(MACHINES));
     signal("-INT", &cluster.child.id().to_string());
     assert!(cluster.ended());
-    assert!(machines.iter().all(|pid| is_gone(pid)));
+    assert!(machines.iter().all(|pid| has_ended(pid)));
     let left = std::fs::read_dir(cluster.shared()).expect("a directory");
     assert_eq!(left.count(), 0, "its memory is given back");
 }
 
 /// Processes have their code at different addresses, but must plan alike.
 #[test]
-fn a_statement_is_split_among_processes() {
+fn statement_is_split_among_processes() {
     let cluster = DevCluster::start("tcp");
     let mut session = cluster.session(1);
     for statement in [
@@ -76,12 +76,12 @@ fn benchmarks_hold_through_all_machines_at_once_whichever_loads() {
 }
 
 #[test]
-fn a_machine_that_dies_ends_the_others_and_so_does_the_parent() {
+fn end_of_machine_or_parent_ends_dev_cluster() {
     let mut cluster = DevCluster::start("shm");
     let machines = cluster.machines();
     signal("-KILL", &machines[1]);
     assert!(!cluster.ended(), "that is a failure");
-    assert!(machines.iter().all(|pid| is_gone(pid)));
+    assert!(machines.iter().all(|pid| has_ended(pid)));
 
     let mut cluster = DevCluster::start("shm");
     let machines = cluster.machines();
@@ -91,7 +91,7 @@ fn a_machine_that_dies_ends_the_others_and_so_does_the_parent() {
 }
 
 #[test]
-fn directory_of_a_killed_cluster_is_removed_once_all_its_processes_have_ended() {
+fn directory_of_killed_cluster_is_removed_after_its_processes() {
     let parent = tempfile::tempdir().expect("a directory");
     let start = || DevCluster::start_in(parent.path(), "shm", &[]);
     let directories = || {
@@ -146,7 +146,7 @@ fn directory_of_a_killed_cluster_is_removed_once_all_its_processes_have_ended() 
 /// Waits until processes have ended.
 fn await_end(pids: &[String]) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !pids.iter().all(|pid| is_gone(pid)) {
+    while !pids.iter().all(|pid| has_ended(pid)) {
         assert!(Instant::now() < deadline, "machines outlive their parent");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -66,7 +66,7 @@ impl Disk {
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     }
 
-    fn make_room(&self) {
+    fn free_disk_space(&self) {
         std::fs::remove_file(self.ballast()).expect("it was there");
     }
 }
@@ -133,7 +133,7 @@ fn of_the_ssd_tier() {
     // A process that ends while the disk is full loses no data. The next one starts, or reports why
     // it cannot.
     server.kill();
-    disk.make_room();
+    disk.free_disk_space();
     let server = Server::start(Some(&data));
     let mut session = self::session(&server);
     assert_eq!(number(&mut session, "SELECT count(*) FROM t"), written);
@@ -145,7 +145,7 @@ fn of_the_ssd_tier() {
     }
     written += more;
     // With free space the same process continues.
-    disk.make_room();
+    disk.free_disk_space();
     insist("a write", || insert(&mut session, written + 1));
     written += 1;
     assert_eq!(number(&mut session, "SELECT count(*) FROM t"), written);
@@ -197,7 +197,7 @@ fn of_the_ssd_tier_of_machines() {
         for session in &mut sessions {
             assert_eq!(number(session, "SELECT count(*) FROM t"), written);
         }
-        disk.make_room();
+        disk.free_disk_space();
         for session in &mut sessions {
             insist("a write", || insert(session, written + 1));
             written += 1;
@@ -260,7 +260,7 @@ fn of_the_nvram_tier() {
         let long = "SELECT sum(length(b)) FROM t";
         assert_eq!(number(session, long), 4096 * written);
     }
-    disk.make_room();
+    disk.free_disk_space();
     insist("a write", || insert(&mut sessions[1], written + 1));
     written += 1;
     drop(sessions);

@@ -80,7 +80,7 @@ fn others_go_on(fabric: &str, killed: usize) {
 }
 
 #[test]
-fn the_manager_that_shares_memory_is_killed() {
+fn killed_cm_is_replaced_over_shm() {
     others_go_on("shm", 0);
 }
 
@@ -90,7 +90,7 @@ fn another_machine_that_shares_memory_is_killed() {
 }
 
 #[test]
-fn the_manager_of_a_network_is_killed() {
+fn killed_cm_is_replaced_over_tcp() {
     others_go_on("tcp", 0);
 }
 
@@ -127,11 +127,11 @@ fn comes_back(fabric: &str) {
 }
 
 #[test]
-fn a_machine_that_shares_memory_is_killed_and_comes_back() {
+fn killed_machine_returns_over_shm() {
     comes_back("shm");
 }
 
 #[test]
-fn a_machine_of_a_network_is_killed_and_comes_back() {
+fn killed_machine_returns_over_tcp() {
     comes_back("tcp");
 }

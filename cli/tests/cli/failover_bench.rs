@@ -48,17 +48,17 @@ fn machines_are_killed(arguments: &[&str]) {
 }
 
 #[test]
-fn a_machine_is_killed_under_tatp() {
+fn tatp_survives_killed_machine() {
     machines_are_killed(&["--rows", "300"]);
 }
 
 #[test]
-fn the_manager_is_killed_under_transfers_and_no_money_is_lost() {
+fn transfers_survive_killed_cm_without_loss() {
     machines_are_killed(&["--workload", "bank", "--rows", "300", "--kill", "cm"]);
 }
 
 #[test]
-fn what_nobody_survives_is_refused() {
+fn options_without_survivors_are_refused() {
     for arguments in [
         &["--machines", "2"][..],
         &["--kill", "4"],

@@ -15,7 +15,7 @@ use std::time::Instant;
 use fencepost_simulator::appends::check_appends;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES};
-use client::{Client, Common, Notes};
+use client::{Client, Notes, SharedState};
 
 const CLIENTS_OF_EACH: usize = 2;
 const TRANSACTIONS_OF_EACH: usize = 400;
@@ -47,7 +47,7 @@ fn of_cluster(fabric: &str) {
 fn of_machines(name: &str, urls: &[String]) {
     let began = Instant::now();
     client::load(&urls[0]);
-    let common = Common::default();
+    let common = SharedState::default();
     let run = |url: &str, seed: usize| {
         let mut client = Client::connect(url, &common, seed as u64);
         for _ in 0..TRANSACTIONS_OF_EACH {

@@ -20,20 +20,20 @@ const CLIENTS: usize = 3;
 const ACCOUNTS: usize = 20;
 
 /// A `fencepost start` process; dropping it kills it.
-struct Machine {
+struct StartProcess {
     child: Child,
     url: String,
 }
 
-impl Machine {
+impl StartProcess {
     /// Starts a machine with the arguments of `who`, and waits until it is ready.
-    fn start(directory: &Path, who: &[&str]) -> Machine {
-        Machine::begin(directory, who).ready()
+    fn start(directory: &Path, who: &[&str]) -> StartProcess {
+        StartProcess::begin(directory, who).ready()
     }
 
     /// Starts machines with these arguments, which wait for each other.
-    fn start_all<const N: usize>(directory: &Path, all: [&[&str]; N]) -> Vec<Machine> {
-        let begun = all.map(|who| Machine::begin(directory, who));
+    fn start_all<const N: usize>(directory: &Path, all: [&[&str]; N]) -> Vec<StartProcess> {
+        let begun = all.map(|who| StartProcess::begin(directory, who));
         begun.into_iter().map(Beginning::ready).collect()
     }
 
@@ -58,7 +58,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for StartProcess {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.child.kill();
@@ -70,7 +70,7 @@ impl Drop for Machine {
 struct Beginning(Child);
 
 impl Beginning {
-    fn ready(mut self) -> Machine {
+    fn ready(mut self) -> StartProcess {
         let stdout = self.0.stdout.take().expect("a pipe");
         let mut lines = BufReader::new(stdout);
         let mut line = String::new();
@@ -82,7 +82,7 @@ impl Beginning {
         // The output is read to its end, so that the process does not block on a full pipe.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let url = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
-        Machine { child: self.0, url }
+        StartProcess { child: self.0, url }
     }
 }
 
@@ -147,7 +147,7 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
         &["--machine", "2"],
         &["--machine", "3"],
     ];
-    let mut machines = Machine::start_all(directory.path(), three);
+    let mut machines = StartProcess::start_all(directory.path(), three);
     let mut first = PgSession::connect(&machines[0].url).expect("a session");
     for statement in [
         "CREATE TABLE accounts (a int PRIMARY KEY, balance int)".to_owned(),
@@ -178,7 +178,7 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
         command("remove", number, &through);
         assert!(machines[0].ended(), "machine {number} ends well");
         let again = format!("again-{number}");
-        let machine = Machine::start(directory.path(), &["--newcomer", &again]);
+        let machine = StartProcess::start(directory.path(), &["--newcomer", &again]);
         let mut urls = urls.lock().expect("nobody panics");
         urls.remove(0);
         urls.push(machine.url.clone());
@@ -213,13 +213,13 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
 /// Machines with retained memory leave and join as others do. The final members start again with
 /// their data.
 #[test]
-fn machines_whose_memory_outlives_them_leave_and_join() {
+fn nvram_machines_leave_and_join() {
     const NVRAM: [&str; 2] = ["--durability", "nvram"];
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let called = |who: [&'static str; 2]| [&NVRAM[..], &who].concat();
     let three = ["1", "2", "3"].map(|number| called(["--machine", number]));
-    let mut machines = Machine::start_all(path, [&three[0], &three[1], &three[2]]);
+    let mut machines = StartProcess::start_all(path, [&three[0], &three[1], &three[2]]);
     let mut session = PgSession::connect(&machines[1].url).expect("a session");
     for statement in [
         "CREATE TABLE t (a int PRIMARY KEY, b text)",
@@ -227,8 +227,8 @@ fn machines_whose_memory_outlives_them_leave_and_join() {
     ] {
         session.script(statement).expect("it is made");
     }
-    let newcomer = called(["--newcomer", "another"]);
-    machines.push(Machine::start(path, &newcomer));
+    let joining = called(["--newcomer", "another"]);
+    machines.push(StartProcess::start(path, &joining));
     command("drain", 1, &machines[1].url);
     command("remove", 1, &machines[1].url);
     let mut left = machines.remove(0);
@@ -240,7 +240,7 @@ fn machines_whose_memory_outlives_them_leave_and_join() {
     for round in 0..2 {
         // Dropping the machines kills them with kill -9.
         machines.clear();
-        machines = Machine::start_all(path, [&newcomer, &three[1], &three[2]]);
+        machines = StartProcess::start_all(path, [&joining, &three[1], &three[2]]);
         for machine in &machines {
             let mut session = PgSession::connect(&machine.url).expect("a session");
             let session: &mut dyn SqlSession = &mut session;
@@ -255,7 +255,7 @@ fn machines_whose_memory_outlives_them_leave_and_join() {
         session.script(&row).expect("a row");
     }
     // The first machine comes back like a machine that was never a member.
-    machines.push(Machine::start(path, &three[0]));
+    machines.push(StartProcess::start(path, &three[0]));
     let mut session = PgSession::connect(&machines[3].url).expect("a session");
     let session: &mut dyn SqlSession = &mut session;
     assert_eq!(session.number("SELECT count(*) FROM t").ok(), Some(3002));

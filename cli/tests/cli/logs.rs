@@ -64,7 +64,7 @@ fn start_errors_and_stop_are_logged() {
 }
 
 #[test]
-fn alter_system_changes_what_is_logged_and_outlives_the_server() {
+fn alter_system_changes_logging_and_survives_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     let (server, log) = logging(dir.path(), &[]);
     let mut before = session(&server);

@@ -109,7 +109,7 @@ fn statements_and_errors_are_in_the_metrics() {
 }
 
 #[test]
-fn each_path_has_its_answer() {
+fn each_path_is_answered() {
     let dir = tempfile::tempdir().expect("a directory");
     let (server, address) = monitored(dir.path());
     assert_eq!(get(&address, "GET /healthz"), (200, "ok\n".to_owned()));
@@ -121,7 +121,7 @@ fn each_path_has_its_answer() {
 }
 
 #[test]
-fn a_taken_address_is_refused() {
+fn address_in_use_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_server, address) = monitored(dir.path());
     let output = program(&[
@@ -146,7 +146,7 @@ fn names(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_shows_metrics_that_there_are() {
+fn dashboard_uses_existing_metrics() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/grafana/fencepost.json");
     let text = std::fs::read_to_string(path).expect("a file");
     let dashboard: serde_json::Value = serde_json::from_str(&text).expect("an object");

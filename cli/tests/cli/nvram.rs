@@ -10,8 +10,8 @@ use std::time::Duration;
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 use fencepost_fabric::random::Random;
 
-use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
-use crate::common::{Ends, crash_rounds, program, said};
+use crate::common::dev_cluster::{DevCluster, MACHINES, has_ended, signal};
+use crate::common::{ClientStopGuard, crash_rounds, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
@@ -26,7 +26,7 @@ pub fn kill_all(mut cluster: DevCluster) {
     cluster.child.kill().expect("it runs");
     cluster.child.wait().expect("it was running");
     // Killed orphans disappear after they have been reaped.
-    while !machines.iter().all(|pid| is_gone(pid)) {
+    while !machines.iter().all(|pid| has_ended(pid)) {
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -64,7 +64,7 @@ pub fn load_and_end(
             let stop = &stop;
             running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
         }
-        let ends = Ends(&stop);
+        let ends = ClientStopGuard(&stop);
         thread::sleep(time);
         end(cluster);
         drop(ends);
@@ -151,7 +151,7 @@ fn machines_begin_again_after_one_of_them_was_replaced() {
 }
 
 #[test]
-fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
+fn machine_without_memory_restarts_from_replicas() {
     const THREE: [&str; 4] = ["--durability", "nvram", "--replicas", "3"];
     let directory = tempfile::tempdir().expect("a directory");
     let start = || DevCluster::start_in(directory.path(), "shm", &THREE);
@@ -214,7 +214,7 @@ pub fn survive_in_turn(start: impl Fn() -> DevCluster) {
 }
 
 #[test]
-fn a_machine_killed_before_the_others_leaves_nothing_half_there() {
+fn machines_killed_in_turn_leave_no_partial_commit() {
     let directory = tempfile::tempdir().expect("a directory");
     survive_in_turn(|| DevCluster::start_in(directory.path(), "tcp", &NVRAM));
 }

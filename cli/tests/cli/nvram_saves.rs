@@ -65,8 +65,8 @@ impl Host {
 
     /// Returns the files with this name in the last save of each machine.
     fn saved(&self, name: &str) -> Vec<PathBuf> {
-        let lives = fs::read_dir(self.saves().join("nvram")).expect("a list");
-        let lives = lives.map(|life| life.expect("an entry").path());
+        let incarnations = fs::read_dir(self.saves().join("nvram")).expect("a list");
+        let lives = incarnations.map(|life| life.expect("an entry").path());
         let of = |life: &Path, machine| life.join(format!("m{machine}")).join(name);
         let all = lives.flat_map(|life| (1..=MACHINES).map(move |machine| of(&life, machine)));
         all.filter(|file| file.exists()).collect()
@@ -79,7 +79,7 @@ fn end(mut cluster: DevCluster) {
 }
 
 #[test]
-fn what_was_saved_at_the_end_is_there_after_the_host_has_booted() {
+fn saved_memory_survives_host_reboot() {
     let host = Host::new();
     let mut journal = Journal::default();
     let cluster = host.start();
@@ -116,7 +116,7 @@ fn what_was_saved_at_the_end_is_there_after_the_host_has_booted() {
 }
 
 #[test]
-fn who_was_killed_before_is_saved_by_the_others() {
+fn memory_of_killed_machine_is_saved_by_others() {
     let host = Host::new();
     let mut journal = Journal::default();
     let cluster = host.start();
@@ -140,7 +140,7 @@ fn who_was_killed_before_is_saved_by_the_others() {
 }
 
 #[test]
-fn a_damaged_save_is_told_and_made_again_from_others_or_refused() {
+fn damaged_save_is_rebuilt_from_replicas_or_refused() {
     let host = Host::new();
     let mut journal = Journal::default();
     let cluster = host.start();
@@ -171,7 +171,7 @@ fn a_damaged_save_is_told_and_made_again_from_others_or_refused() {
 
 /// Checks that either all memory is saved, or none is and the start reports that.
 #[test]
-fn who_is_killed_while_saving_has_saved_nothing_or_all() {
+fn kill_during_save_leaves_all_or_nothing() {
     let host = Host::new();
     let mut journal = Journal::default();
     let cluster = host.start();

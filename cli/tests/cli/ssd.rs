@@ -11,7 +11,7 @@ use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
 use crate::common::machines::Machines;
-use crate::common::{Ends, crash_rounds, insist, program, said};
+use crate::common::{ClientStopGuard, crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill, survive_in_turn};
 
@@ -62,7 +62,7 @@ fn all_machines_killed_at_once_lose_nothing_acknowledged() {
 }
 
 #[test]
-fn nor_do_those_of_a_network() {
+fn reported_commits_survive_kill_of_all_over_tcp() {
     survive("tcp");
 }
 
@@ -78,7 +78,7 @@ fn under_load(urls: &[String], round: u64, journal: &mut Journal, done: impl FnO
             let (first, stop) = ((seed as i64) << 32, &stop);
             running.push(scope.spawn(move || client.run(first, Random::new(seed), stop)));
         }
-        let ends = Ends(&stop);
+        let ends = ClientStopGuard(&stop);
         thread::sleep(Duration::from_millis(700));
         done();
         drop(ends);
@@ -130,18 +130,18 @@ fn survive_one_and_all(fabric: &str, store: &[&str]) {
 }
 
 #[test]
-fn the_others_go_on_without_a_machine_with_a_disk_and_then_all_are_killed() {
+fn failover_then_kill_of_all_loses_no_commit_over_shm() {
     survive_one_and_all("shm", &[]);
 }
 
 #[test]
-fn so_they_do_in_a_network() {
+fn failover_then_kill_of_all_loses_no_commit_over_tcp() {
     survive_one_and_all("tcp", &GROUP);
 }
 
 /// Kills one machine under load, which comes back while clients run, then another one, then all;
 /// then once more, with the machines that came back.
-pub fn survive_those_who_come_back(fabric: &str, store: &[&str]) {
+pub fn survive_rejoining_machines(fabric: &str, store: &[&str]) {
     let further = [
         "--durability",
         "ssd",
@@ -191,17 +191,17 @@ pub fn survive_those_who_come_back(fabric: &str, store: &[&str]) {
 }
 
 #[test]
-fn a_machine_with_a_disk_comes_back_while_the_others_run() {
-    survive_those_who_come_back("shm", &[]);
+fn machine_with_disk_rejoins_running_cluster_over_shm() {
+    survive_rejoining_machines("shm", &[]);
 }
 
 #[test]
-fn so_it_does_in_a_network() {
-    survive_those_who_come_back("tcp", &GROUP);
+fn machine_with_disk_rejoins_running_cluster_over_tcp() {
+    survive_rejoining_machines("tcp", &GROUP);
 }
 
 #[test]
-fn what_the_tier_does_not_do_is_said() {
+fn unsupported_options_of_tier_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let refused = |arguments: &[&str]| {
         let mut start = program(&["start", "--listen", "127.0.0.1:0", "--machine", "1"]);
@@ -221,7 +221,7 @@ fn what_the_tier_does_not_do_is_said() {
 
 /// Checks that a machine whose disk is lost does not start with an empty one.
 #[test]
-fn a_machine_that_has_lost_its_disk_is_named() {
+fn machine_with_lost_disk_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let cluster = start(directory.path(), "shm");
     create(&cluster.url(2));
@@ -247,7 +247,7 @@ fn a_machine_that_has_lost_its_disk_is_named() {
 }
 
 #[test]
-fn a_machine_killed_before_the_others_leaves_nothing_half_there() {
+fn machines_killed_in_turn_leave_no_partial_commit() {
     let directory = tempfile::tempdir().expect("a directory");
     survive_in_turn(|| start(directory.path(), "tcp"));
 }

@@ -22,7 +22,7 @@ fn number(session: &mut PgSession, query: &str) -> Result<i64, SqlFailure> {
     session.number(query)
 }
 
-fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
+fn stopped_machine_is_evicted_and_ends(fabric: &str, stopped: usize) {
     let mut machines = Machines::start(fabric, 3, &LEASE);
     let others: Vec<usize> = (0..3).filter(|at| *at != stopped).collect();
     let mut first = machines.session(stopped);
@@ -77,21 +77,21 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
 }
 
 #[test]
-fn a_member_that_shares_memory_is_stopped() {
-    others_go_on_and_it_ends("shm", 2);
+fn stopped_member_is_evicted_over_shm() {
+    stopped_machine_is_evicted_and_ends("shm", 2);
 }
 
 #[test]
-fn the_manager_that_shares_memory_is_stopped() {
-    others_go_on_and_it_ends("shm", 0);
+fn stopped_cm_is_evicted_over_shm() {
+    stopped_machine_is_evicted_and_ends("shm", 0);
 }
 
 #[test]
-fn a_member_of_a_network_is_stopped() {
-    others_go_on_and_it_ends("tcp", 2);
+fn stopped_member_is_evicted_over_tcp() {
+    stopped_machine_is_evicted_and_ends("tcp", 2);
 }
 
 #[test]
-fn the_manager_of_a_network_is_stopped() {
-    others_go_on_and_it_ends("tcp", 0);
+fn stopped_cm_is_evicted_over_tcp() {
+    stopped_machine_is_evicted_and_ends("tcp", 0);
 }

@@ -35,7 +35,7 @@ fn socket_in(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_unix_socket_serves_clients_and_goes_with_its_server() {
+fn unix_socket_serves_clients_and_is_removed_with_server() {
     let Some(tool) = tool("psql", "ways_in") else {
         return;
     };
@@ -57,7 +57,7 @@ fn a_unix_socket_serves_clients_and_goes_with_its_server() {
 }
 
 #[test]
-fn a_socket_of_a_killed_server_is_taken_over_and_one_in_use_is_not() {
+fn stale_socket_is_replaced_and_used_socket_is_not() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = start(dir.path(), &[]);
     let listen = format!("127.0.0.2:{}", server.port());
@@ -114,7 +114,7 @@ method = \"reject\"
 ";
 
 #[test]
-fn the_first_rule_that_fits_decides_and_rules_are_read_again() {
+fn first_matching_rule_decides_and_rules_are_reloaded() {
     let Some(tool) = tool("psql", "ways_in") else {
         return;
     };

@@ -43,7 +43,7 @@ use thiserror::Error;
 pub use self::allocator::Allocator;
 pub use self::cache::{CacheEvent, Lookup, RegionCache, RequestedPlacement};
 pub use self::message::{MAX_FETCHED, RegionBody, RegionMessage};
-pub use self::replica::{RegionDecisions, HeldRegion, MovedRegion, RegionHost, ReplicaRegions};
+pub use self::replica::{HeldRegion, MovedRegion, RegionDecisions, RegionHost, ReplicaRegions};
 use crate::placement::PlacementError;
 use crate::region::RegionId;
 

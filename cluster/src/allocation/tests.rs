@@ -18,7 +18,7 @@ use crate::testing;
 
 proptest! {
     #[test]
-    fn whatever_happens_regions_are_whole_and_requests_have_one(seed: u64) {
+    fn random_events_keep_regions_whole_and_one_region_a_request(seed: u64) {
         world::World::new(seed).run();
     }
 

@@ -9,7 +9,7 @@ use super::{FewMap, FewSet};
 
 proptest! {
     #[test]
-    fn a_map_is_as_a_b_tree(
+    fn few_map_matches_btree_map(
         steps in prop::collection::vec((0u8..8, 0u16..24, any::<u16>()), 0..80),
     ) {
         let (mut map, mut model) = (FewMap::new(), BTreeMap::new());
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn a_set_is_as_a_b_tree(steps in prop::collection::vec((0u8..5, 0u16..24), 0..80)) {
+    fn few_set_matches_btree_set(steps in prop::collection::vec((0u8..5, 0u16..24), 0..80)) {
         let (mut set, mut model) = (FewSet::new(), BTreeSet::new());
         let (mut before, mut model_before) = (FewSet::new(), BTreeSet::new());
         for (what, element) in steps {

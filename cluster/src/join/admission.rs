@@ -7,7 +7,9 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, DurableData, PROTOCOL_VERSION};
+use super::message::{
+    DiskData, DiskOffer, DurableData, JoinMessage, JoinRequest, PROTOCOL_VERSION,
+};
 use super::secret::{ClusterSecret, Nonce, Nonces, SecretProof};
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::few::FewMap;
@@ -15,7 +17,7 @@ use crate::ids::ConfigurationId;
 use crate::store::SwapOutcome;
 
 /// The largest number of open challenges.
-pub const MAX_STRANGERS: usize = 64;
+pub const MAX_OUTSIDERS: usize = 64;
 
 /// A connection with an outsider (a machine that is not a member), numbered by the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +56,7 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct PendingAdmission {
-    stranger: Outsider,
+    outsider: Outsider,
     nonces: Nonces,
     new: Configuration,
     machine: MachineId,
@@ -98,12 +100,17 @@ impl Admission {
 
     /// Removes the challenge of an outsider whose connection has ended. A join that is being stored
     /// continues.
-    pub fn gone(&mut self, stranger: Outsider) {
+    pub fn disconnected(&mut self, stranger: Outsider) {
         self.challenged.remove(&stranger);
     }
 
     /// Handles a message of an outsider; `fresh` is consumed if the answer is a challenge.
-    pub fn receive(&mut self, stranger: Outsider, message: JoinMessage, fresh: Nonce) -> AdmissionAction {
+    pub fn receive(
+        &mut self,
+        stranger: Outsider,
+        message: JoinMessage,
+        fresh: Nonce,
+    ) -> AdmissionAction {
         match message {
             JoinMessage::Hello { version, nonce } => {
                 AdmissionAction::Answer(self.hello(stranger, version, nonce, fresh))
@@ -128,7 +135,7 @@ impl Admission {
             let why = JoinRefusal::Version { theirs, ours };
             return JoinMessage::Refused { why };
         }
-        if self.challenged.len() == MAX_STRANGERS {
+        if self.challenged.len() == MAX_OUTSIDERS {
             let why = JoinRefusal::Busy;
             return JoinMessage::Refused { why };
         }
@@ -183,10 +190,13 @@ impl Admission {
                 data,
             };
             let proof = self.secret.prove_offer(nonces, &offer);
-            return Ok(AdmissionAction::Answer(JoinMessage::Offered { offer, proof }));
+            return Ok(AdmissionAction::Answer(JoinMessage::Offered {
+                offer,
+                proof,
+            }));
         }
         self.storing = Some(PendingAdmission {
-            stranger,
+            outsider: stranger,
             nonces,
             new: new.clone(),
             machine,
@@ -199,7 +209,7 @@ impl Admission {
     /// for the waiting outsider.
     pub fn stored(&mut self, swapped: Option<SwapOutcome>) -> Option<(Outsider, JoinMessage)> {
         let PendingAdmission {
-            stranger,
+            outsider: stranger,
             nonces,
             new,
             machine,

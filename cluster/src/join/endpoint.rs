@@ -44,7 +44,7 @@ pub trait JoinMessageStore: Send + Sync {
     ///
     /// # Errors
     /// If the message is known not to be stored.
-    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()>;
+    fn leave(&self, name: &str, content: &[u8]) -> io::Result<()>;
 
     /// Removes a message, if it is stored.
     fn remove(&self, name: &str);
@@ -57,8 +57,8 @@ impl JoinMessageStore for Directory {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
         // After an error the caller looks again later.
         let names = self.0.list().unwrap_or_default();
-        let letters = names.into_iter().filter(|name| name.ends_with(end));
-        let letters = letters.filter_map(|name| {
+        let messages = names.into_iter().filter(|name| name.ends_with(end));
+        let letters = messages.filter_map(|name| {
             let bytes = file::load(&*self.0, &name, MAX_BYTES);
             if !matches!(bytes, Ok(None)) {
                 self.remove(&name);
@@ -108,8 +108,8 @@ pub enum JoinOutcome {
 
 /// An attempt of a machine to join.
 pub struct JoinAttempt {
-    door: Arc<JoinEndpoint>,
-    stranger: Outsider,
+    endpoint: Arc<JoinEndpoint>,
+    outsider: Outsider,
     joiner: Joiner,
 }
 
@@ -131,7 +131,7 @@ impl JoinEndpoint {
     }
 
     /// Takes the stored requests, for the CM.
-    pub fn letters(&self) -> Vec<(Outsider, JoinMessage)> {
+    pub fn requests(&self) -> Vec<(Outsider, JoinMessage)> {
         let letters = self.letters.take_all(&format!(".{ASK}")).into_iter();
         let letters = letters.filter_map(|(name, bytes)| {
             let (number, _) = name.split_once('.')?;
@@ -159,8 +159,8 @@ impl JoinEndpoint {
         let (joiner, hello) = Joiner::new(self.secret.clone(), request, Nonce::draw(random));
         self.leave(stranger, ASK, &hello)?;
         Ok(JoinAttempt {
-            door: Arc::clone(self),
-            stranger,
+            endpoint: Arc::clone(self),
+            outsider: stranger,
             joiner,
         })
     }
@@ -185,12 +185,12 @@ impl JoinAttempt {
     /// # Errors
     /// [`NotAdmitted`]; the attempt is over then, too.
     pub fn hear(&mut self) -> Result<Option<JoinOutcome>, NotAdmitted> {
-        let Some(answer) = self.door.take(self.stranger, ANSWER) else {
+        let Some(answer) = self.endpoint.take(self.outsider, ANSWER) else {
             return Ok(None);
         };
         match self.joiner.receive(answer) {
             Progress::Send(message) => {
-                self.door.leave(self.stranger, ASK, &message)?;
+                self.endpoint.leave(self.outsider, ASK, &message)?;
                 Ok(None)
             }
             Progress::Joined {
@@ -209,7 +209,7 @@ impl Drop for JoinAttempt {
     fn drop(&mut self) {
         for kind in [ASK, ANSWER] {
             // Mostly the message has already been taken.
-            self.door.letters.remove(&name(self.stranger, kind));
+            self.endpoint.letters.remove(&name(self.outsider, kind));
         }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     use crate::store::SwapOutcome;
     use crate::testing::{address, domain, machines};
 
-    fn door(disk: &Arc<dyn Disk>, secret: &str) -> Arc<JoinEndpoint> {
+    fn test_endpoint(disk: &Arc<dyn Disk>, secret: &str) -> Arc<JoinEndpoint> {
         let secret = ClusterSecret::new(secret.as_bytes()).expect("long enough");
         Arc::new(JoinEndpoint::new(Arc::clone(disk), secret))
     }
@@ -240,7 +240,7 @@ mod tests {
 
     /// Handles the stored requests once, as the CM.
     fn serve(door: &JoinEndpoint, admission: &mut Admission, random: &mut Random) {
-        for (stranger, message) in door.letters() {
+        for (stranger, message) in door.requests() {
             match admission.receive(stranger, message, Nonce::draw(random)) {
                 AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
                 AdmissionAction::Store { .. } => {
@@ -254,22 +254,22 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_gets_in_and_leaves_nothing_behind() {
+    fn outsider_with_secret_joins_and_leaves_no_messages() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let (ours, theirs) = (
-            door(&disk, "a secret of all of us"),
-            door(&disk, "another secret of some"),
+            test_endpoint(&disk, "a secret of all of us"),
+            test_endpoint(&disk, "another secret of some"),
         );
         let mut random = Random::new(7);
         let three = machines(3);
         let mut admission = Admission::new(three.cm(), ours.secret().clone(), three.clone());
-        let mut knock = ours.begin_join(request(4), &mut random).expect("left");
+        let mut attempt = ours.begin_join(request(4), &mut random).expect("left");
         let mut other = theirs.begin_join(request(5), &mut random).expect("left");
         let (mut joined, mut refused) = (None, None);
         for _ in 0..4 {
             serve(&ours, &mut admission, &mut random);
             if joined.is_none() {
-                joined = knock.hear().expect("nothing is wrong");
+                joined = attempt.hear().expect("nothing is wrong");
             }
             if refused.is_none() {
                 refused = other.hear().err();
@@ -284,14 +284,14 @@ mod tests {
             refused,
             Some(NotAdmitted::Refused(JoinRefusal::WrongSecret))
         ));
-        drop((knock, other));
+        drop((attempt, other));
         assert_eq!(disk.list().expect("a list"), [""; 0]);
     }
 
     #[test]
-    fn what_is_no_letter_is_thrown_away() {
+    fn malformed_join_message_is_discarded() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
-        let door = door(&disk, "a secret of all of us");
+        let door = test_endpoint(&disk, "a secret of all of us");
         for (name, bytes) in [
             ("00000000000000ff.ask", &[9u8; 40][..]),
             ("x.ask", &[]),
@@ -299,7 +299,7 @@ mod tests {
         ] {
             file::replace(&*disk, name, bytes).expect("written");
         }
-        assert_eq!(door.letters(), []);
+        assert_eq!(door.requests(), []);
         assert_eq!(disk.list().expect("a list"), ["7.tmp"]);
     }
 }

@@ -47,7 +47,7 @@ pub enum DurableData {
 pub struct DiskData {
     /// A number that identifies the data: data of different clusters differ, also on the same
     /// machines.
-    pub life: u64,
+    pub incarnation: u64,
     /// The size of a region in bytes.
     pub region_bytes: u64,
 }
@@ -130,7 +130,10 @@ wire_structs!(
         domain,
         keeps
     },
-    DiskData { life, region_bytes },
+    DiskData {
+        incarnation,
+        region_bytes
+    },
     DiskOffer {
         machine,
         configuration,

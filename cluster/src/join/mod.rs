@@ -44,10 +44,12 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::admission::{Admission, AdmissionAction, MAX_STRANGERS, Outsider};
-pub use self::endpoint::{JoinOutcome, JoinAttempt, JoinEndpoint, JoinMessageStore, NotAdmitted};
+pub use self::admission::{Admission, AdmissionAction, MAX_OUTSIDERS, Outsider};
+pub use self::endpoint::{JoinAttempt, JoinEndpoint, JoinMessageStore, JoinOutcome, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
-pub use self::message::{DiskData, DiskOffer, JoinMessage, JoinRequest, DurableData, PROTOCOL_VERSION};
+pub use self::message::{
+    DiskData, DiskOffer, DurableData, JoinMessage, JoinRequest, PROTOCOL_VERSION,
+};
 pub use self::secret::{ClusterSecret, Nonce, SecretProof, SecretTooShort};
 use crate::ids::{Address, ClusterId};
 

@@ -13,7 +13,7 @@ use fencepost_fabric::{MachineId, Random};
 const CM: MachineId = MachineId(1);
 const OUTSIDER: Outsider = Outsider(9);
 const DATA: DiskData = DiskData {
-    life: 77,
+    incarnation: 77,
     region_bytes: 1 << 24,
 };
 
@@ -47,7 +47,9 @@ fn joins(
 ) -> (Joiner, AdmissionAction) {
     let (mut joiner, hello) = Joiner::new(secret, request, nonce(1));
     let challenge = match admission.receive(OUTSIDER, over_the_wire(hello), nonce(2)) {
-        AdmissionAction::Answer(challenge @ JoinMessage::Challenge { .. }) => over_the_wire(challenge),
+        AdmissionAction::Answer(challenge @ JoinMessage::Challenge { .. }) => {
+            over_the_wire(challenge)
+        }
         other => return (joiner, other),
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
@@ -78,7 +80,11 @@ fn assert_refused(
     );
     assert!(admission.is_idle());
     assert_eq!(admission.configuration(), &before);
-    assert_eq!(admission.stored(Some(SwapOutcome::Won)), None, "nothing waits");
+    assert_eq!(
+        admission.stored(Some(SwapOutcome::Won)),
+        None,
+        "nothing waits"
+    );
 }
 
 /// Checks the same as [`assert_refused`], by the CM of two machines; then checks that the next
@@ -125,19 +131,19 @@ fn machines_join_one_after_the_other() {
 }
 
 #[test]
-fn a_wrong_secret_is_refused() {
+fn wrong_secret_is_refused() {
     assert_refused_by_cm("wrong", request(3), JoinRefusal::WrongSecret);
 }
 
 #[test]
-fn a_machine_of_another_cluster_is_refused() {
+fn machine_of_other_cluster_is_refused() {
     let (theirs, ours) = (ClusterId(8), machines(1).cluster());
-    let mut stranger = request(3);
-    stranger.cluster = Some(theirs);
+    let mut outsider = request(3);
+    outsider.cluster = Some(theirs);
     let why = JoinRefusal::OtherCluster { theirs, ours };
-    assert_refused_by_cm("right", stranger.clone(), why);
-    stranger.cluster = Some(ours);
-    let (_, admitted) = joins(&mut admission(machines(2)), secret("right"), stranger);
+    assert_refused_by_cm("right", outsider.clone(), why);
+    outsider.cluster = Some(ours);
+    let (_, admitted) = joins(&mut admission(machines(2)), secret("right"), outsider);
     assert!(
         matches!(admitted, AdmissionAction::Store { .. }),
         "one of this cluster is not"
@@ -170,18 +176,18 @@ fn another_version_is_refused_before_anything_else_is_said() {
 }
 
 #[test]
-fn an_address_in_use_is_refused() {
+fn address_in_use_is_refused() {
     assert_refused_by_cm("right", request(2), JoinRefusal::AddressInUse);
 }
 
 #[test]
-fn a_full_cluster_refuses() {
+fn full_cluster_refuses_join() {
     let mut full = admission(configuration(&vec![1; MAX_MACHINES]));
     assert_refused(&mut full, "right", request(9999), JoinRefusal::Full);
 }
 
 #[test]
-fn a_member_that_is_not_the_cm_says_who_is_but_only_to_those_who_know_the_secret() {
+fn member_names_cm_only_to_outsider_with_secret() {
     let mut other = Admission::new(MachineId(2), secret("right"), machines(2));
     let manager = address(1);
     assert_refused(
@@ -209,7 +215,7 @@ fn while_one_join_is_stored_others_are_told_to_come_again() {
 }
 
 #[test]
-fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
+fn join_that_is_not_stored_changes_nothing() {
     for swapped in [Some(SwapOutcome::Lost), None] {
         let mut admission = admission(machines(2));
         let (mut joiner, _) = joins(&mut admission, secret("right"), request(3));
@@ -234,7 +240,7 @@ fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
 
 /// Checks JOIN-4.
 #[test]
-fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
+fn machine_with_disk_records_offer_and_returns() {
     let mut admission = admission(machines(2));
     admission.keep(Some(DATA), false);
     let on_disk = |written| JoinRequest {
@@ -280,10 +286,11 @@ fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
 }
 
 #[test]
-fn a_proof_is_good_for_one_challenge() {
+fn proof_is_valid_for_one_challenge() {
     let mut admission = admission(machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
-    let AdmissionAction::Answer(challenge) = admission.receive(OUTSIDER, hello.clone(), nonce(2)) else {
+    let AdmissionAction::Answer(challenge) = admission.receive(OUTSIDER, hello.clone(), nonce(2))
+    else {
         panic!("there is a challenge");
     };
     let Progress::Send(join) = joiner.receive(challenge) else {
@@ -307,7 +314,7 @@ fn a_proof_is_good_for_one_challenge() {
 }
 
 #[test]
-fn a_joiner_believes_nobody_who_does_not_know_the_secret() {
+fn joiner_rejects_member_without_secret() {
     let mut impostor = Admission::new(CM, secret("wrong"), machines(2));
     let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
     let AdmissionAction::Answer(challenge) = impostor.receive(OUTSIDER, hello, nonce(2)) else {
@@ -340,11 +347,11 @@ fn a_joiner_believes_nobody_who_does_not_know_the_secret() {
 }
 
 #[test]
-fn open_challenges_are_few_and_end_with_their_connections() {
+fn open_challenges_are_limited_and_end_with_connection() {
     let mut admission = admission(machines(1));
     let hello = |_| Joiner::new(secret("wrong"), request(2), nonce(1)).1;
-    let strangers = (0..MAX_STRANGERS as u64).map(Outsider);
-    for stranger in strangers.clone() {
+    let outsiders = (0..MAX_OUTSIDERS as u64).map(Outsider);
+    for stranger in outsiders.clone() {
         let admitted = admission.receive(stranger, hello(stranger), nonce(2));
         assert!(matches!(
             admitted,
@@ -353,14 +360,17 @@ fn open_challenges_are_few_and_end_with_their_connections() {
     }
     let why = JoinRefusal::Busy;
     let refused = AdmissionAction::Answer(JoinMessage::Refused { why });
-    let late = Outsider(MAX_STRANGERS as u64);
+    let late = Outsider(MAX_OUTSIDERS as u64);
     assert_eq!(admission.receive(late, hello(late), nonce(2)), refused);
     let again = admission.receive(Outsider(0), hello(Outsider(0)), nonce(2));
     assert!(
-        matches!(again, AdmissionAction::Answer(JoinMessage::Challenge { .. })),
+        matches!(
+            again,
+            AdmissionAction::Answer(JoinMessage::Challenge { .. })
+        ),
         "not a new one"
     );
-    strangers.for_each(|stranger| admission.gone(stranger));
+    outsiders.for_each(|stranger| admission.disconnected(stranger));
     assert!(admission.is_idle());
 }
 
@@ -440,7 +450,7 @@ proptest! {
 
     /// Checks JOIN-1: a proof covers every byte of the request.
     #[test]
-    fn a_request_that_was_changed_on_its_way_proves_nothing(
+    fn altered_request_fails_its_proof(
         at: prop::sample::Index,
         bit in 0u8..8,
     ) {

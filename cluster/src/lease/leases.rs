@@ -74,7 +74,7 @@ impl Leases {
         me: MachineId,
         configuration: &Configuration,
         terms: LeaseTerms,
-        life: u64,
+        incarnation: u64,
         now: u64,
     ) -> Self {
         let mut leases = Self {
@@ -87,7 +87,7 @@ impl Leases {
             need: 1,
             granting: true,
             stopped: false,
-            next_number: life,
+            next_number: incarnation,
             next_renewal: now,
             held_until: 0,
             old_until: 0,

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use fencepost_fabric::MachineId;
 
-pub use self::leases::{LeaseCounts, LeaseStep, Leases, LeaseResult};
+pub use self::leases::{LeaseCounts, LeaseResult, LeaseStep, Leases};
 pub use self::message::{LeaseBody, LeaseMessage};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;

@@ -10,7 +10,7 @@ use super::LeaseTerms;
 const REMEMBERED: usize = 8;
 /// Request numbers of one incarnation differ by less than this; numbers of different incarnations
 /// almost never do.
-const ONE_LIFE: u64 = 1 << 32;
+const ONE_INCARNATION: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -52,7 +52,7 @@ impl Peer {
     pub fn hears(&mut self, number: u64) -> bool {
         let newer = self
             .heard
-            .is_none_or(|heard| (1..ONE_LIFE).contains(&number.wrapping_sub(heard)));
+            .is_none_or(|heard| (1..ONE_INCARNATION).contains(&number.wrapping_sub(heard)));
         if newer {
             self.heard = Some(number);
             self.ungranted = None;

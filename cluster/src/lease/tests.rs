@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 
 proptest! {
     #[test]
-    fn whatever_clocks_and_networks_do_no_lease_outlives_its_grant(seed: u64) {
+    fn no_lease_outlives_its_grant_under_any_delay_or_drift(seed: u64) {
         world::World::new(seed).run();
     }
 
@@ -68,11 +68,11 @@ fn sent(leases: &mut Leases, now: u64) -> LeaseMessage {
 }
 
 /// Exchanges all three messages without delay.
-fn shake_hands(cm: &mut Leases, machine: &mut Leases, id: MachineId, now: u64) {
-    shake_hands_with((CM, cm), (id, machine), now);
+fn exchange_leases(cm: &mut Leases, machine: &mut Leases, id: MachineId, now: u64) {
+    exchange_leases_with((CM, cm), (id, machine), now);
 }
 
-fn shake_hands_with(
+fn exchange_leases_with(
     (cm_id, cm): (MachineId, &mut Leases),
     (id, machine): (MachineId, &mut Leases),
     now: u64,
@@ -109,7 +109,7 @@ fn terms_are_neither_too_short_nor_beyond_bearing() {
 }
 
 #[test]
-fn a_handshake_gives_both_a_lease_that_counts_from_the_request() {
+fn three_way_handshake_grants_leases_from_request_time() {
     let two = testing::machines(2);
     let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
     let request = sent(&mut machine, 0);
@@ -142,7 +142,7 @@ fn a_handshake_gives_both_a_lease_that_counts_from_the_request() {
 }
 
 #[test]
-fn who_is_not_heard_of_is_suspected_once_and_may_return() {
+fn silent_machine_is_suspected_once_and_may_return() {
     let two = testing::machines(2);
     let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
     assert_eq!(
@@ -150,7 +150,7 @@ fn who_is_not_heard_of_is_suspected_once_and_may_return() {
         u64::MAX,
         "nobody is watched before it spoke"
     );
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     let end = terms().expired_ns();
     assert_eq!(cm.next_wake(), end);
     while cm.poll(end - 1).is_some() {}
@@ -170,7 +170,7 @@ fn who_is_not_heard_of_is_suspected_once_and_may_return() {
 }
 
 #[test]
-fn a_machine_suspects_a_cm_that_does_not_ask() {
+fn machine_suspects_silent_cm() {
     let two = testing::machines(2);
     let mut machine = leases(M2, &two);
     let end = terms().expired_ns();
@@ -186,10 +186,10 @@ fn a_machine_suspects_a_cm_that_does_not_ask() {
 }
 
 #[test]
-fn who_was_suspected_is_suspected_anew_in_the_next_configuration() {
+fn suspicion_is_repeated_in_next_configuration() {
     let three = testing::machines(3);
     let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     let end = terms().expired_ns();
     let expiries = |leases: &mut Leases, now| {
         let mut count = 0;
@@ -224,7 +224,7 @@ fn who_was_suspected_is_suspected_anew_in_the_next_configuration() {
 fn late_and_doubled_messages_lengthen_nothing() {
     let two = testing::machines(2);
     let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     let first = sent(&mut machine, 2 * MS);
     let second = sent(&mut machine, 4 * MS);
     let answer = cm.receive(5 * MS, M2, second).answer.unwrap();
@@ -247,10 +247,10 @@ fn late_and_doubled_messages_lengthen_nothing() {
 }
 
 #[test]
-fn a_machine_that_was_started_again_gets_nothing_on_its_former_lease() {
+fn restarted_machine_gets_nothing_for_former_lease() {
     let two = testing::machines(2);
     let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     let mut again = Leases::new(M2, &two, terms(), 0x7777_0000_0000_0000, MS);
     let request = sent(&mut again, MS);
     assert_eq!(cm.receive(MS, M2, request), LeaseResult::default());
@@ -268,14 +268,14 @@ fn other_terms_get_nothing() {
 }
 
 #[test]
-fn a_cm_alone_needs_nobody_and_one_of_five_needs_two() {
+fn cm_lease_needs_grants_of_majority() {
     let one = testing::machines(1);
     assert!(leases(CM, &one).holds(u64::MAX - 1));
     let five = testing::machines(5);
     let mut cm = leases(CM, &five);
     for (count, id) in (1..).zip([2, 3, 4].map(MachineId)) {
         let mut machine = leases(id, &five);
-        shake_hands(&mut cm, &mut machine, id, 0);
+        exchange_leases(&mut cm, &mut machine, id, 0);
         assert_eq!(cm.holds(0), count >= 2);
     }
     let narrow = LeaseOrder::Narrow {
@@ -293,12 +293,12 @@ fn a_cm_alone_needs_nobody_and_one_of_five_needs_two() {
 }
 
 #[test]
-fn who_has_promised_grants_to_nobody_else() {
+fn machine_that_promised_grants_no_lease_to_old_cm() {
     let three = testing::machines(3);
     let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
     let to = MachineId(3);
     machine.obey(LeaseOrder::Promise { to: CM }, 0);
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     machine.obey(LeaseOrder::Promise { to }, 0);
     machine.obey(LeaseOrder::Promise { to: CM }, 0);
     let request = sent(&mut machine, 2 * MS);
@@ -325,7 +325,7 @@ fn who_has_promised_grants_to_nobody_else() {
 }
 
 #[test]
-fn strangers_are_told_apart_from_those_who_know_more() {
+fn outsiders_are_distinguished_from_newer_configurations() {
     let three = testing::machines(3);
     let mut cm = leases(CM, &three);
     let body = LeaseBody::Request {
@@ -347,11 +347,11 @@ fn strangers_are_told_apart_from_those_who_know_more() {
 }
 
 #[test]
-fn who_is_out_holds_nothing_and_says_nothing() {
+fn evicted_machine_holds_no_lease_and_sends_nothing() {
     let two = testing::machines(2);
     let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
-    shake_hands(&mut cm, &mut machine, M2, 0);
-    shake_hands(&mut cm, &mut machine, M2, 2 * MS);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 2 * MS);
     assert!(machine.holds(3 * MS));
     machine.obey(LeaseOrder::Stop, 3 * MS);
     assert!(!machine.holds(3 * MS) && machine.poll(90 * MS).is_none());
@@ -364,8 +364,8 @@ fn who_is_out_holds_nothing_and_says_nothing() {
 fn old_leases_run_out_before_a_new_configuration_is_committed() {
     let three = testing::machines(3);
     let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
-    shake_hands(&mut cm, &mut machine, M2, 0);
-    shake_hands(&mut cm, &mut machine, M2, 2 * MS);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 2 * MS);
     let next = three.without(&[M2].into(), CM).unwrap();
     let apply = |leases: &mut Leases, configuration: &Configuration, until| {
         let configuration = configuration.clone();
@@ -382,8 +382,8 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     apply(&mut third, &next, 3 * MS);
     apply(&mut cm, &next, 3 * MS);
     let end = 2 * MS + terms().expired_ns();
-    shake_hands(&mut cm, &mut third, MachineId(3), 4 * MS);
-    shake_hands(&mut cm, &mut third, MachineId(3), 10 * MS);
+    exchange_leases(&mut cm, &mut third, MachineId(3), 4 * MS);
+    exchange_leases(&mut cm, &mut third, MachineId(3), 10 * MS);
     assert_eq!((cm.next_wake(), cm.poll(end - 1)), (end, None));
     let over = |id| Some(LeaseStep::Event(LeaseEvent::OldRunOut(ConfigurationId(id))));
     assert_eq!((cm.poll(end), cm.poll(end)), (over(4), None));
@@ -397,13 +397,13 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     let mut machine = leases(M2, &three);
     apply(&mut machine, &next, end);
     let both = (&mut third, &mut machine);
-    shake_hands_with((MachineId(3), both.0), (M2, both.1), 10 * MS);
+    exchange_leases_with((MachineId(3), both.0), (M2, both.1), 10 * MS);
     assert_eq!(granted(sent(&mut third, 10 * MS)), Some(200));
     assert_eq!((third.poll(end - 1), third.poll(end)), (None, over(4)));
 }
 
 #[test]
-fn who_is_asked_says_how_long_a_cm_may_yet_count_on_it() {
+fn probe_answer_states_remaining_lease_of_cm() {
     let three = testing::machines(3);
     let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
     let (id, lease, whole) = (three.id(), terms().expired_ns(), terms().whole_ns());
@@ -413,7 +413,7 @@ fn who_is_asked_says_how_long_a_cm_may_yet_count_on_it() {
         "the CM may have counted on others before"
     );
     let later = 3 * lease;
-    shake_hands(&mut cm, &mut machine, M2, later);
+    exchange_leases(&mut cm, &mut machine, M2, later);
     machine.obey(LeaseOrder::Promise { to: M2 }, later + MS);
     let left = |machine: &Leases, now| machine.granted_ns(id, now);
     assert_eq!(left(&machine, later), terms().lengthened(lease));
@@ -440,14 +440,14 @@ fn who_is_asked_says_how_long_a_cm_may_yet_count_on_it() {
 }
 
 #[test]
-fn who_did_not_run_suspects_nobody_for_a_while() {
+fn paused_machine_suspects_no_peer_at_first() {
     fn suspects(leases: &mut Leases, now: u64) -> bool {
         std::iter::from_fn(|| leases.poll(now)).any(|step| matches!(step, LeaseStep::Event(_)))
     }
     let configuration = testing::machines(3);
     let mut cm = leases(CM, &configuration);
     let mut machine = leases(M2, &configuration);
-    shake_hands(&mut cm, &mut machine, M2, 0);
+    exchange_leases(&mut cm, &mut machine, M2, 0);
     // Both machines paused for longer than a lease.
     let now = 25 * MS;
     machine.excuse(now + 5 * MS);
@@ -463,13 +463,13 @@ fn who_did_not_run_suspects_nobody_for_a_while() {
     // The CM only paused, too: no lease counts as expired.
     cm.excuse(now + 5 * MS);
     assert!(!suspects(&mut cm, now + MS));
-    shake_hands(&mut cm, &mut machine, M2, now + 2 * MS);
+    exchange_leases(&mut cm, &mut machine, M2, now + 2 * MS);
     assert!(!suspects(&mut cm, now + 6 * MS));
     assert_eq!(machine.counts(), LeaseCounts::default());
     // The other machine does not return.
     let mut lonely = leases(CM, &configuration);
     let mut gone = leases(M2, &configuration);
-    shake_hands(&mut lonely, &mut gone, M2, 0);
+    exchange_leases(&mut lonely, &mut gone, M2, 0);
     lonely.excuse(now + 5 * MS);
     assert!(!suspects(&mut lonely, now));
     assert_eq!(lonely.next_wake(), now + 5 * MS);

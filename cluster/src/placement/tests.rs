@@ -110,21 +110,21 @@ fn domains_of(played: &PlacementRun, replicas: &Replicas) -> FewSet<FailureDomai
 
 proptest! {
     #[test]
-    fn replicas_never_share_a_domain_and_groups_share_their_machines(
+    fn replicas_span_failure_domains_and_groups_share_machines(
         history in histories(vec(1usize..5, 1..8), 40)
     ) {
         let played = play(&history)?;
         for mapping in &played.mappings {
             prop_assert_eq!(mapping.replicas.count(), history.f + 1);
             prop_assert_eq!(domains_of(&played, &mapping.replicas).len(), history.f + 1);
-            let founder = &played.mappings[mapping.group.0.0 as usize - 1];
-            prop_assert_eq!(founder.group, mapping.group);
-            prop_assert_eq!(&founder.replicas, &mapping.replicas);
+            let initial_member = &played.mappings[mapping.group.0.0 as usize - 1];
+            prop_assert_eq!(initial_member.group, mapping.group);
+            prop_assert_eq!(&initial_member.replicas, &mapping.replicas);
         }
     }
 
     #[test]
-    fn machines_of_their_own_domains_hold_the_same_give_or_take_one(
+    fn load_of_machines_differs_by_at_most_one(
         history in histories(vec(Just(1usize), 1..12), 0)
     ) {
         let played = play(&history)?;
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn co_location_costs_the_balance_no_more_than_it_must(
+    fn co_location_unbalances_no_more_than_forced(
         history in histories(vec(Just(1usize), 1..12), 30)
     ) {
         let played = play(&history)?;
@@ -149,12 +149,12 @@ proptest! {
     }
 
     #[test]
-    fn the_same_history_makes_the_same_choices(history in histories(vec(1usize..5, 1..8), 20)) {
+    fn placement_is_deterministic(history in histories(vec(1usize..5, 1..8), 20)) {
         prop_assert_eq!(play(&history)?.mappings, play(&history)?.mappings);
     }
 
     #[test]
-    fn what_is_given_back_counts_no_more(history in histories(vec(1usize..5, 1..8), 20)) {
+    fn freed_replicas_do_not_count_as_load(history in histories(vec(1usize..5, 1..8), 20)) {
         let mut played = play(&history)?;
         for mapping in played.mappings.clone() {
             played.placement.release(&mapping.replicas);
@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn machines_that_each_have_regions_of_their_own_hold_as_much() {
+fn machines_with_own_regions_hold_equal_backups() {
     let configuration = testing::machines(5);
     for first in 0..5 {
         let mut placement = Placement::new(&configuration);
@@ -236,17 +236,17 @@ fn machines_that_each_have_regions_of_their_own_hold_as_much() {
 }
 
 #[test]
-fn a_wish_that_cannot_be_met_is_refused() {
+fn impossible_placement_request_is_refused() {
     let placement = Placement::new(&testing::configuration(&[1, 2, 2]));
     let two = Replication::new(1, 2);
     let (first, none) = (MachineId(1), FewSet::new());
     let unavailable = |machine| Err(PlacementError::PrimaryUnavailable { machine });
     let full = FewSet::from([first]);
     assert_eq!(placement.choose_at(first, two, &full), unavailable(first));
-    let stranger = MachineId(9);
+    let outsider = MachineId(9);
     assert_eq!(
-        placement.choose_at(stranger, two, &none),
-        unavailable(stranger)
+        placement.choose_at(outsider, two, &none),
+        unavailable(outsider)
     );
     let few = PlacementError::TooFewMachines { need: 2, have: 1 };
     let alone = FewSet::from([2, 3].map(MachineId));
@@ -288,7 +288,7 @@ fn with_fewer_domains_a_region_has_fewer_replicas_where_that_is_allowed() {
 }
 
 #[test]
-fn a_group_is_not_split_when_one_of_its_machines_cannot() {
+fn group_is_not_split_when_one_machine_is_full() {
     let placement = Placement::new(&testing::machines(3));
     let founder = |machines: &[u32]| Mapping {
         region: RegionId(1),

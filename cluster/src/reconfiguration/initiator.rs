@@ -8,9 +8,9 @@
 use fencepost_fabric::MachineId;
 
 use super::gather::gather;
-use super::message::{RegionReport, ReconfigurationMessage};
+use super::message::{ReconfigurationMessage, RegionReport};
 use super::state::Reconfiguration;
-use super::{Action, RegionProbe, ChangeRequestError};
+use super::{Action, ChangeRequestError, RegionProbe};
 use crate::configuration::Configuration;
 use crate::few::{FewMap, FewSet};
 use crate::ids::{Address, ConfigurationId, FailureDomain};
@@ -273,7 +273,9 @@ impl Reconfiguration {
                 with.map(|(new, _)| new)
             }
             Some(ChangeRequest::Leave(machine)) => base.with_leaving(*machine),
-            Some(ChangeRequest::Move { .. } | ChangeRequest::Remove(_)) | None => base.without(&lost, self.me),
+            Some(ChangeRequest::Move { .. } | ChangeRequest::Remove(_)) | None => {
+                base.without(&lost, self.me)
+            }
         };
         let Ok(new) = new else {
             return self.abandon();
@@ -385,7 +387,7 @@ impl Reconfiguration {
     /// Adds a machine by a reconfiguration; only at the CM. [`Action::Wished`] reports the end.
     ///
     /// # Errors
-    /// [`WishError`] if the reconfiguration cannot begin.
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin.
     pub fn add(
         &mut self,
         now: u64,
@@ -401,7 +403,7 @@ impl Reconfiguration {
     /// Adds replicas to regions that have too few, where machines are available; only at the CM.
     ///
     /// # Errors
-    /// [`WishError`] if the reconfiguration cannot begin.
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin.
     pub fn make_up(&mut self, now: u64) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         self.probe(now, Some(ChangeRequest::Move { balances: false }));
@@ -412,8 +414,12 @@ impl Reconfiguration {
     /// CM.
     ///
     /// # Errors
-    /// [`WishError`] if the reconfiguration cannot begin.
-    pub fn leave(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, ChangeRequestError> {
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin.
+    pub fn leave(
+        &mut self,
+        now: u64,
+        machine: MachineId,
+    ) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         if !self.applied.is_leaving(machine) {
             let next = self.applied.with_leaving(machine)?;
@@ -430,7 +436,7 @@ impl Reconfiguration {
     /// machine asked for this, the leaving machine is told to ask itself.
     ///
     /// # Errors
-    /// [`WishError`] if the reconfiguration cannot begin, or the machine still has replicas.
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin, or the machine still has replicas.
     pub(super) fn part_with(
         &mut self,
         now: u64,
@@ -456,8 +462,12 @@ impl Reconfiguration {
     /// evicted.
     ///
     /// # Errors
-    /// [`WishError`] if the reconfiguration cannot begin.
-    pub fn remove(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, ChangeRequestError> {
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin.
+    pub fn remove(
+        &mut self,
+        now: u64,
+        machine: MachineId,
+    ) -> Result<Vec<Action>, ChangeRequestError> {
         self.may_wish()?;
         let heirs = self.applied.backup_cms(1);
         match heirs.first() {

@@ -3,7 +3,7 @@
 use fencepost_fabric::MachineId;
 
 use super::gather::{KnownRegions, gather};
-use super::initiator::{Swap, ChangeRequest};
+use super::initiator::{ChangeRequest, Swap};
 use super::message::{NewConfig, ReconfigurationMessage, RefusedReplica};
 use super::remap::{OptionalChanges, RemapResult, remap_regions};
 use super::state::Reconfiguration;

@@ -2,7 +2,7 @@
 
 use fencepost_fabric::MachineId;
 
-use super::message::{RegionReport, NewConfig, ReconfigurationMessage, RefusedReplica};
+use super::message::{NewConfig, ReconfigurationMessage, RefusedReplica, RegionReport};
 use super::state::Reconfiguration;
 use super::{Action, RegionProbe};
 use crate::configuration::Configuration;
@@ -39,7 +39,12 @@ impl Reconfiguration {
     }
 
     /// Handles the answer to [`Action::Survey`].
-    pub fn surveyed(&mut self, now: u64, survey: RegionProbe, holdings: RegionReport) -> Vec<Action> {
+    pub fn surveyed(
+        &mut self,
+        now: u64,
+        survey: RegionProbe,
+        holdings: RegionReport,
+    ) -> Vec<Action> {
         let RegionProbe { by, base, attempt } = survey;
         if by == self.me {
             self.probe_answered(now, by, base, attempt, holdings);

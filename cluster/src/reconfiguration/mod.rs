@@ -61,9 +61,11 @@ mod tests;
 use fencepost_fabric::MachineId;
 use thiserror::Error;
 
-pub use self::message::{RegionReport, NewClock, NewConfig, ReconfigurationMessage, RefusedReplica};
+pub use self::message::{
+    NewClock, NewConfig, ReconfigurationMessage, RefusedReplica, RegionReport,
+};
 pub use self::regions::{ConfigurationEffects, Regions};
-pub use self::restart::{RestartState, MappingChange, SavedRegions, resume};
+pub use self::restart::{MappingChange, RestartState, SavedRegions, resume};
 pub use self::state::Reconfiguration;
 pub use crate::allocation::MovedRegion;
 use crate::allocation::RequestId;

@@ -2,9 +2,9 @@
 //! of a reconfiguration affect allocation.
 
 use super::InitialManagerState;
-use super::message::{RegionReport, NewConfig, RefusedReplica};
+use super::message::{NewConfig, RefusedReplica, RegionReport};
 use crate::allocation::{
-    Allocator, CacheEvent, RegionDecisions, RegionCache, RegionHost, RegionMessage, ReplicaRegions,
+    Allocator, CacheEvent, RegionCache, RegionDecisions, RegionHost, RegionMessage, ReplicaRegions,
 };
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;

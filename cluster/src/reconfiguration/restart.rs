@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_where_it_was() {
+    fn restart_keeps_placement() {
         assert_eq!(
             places(&all(&[1, 2, 3], &[])),
             Ok(vec![(0, 1, 2), (4, 3, 2)])
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_has_lost_comes_of_another() {
+    fn lost_region_is_recovered_from_other_replica() {
         assert_eq!(places(&all(&[1, 2], &[])), Ok(vec![(0, 1, 2), (4, 1, 2)]));
         // No machine has all data of the region.
         assert_eq!(places(&all(&[1, 2], &[4])), Err(vec![RegionId(4)]));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_whole_or_refused() {
+    fn damaged_saved_regions_are_refused() {
         let kept = all(&[1], &[]).remove(&MachineId(1)).unwrap();
         let mut sealed = kept.seal();
         assert_eq!(SavedRegions::unseal(&sealed), Ok(kept));

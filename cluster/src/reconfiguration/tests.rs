@@ -18,7 +18,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
     #[test]
-    fn whatever_fails_one_configuration_acts_and_a_majority_goes_on(seed: u64) {
+    fn random_failures_leave_one_active_configuration_with_majority(seed: u64) {
         World::new(seed).run();
     }
 }
@@ -61,6 +61,6 @@ fn everything_that_matters_happens_often() {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn same_seed_gives_same_history() {
     assert_eq!(World::new(7).run(), World::new(7).run());
 }

@@ -56,7 +56,7 @@ impl HostStore {
     /// [`StoreError::Unreachable`] if the lock stays held.
     pub fn standing(disk: &dyn Disk, me: Option<MachineId>) -> Result<DirectoryUse, StoreError> {
         let _lock = enter(disk)?;
-        let (others, mine) = lives(disk, me)?;
+        let (others, mine) = lock_names(disk, me)?;
         if others.iter().all(|name| disk.lock(name).is_ok()) {
             return Ok(DirectoryUse::Nobody);
         }
@@ -75,7 +75,7 @@ impl HostStore {
     pub fn open(disk: Arc<dyn Disk>, me: MachineId) -> Result<Self, StoreError> {
         let lock = enter(&*disk)?;
         let alive = disk.lock(&alive(me)).map_err(file::failed(&*disk, NAME))?;
-        let (others, _) = lives(&*disk, Some(me))?;
+        let (others, _) = lock_names(&*disk, Some(me))?;
         if others.iter().all(|name| disk.lock(name).is_ok()) {
             for name in others.iter().map(String::as_str).chain([NAME]) {
                 match disk.remove(name) {
@@ -159,7 +159,7 @@ fn alive(machine: MachineId) -> String {
 
 /// Returns the names of the locks of all machines that have run other than `me`. Also returns the
 /// name of the lock of `me` if it has run.
-fn lives(
+fn lock_names(
     disk: &dyn Disk,
     me: Option<MachineId>,
 ) -> Result<(Vec<String>, Option<String>), StoreError> {

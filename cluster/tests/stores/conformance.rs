@@ -31,7 +31,7 @@ fn place(host: &str) -> (Address, FailureDomain) {
 }
 
 /// Checks all invariants, on an empty store.
-pub fn keeps_its_promises(handles: &Handles) {
+pub fn check_store_invariants(handles: &Handles) {
     begins_empty_and_takes_configurations_in_order(&*handles[0]);
     keeps_to_one_cluster(&*handles[0]);
     races_have_one_winner_and_readers_never_go_back(handles);
@@ -70,9 +70,9 @@ fn begins_empty_and_takes_configurations_in_order(store: &dyn ConfigStore) {
 fn keeps_to_one_cluster(store: &dyn ConfigStore) {
     let stored = read(store);
     let first = founded(2, "stranger");
-    let stranger = block_on(store.compare_and_swap(None, &first));
+    let outsider = block_on(store.compare_and_swap(None, &first));
     assert!(matches!(
-        stranger,
+        outsider,
         Err(StoreError::OtherCluster {
             theirs: ClusterId(1),
             ours: ClusterId(2)

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fencepost_cluster::{ConfigStore, HostStore, MachineId, DirectoryUse, StoreError, SwapOutcome};
+use fencepost_cluster::{ConfigStore, DirectoryUse, HostStore, MachineId, StoreError, SwapOutcome};
 use fencepost_fabric::OsDisk;
 use pollster::block_on;
 
-use super::conformance::{founded, joined, keeps_its_promises};
+use super::conformance::{check_store_invariants, founded, joined};
 
 fn open(dir: &tempfile::TempDir, machine: u32) -> Result<HostStore, StoreError> {
     let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
@@ -18,11 +18,11 @@ fn machines_of_a_host_keep_one_configuration() {
     let dir = tempfile::tempdir().expect("the directory is well");
     let machine =
         |id| Arc::new(open(&dir, id).expect("the directory is well")) as Arc<dyn ConfigStore>;
-    keeps_its_promises(&(1..=4).map(machine).collect());
+    check_store_invariants(&(1..=4).map(machine).collect());
 }
 
 #[test]
-fn it_is_there_as_long_as_any_of_them_lives() {
+fn configuration_lasts_while_any_machine_runs() {
     let dir = tempfile::tempdir().expect("the directory is well");
     let first = founded(1, "first");
     let second = joined(&first, "second");
@@ -60,7 +60,7 @@ fn no_two_processes_are_one_machine() {
 }
 
 #[test]
-fn who_has_lived_with_the_others_is_told_from_who_has_not() {
+fn earlier_member_is_distinguished_from_outsider() {
     let dir = tempfile::tempdir().expect("the directory is well");
     let standing = |machine: Option<u32>| {
         let disk = OsDisk::open(dir.path()).expect("the directory is well");

@@ -8,7 +8,7 @@ use fencepost_cluster::{
 use fencepost_fabric::{CrashLoss, DiskOp, OsDisk, SimDisk};
 use pollster::block_on;
 
-use super::conformance::{founded, joined, keeps_its_promises};
+use super::conformance::{check_store_invariants, founded, joined};
 
 const FILE: &str = "CONFIGURATION";
 
@@ -24,17 +24,17 @@ fn read(store: &LocalStore) -> Result<Option<Configuration>, StoreError> {
 }
 
 #[test]
-fn a_store_in_memory_keeps_its_promises() {
+fn memory_store_keeps_invariants() {
     let store: Arc<dyn ConfigStore> = Arc::new(LocalStore::in_memory());
-    keeps_its_promises(&vec![store; 4]);
+    check_store_invariants(&vec![store; 4]);
 }
 
 #[test]
-fn a_store_in_a_directory_keeps_its_promises() {
+fn directory_store_keeps_invariants() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(OsDisk::open(dir.path()).unwrap());
     let store: Arc<dyn ConfigStore> = Arc::new(LocalStore::open(disk.clone()).unwrap());
-    keeps_its_promises(&vec![Arc::clone(&store); 4]);
+    check_store_invariants(&vec![Arc::clone(&store); 4]);
     let kept = block_on(store.read()).unwrap();
     assert!(kept.is_some());
     assert_eq!(read(&LocalStore::open(disk).unwrap()).unwrap(), kept);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fencepost_cluster::few::FewSet;
 use fencepost_cluster::join::{
-    ClusterSecret, JoinEndpoint, JoinMessage, JoinRefusal, JoinRequest, DurableData, PROTOCOL_VERSION,
+    ClusterSecret, DurableData, JoinEndpoint, JoinMessage, JoinRefusal, JoinRequest,
+    PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, MachineId,
@@ -16,7 +17,7 @@ use fencepost_cluster::{
 use fencepost_fabric::{CrashLoss, Disk, Random, SimDisk};
 use pollster::block_on;
 
-use super::conformance::{Handles, founded, joined, keeps_its_promises};
+use super::conformance::{Handles, check_store_invariants, founded, joined};
 
 const PACE: RaftPace = RaftPace {
     heartbeat: Duration::from_millis(100),
@@ -75,7 +76,7 @@ impl RaftTransport for Wire {
 
 fn member(machine: MachineId) -> RaftMember {
     RaftMember {
-        life: 1000 + u64::from(machine.0),
+        incarnation: 1000 + u64::from(machine.0),
         machine,
         address: format!("host-{}", machine.0),
     }
@@ -169,14 +170,14 @@ fn swap(store: &RaftStore, new: &Configuration) -> SwapOutcome {
 }
 
 #[test]
-fn a_store_of_the_machines_keeps_its_promises_and_comes_back_after_a_crash_of_all() {
+fn raft_store_keeps_invariants_and_survives_crash_of_all() {
     let disks = disks();
     let (hub, stores) = group(&disks);
     let handles: Handles = stores
         .iter()
         .map(|s| Arc::clone(s) as Arc<dyn ConfigStore>)
         .collect();
-    keeps_its_promises(&handles);
+    check_store_invariants(&handles);
     let kept = read(&stores[1]);
     // Writes of the previous incarnation after the crash are ignored.
     disks.iter().for_each(|disk| disk.crash(CrashLoss::All));
@@ -189,7 +190,7 @@ fn a_store_of_the_machines_keeps_its_promises_and_comes_back_after_a_crash_of_al
 }
 
 #[test]
-fn a_machine_that_was_cut_off_never_reads_what_is_past() {
+fn partitioned_machine_never_reads_stale_configuration() {
     let disks = disks();
     let (hub, stores) = group(&disks);
     let mut current = founded(1, "first");
@@ -213,13 +214,14 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
 }
 
 /// Returns the configuration of the first machines.
-fn founders(machines: u32) -> Configuration {
+fn initial_configuration(machines: u32) -> Configuration {
     let place = |n: u32| {
         let address = Address::new(&format!("host-{n}")).expect("hosts are names");
         let domain = FailureDomain::new(&format!("rack-{n}")).expect("it is a name");
         (address, domain)
     };
-    Configuration::of_founders(ClusterId(1), (1..=machines).map(place)).expect("they are different")
+    Configuration::of_initial_members(ClusterId(1), (1..=machines).map(place))
+        .expect("they are different")
 }
 
 /// Waits until the condition is true; panics after the time limit.
@@ -239,19 +241,19 @@ fn votes_of(store: &RaftStore) -> Vec<u64> {
 fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
     let hub = Arc::<TestNetwork>::default();
     let stores = hub.open_followers(MACHINES);
-    let lives =
+    let incarnations =
         |machines: &[u32]| -> Vec<u64> { machines.iter().map(|n| 1000 + u64::from(*n)).collect() };
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     block_on(stores[0].found(vec![member(MachineId(1))]))
         .expect("to found it twice changes nothing");
-    let first = founders(3);
+    let first = initial_configuration(3);
     assert_eq!(swap(&stores[1], &first), SwapOutcome::Won);
     let mut current = first;
     // An evicted machine is no longer a voter, and does not learn that.
     let without = current.without(&FewSet::from([MachineId(3)]), current.cm());
     current = without.expect("there are others");
     assert_eq!(swap(&stores[0], &current), SwapOutcome::Won);
-    until(|| votes_of(&stores[0]) == lives(&[1, 2]));
+    until(|| votes_of(&stores[0]) == incarnations(&[1, 2]));
     hub.kill(MachineId(3));
     let address = Address::new("host-4").expect("a name");
     let domain = FailureDomain::new("rack-4").expect("a name");
@@ -268,7 +270,7 @@ fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
     }
     assert_eq!(
         votes_of(&stores[0]),
-        lives(&[1, 2]),
+        incarnations(&[1, 2]),
         "the new one has not come"
     );
     let fourth = hub.open(member(MachineId(4)), None);
@@ -279,18 +281,18 @@ fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
         "others know who leads"
     );
     until(|| fourth.votes());
-    assert_eq!(votes_of(&fourth), lives(&[1, 2, 4]));
+    assert_eq!(votes_of(&fourth), incarnations(&[1, 2, 4]));
     hub.set_cut([MachineId(2)]);
     assert_eq!(read(&fourth), Some(current));
 }
 
 #[test]
-fn who_joins_is_ready_only_once_those_before_may_fail() {
+fn joining_machine_is_ready_once_earlier_members_may_fail() {
     let hub = Arc::<TestNetwork>::default();
     let two = [MachineId(1), MachineId(2)];
     let stores = hub.open_followers(two);
     block_on(stores[0].found(two.map(member).to_vec())).expect("there is none");
-    let first = founders(2);
+    let first = initial_configuration(2);
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // The two machines never both receive the entry that adds a third voter, so they do not agree
     // to it.
@@ -307,17 +309,20 @@ fn who_joins_is_ready_only_once_those_before_may_fail() {
 }
 
 #[test]
-fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one() {
+fn next_leader_completes_membership_change() {
     let hub = Arc::<TestNetwork>::default();
     let four = [1, 2, 3, 4].map(MachineId);
     let stores = hub.open_followers(four);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
-    let first = founders(3);
+    let first = initial_configuration(3);
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // Both groups agree that the fourth machine votes, and no machine receives the entry that ends
     // the change.
     hub.set_unheard(&four, "[[1001,1002,1003,1004]]");
-    assert_eq!(swap(&stores[0], &joined(&first, "host-4")), SwapOutcome::Won);
+    assert_eq!(
+        swap(&stores[0], &joined(&first, "host-4")),
+        SwapOutcome::Won
+    );
     until(|| hub.missed.load(Ordering::SeqCst) > 0);
     let leader = stores.iter().find_map(|store| store.leader());
     let leader = leader.expect("somebody says it");
@@ -332,7 +337,7 @@ fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one(
 }
 
 #[test]
-fn a_swap_whose_answer_is_lost_is_told_that_it_has_won() {
+fn swap_with_lost_answer_reports_success() {
     let disks = disks();
     let (hub, stores) = group(&disks);
     let mut current = founded(1, "first");
@@ -357,11 +362,11 @@ fn a_swap_whose_answer_is_lost_is_told_that_it_has_won() {
 }
 
 #[test]
-fn who_has_forgotten_its_votes_is_somebody_else() {
+fn machine_without_its_votes_gets_new_node_id() {
     let hub = Arc::<TestNetwork>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
-    let first = founders(3);
+    let first = initial_configuration(3);
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // Two of three have agreed to it, and the third one may be the other.
     until(|| {
@@ -372,7 +377,7 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
     // third.
     drop(stores);
     let again = |machine: u32| RaftMember {
-        life: 2000 + u64::from(machine),
+        incarnation: 2000 + u64::from(machine),
         ..member(MachineId(machine))
     };
     let one = hub.open(again(1), None);
@@ -391,7 +396,7 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
 }
 
 #[test]
-fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
+fn agreeing_machines_found_one_group_despite_ended_ones() {
     let hub = Arc::<TestNetwork>::default();
     let [_ended, second, third] = MACHINES.map(|machine| hub.open(member(machine), None));
     hub.kill(MachineId(1));
@@ -399,14 +404,14 @@ fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
     for store in [&second, &third] {
         block_on(store.found(all())).expect("it is theirs");
     }
-    let next = founders(3);
+    let next = initial_configuration(3);
     let swapped = [&third, &second].map(|store| swap(store, &next));
     assert_eq!(swapped, [SwapOutcome::Won, SwapOutcome::Lost]);
     block_on(second.found(all())).expect("there is one");
     assert_eq!(read(&second).as_ref(), Some(&next));
     // Another process of the first machine is not in the group.
     let again = RaftMember {
-        life: 2001,
+        incarnation: 2001,
         ..member(MachineId(1))
     };
     let again = hub.open(again, None);
@@ -419,15 +424,15 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
     let hub = Arc::<TestNetwork>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));
     let addresses = MACHINES.map(|machine| member(machine).address).to_vec();
-    let stranger = RaftOutsider::new(hub.wire(MachineId(9)), addresses);
-    assert!(matches!(stranger.read(), Err(StoreError::Unreachable(_))));
+    let outsider = RaftOutsider::new(hub.wire(MachineId(9)), addresses);
+    assert!(matches!(outsider.read(), Err(StoreError::Unreachable(_))));
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
-    let first = founders(3);
+    let first = initial_configuration(3);
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     hub.set_cut([MachineId(1)]);
     let mut heard = None;
     until(|| {
-        heard = stranger.read().ok().flatten();
+        heard = outsider.read().ok().flatten();
         heard.is_some()
     });
     assert_eq!(
@@ -438,7 +443,7 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
     hub.set_cut([]);
     let secret = || ClusterSecret::new(b"a secret of all of us").expect("it is long enough");
     let inside = JoinEndpoint::at(stores[0].letters(), secret());
-    let outside = Arc::new(JoinEndpoint::at(Arc::new(stranger), secret()));
+    let outside = Arc::new(JoinEndpoint::at(Arc::new(outsider), secret()));
     let request = JoinRequest {
         version: PROTOCOL_VERSION,
         cluster: None,
@@ -447,32 +452,32 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
         keeps: DurableData::Nothing,
     };
     let mut random = Random::new(1);
-    let mut letters = Vec::new();
-    let mut knock = None;
+    let mut messages = Vec::new();
+    let mut attempt = None;
     until(|| {
-        knock = Some(
+        attempt = Some(
             outside
                 .begin_join(request.clone(), &mut random)
                 .expect("left"),
         );
-        letters = inside.letters();
-        !letters.is_empty()
+        messages = inside.requests();
+        !messages.is_empty()
     });
-    let (from, _) = letters[0];
-    assert_eq!(letters.len(), 1);
+    let (from, _) = messages[0];
+    assert_eq!(messages.len(), 1);
     let why = JoinRefusal::Busy;
     let refusal = JoinMessage::Refused { why };
     inside.answer(from, &refusal);
-    let answered = knock.expect("it has knocked").hear();
+    let answered = attempt.expect("it has knocked").hear();
     assert!(answered.is_err(), "{answered:?}");
 }
 
 #[test]
-fn a_manager_does_not_lead_where_others_can() {
+fn cm_leaves_raft_leadership_to_others() {
     let hub = Arc::<TestNetwork>::default();
     let stores = hub.open_followers(MACHINES);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
-    let first = founders(3);
+    let first = initial_configuration(3);
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     assert_eq!(first.cm(), MachineId(1));
     until(|| {
@@ -508,7 +513,7 @@ fn without_a_group_the_store_is_unreachable() {
 }
 
 #[test]
-fn a_damaged_file_refuses_to_open() {
+fn damaged_file_is_refused() {
     let disks = disks();
     let (_hub, stores) = group(&disks);
     assert_eq!(swap(&stores[0], &founded(1, "first")), SwapOutcome::Won);

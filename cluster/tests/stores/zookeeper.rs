@@ -13,7 +13,7 @@ use fencepost_cluster::{ConfigStore, ConfigurationId, StoreError, SwapOutcome, Z
 use pollster::block_on;
 use tempfile::TempDir;
 
-use super::conformance::{founded, joined, keeps_its_promises};
+use super::conformance::{check_store_invariants, founded, joined};
 use super::proxy::Proxy;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -62,11 +62,11 @@ impl Server {
             address,
             child,
         };
-        server.wait_until_it_listens();
+        server.wait_until_listening();
         Some(server)
     }
 
-    fn wait_until_it_listens(&mut self) {
+    fn wait_until_listening(&mut self) {
         while TcpStream::connect(self.address).is_err() {
             let ended = self.child.try_wait().expect("it is our child");
             assert!(ended.is_none(), "ZooKeeper ended with {ended:?}");
@@ -83,7 +83,7 @@ impl Server {
     fn restart(&mut self) {
         self.stop();
         self.child = run(&self.java, self.dir.path());
-        self.wait_until_it_listens();
+        self.wait_until_listening();
     }
 }
 
@@ -119,14 +119,14 @@ fn store(address: SocketAddr) -> ZookeeperStore {
 }
 
 #[test]
-fn a_store_in_zookeeper_keeps_its_promises() {
-    let Some(mut server) = Server::start("a_store_in_zookeeper_keeps_its_promises") else {
+fn zookeeper_store_keeps_invariants() {
+    let Some(mut server) = Server::start("zookeeper_store_keeps_invariants") else {
         return;
     };
     let handles: Vec<Arc<dyn ConfigStore>> = (0..3)
         .map(|_| Arc::new(store(server.address)) as Arc<dyn ConfigStore>)
         .collect();
-    keeps_its_promises(&handles);
+    check_store_invariants(&handles);
     let kept = block_on(handles[0].read()).unwrap();
     server.restart();
     assert_eq!(block_on(handles[0].read()).unwrap(), kept, "an old session");
@@ -138,8 +138,8 @@ fn a_store_in_zookeeper_keeps_its_promises() {
 }
 
 #[test]
-fn a_swap_whose_answer_is_lost_is_found_to_have_won() {
-    let Some(server) = Server::start("a_swap_whose_answer_is_lost_is_found_to_have_won") else {
+fn swap_with_lost_answer_is_found_successful() {
+    let Some(server) = Server::start("swap_with_lost_answer_is_found_successful") else {
         return;
     };
     let proxy = Proxy::new(server.address).unwrap();
@@ -174,8 +174,8 @@ fn stopped_servers_are_unreachable() {
 }
 
 #[test]
-fn letters_are_taken_once_and_places_too() {
-    let Some(server) = Server::start("letters_are_taken_once_and_places_too") else {
+fn join_messages_and_reservations_are_taken_once() {
+    let Some(server) = Server::start("join_messages_and_reservations_are_taken_once") else {
         return;
     };
     let [ours, theirs] = [(); 2].map(|()| store(server.address));

@@ -5,7 +5,7 @@
 //! DIR/regions/m3/…   m3 is evicted, has no process ─► m4, which joined later, reads and removes it
 //! ```
 //! All of it has been written since the host's boot. An incarnation is of one boot. The memory that
-//! it takes from the previous one is either made anew or known to be intact ([`super::After`]). So
+//! it takes from the previous one is either made anew or known to be intact ([`super::EndedIncarnation`]). So
 //! a file has all writes of its machine until the machine was killed, in their order.
 //!
 //! # Failure
@@ -27,16 +27,16 @@ const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The retained memory of evicted machines.
 #[derive(Debug, Default)]
-pub struct Gone {
+pub struct EvictedMemory {
     left: Vec<RetainedMemory>,
     files: Vec<PathBuf>,
 }
 
-impl Gone {
+impl EvictedMemory {
     /// Returns retained memory without files.
-    pub fn of(left: Vec<RetainedMemory>) -> Gone {
+    pub fn of(left: Vec<RetainedMemory>) -> EvictedMemory {
         let files = Vec::new();
-        Gone { left, files }
+        EvictedMemory { left, files }
     }
 
     /// Returns the memory of each machine, the newest machine first.
@@ -56,12 +56,17 @@ impl Gone {
 impl Nvram {
     /// Returns the retained memory of machines older than `me` in the present incarnation. They are
     /// not `members` of the configuration in which `me` joined, and have no processes.
-    pub fn gone(&self, life: u64, me: MachineId, members: &[MachineId]) -> Gone {
-        let mut gone = Gone::default();
+    pub fn evicted_memory(
+        &self,
+        incarnation: u64,
+        me: MachineId,
+        members: &[MachineId],
+    ) -> EvictedMemory {
+        let mut evicted = EvictedMemory::default();
         let mut bytes = 0;
         let before = (1..me.0).rev().map(MachineId);
         let before = before.filter(|machine| !members.contains(machine));
-        for machine in before.filter(|machine| !self.has_process(life, *machine)) {
+        for machine in before.filter(|machine| !self.has_process(incarnation, *machine)) {
             let Ok(entries) = fs::read_dir(home_of(&self.regions(), machine)) else {
                 continue;
             };
@@ -75,24 +80,24 @@ impl Nvram {
                     let blocks = entry.metadata().map_or(0, |metadata| metadata.blocks());
                     bytes += blocks * STAT_BLOCK_BYTES;
                     segments.push((segment, Arc::new(memory)));
-                    gone.files.push(path);
+                    evicted.files.push(path);
                 }
             }
             if !segments.is_empty() {
-                gone.left.push(RetainedMemory::new(segments));
+                evicted.left.push(RetainedMemory::new(segments));
             }
         }
         let room = rustix::fs::statvfs(&self.root);
         let room = room.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
         if room < 2 * bytes {
-            gone.left.clear();
-            gone.forget();
+            evicted.left.clear();
+            evicted.forget();
         }
-        gone
+        evicted
     }
 
     /// Returns whether a machine of an incarnation has a process.
     pub fn has_process(&self, life: u64, machine: MachineId) -> bool {
-        is_locked(&home_of(&self.life(life), machine))
+        is_locked(&home_of(&self.memory_dir(life), machine))
     }
 }

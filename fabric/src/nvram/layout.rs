@@ -25,7 +25,7 @@ const GRAIN_BYTES: u64 = 64 << 10;
 
 /// The directory of a machine that contains a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum DirectoryKind {
     /// The directory of one incarnation.
     Life,
     /// The directory of regions, which pass from one incarnation to the next.
@@ -36,7 +36,7 @@ pub enum Home {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The directory of the file.
-    pub home: Home,
+    pub home: DirectoryKind,
     /// The name of the file in its directory.
     pub name: String,
     /// The length of the file.
@@ -63,7 +63,7 @@ pub struct Layout {
 
 /// A part of a piece that is in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ChunkSlice {
     pub source: u32,
     /// The offset in the file.
     pub offset: u64,
@@ -158,7 +158,7 @@ impl Chunks<'_> {
     }
 
     /// Returns the parts of a chunk, in order and without gaps.
-    pub fn parts(&self, chunk: usize) -> impl Iterator<Item = Part> {
+    pub fn parts(&self, chunk: usize) -> impl Iterator<Item = ChunkSlice> {
         let place = self.place(chunk);
         let first = self.ends.partition_point(|end| *end <= place.start);
         let pieces = self.layout.pieces[first..].iter().zip(&self.ends[first..]);
@@ -167,7 +167,7 @@ impl Chunks<'_> {
             .take_while(move |(_, start, _)| *start < place.end)
             .map(move |(piece, start, end)| {
                 let from = start.max(place.start);
-                Part {
+                ChunkSlice {
                     source: piece.source,
                     offset: piece.offset + (from - start),
                     at: (from - place.start) as usize,
@@ -185,14 +185,14 @@ mod tests {
 
     fn source(bytes: u64) -> Source {
         Source {
-            home: Home::Regions,
+            home: DirectoryKind::Regions,
             name: "0001000000000007".into(),
             bytes,
         }
     }
 
     #[test]
-    fn what_was_written_is_laid_out_and_holes_are_not() {
+    fn layout_has_written_pieces_and_no_holes() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(64 << 20).expect("grows");
         for (at, bytes) in [(0, 10), (20 << 20, 9 << 20), ((64 << 20) - 8, 8)] {

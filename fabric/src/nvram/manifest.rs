@@ -8,7 +8,7 @@
 //! ```
 //! It is written after all other data is on the disk. Numbers are little-endian.
 
-use super::layout::{BLOCK_BYTES, Home, Layout, Piece, Source};
+use super::layout::{BLOCK_BYTES, DirectoryKind, Layout, Piece, Source};
 use super::segment_of;
 use crate::machine::MachineId;
 use crate::memory::WORD_BYTES;
@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     pub machine: MachineId,
-    pub life: u64,
+    pub incarnation: u64,
     pub layout: Layout,
     /// The checksum of each chunk.
     pub checksums: Vec<u32>,
@@ -40,7 +40,7 @@ impl Manifest {
         let mut out = MAGIC.to_vec();
         out.extend(VERSION.to_le_bytes());
         out.extend(self.machine.0.to_le_bytes());
-        out.extend(self.life.to_le_bytes());
+        out.extend(self.incarnation.to_le_bytes());
         for count in [sources.len(), pieces.len(), self.checksums.len()] {
             out.extend(u32_of(count));
         }
@@ -68,7 +68,7 @@ impl Manifest {
     pub fn unseal(bytes: &[u8]) -> Option<Manifest> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         let whole = crc32c::crc32c(body) == u32::from_le_bytes(*checksum);
-        let mut from = From(body);
+        let mut from = ManifestReader(body);
         let known = whole && from.take(8)? == MAGIC && from.u32()? == VERSION;
         known.then_some(())?;
         let (machine, life) = (MachineId(from.u32()?), from.u64()?);
@@ -85,7 +85,7 @@ impl Manifest {
             && layout.chunks().count() == checksums.len();
         right.then_some(Manifest {
             machine,
-            life,
+            incarnation: life,
             layout,
             checksums,
         })
@@ -103,9 +103,9 @@ fn fits(layout: &Layout, piece: &Piece) -> bool {
     })
 }
 
-struct From<'a>(&'a [u8]);
+struct ManifestReader<'a>(&'a [u8]);
 
-impl<'a> From<'a> {
+impl<'a> ManifestReader<'a> {
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (first, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
@@ -126,7 +126,7 @@ impl<'a> From<'a> {
         let &[home, length] = self.take(2)? else {
             return None;
         };
-        let homes = [Home::Life, Home::Regions].into_iter();
+        let homes = [DirectoryKind::Life, DirectoryKind::Regions].into_iter();
         let home = homes.into_iter().find(|known| *known as u8 == home)?;
         let name = str::from_utf8(self.take(length.into())?).ok()?;
         let bytes = self.u64()?;
@@ -161,11 +161,11 @@ mod tests {
         };
         Manifest {
             machine: MachineId(3),
-            life: 7,
+            incarnation: 7,
             layout: Layout {
                 sources: vec![
-                    source(Home::Life, "0002000000000002.m2"),
-                    source(Home::Regions, "0001000000000000"),
+                    source(DirectoryKind::Life, "0002000000000002.m2"),
+                    source(DirectoryKind::Regions, "0001000000000000"),
                 ],
                 pieces: vec![
                     Piece {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_what_it_was_or_refused() {
+    fn damaged_manifest_is_refused() {
         assert_eq!(again(|_| {}), Some(manifest()));
         let sealed = manifest().seal();
         for at in 0..sealed.len() {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_would_have_written_is_refused() {
+    fn impossible_manifest_is_refused() {
         let bents: [fn(&mut Manifest); 8] = [
             |bent| bent.layout.sources[0].name = "../../secret".into(),
             |bent| bent.layout.sources[0].name = "0002000000000002.new".into(),

@@ -31,7 +31,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::layout::{Home, Layout, Source};
+use super::layout::{DirectoryKind, Layout, Source};
 use super::manifest::Manifest;
 use super::transfer;
 use super::{Nvram, lock_file, segment_of};
@@ -46,7 +46,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// The outcome of saving a machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saved {
+pub enum SaveOutcome {
     /// This number of bytes has been written to the disk.
     Now(u64),
     /// The memory was saved before.
@@ -102,10 +102,10 @@ impl Nvram {
     }
 
     /// Returns the directory of a machine's files of a kind.
-    fn home(&self, home: Home, life: u64, machine: MachineId) -> PathBuf {
+    fn home(&self, home: DirectoryKind, life: u64, machine: MachineId) -> PathBuf {
         match home {
-            Home::Life => home_of(&self.life(life), machine),
-            Home::Regions => home_of(&self.regions(), machine),
+            DirectoryKind::Life => home_of(&self.memory_dir(life), machine),
+            DirectoryKind::Regions => home_of(&self.regions(), machine),
         }
     }
 
@@ -114,20 +114,20 @@ impl Nvram {
     ///
     /// # Errors
     /// The error of the system; the memory is not saved then.
-    pub fn save(&self, life: u64, machine: MachineId) -> io::Result<Saved> {
+    pub fn save(&self, life: u64, machine: MachineId) -> io::Result<SaveOutcome> {
         let place = self.save_of(life, machine);
         fs::create_dir_all(&place).map_err(at(&place))?;
         let lock = lock_file(&place.join(SAVING))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Saved::ByAnother),
+            Err(TryLockError::WouldBlock) => return Ok(SaveOutcome::ByAnother),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         if self.has_save(life, machine) {
-            return Ok(Saved::Before);
+            return Ok(SaveOutcome::Before);
         }
         let mut layout = Layout::default();
-        for home in [Home::Life, Home::Regions] {
+        for home in [DirectoryKind::Life, DirectoryKind::Regions] {
             let directory = self.home(home, life, machine);
             for name in segments_in(&directory)? {
                 let file = File::open(directory.join(&name))?;
@@ -142,7 +142,7 @@ impl Nvram {
         let bytes = layout.bytes();
         let manifest = Manifest {
             machine,
-            life,
+            incarnation: life,
             layout,
             checksums,
         };
@@ -153,7 +153,7 @@ impl Nvram {
         for directory in [&place, &self.record(life)] {
             File::open(directory)?.sync_all()?;
         }
-        Ok(Saved::Now(bytes))
+        Ok(SaveOutcome::Now(bytes))
     }
 
     /// Loads a machine's memory if it has a save and the memory is gone. Returns the number of
@@ -163,7 +163,8 @@ impl Nvram {
     /// # Errors
     /// [`LoadError`]; the machine has no memory then.
     pub fn load(&self, life: u64, machine: MachineId) -> Result<Option<u64>, LoadError> {
-        let homes = [Home::Life, Home::Regions].map(|home| self.home(home, life, machine));
+        let homes = [DirectoryKind::Life, DirectoryKind::Regions]
+            .map(|home| self.home(home, life, machine));
         let has = |home: &PathBuf| fs::read_dir(home).is_ok_and(|mut files| files.next().is_some());
         let there = self.is_intact(life, machine) && homes.iter().any(has);
         if there || !self.has_save(life, machine) {
@@ -171,7 +172,7 @@ impl Nvram {
         }
         let place = self.save_of(life, machine);
         let manifest = read_manifest(&place.join(MANIFEST))?;
-        if (manifest.machine, manifest.life) != (machine, life) {
+        if (manifest.machine, manifest.incarnation) != (machine, life) {
             return Err(LoadError::Damaged {
                 file: place.join(MANIFEST),
                 at: 0,
@@ -179,7 +180,7 @@ impl Nvram {
             });
         }
         let loading = self.loading(life, machine);
-        fs::create_dir_all(self.life(life)).map_err(named(&loading))?;
+        fs::create_dir_all(self.memory_dir(life)).map_err(named(&loading))?;
         fs::write(&loading, "").map_err(named(&loading))?;
         for home in &homes {
             match fs::remove_dir_all(home) {

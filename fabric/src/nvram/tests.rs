@@ -5,14 +5,14 @@ use crate::{Fabric, Member, ShmFabric, TcpConfig, TcpFabric, sync::Ordering};
 const LANE: u16 = 0;
 const WORDS: usize = 64;
 
-fn pair(nvram: &Nvram, life: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2] {
+fn pair(nvram: &Nvram, incarnation: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2] {
     let members = [1, 2].map(|id| Member {
         id: MachineId(id),
         address: String::new(),
     });
     members.clone().map(|me| {
-        let living = nvram.join(life).expect("a life");
-        let home = nvram.home_in(life, me.id, regions.iter().copied(), living);
+        let living = nvram.join(incarnation).expect("a life");
+        let home = nvram.home_in(incarnation, me.id, regions.iter().copied(), living);
         let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         fabric.set_members(&members).expect("a member");
         Arc::new(fabric) as _
@@ -47,7 +47,7 @@ fn records_that_were_not_released_are_found_when_all_have_ended() {
     drop((writer, reader, one, two));
     assert!(!nvram.is_alive(3).expect("a lock"));
     let after = nvram.after(3);
-    let [one, two] = [1, 2].map(|id| after.remains(MachineId(id)).expect("is read"));
+    let [one, two] = [1, 2].map(|id| after.retained(MachineId(id)).expect("is read"));
     let word = |memory: &Memory| memory.words()[0].load(Ordering::Relaxed);
     let segment = |kind, number| SegmentId::new(kind, LANE, number);
     let head = word(two.get(segment(SegmentId::RELEASED, 1)).expect("there"));
@@ -64,18 +64,18 @@ fn records_that_were_not_released_are_found_when_all_have_ended() {
 }
 
 #[test]
-fn regions_go_from_life_to_life_and_nothing_else_does() {
+fn only_regions_outlive_incarnation() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
     assert_eq!(nvram.last(9).expect("lives"), None);
     let region = |number| SegmentId::new(SegmentId::REGION, 0, number);
-    let board = SegmentId::new(SegmentId::BOARD, 0, 0);
+    let status_page = SegmentId::new(SegmentId::BOARD, 0, 0);
     for life in [2, 5] {
         nvram.begin(life, &[]).expect("a life");
         let kept: &[u32] = if life == 2 { &[] } else { &[7] };
         let [one, two] = pair(&nvram, life, kept);
         assert!(nvram.has_lived(life, MachineId(1)));
-        for segment in [region(7), region(8), board] {
+        for segment in [region(7), region(8), status_page] {
             let memory = one.provide(segment, 8, Writer::Owner).expect("memory");
             let before = memory.words()[0].fetch_add(life, Ordering::Relaxed);
             let expected = if segment == region(7) && life == 5 {
@@ -100,7 +100,7 @@ fn regions_go_from_life_to_life_and_nothing_else_does() {
     let after = nvram.after(5);
     let made = after.make_region(MachineId(2), 9, 8).expect("memory");
     made.words()[3].store(4, Ordering::Relaxed);
-    let left = after.remains(MachineId(2)).expect("is read");
+    let left = after.retained(MachineId(2)).expect("is read");
     let there = left.get(region(9)).expect("it is there");
     assert_eq!(there.words()[3].load(Ordering::Relaxed), 4);
     assert!(left.get(region(10)).is_none());
@@ -119,11 +119,11 @@ fn memory_that_was_not_saved_is_none_after_another_boot() {
     // The second machine ends in good order.
     drop(two);
     let there = |id| {
-        let left = nvram.after(1).remains(MachineId(id)).expect("is read");
+        let left = nvram.after(1).retained(MachineId(id)).expect("is read");
         left.get(region).is_some()
     };
     assert!(there(1) && there(2));
-    fs::write(nvram.life(1).join(BOOT), "another").expect("is written");
+    fs::write(nvram.memory_dir(1).join(BOOT), "another").expect("is written");
     assert!(!there(1) && there(2));
     drop(one);
     assert!(there(1));
@@ -144,7 +144,7 @@ fn one_at_a_time_finds_out_whether_others_live() {
 }
 
 #[test]
-fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
+fn memory_of_evicted_machines_stays_for_joining_machines() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
     nvram.begin(1, &[]).expect("a life");
@@ -160,7 +160,7 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     let [one, two, three, five] = [1, 2, 3, 5].map(machine);
     let left = |me, members: &[u32]| {
         let members: Vec<MachineId> = members.iter().copied().map(MachineId).collect();
-        let evicted = nvram.gone(1, MachineId(me), &members);
+        let evicted = nvram.evicted_memory(1, MachineId(me), &members);
         let word = |left: &RetainedMemory| {
             let memory = left.get(region).expect("a region");
             memory.words()[0].load(Ordering::Relaxed)
@@ -178,14 +178,14 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
     // The next incarnation that begins removes the other files of a machine, except the positions
     // that other machines wrote about its logs.
     let head = SegmentId::new(SegmentId::HEAD, 0, 1);
-    let name = home_of(&nvram.life(1), MachineId(2)).join(name_of(head, Writer::Owner));
+    let name = home_of(&nvram.memory_dir(1), MachineId(2)).join(name_of(head, Writer::Owner));
     fs::write(&name, [0; 8]).expect("is written");
     let member = |id| Member {
         id: MachineId(id),
         address: String::new(),
     };
     five.clear_away(&[member(1), member(5)]).expect("cleared");
-    let homes = [2, 3].map(|id| home_of(&nvram.life(1), MachineId(id)));
+    let homes = [2, 3].map(|id| home_of(&nvram.memory_dir(1), MachineId(id)));
     assert!(homes.iter().all(|home| !home.join("control").exists()) && name.exists());
     assert_eq!(left(4, &[1, 4]).1, [3, 2]);
     evicted.forget();
@@ -202,7 +202,7 @@ fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
 }
 
 #[test]
-fn a_machine_that_talks_has_its_memory_in_files_too() {
+fn network_machine_keeps_memory_in_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
     nvram.begin(1, &[]).expect("a life");
@@ -222,7 +222,7 @@ fn a_machine_that_talks_has_its_memory_in_files_too() {
     };
     assert!(TcpFabric::start_at(&config(3), home()).is_err());
     let fabric = TcpFabric::start_at(&config(2), home()).expect("it listens");
-    assert!(fabric.keeps() && fabric.room().is_some());
+    assert!(fabric.keeps() && fabric.free_bytes().is_some());
     let members = [1, 2].map(|id| Member {
         id: MachineId(id),
         address: "127.0.0.1:1".into(),
@@ -247,7 +247,7 @@ fn a_machine_that_talks_has_its_memory_in_files_too() {
     }
     drop(fabric);
     assert!(!nvram.is_alive(1).expect("a lock"));
-    let left = nvram.after(1).remains(MachineId(2)).expect("is read");
+    let left = nvram.after(1).retained(MachineId(2)).expect("is read");
     let word = |segment| {
         let memory: &Arc<Memory> = left.get(segment)?;
         Some(memory.words()[3].load(Ordering::Relaxed))

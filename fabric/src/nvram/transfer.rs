@@ -112,7 +112,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn each_chunk_has_its_turn_once_and_the_first_failure_ends_all() {
+    fn each_chunk_is_transferred_once_and_first_failure_ends_all() {
         let seen = Mutex::new(Vec::new());
         let work = |chunk, worker: &mut Worker| {
             let bytes = worker.bytes(CHUNK_BYTES as usize);

@@ -30,7 +30,7 @@ fn record(number: u64, words: usize) -> Vec<u64> {
 }
 
 #[test]
-fn records_come_in_order_and_whole_whatever_the_order_of_their_release() {
+fn records_arrive_in_order_for_any_release_order() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let (mut writer, mut reader) = pair();
@@ -76,7 +76,7 @@ fn records_come_in_order_and_whole_whatever_the_order_of_their_release() {
 }
 
 #[test]
-fn the_longest_record_fits_wherever_the_ring_stands() {
+fn longest_record_fits_at_any_ring_position() {
     let (mut writer, mut reader) = pair();
     let mut out = Vec::new();
     for number in 0..500 {
@@ -101,7 +101,7 @@ fn the_longest_record_fits_wherever_the_ring_stands() {
 }
 
 #[test]
-fn what_is_reserved_is_kept_for_whom_it_was_promised() {
+fn reserved_ring_space_stays_reserved() {
     let (mut writer, mut reader) = pair();
     writer.reserve(8).expect("empty");
     while writer.push(1, &[&[7; 3]]).is_ok() {}
@@ -115,7 +115,7 @@ fn what_is_reserved_is_kept_for_whom_it_was_promised() {
 }
 
 #[test]
-fn what_is_written_at_once_is_taken_apart_into_its_records() {
+fn staged_records_are_split_again() {
     let (mut writer, _reader) = pair();
     let mut pushed = Vec::new();
     for words in [3, 0, 5] {
@@ -131,7 +131,7 @@ fn what_is_written_at_once_is_taken_apart_into_its_records() {
 }
 
 #[test]
-fn a_header_that_nobody_writes_is_noticed() {
+fn malformed_header_is_detected() {
     for header in [CAPACITY as u64 + 1, u64::MAX, 3 << TAG_SHIFT] {
         let (_writer, mut reader) = pair();
         reader.memory.words()[0].store(header, Ordering::Release);

@@ -50,7 +50,7 @@ pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory>
     let bytes = (words * WORD_BYTES) as u64;
     file.set_len(bytes)?;
     if whole {
-        take_room(&file, bytes)?;
+        reserve_space(&file, bytes)?;
     }
     let memory = Memory::of_file(&file, true)?;
     fs::rename(unnamed, path)?;
@@ -58,7 +58,7 @@ pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory>
 }
 
 /// Allocates the bytes of a file, if the file system can.
-fn take_room(file: &File, bytes: u64) -> io::Result<()> {
+fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),

@@ -23,23 +23,23 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) home: PathBuf,
-    pub(super) life: RwLock<Option<Arc<Life>>>,
+    pub(super) life: RwLock<Option<Arc<PeerIncarnation>>>,
     /// Whether the peer was connected when events were last taken.
     pub(super) connected: AtomicBool,
 }
 
 /// The mappings of one incarnation of a process.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct PeerIncarnation {
     control: Arc<Memory>,
     pub(super) bell: Bell,
     pub(super) lease_bell: Bell,
-    pub(super) mapped: RwLock<HashMap<SegmentId, Mapped>>,
+    pub(super) mapped: RwLock<HashMap<SegmentId, MappedSegment>>,
     /// The generation of the peer's members in which this machine was found among them.
     counted: AtomicU64,
 }
 
-impl Life {
+impl PeerIncarnation {
     fn generation(&self) -> u64 {
         self.control.words()[GENERATION].load(Ordering::Acquire)
     }
@@ -79,7 +79,7 @@ impl Peer {
     }
 
     /// Returns the present incarnation of the peer.
-    pub(super) fn life(&self) -> Result<Arc<Life>, FabricError> {
+    pub(super) fn mapped_incarnation(&self) -> Result<Arc<PeerIncarnation>, FabricError> {
         if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
             return Ok(Arc::clone(life));
         }
@@ -90,22 +90,22 @@ impl Peer {
             return Err(FabricError::Lost);
         }
         let control = Arc::new(control);
-        let life = Arc::new(Life {
+        let incarnation = Arc::new(PeerIncarnation {
             bell: Bell::new(Arc::clone(&control), BELL),
             lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
             control,
             mapped: RwLock::default(),
             counted: AtomicU64::new(0),
         });
-        if !life.lasts() {
+        if !incarnation.lasts() {
             return Err(FabricError::Lost);
         }
-        Ok(Arc::clone(known.insert(life)))
+        Ok(Arc::clone(known.insert(incarnation)))
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Mapped {
+pub(super) struct MappedSegment {
     pub(super) memory: Arc<Memory>,
     pub(super) writable: bool,
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::flight::{Flight, Load, Operation};
+use super::flight::{InFlightItem, Load, Operation};
 use super::state::Bells;
-use super::{SimNet, Tapped};
+use super::{SimNet, TapVerdict};
 use crate::bell::Bell;
 use crate::completion::{Completer, Completion};
 use crate::counters::FabricCounters;
@@ -16,19 +16,19 @@ use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
-use crate::waiting::Waiting;
+use crate::waiting::PendingOperation;
 
 /// The handle of one thread of a machine.
 #[derive(Clone, Debug)]
 pub struct SimFabric {
-    machine: Arc<Machine>,
+    machine: Arc<SimMachine>,
     thread: u16,
 }
 
 #[derive(Debug)]
-struct Machine {
+struct SimMachine {
     me: MachineId,
-    life: u64,
+    incarnation: u64,
     net: SimNet,
     registry: Arc<Registry>,
     bells: Bells,
@@ -44,9 +44,9 @@ impl SimFabric {
             leases: Bell::new(words, 1),
         };
         let life = net.state.lock().join(me, &registry, &bells)?;
-        let machine = Machine {
+        let machine = SimMachine {
             me,
-            life,
+            incarnation: life,
             net: net.clone(),
             registry,
             bells,
@@ -72,13 +72,13 @@ impl SimFabric {
         &self,
         at: Place,
         mut operation: Operation,
-        waiting: impl FnOnce(Completer<T>) -> Waiting,
+        waiting: impl FnOnce(Completer<T>) -> PendingOperation,
     ) -> Completion<T> {
         let machine = &self.machine;
         let (me, to) = (machine.me, at.machine);
         let (completer, completion) = Completion::pending();
         let mut state = machine.net.state.lock();
-        let members = state.living(me, machine.life).map(|me| &me.members);
+        let members = state.living(me, machine.incarnation).map(|me| &me.members);
         let refused = match members {
             Some(members) if !members.contains(&to) => Some(FabricError::NotMember(to)),
             Some(_) => None,
@@ -89,12 +89,12 @@ impl SimFabric {
         }
         let tapped = match (&mut state.tap, &mut operation) {
             (Some(tapping), Operation::Write(words)) => (tapping.0)(me, at, words),
-            _ => Tapped::Goes,
+            _ => TapVerdict::Goes,
         };
-        if matches!(tapped, Tapped::CrashesBefore | Tapped::Breaks) {
+        if matches!(tapped, TapVerdict::CrashesBefore | TapVerdict::Breaks) {
             drop(state);
             match tapped {
-                Tapped::Breaks => machine.net.break_connection(me, to),
+                TapVerdict::Breaks => machine.net.break_connection(me, to),
                 _ => machine.net.crash(me),
             }
             return Completion::done(Err(FabricError::Lost));
@@ -102,7 +102,7 @@ impl SimFabric {
         let number = state.number();
         let link = state.link(me, to);
         link.waiting.insert(number, waiting(completer));
-        let flight = Flight {
+        let flight = InFlightItem {
             from: me,
             to,
             epoch: link.epoch,
@@ -118,7 +118,7 @@ impl SimFabric {
             state.break_soon(me, to);
         }
         drop(state);
-        if tapped == Tapped::CrashesAfter {
+        if tapped == TapVerdict::CrashesAfter {
             machine.net.crash(me);
         }
         completion
@@ -128,12 +128,12 @@ impl SimFabric {
     fn post_bell(&self, machine: MachineId, leases: bool) {
         let (me, mine) = (self.machine.me, &self.machine);
         let mut state = mine.net.state.lock();
-        if state.living(me, mine.life).is_none() {
+        if state.living(me, mine.incarnation).is_none() {
             return;
         }
         let link = state.link(me, machine);
         if link.up {
-            let flight = Flight {
+            let flight = InFlightItem {
                 from: me,
                 to: machine,
                 epoch: link.epoch,
@@ -189,7 +189,7 @@ impl Fabric for SimFabric {
             return Err(FabricError::Refused("this machine must be a member"));
         }
         machine.net.change(|state, effects| {
-            if state.living(machine.me, machine.life).is_some() {
+            if state.living(machine.me, machine.incarnation).is_some() {
                 state.set_members(machine.me, members, effects);
             }
         });
@@ -220,7 +220,7 @@ impl Fabric for SimFabric {
             Some(Ok(memory)) => direct::read(&memory, at.word, words),
             Some(Err(error)) => Completion::done(Err(error)),
             None => self.post(at, Operation::Read(words), |completer| {
-                Waiting::Read(completer, words)
+                PendingOperation::Read(completer, words)
             }),
         }
     }
@@ -230,7 +230,7 @@ impl Fabric for SimFabric {
         match self.own(at, true) {
             Some(Ok(memory)) => direct::write(&memory, at.word, words),
             Some(Err(error)) => Completion::done(Err(error)),
-            None => self.post(at, Operation::Write(words.into()), Waiting::Write),
+            None => self.post(at, Operation::Write(words.into()), PendingOperation::Write),
         }
     }
 
@@ -239,7 +239,11 @@ impl Fabric for SimFabric {
         match self.own(at, true) {
             Some(Ok(memory)) => direct::cas(&memory, at.word, expected, new),
             Some(Err(error)) => Completion::done(Err(error)),
-            None => self.post(at, Operation::Swap { expected, new }, Waiting::Swap),
+            None => self.post(
+                at,
+                Operation::Swap { expected, new },
+                PendingOperation::Swap,
+            ),
         }
     }
 
@@ -259,15 +263,15 @@ impl Fabric for SimFabric {
 
     fn take_events(&self) -> Vec<Event> {
         let mut state = self.machine.net.state.lock();
-        let station = state.living(self.machine.me, self.machine.life);
+        let station = state.living(self.machine.me, self.machine.incarnation);
         station.map_or_else(Vec::new, |me| std::mem::take(&mut me.events))
     }
 }
 
-impl Drop for Machine {
+impl Drop for SimMachine {
     fn drop(&mut self) {
         self.net.change(|state, effects| {
-            if state.living(self.me, self.life).is_some() {
+            if state.living(self.me, self.incarnation).is_some() {
                 state.crash(self.me, effects);
             }
         });

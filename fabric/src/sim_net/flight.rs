@@ -1,6 +1,6 @@
 //! Operations, bells and answers in flight between two machines.
 
-use super::connection::{Channel, Way};
+use super::connection::{Channel, LinkDirection};
 use crate::direct;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;
@@ -11,7 +11,7 @@ use crate::waiting::Answer;
 
 /// An item on the connection over which `from` posts to `to`.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightItem {
     pub(super) from: MachineId,
     pub(super) to: MachineId,
     /// The number of the connection to which the item belongs.
@@ -37,7 +37,7 @@ pub(super) enum Load {
 
 /// The first part of a read that takes a while.
 #[derive(Debug)]
-pub(super) struct Glimpse {
+pub(super) struct PartialRead {
     pub(super) number: u64,
     pub(super) at: Place,
     pub(super) words: usize,
@@ -51,9 +51,9 @@ pub(super) enum Operation {
     Swap { expected: u64, new: u64 },
 }
 
-impl Flight {
+impl InFlightItem {
     /// Returns the first part of a read of several words.
-    pub(super) fn glimpse(&self) -> Option<Glimpse> {
+    pub(super) fn glimpse(&self) -> Option<PartialRead> {
         let Load::Operation {
             number,
             at,
@@ -62,7 +62,7 @@ impl Flight {
         else {
             return None;
         };
-        (*words > 1).then_some(Glimpse {
+        (*words > 1).then_some(PartialRead {
             number: *number,
             at: *at,
             words: *words,
@@ -70,10 +70,10 @@ impl Flight {
     }
 
     /// Returns the direction of the item.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> LinkDirection {
         match self.load {
-            Load::Operation { .. } | Load::Bell => Way::There,
-            Load::Answer { .. } => Way::Back,
+            Load::Operation { .. } | Load::Bell => LinkDirection::There,
+            Load::Answer { .. } => LinkDirection::Back,
         }
     }
 }

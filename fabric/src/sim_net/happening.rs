@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::connection::Way;
-use super::flight::{Flight, Glimpse, Load, Operation};
+use super::connection::LinkDirection;
+use super::flight::{InFlightItem, Load, Operation, PartialRead};
 use super::state::State;
 use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;
-use crate::waiting::{Answer, Waiting};
+use crate::waiting::{Answer, PendingOperation};
 
 /// A scheduled event.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     /// An item arrives, or is parked if it cannot.
-    Arrive(Flight),
+    Arrive(InFlightItem),
     /// A read reaches its first words; it reads the others when it arrives.
-    Glimpse(MachineId, MachineId, Epoch, Glimpse),
+    Glimpse(MachineId, MachineId, Epoch, PartialRead),
     /// The items parked in one direction of a connection continue, one after the other.
-    Release(MachineId, MachineId, Way),
+    Release(MachineId, MachineId, LinkDirection),
     /// A connection is opened, if it is still wanted.
     Connect(MachineId, MachineId),
     /// A connection is found broken.
@@ -35,14 +35,14 @@ pub(super) type Epoch = u64;
 /// The results of a change for waiting operations; they are completed without the lock.
 #[derive(Default)]
 pub(super) struct Effects {
-    answers: Vec<(Waiting, Answer)>,
-    lost: Vec<Waiting>,
+    answers: Vec<(PendingOperation, Answer)>,
+    lost: Vec<PendingOperation>,
     /// The machine that must look for new data.
     pub(super) look: Option<MachineId>,
 }
 
 impl Effects {
-    pub(super) fn lose(&mut self, waiting: BTreeMap<u64, Waiting>) {
+    pub(super) fn lose(&mut self, waiting: BTreeMap<u64, PendingOperation>) {
         self.lost.extend(waiting.into_values());
     }
 
@@ -58,21 +58,21 @@ impl Effects {
 
 impl State {
     /// Carries out an event at the present time.
-    pub(super) fn happen(&mut self, happening: Happening, effects: &mut Effects) {
+    pub(super) fn happen(&mut self, happening: SimEvent, effects: &mut Effects) {
         self.note(self.now());
         match happening {
-            Happening::Arrive(flight) => self.arrive(flight, effects),
-            Happening::Glimpse(from, to, epoch, glimpse) => {
+            SimEvent::Arrive(flight) => self.arrive(flight, effects),
+            SimEvent::Glimpse(from, to, epoch, glimpse) => {
                 self.glimpse(from, to, epoch, glimpse);
             }
-            Happening::Release(from, to, way) => self.release_one(from, to, way, effects),
-            Happening::Connect(from, to) => self.connect(from, to, effects),
-            Happening::Break(from, to, epoch) => {
+            SimEvent::Release(from, to, way) => self.release_one(from, to, way, effects),
+            SimEvent::Connect(from, to) => self.connect(from, to, effects),
+            SimEvent::Break(from, to, epoch) => {
                 if self.link(from, to).epoch == epoch {
                     self.break_now(from, to, effects);
                 }
             }
-            Happening::GiveUp(from, to, epoch) => {
+            SimEvent::GiveUp(from, to, epoch) => {
                 let hopeless = self.hopeless(from, to);
                 let link = self.link(from, to);
                 if link.epoch == epoch {
@@ -82,11 +82,11 @@ impl State {
                     }
                 }
             }
-            Happening::Wake(machine) => effects.look = Some(machine),
+            SimEvent::Wake(machine) => effects.look = Some(machine),
         }
     }
 
-    fn arrive(&mut self, flight: Flight, effects: &mut Effects) {
+    fn arrive(&mut self, flight: InFlightItem, effects: &mut Effects) {
         let (from, to, way) = (flight.from, flight.to, flight.way());
         let blocked = self.way_blocked(from, to, way);
         let link = self.link(from, to);
@@ -102,12 +102,12 @@ impl State {
 
     /// Reads the first words of a read that takes a while. If the direction is blocked now, the
     /// read takes place as a whole when it arrives.
-    fn glimpse(&mut self, from: MachineId, to: MachineId, epoch: Epoch, glimpse: Glimpse) {
-        let Glimpse { number, at, words } = glimpse;
-        let counted = self.counts(to, from) && !self.way_blocked(from, to, Way::There);
+    fn glimpse(&mut self, from: MachineId, to: MachineId, epoch: Epoch, glimpse: PartialRead) {
+        let PartialRead { number, at, words } = glimpse;
+        let counted = self.counts(to, from) && !self.way_blocked(from, to, LinkDirection::There);
         let link = self.link(from, to);
-        let goes = link.epoch == epoch && !link.parked.contains_key(&Way::There);
-        let life = link.life;
+        let goes = link.epoch == epoch && !link.parked.contains_key(&LinkDirection::There);
+        let life = link.incarnation;
         let target = self.living(to, life).filter(|_| goes && counted);
         let Some(target) = target else { return };
         let registry = Arc::clone(&target.registry);
@@ -118,7 +118,13 @@ impl State {
         }
     }
 
-    fn release_one(&mut self, from: MachineId, to: MachineId, way: Way, effects: &mut Effects) {
+    fn release_one(
+        &mut self,
+        from: MachineId,
+        to: MachineId,
+        way: LinkDirection,
+        effects: &mut Effects,
+    ) {
         let blocked = self.way_blocked(from, to, way);
         let parked = &mut self.link(from, to).parked;
         let Some(queue) = parked.get_mut(&way) else {
@@ -131,7 +137,7 @@ impl State {
         if queue.is_empty() {
             parked.remove(&way);
         } else {
-            self.at(self.now(), Happening::Release(from, to, way));
+            self.at(self.now(), SimEvent::Release(from, to, way));
         }
         if let Some(first) = first {
             self.deliver(first, effects);
@@ -144,25 +150,25 @@ impl State {
         if !std::mem::replace(&mut link.watched, true) {
             let epoch = link.epoch;
             let end = self.now().saturating_add(self.knobs.patience_ns);
-            self.at(end, Happening::GiveUp(from, to, epoch));
+            self.at(end, SimEvent::GiveUp(from, to, epoch));
         }
     }
 
-    fn deliver(&mut self, flight: Flight, effects: &mut Effects) {
+    fn deliver(&mut self, flight: InFlightItem, effects: &mut Effects) {
         match flight.way() {
-            Way::There => self.land(flight, effects),
-            Way::Back => self.finish(flight, effects),
+            LinkDirection::There => self.land(flight, effects),
+            LinkDirection::Back => self.finish(flight, effects),
         }
     }
 
     /// Carries out an operation or rings a bell at the target.
-    fn land(&mut self, flight: Flight, effects: &mut Effects) {
-        let Flight {
+    fn land(&mut self, flight: InFlightItem, effects: &mut Effects) {
+        let InFlightItem {
             from, to, epoch, ..
         } = flight;
         let counted = self.counts(to, from);
         let link = self.link(from, to);
-        let (newest, life) = (link.epoch == epoch, link.life);
+        let (newest, life) = (link.epoch == epoch, link.incarnation);
         let target = self.living(to, life).filter(|_| newest && counted);
         let Some(target) = target else {
             if newest {
@@ -196,7 +202,7 @@ impl State {
                     self.note(part);
                 }
                 let back = Load::Answer { number, answer };
-                self.send(Flight {
+                self.send(InFlightItem {
                     load: back,
                     ..flight
                 });
@@ -206,7 +212,7 @@ impl State {
     }
 
     /// Completes an operation at the posting machine.
-    fn finish(&mut self, flight: Flight, effects: &mut Effects) {
+    fn finish(&mut self, flight: InFlightItem, effects: &mut Effects) {
         let link = self.link(flight.from, flight.to);
         let Load::Answer { number, answer } = flight.load else {
             return;

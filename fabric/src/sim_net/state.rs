@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::connection::{Connection, Way};
-use super::flight::Flight;
-use super::happening::{Effects, Happening};
-use super::{Nic, SimKnobs, Tap};
+use super::connection::{Connection, LinkDirection};
+use super::flight::InFlightItem;
+use super::happening::{Effects, SimEvent};
+use super::{Nic, SimKnobs, WriteTap};
 use crate::bell::Bell;
 use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;
@@ -22,7 +22,7 @@ pub(super) struct Bells {
 
 /// A running machine.
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct RunningMachine {
     pub(super) life: u64,
     pub(super) members: BTreeSet<MachineId>,
     pub(super) registry: Arc<Registry>,
@@ -42,18 +42,18 @@ pub(super) struct State {
     random: Random,
     pub(super) knobs: SimKnobs,
     /// The scheduled events by time; events of the same time are in the order of scheduling.
-    to_happen: BTreeMap<(u64, u64), Happening>,
-    pub(super) stations: BTreeMap<MachineId, Station>,
+    to_happen: BTreeMap<(u64, u64), SimEvent>,
+    pub(super) stations: BTreeMap<MachineId, RunningMachine>,
     pub(super) links: BTreeMap<(MachineId, MachineId), Connection>,
     cuts: BTreeSet<(MachineId, MachineId)>,
-    pub(super) tap: Option<Tapping>,
+    pub(super) tap: Option<InstalledTap>,
     trace: u64,
 }
 
 /// A tap with an implementation of `Debug`.
-pub(super) struct Tapping(pub(super) Tap);
+pub(super) struct InstalledTap(pub(super) WriteTap);
 
-impl std::fmt::Debug for Tapping {
+impl std::fmt::Debug for InstalledTap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tapping")
     }
@@ -118,13 +118,13 @@ impl State {
     }
 
     /// Sends an item, behind earlier ones on its channel.
-    pub(super) fn send(&mut self, flight: Flight) {
+    pub(super) fn send(&mut self, flight: InFlightItem) {
         let mut soonest = self.soon(self.knobs.delay_ns);
         let (_, of_leases) = flight.channel;
         if !of_leases && self.random.one_in(self.knobs.late_one_in) {
             soonest += self.random.below(self.knobs.late_ns + 1);
         }
-        if !of_leases && flight.way() == Way::There {
+        if !of_leases && flight.way() == LinkDirection::There {
             let mut slow = self.knobs.slow.iter();
             let found = slow.find(|(from, to, _)| (*from, *to) == (flight.from, flight.to));
             soonest += found.map_or(0, |(_, _, ns)| *ns);
@@ -134,22 +134,22 @@ impl State {
         if let Some(glimpse) = flight.glimpse()
             && self.random.one_in(self.knobs.torn_one_in)
         {
-            self.at(time, Happening::Glimpse(from, to, flight.epoch, glimpse));
+            self.at(time, SimEvent::Glimpse(from, to, flight.epoch, glimpse));
             let later = time + self.random.below(self.knobs.torn_ns + 1);
             time = self.link(from, to).arrival(way, channel, later);
         }
-        self.at(time, Happening::Arrive(flight));
+        self.at(time, SimEvent::Arrive(flight));
     }
 
     /// Schedules an event, not before now.
-    pub(super) fn at(&mut self, time: u64, happening: Happening) {
+    pub(super) fn at(&mut self, time: u64, happening: SimEvent) {
         let number = self.number();
         self.to_happen
             .insert((time.max(self.now), number), happening);
     }
 
     /// Takes the next event, and advances the clock to it.
-    pub(super) fn next(&mut self) -> Option<Happening> {
+    pub(super) fn next(&mut self) -> Option<SimEvent> {
         let ((time, _), happening) = self.to_happen.pop_first()?;
         self.now = time;
         Some(happening)
@@ -172,9 +172,9 @@ impl State {
         if self.stations.contains_key(&me) {
             return Err(FabricError::Refused("the machine is there already"));
         }
-        let life = self.number();
-        let station = Station {
-            life,
+        let incarnation = self.number();
+        let station = RunningMachine {
+            life: incarnation,
             members: BTreeSet::from([me]),
             registry: Arc::clone(registry),
             bells: bells.clone(),
@@ -183,11 +183,11 @@ impl State {
             missed: false,
         };
         self.stations.insert(me, station);
-        Ok(life)
+        Ok(incarnation)
     }
 
     /// Returns the machine if it is still the given incarnation.
-    pub(super) fn living(&mut self, machine: MachineId, life: u64) -> Option<&mut Station> {
+    pub(super) fn living(&mut self, machine: MachineId, life: u64) -> Option<&mut RunningMachine> {
         let station = self.stations.get_mut(&machine);
         station.filter(|station| station.life == life)
     }
@@ -231,7 +231,7 @@ impl State {
         };
         station.paused = None;
         if std::mem::take(&mut station.missed) {
-            self.at(self.now, Happening::Wake(machine));
+            self.at(self.now, SimEvent::Wake(machine));
         }
         self.release(|from, to| from == machine || to == machine);
         self.review(machine, effects);
@@ -256,7 +256,7 @@ impl State {
         let ways = links.flat_map(|(pair, link)| link.parked.keys().map(|way| (*pair, *way)));
         for ((from, to), way) in ways.collect::<Vec<_>>() {
             let soon = self.soon(self.knobs.delay_ns);
-            self.at(soon, Happening::Release(from, to, way));
+            self.at(soon, SimEvent::Release(from, to, way));
         }
     }
 
@@ -267,17 +267,18 @@ impl State {
     }
 
     /// Returns whether one direction of a connection is blocked now.
-    pub(super) fn way_blocked(&self, from: MachineId, to: MachineId, way: Way) -> bool {
+    pub(super) fn way_blocked(&self, from: MachineId, to: MachineId, way: LinkDirection) -> bool {
         let cut = match way {
-            Way::There => self.cuts.contains(&(from, to)),
-            Way::Back => self.cuts.contains(&(to, from)),
+            LinkDirection::There => self.cuts.contains(&(from, to)),
+            LinkDirection::Back => self.cuts.contains(&(to, from)),
         };
         cut || self.stands(from) || self.stands(to)
     }
 
     /// Returns whether either direction of a connection is blocked.
     pub(super) fn hangs(&self, from: MachineId, to: MachineId) -> bool {
-        self.way_blocked(from, to, Way::There) || self.way_blocked(from, to, Way::Back)
+        self.way_blocked(from, to, LinkDirection::There)
+            || self.way_blocked(from, to, LinkDirection::Back)
     }
 
     /// Returns whether the posting machine gives the connection up after its wait. It does not
@@ -317,7 +318,7 @@ impl State {
             (false, true, true) if !link.connecting && !hangs => {
                 link.connecting = true;
                 let soon = self.soon(self.knobs.connect_ns);
-                self.at(soon, Happening::Connect(from, to));
+                self.at(soon, SimEvent::Connect(from, to));
             }
             _ => (),
         }
@@ -336,7 +337,7 @@ impl State {
             let soon = self.soon(self.knobs.delay_ns);
             soon.max(self.now.saturating_add(unnoticed))
         };
-        self.at(soon, Happening::Break(from, to, epoch));
+        self.at(soon, SimEvent::Break(from, to, epoch));
     }
 
     /// Breaks the connection; another one follows.

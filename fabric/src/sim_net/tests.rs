@@ -59,7 +59,7 @@ fn word(memory: &Memory, word: usize) -> u64 {
 }
 
 #[test]
-fn an_operation_takes_the_time_of_two_ways() {
+fn operation_takes_one_round_trip() {
     let (net, a, _b, memory) = pair(1);
     let (begun, mut write) = (net.now_ns(), a.write(at(B, 0), &[7]));
     assert_eq!((write.take(), word(&memory, 0)), (None, 0));
@@ -76,7 +76,7 @@ fn an_operation_takes_the_time_of_two_ways() {
 }
 
 #[test]
-fn a_bell_comes_after_what_was_posted_on_its_lane() {
+fn bell_follows_earlier_posts_of_its_lane() {
     for seed in 0..50 {
         let (net, a, _b, memory) = pair(seed);
         let lease = SegmentId::new(SegmentId::BOARD, SegmentId::LEASE_LANE, 0);
@@ -104,7 +104,7 @@ fn a_bell_comes_after_what_was_posted_on_its_lane() {
 }
 
 #[test]
-fn threads_keep_their_own_order_and_no_other() {
+fn operations_are_ordered_only_within_a_thread() {
     let mut overtaken = false;
     for seed in 0..50 {
         let (net, a, _b, memory) = pair(seed);
@@ -126,7 +126,7 @@ fn threads_keep_their_own_order_and_no_other() {
 }
 
 #[test]
-fn a_way_that_is_cut_and_healed_in_time_loses_nothing() {
+fn short_partition_loses_no_operation() {
     let (net, a, _b, memory) = pair(2);
     net.cut(A, B);
     let mut writes: Vec<_> = (1..=20).map(|n| a.write(at(B, 0), &[n])).collect();
@@ -164,7 +164,7 @@ fn where_only_the_answers_are_cut_off_a_lost_write_took_effect() {
 }
 
 #[test]
-fn a_paused_machine_is_not_named_and_its_card_goes_on() {
+fn paused_machine_still_serves_one_sided_operations() {
     let (net, a, b, memory) = pair(4);
     let mut write = a.write(at(B, 0), &[7]);
     net.pause(A, Nic::Goes);
@@ -181,7 +181,7 @@ fn a_paused_machine_is_not_named_and_its_card_goes_on() {
 }
 
 #[test]
-fn a_card_that_stood_still_brings_writes_from_the_past() {
+fn resumed_agent_applies_old_writes() {
     let long = 100 * SimKnobs::default().patience_ns;
     for (seed, evicted) in (0..40).map(|seed| (seed, seed % 2 == 1)) {
         let (net, a, b, memory) = pair(seed);
@@ -205,7 +205,7 @@ fn a_card_that_stood_still_brings_writes_from_the_past() {
 }
 
 #[test]
-fn removing_a_member_whose_card_stands_still_ends_what_was_posted_to_it() {
+fn removing_member_with_paused_agent_ends_operations() {
     for seed in 0..20 {
         let (net, a, _b, _memory) = pair(seed);
         let before = a.write(at(B, 0), &[7]);
@@ -221,7 +221,7 @@ fn removing_a_member_whose_card_stands_still_ends_what_was_posted_to_it() {
 }
 
 #[test]
-fn what_a_crashed_machine_has_posted_may_land_but_not_after_it_is_back() {
+fn posts_of_crashed_machine_land_only_before_its_return() {
     let mut landed = (false, false);
     for seed in 0..200 {
         let (net, a, _b, memory) = pair(seed);
@@ -244,20 +244,23 @@ fn what_a_crashed_machine_has_posted_may_land_but_not_after_it_is_back() {
 }
 
 #[test]
-fn a_machine_crashes_at_a_write_or_right_after_it() {
-    for (tapped, lands) in [(Tapped::CrashesBefore, false), (Tapped::CrashesAfter, true)] {
+fn tap_crashes_machine_before_or_after_write() {
+    for (tapped, lands) in [
+        (TapVerdict::CrashesBefore, false),
+        (TapVerdict::CrashesAfter, true),
+    ] {
         let (net, a, _b, memory) = pair(3);
         net.tap(Box::new(move |machine, place, words| {
             assert_eq!((machine, place.machine), (A, B));
             match &*words {
                 [8] => tapped,
-                _ => Tapped::Goes,
+                _ => TapVerdict::Goes,
             }
         }));
         drop(a.write(at(B, 0), &[7]));
-        assert!(net.lives(A));
+        assert!(net.is_running(A));
         assert_eq!(a.write(at(B, 1), &[8]).take(), Some(Err(FabricError::Lost)));
-        assert!(!net.lives(A) && net.lives(B));
+        assert!(!net.is_running(A) && net.is_running(B));
         assert_eq!(a.write(at(B, 2), &[9]).take(), Some(Err(FabricError::Lost)));
         run(&net);
         let landed = [0, 1, 2].map(|at| word(&memory, at) != 0);
@@ -266,7 +269,7 @@ fn a_machine_crashes_at_a_write_or_right_after_it() {
 }
 
 #[test]
-fn what_a_crashed_machine_has_posted_is_lost_where_that_is_asked_for() {
+fn crash_loses_posts_at_configured_rate() {
     for (lose_one_in, lands) in [(0, 50..=50), (1, 0..=0), (2, 1..=49)] {
         let knobs = SimKnobs {
             lose_one_in,
@@ -288,7 +291,7 @@ fn what_a_crashed_machine_has_posted_is_lost_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_late_keeps_its_place() {
+fn delayed_operation_keeps_its_order() {
     let knobs = SimKnobs {
         late_one_in: 2,
         late_ns: 1_000_000,
@@ -314,7 +317,7 @@ fn what_is_late_keeps_its_place() {
 }
 
 #[test]
-fn a_read_may_be_of_two_moments_unless_its_first_word_changes() {
+fn slow_read_is_torn_unless_first_word_changes() {
     let knobs = SimKnobs {
         torn_one_in: 1,
         torn_ns: 1_000_000,
@@ -341,7 +344,7 @@ fn a_read_may_be_of_two_moments_unless_its_first_word_changes() {
 }
 
 #[test]
-fn a_slow_way_is_slow_in_one_direction_and_for_all_but_leases() {
+fn slow_direction_delays_all_but_leases() {
     let longer = 1_000_000;
     let knobs = SimKnobs {
         slow: vec![(A, B, longer)],
@@ -360,7 +363,7 @@ fn a_slow_way_is_slow_in_one_direction_and_for_all_but_leases() {
 }
 
 #[test]
-fn the_end_of_a_machine_may_go_unnoticed_for_long() {
+fn machine_end_may_stay_unnoticed() {
     let long = 1_000_000_000;
     let knobs = SimKnobs {
         unnoticed_ns: long,
@@ -377,11 +380,11 @@ fn the_end_of_a_machine_may_go_unnoticed_for_long() {
 }
 
 #[test]
-fn a_write_may_be_lost_with_its_connection() {
+fn write_may_be_lost_with_its_connection() {
     let (net, a, _b, memory) = pair(4);
     net.tap(Box::new(|_, _, words| match &*words {
-        [8] => Tapped::Breaks,
-        _ => Tapped::Goes,
+        [8] => TapVerdict::Breaks,
+        _ => TapVerdict::Goes,
     }));
     for number in 7..10 {
         drop(a.write(at(B, number as usize), &[number]));
@@ -393,7 +396,7 @@ fn a_write_may_be_lost_with_its_connection() {
 }
 
 #[test]
-fn a_broken_connection_comes_back_and_forgets() {
+fn broken_connection_reconnects_without_old_operations() {
     let (net, a, _b, memory) = pair(6);
     let losses = a.losses(B);
     assert_eq!(losses.load(Ordering::Relaxed), 0);
@@ -416,9 +419,9 @@ fn a_broken_connection_comes_back_and_forgets() {
 const WORDS: usize = 8;
 
 /// Memory to which each thread writes increasing numbers, and its previous content.
-struct Seen(Arc<Memory>, [u64; WORDS]);
+struct ObservedMemory(Arc<Memory>, [u64; WORDS]);
 
-impl Seen {
+impl ObservedMemory {
     /// Checks FAB-3: no write overtakes another, whatever fails.
     fn look(&mut self) {
         let now = std::array::from_fn(|at| word(&self.0, at));
@@ -443,7 +446,7 @@ fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
         let provide = |writer: &MachineId| {
             let segment = SegmentId::new(SegmentId::REGION, 0, writer.0);
             let memory = machine.provide(segment, WORDS, Writer::Peer(*writer));
-            Seen(memory.expect("new"), [0; WORDS])
+            ObservedMemory(memory.expect("new"), [0; WORDS])
         };
         let memories: Vec<_> = ids.iter().map(provide).collect();
         set_members(&machine, &ids);
@@ -479,7 +482,7 @@ fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
             _ => drop(net.step()),
         }
         let memories = machines.iter_mut().flat_map(|(_, memories)| memories);
-        memories.for_each(Seen::look);
+        memories.for_each(ObservedMemory::look);
     }
     for id in &ids {
         net.resume(*id);
@@ -509,7 +512,7 @@ fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
 }
 
 #[test]
-fn the_same_seed_is_the_same_history_bit_for_bit() {
+fn same_seed_gives_identical_history() {
     let mut seen = [0, 0];
     for seed in 0..20 {
         let (first, second) = (chaos(seed), chaos(seed));

@@ -33,7 +33,7 @@ const KEPT_WORDS: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Agent {
     registry: Arc<Registry>,
-    card: Arc<OneSidedAgent>,
+    lane_agent: Arc<OneSidedAgent>,
     from: MachineId,
     /// The replies that have not been taken yet.
     replies: Vec<u8>,
@@ -55,7 +55,7 @@ impl Agent {
     ) -> Self {
         Agent {
             registry: Arc::clone(registry),
-            card: Arc::clone(card),
+            lane_agent: Arc::clone(card),
             from,
             replies: Vec::new(),
             answers: false,
@@ -73,7 +73,7 @@ impl Agent {
     /// Returns whether the replies may wait for operations that the attendant is about to post: all
     /// of them are acknowledgements.
     pub(super) fn may_wait(&self) -> bool {
-        !self.answers && self.card.is_to_attend()
+        !self.answers && self.lane_agent.is_to_attend()
     }
 
     /// Moves the replies to the empty `batch`.
@@ -90,7 +90,7 @@ impl Agent {
         frame::put_done(&mut self.replies, &mut self.done);
         self.words.shrink_to(KEPT_WORDS);
         if std::mem::take(&mut self.rung) {
-            self.card.call();
+            self.lane_agent.call();
         }
         if self.replies.len() > REPLIES_MAX {
             let why = "more replies than may be asked for";

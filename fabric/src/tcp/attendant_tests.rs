@@ -12,7 +12,7 @@ struct Counts {
     more: AtomicU32,
 }
 
-impl Attendant for Counts {
+impl ArrivalHandler for Counts {
     fn attend(&self) -> bool {
         let name = std::thread::current().name().map(str::to_owned);
         let _ = self.calls.send(name);
@@ -30,7 +30,7 @@ fn attendant(more: u32) -> (Box<Counts>, Receiver<Option<String>>) {
 }
 
 #[test]
-fn what_arrives_is_attended_to_on_the_card() {
+fn arrived_data_is_handled_by_the_agent() {
     let (a, b) = (start(&config(1)), start(&config(2)));
     let segment = SegmentId::new(1, 0, 0);
     let memory = b.provide(segment, 8, Writer::Peer(a.me()));
@@ -58,27 +58,27 @@ fn what_arrives_is_attended_to_on_the_card() {
 }
 
 #[test]
-fn while_somebody_waits_for_room_it_is_the_pollers_turn() {
+fn handler_is_not_called_while_a_post_waits_for_space() {
     let a = start(&config(1));
     let (attends, called) = attendant(0);
     assert!(a.set_attendant(attends));
-    let card = &a.shared.cards[ORDINARY];
-    assert!(card.may_wait());
+    let agent = &a.shared.lane_agents[ORDINARY];
+    assert!(agent.may_wait());
     let armed = a.bell().arm();
     a.ring_bell(a.me());
     // Without the bell this wait would not end.
     a.bell().wait(armed, Duration::from_secs(600));
     assert!(called.try_recv().is_err());
-    card.has_waited();
+    agent.has_waited();
     a.ring_bell(a.me());
     called.recv().expect("it is called");
 }
 
 #[test]
-fn nobody_waits_for_room_while_it_is_at_work() {
-    struct Tries(Arc<OnceCard>, Sender<bool>);
-    type OnceCard = std::sync::OnceLock<Arc<OneSidedAgent>>;
-    impl Attendant for Tries {
+fn no_post_waits_for_space_in_the_handler() {
+    struct Tries(Arc<AgentCell>, Sender<bool>);
+    type AgentCell = std::sync::OnceLock<Arc<OneSidedAgent>>;
+    impl ArrivalHandler for Tries {
         fn attend(&self) -> bool {
             let card = self.0.get().expect("set before it is called");
             let _ = self.1.send(card.may_wait());
@@ -87,12 +87,15 @@ fn nobody_waits_for_room_while_it_is_at_work() {
     }
     let a = start(&config(1));
     let (may, heard) = channel();
-    let card = Arc::new(OnceCard::new());
-    assert!(card.set(Arc::clone(&a.shared.cards[ORDINARY])).is_ok());
+    let card = Arc::new(AgentCell::new());
+    assert!(
+        card.set(Arc::clone(&a.shared.lane_agents[ORDINARY]))
+            .is_ok()
+    );
     assert!(a.set_attendant(Box::new(Tries(card, may))));
     a.ring_bell(a.me());
     assert!(!heard.recv().expect("it is called"));
-    let card = &a.shared.cards[ORDINARY];
+    let card = &a.shared.lane_agents[ORDINARY];
     until(|| {
         let may = card.may_wait();
         if may {

@@ -352,11 +352,16 @@ mod tests {
     }
 
     /// The result of a handshake at one end.
-    type Shaken = Result<Peer, HandshakeError>;
+    type HandshakeResult = Result<Peer, HandshakeError>;
 
     /// Runs a handshake and returns the results of both ends; the listener admits the caller if
     /// `admit`.
-    fn shake(caller: &Identity, to: u32, listener: &Identity, admit: bool) -> (Shaken, Shaken) {
+    fn shake(
+        caller: &Identity,
+        to: u32,
+        listener: &Identity,
+        admit: bool,
+    ) -> (HandshakeResult, HandshakeResult) {
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
             let called = scope.spawn(move || call(caller, b"", MachineId(to), 3, &mut here));
@@ -382,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_name_at_both_ends() {
+    fn each_refusal_is_reported_at_both_ends() {
         let a = identity(1, 5, b"secret");
         for (listener, to, admit, error) in [
             (
@@ -453,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_only_repeats_what_it_has_heard_is_refused() {
+    fn replayed_handshake_is_refused() {
         let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::agent::Agent;
 use super::connection::Connection;
 use super::frame::{Frame, Inbox};
-use super::one_sided_agent::{Port, Wants};
+use super::one_sided_agent::{Port, PortInterest};
 use super::tls::{self, Session};
 
 /// The largest number of reads in one turn.
@@ -21,7 +21,7 @@ const READS: usize = 16;
 const KEPT_BYTES: usize = 256 << 10;
 
 /// A connection on a card.
-pub(super) struct Carried<F> {
+pub(super) struct AgentConnection<F> {
     connection: Arc<Connection>,
     session: Option<Session>,
     inbox: Inbox,
@@ -46,11 +46,11 @@ impl Read for Source<'_> {
     }
 }
 
-impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
+impl<F: Fn(&Arc<Connection>) + Send> AgentConnection<F> {
     /// Returns the port of a connection. `agent` applies the peer's requests; `ended` is called
     /// once, after the connection was closed.
     pub(super) fn new(connection: &Arc<Connection>, agent: Agent, ended: F) -> Self {
-        Carried {
+        AgentConnection {
             connection: Arc::clone(connection),
             session: connection.take_session(),
             inbox: Inbox::new(),
@@ -118,12 +118,12 @@ impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
     }
 }
 
-impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
+impl<F: Fn(&Arc<Connection>) + Send> Port for AgentConnection<F> {
     fn stream(&self) -> &TcpStream {
         self.connection.stream()
     }
 
-    fn turn(&mut self, readable: bool) -> io::Result<Wants> {
+    fn turn(&mut self, readable: bool) -> io::Result<PortInterest> {
         if readable || self.more {
             self.more = (0..READS).try_fold(true, |more, _| match more {
                 true => self.receive(),
@@ -137,9 +137,9 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
         }
         // A port with more to read gets another turn before it waits for space to write.
         Ok(if self.more || self.is_sent() {
-            Wants::Read
+            PortInterest::Read
         } else {
-            Wants::ReadAndRoom
+            PortInterest::ReadAndRoom
         })
     }
 

@@ -31,7 +31,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::frame::{self, Malformed, Reply};
 use super::one_sided_agent::OneSidedAgent;
 use super::tls::Session;
-use crate::waiting::{Answer, Waiting};
+use crate::waiting::{Answer, PendingOperation};
 
 /// The number of waiting bytes above which a posting thread must wait.
 pub(super) const OUT_BYTES: usize = 4 << 20;
@@ -46,28 +46,28 @@ const COPIED_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    card: Arc<OneSidedAgent>,
+    lane_agent: Arc<OneSidedAgent>,
     /// Whether requests of the peer are applied.
     gate: Mutex<bool>,
-    posted: Mutex<Posted>,
+    posted: Mutex<SendQueue>,
     /// The TLS session, until a card takes it.
     session: Mutex<Option<Session>>,
     /// Notified when there is space to post, or the connection is closed.
-    room: Condvar,
+    space_freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Posted {
+struct SendQueue {
     closed: bool,
     out: Vec<u8>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingOperation>,
     /// The bytes that the waiting operations have asked for.
     asked: usize,
     /// Whether an operation was posted without a bell after it.
     unrung: bool,
 }
 
-impl Posted {
+impl SendQueue {
     fn is_full(&self) -> bool {
         self.out.len() > OUT_BYTES || self.waiting.len() >= WAITING || self.asked > REPLY_BYTES_MAX
     }
@@ -83,11 +83,11 @@ impl Connection {
     ) -> Arc<Self> {
         Arc::new(Connection {
             stream,
-            card: Arc::clone(card),
+            lane_agent: Arc::clone(card),
             gate: Mutex::new(true),
             posted: Mutex::default(),
             session: Mutex::new(session),
-            room: Condvar::new(),
+            space_freed: Condvar::new(),
         })
     }
 
@@ -97,11 +97,16 @@ impl Connection {
 
     /// Posts the operation that `put` encodes, with its completer; with `ring` the peer's bell
     /// follows.
-    pub(super) fn post(&self, put: impl FnOnce(&mut Vec<u8>), waiting: Waiting, ring: bool) {
+    pub(super) fn post(
+        &self,
+        put: impl FnOnce(&mut Vec<u8>),
+        waiting: PendingOperation,
+        ring: bool,
+    ) {
         let mut posted = self.posted.lock();
-        while !posted.closed && posted.is_full() && self.card.may_wait() {
-            self.room.wait(&mut posted);
-            self.card.has_waited();
+        while !posted.closed && posted.is_full() && self.lane_agent.may_wait() {
+            self.space_freed.wait(&mut posted);
+            self.lane_agent.has_waited();
         }
         if posted.closed {
             // The lock is released first, because a woken task may post again.
@@ -109,14 +114,14 @@ impl Connection {
             return drop(waiting);
         }
         put(&mut posted.out);
-        posted.unrung |= !matches!(waiting, Waiting::Read(..));
+        posted.unrung |= !matches!(waiting, PendingOperation::Read(..));
         posted.asked += waiting.asked() * 8;
         posted.waiting.push_back(waiting);
         if ring {
             posted.ring();
         }
         drop(posted);
-        self.card.nudge();
+        self.lane_agent.nudge();
     }
 
     /// Rings the peer's bell after the posted operations.
@@ -125,7 +130,7 @@ impl Connection {
         if !posted.closed && (posted.unrung || posted.out.is_empty()) {
             posted.ring();
             drop(posted);
-            self.card.nudge();
+            self.lane_agent.nudge();
         }
     }
 
@@ -139,7 +144,7 @@ impl Connection {
         // The connection may be broken already.
         let _ = self.stream.shutdown(Shutdown::Both);
         *self.gate.lock() = false;
-        self.room.notify_all();
+        self.space_freed.notify_all();
         drop(waiting);
     }
 
@@ -179,7 +184,7 @@ impl Connection {
             batch.append(&mut posted.out);
         }
         drop(posted);
-        self.room.notify_all();
+        self.space_freed.notify_all();
         Ok(())
     }
 
@@ -215,17 +220,17 @@ impl Connection {
 
     /// Wakes threads that wait for space, after operations were answered.
     pub(super) fn answered(&self) {
-        self.room.notify_all();
+        self.space_freed.notify_all();
     }
 }
 
-impl Posted {
+impl SendQueue {
     fn ring(&mut self) {
         frame::put_bell(&mut self.out);
         self.unrung = false;
     }
 
-    fn take_first(&mut self) -> Option<Waiting> {
+    fn take_first(&mut self) -> Option<PendingOperation> {
         let first = self.waiting.pop_front()?;
         self.asked -= first.asked() * 8;
         Some(first)

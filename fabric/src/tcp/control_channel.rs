@@ -24,7 +24,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::auth::{ASIDE, HandshakeError, Identity};
-use super::tls::{self, Inside, Session, TcpTls};
+use super::tls::{self, BlockingTls, Session, TcpTls};
 use crate::machine::MachineId;
 
 /// The largest size of a question or answer.
@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const ANYBODY: MachineId = MachineId(0);
 
 /// A service that answers questions of other machines, on threads of the fabric.
-pub trait Answerer: fmt::Debug + Send + Sync {
+pub trait ControlService: fmt::Debug + Send + Sync {
     /// Returns the answer to a question. The call may block: it delays no other caller. An answer
     /// of more than 16 MiB closes the caller's connection instead.
     fn answer(&self, question: &[u8]) -> Vec<u8>;
@@ -43,37 +43,37 @@ pub trait Answerer: fmt::Debug + Send + Sync {
 
 /// A client of the control channel, which need not be a machine of the network.
 #[derive(Debug)]
-pub struct TcpAsker {
+pub struct ControlClient {
     identity: Identity,
     tls: Option<TcpTls>,
     /// Idle lines, by their addresses.
-    idle: Mutex<HashMap<String, Vec<Line>>>,
+    idle: Mutex<HashMap<String, Vec<ControlConnection>>>,
     calling: Mutex<HashSet<String>>,
 }
 
 /// A connection with an answering machine.
 #[derive(Debug)]
-struct Line {
+struct ControlConnection {
     stream: TcpStream,
     session: Option<Session>,
 }
 
 /// A guard that marks an address as being connected to.
-struct Calling<'a>(&'a TcpAsker, &'a str);
+struct ConnectGuard<'a>(&'a ControlClient, &'a str);
 
-impl Drop for Calling<'_> {
+impl Drop for ConnectGuard<'_> {
     fn drop(&mut self) {
         self.0.calling.lock().remove(self.1);
     }
 }
 
-impl TcpAsker {
+impl ControlClient {
     /// Returns a client with the cluster's secret.
     ///
     /// # Errors
     /// If the system gives no random numbers.
-    pub fn new(cluster: u128, secret: &[u8], tls: Option<TcpTls>) -> io::Result<TcpAsker> {
-        Ok(TcpAsker {
+    pub fn new(cluster: u128, secret: &[u8], tls: Option<TcpTls>) -> io::Result<ControlClient> {
+        Ok(ControlClient {
             identity: Identity::new(ANYBODY, cluster, secret)?,
             tls,
             idle: Mutex::default(),
@@ -107,16 +107,16 @@ impl TcpAsker {
         Ok(answer)
     }
 
-    fn keep(&self, address: &str, line: Line) {
+    fn keep(&self, address: &str, line: ControlConnection) {
         let mut idle = self.idle.lock();
         idle.entry(address.to_owned()).or_default().push(line);
     }
 
-    fn call(&self, address: &str, patience: Duration) -> Result<Line, HandshakeError> {
+    fn call(&self, address: &str, patience: Duration) -> Result<ControlConnection, HandshakeError> {
         if !self.calling.lock().insert(address.to_owned()) {
             return Err(HandshakeError::Io(format!("{address} is being called")));
         }
-        let _calling = Calling(self, address);
+        let _calling = ConnectGuard(self, address);
         let mut stream = Err(io::ErrorKind::AddrNotAvailable.into());
         for found in address.to_socket_addrs()? {
             stream = TcpStream::connect_timeout(&found, patience);
@@ -130,11 +130,11 @@ impl TcpAsker {
         stream.set_write_timeout(Some(patience))?;
         let tls = self.tls.as_ref();
         let (_, session) = tls::call(&self.identity, tls, ANYBODY, ASIDE, &stream)?;
-        Ok(Line { stream, session })
+        Ok(ControlConnection { stream, session })
     }
 }
 
-impl Line {
+impl ControlConnection {
     fn ask(&mut self, question: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
         self.stream.set_read_timeout(Some(patience))?;
         self.stream.set_write_timeout(Some(patience))?;
@@ -150,7 +150,7 @@ impl Line {
         // One write, so that length and question share a packet.
         let said = [&length[..], words].concat();
         match &mut self.session {
-            Some(session) => Inside(session, &self.stream).write_all(&said),
+            Some(session) => BlockingTls(session, &self.stream).write_all(&said),
             None => (&self.stream).write_all(&said),
         }
     }
@@ -158,7 +158,7 @@ impl Line {
     /// Reads the next message of the other end; `None` after it has closed the line.
     fn hear(&mut self) -> io::Result<Option<Vec<u8>>> {
         match &mut self.session {
-            Some(session) => hear(&mut Inside(session, &self.stream)),
+            Some(session) => hear(&mut BlockingTls(session, &self.stream)),
             None => hear(&mut &self.stream),
         }
     }
@@ -185,12 +185,12 @@ fn hear(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
 
 /// Answers the questions on a line, until it ends.
 pub(super) fn serve(
-    answerer: &Arc<dyn Answerer>,
+    answerer: &Arc<dyn ControlService>,
     stream: TcpStream,
     session: Option<Session>,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
-    let mut line = Line { stream, session };
+    let mut line = ControlConnection { stream, session };
     while let Some(question) = line.hear()? {
         line.say(&answerer.answer(&question))?;
     }
@@ -207,9 +207,9 @@ mod tests {
 
     /// An answerer that returns each question twice.
     #[derive(Debug)]
-    struct Echo;
+    struct EchoService;
 
-    impl Answerer for Echo {
+    impl ControlService for EchoService {
         fn answer(&self, question: &[u8]) -> Vec<u8> {
             question.repeat(2)
         }
@@ -217,17 +217,17 @@ mod tests {
 
     fn answering(me: u32) -> TcpFabric {
         let fabric = start(&config(me));
-        fabric.answer_with(Arc::new(Echo));
+        fabric.answer_with(Arc::new(EchoService));
         fabric
     }
 
-    fn asker() -> TcpAsker {
+    fn asker() -> ControlClient {
         let config = config(1);
-        TcpAsker::new(config.cluster, &config.secret, None).expect("randomness")
+        ControlClient::new(config.cluster, &config.secret, None).expect("randomness")
     }
 
     #[test]
-    fn who_knows_the_secret_is_answered_though_it_is_no_member() {
+    fn client_with_secret_is_answered_without_membership() {
         let fabric = answering(1);
         let address = fabric.address().to_string();
         let asker = asker();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_has_ended_is_made_again() {
+    fn ended_connection_is_reopened() {
         let mut fabric = answering(1);
         let address = fabric.address().to_string();
         let asker = asker();
@@ -262,16 +262,16 @@ mod tests {
                 listen,
                 ..config(2)
             });
-            fabric.answer_with(Arc::new(Echo));
+            fabric.answer_with(Arc::new(EchoService));
         }
     }
 
     #[test]
-    fn who_may_not_ask_is_told_why() {
+    fn unauthorized_client_learns_the_reason() {
         let fabric = answering(1);
         let address = fabric.address().to_string();
         let config = config(1);
-        let other = TcpAsker::new(config.cluster, b"another secret of others", None);
+        let other = ControlClient::new(config.cluster, b"another secret of others", None);
         let other = other.expect("randomness");
         let refused = other.ask(&address, b"x", TIME_LIMIT);
         assert_eq!(refused, Err(HandshakeError::WrongSecret));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_it_may_be_ends_the_line() {
+    fn too_long_message_ends_the_connection() {
         let mut long = &(LONGEST + 1).to_le_bytes()[..];
         assert!(hear(&mut long).is_err());
         let mut torn = &[&9_u32.to_le_bytes()[..], b"torn"].concat()[..];

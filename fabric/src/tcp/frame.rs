@@ -80,7 +80,7 @@ pub(super) enum Frame<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     Read(Target, usize),
-    Write(Target, Words<'a>),
+    Write(Target, WordBytes<'a>),
     Swap(Target, u64, u64),
     Bell,
 }
@@ -89,19 +89,19 @@ pub(super) enum Request<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply<'a> {
     Done(u32),
-    Words(Words<'a>),
+    Words(WordBytes<'a>),
     Was(u64),
     Refused(FabricError),
 }
 
 /// The words in a frame, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Words<'a>(&'a [u8]);
+pub(super) struct WordBytes<'a>(&'a [u8]);
 
-impl<'a> Words<'a> {
+impl<'a> WordBytes<'a> {
     fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let whole = bytes.len().is_multiple_of(8);
-        whole.then_some(Words(bytes)).ok_or(Malformed)
+        whole.then_some(WordBytes(bytes)).ok_or(Malformed)
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = u64> + 'a {
@@ -202,7 +202,7 @@ impl<'a> Request<'a> {
                     .then_some(Request::Read(target, words))
                     .ok_or(Malformed)
             }
-            WRITE => Ok(Request::Write(target, Words::new(rest)?)),
+            WRITE => Ok(Request::Write(target, WordBytes::new(rest)?)),
             SWAP => {
                 let [expected, new] = words_of(rest)?;
                 Ok(Request::Swap(target, expected, new))
@@ -219,7 +219,7 @@ impl<'a> Reply<'a> {
                 let count = rest.try_into().map_err(|_| Malformed)?;
                 Ok(Reply::Done(u32::from_le_bytes(count)))
             }
-            WORDS => Ok(Reply::Words(Words::new(rest)?)),
+            WORDS => Ok(Reply::Words(WordBytes::new(rest)?)),
             WAS => {
                 let [was] = words_of(rest)?;
                 Ok(Reply::Was(was))
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back_however_they_are_cut() {
+    fn frames_are_reassembled_from_any_pieces() {
         let long: Vec<u64> = (0..100_000).collect();
         let mut out = Vec::new();
         put_read(&mut out, TARGET, 5);
@@ -401,7 +401,7 @@ mod tests {
             .collect();
         let expected = [
             Reply::Done(7),
-            Reply::Words(Words(&words)),
+            Reply::Words(WordBytes(&words)),
             Reply::Was(9),
             Reply::Refused(refused),
         ];
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_noticed_before_it_has_come() {
+    fn too_long_frame_is_detected_by_its_length() {
         for length in [0, MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
             let bytes = length.to_le_bytes();
             assert_eq!(frames(&bytes, &mut Random::new(2)), Err(Malformed));

@@ -10,7 +10,7 @@ const GREETING: usize = 64;
 
 /// A set of inbound connections.
 #[derive(Debug, Default)]
-pub(super) struct Callers(Mutex<Inner>);
+pub(super) struct InboundConnections(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -18,7 +18,7 @@ struct Inner {
     greeting: Vec<Arc<TcpStream>>,
 }
 
-impl Callers {
+impl InboundConnections {
     /// Closes all connections, and refuses new ones.
     pub(super) fn close(&self) {
         let mut inner = self.0.lock();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::auth::{HandshakeError, Peer};
-use super::control_channel::{self, Answerer};
+use super::control_channel::{self, ControlService};
 use super::peer_connections::PeerConnections;
 use super::tls::{self, Session};
 
@@ -35,7 +35,7 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
         };
         if let Some(caller) = shared.callers.enter(stream) {
             let (greeter, greeted) = (Arc::clone(shared), Arc::clone(&caller));
-            let life = move || {
+            let incarnation = move || {
                 // The reason of a refusal is not needed here: the peer may try again.
                 let met = greet(&greeter, &greeted);
                 if met.is_err() {
@@ -47,7 +47,7 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
                 }
             };
             let name = shared.name("greeter");
-            if shared.threads.spawn(name, life).is_err() {
+            if shared.threads.spawn(name, incarnation).is_err() {
                 shared.callers.leave(&caller);
             }
         }
@@ -55,21 +55,21 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 }
 
 /// The purpose of an inbound connection.
-enum Wants {
+enum ConnectionPurpose {
     /// A peer's connection for its link, with the number of the peer's attempt.
     Connection(Arc<PeerConnections>, Peer, u64),
     /// The control channel, for any caller.
-    Answers(Arc<dyn Answerer>),
+    Answers(Arc<dyn ControlService>),
 }
 
 /// A caller on the control channel.
-struct Questions {
-    answerer: Arc<dyn Answerer>,
+struct InboundControl {
+    answerer: Arc<dyn ControlService>,
     stream: TcpStream,
     session: Option<Session>,
 }
 
-impl Questions {
+impl InboundControl {
     fn answer(self, shared: &Shared) {
         // The set closes the line at the end of the fabric; a line beyond its limit is closed at
         // once.
@@ -88,28 +88,31 @@ impl Questions {
 }
 
 /// Carries out the handshake with a caller; returns its line if it uses the control channel.
-fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, HandshakeError> {
+fn greet(
+    shared: &Arc<Shared>,
+    stream: &TcpStream,
+) -> Result<Option<InboundControl>, HandshakeError> {
     super::prepare(stream, shared.silence)?;
     let admit = |peer: Peer| {
         if peer.is_aside() {
             let answerer = shared.answerer.get().cloned();
             return answerer
-                .map(Wants::Answers)
+                .map(ConnectionPurpose::Answers)
                 .ok_or(HandshakeError::NotMember);
         }
         let link = shared.link(peer.machine);
         let link = link.ok_or(HandshakeError::NotMember)?;
         let call = link.admit(shared, peer)?;
-        Ok(Wants::Connection(link, peer, call))
+        Ok(ConnectionPurpose::Connection(link, peer, call))
     };
     let tls = shared.tls.as_ref();
     match tls::listen(&shared.identity, tls, stream, admit)? {
-        (Wants::Answers(answerer), session) => Ok(Some(Questions {
+        (ConnectionPurpose::Answers(answerer), session) => Ok(Some(InboundControl {
             answerer,
             stream: stream.try_clone()?,
             session,
         })),
-        (Wants::Connection(link, peer, call), session) => {
+        (ConnectionPurpose::Connection(link, peer, call), session) => {
             if !peer.asks() {
                 stream.set_nonblocking(true)?;
                 link.called(shared, (peer, call), stream.try_clone()?, session);

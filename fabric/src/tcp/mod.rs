@@ -55,14 +55,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::auth::{HandshakeError, cluster_id};
-pub use self::control_channel::{Answerer, TcpAsker};
+pub use self::control_channel::{ControlClient, ControlService};
 pub use self::frame::{LONGEST, count_frames};
 pub use self::tls::{CertificateFault, TcpTls, TlsError};
 
 use self::auth::Identity;
 use self::connection::Connection;
 use self::frame::Target;
-use self::inbound::Callers;
+use self::inbound::InboundConnections;
 use self::one_sided_agent::OneSidedAgent;
 use self::peer_connections::{LANES, LEASES, ORDINARY, PeerConnections};
 use self::threads::Threads;
@@ -70,14 +70,14 @@ use crate::bell::Bell;
 use crate::completion::Completion;
 use crate::counters::FabricCounters;
 use crate::direct;
-use crate::fabric::{Attendant, Event, Fabric, FabricError};
-use crate::home::Home;
+use crate::fabric::{ArrivalHandler, Event, Fabric, FabricError};
+use crate::home::MachineDirectory;
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::priority::ask_for_priority;
 use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
-use crate::waiting::Waiting;
+use crate::waiting::PendingOperation;
 
 /// The time limit of a connection attempt, and of each step of the handshake.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -123,11 +123,11 @@ struct Shared {
     registry: Arc<Registry>,
     bell: Bell,
     lease_bell: Bell,
-    callers: Callers,
+    callers: InboundConnections,
     /// The lines of the control channel, and the service that answers them.
-    askers: Callers,
-    answerer: OnceLock<Arc<dyn Answerer>>,
-    cards: [Arc<OneSidedAgent>; LANES],
+    askers: InboundConnections,
+    answerer: OnceLock<Arc<dyn ControlService>>,
+    lane_agents: [Arc<OneSidedAgent>; LANES],
     links: RwLock<HashMap<MachineId, Arc<PeerConnections>>>,
     /// The counters of lost connections to each peer, whether or not it is a member.
     losses: Mutex<HashMap<MachineId, Arc<AtomicU64>>>,
@@ -183,7 +183,7 @@ impl TcpFabric {
     ///
     /// # Errors
     /// As [`Self::start`]; [`FabricError::Refused`] if the directory belongs to another machine.
-    pub fn start_at(config: &TcpConfig, home: Home) -> Result<Self, FabricError> {
+    pub fn start_at(config: &TcpConfig, home: MachineDirectory) -> Result<Self, FabricError> {
         if home.me() != config.me {
             return Err(FabricError::Refused("the directory is another machine's"));
         }
@@ -200,10 +200,10 @@ impl TcpFabric {
             tls: config.tls.clone(),
             silence: config.silence,
             registry: Arc::new(registry),
-            callers: Callers::default(),
-            askers: Callers::default(),
+            callers: InboundConnections::default(),
+            askers: InboundConnections::default(),
             answerer: OnceLock::new(),
-            cards: [OneSidedAgent::new(&bell)?, OneSidedAgent::new(&lease_bell)?],
+            lane_agents: [OneSidedAgent::new(&bell)?, OneSidedAgent::new(&lease_bell)?],
             bell,
             lease_bell,
             links: RwLock::default(),
@@ -212,8 +212,8 @@ impl TcpFabric {
             threads: Arc::default(),
         });
         let (listens, lets_in) = (Arc::clone(&listener), Arc::clone(&shared));
-        let life = move || listener::accept(&lets_in, &listens);
-        shared.threads.spawn(shared.name("listener"), life)?;
+        let incarnation = move || listener::accept(&lets_in, &listens);
+        shared.threads.spawn(shared.name("listener"), incarnation)?;
         let fabric = TcpFabric {
             shared,
             listener,
@@ -222,7 +222,7 @@ impl TcpFabric {
             changing: Mutex::default(),
         };
         // From here on, dropping the fabric ends the started threads.
-        let [card, lease_card] = fabric.shared.cards.clone();
+        let [card, lease_card] = fabric.shared.lane_agents.clone();
         let (threads, name) = (&fabric.shared.threads, |what| fabric.shared.name(what));
         threads.spawn(name("card"), move || card.run())?;
         threads.spawn(name("lease card"), move || {
@@ -234,7 +234,7 @@ impl TcpFabric {
 
     /// Sets the service that answers the control channel; before, all callers are refused. Only the
     /// first call has an effect.
-    pub fn answer_with(&self, answerer: Arc<dyn Answerer>) {
+    pub fn answer_with(&self, answerer: Arc<dyn ControlService>) {
         let _ = self.shared.answerer.set(answerer);
     }
 
@@ -267,7 +267,7 @@ impl TcpFabric {
         ring: bool,
         here: impl FnOnce(&Memory) -> Completion<T>,
         put: impl FnOnce(&mut Vec<u8>, Target),
-        waiting: impl FnOnce(crate::Completer<T>) -> Waiting,
+        waiting: impl FnOnce(crate::Completer<T>) -> PendingOperation,
     ) -> Completion<T> {
         let me = self.me();
         let lane = match at.segment.lane() {
@@ -280,7 +280,7 @@ impl TcpFabric {
                 Err(error) => Completion::done(Err(error)),
             };
             if ring {
-                self.shared.cards[lane].call();
+                self.shared.lane_agents[lane].call();
             }
             return done;
         }
@@ -300,7 +300,7 @@ impl TcpFabric {
     /// Rings the bell of a lane.
     fn ring(&self, machine: MachineId, lane: usize) {
         if machine == self.me() {
-            return self.shared.cards[lane].call();
+            return self.shared.lane_agents[lane].call();
         }
         if let Ok(connection) = self.connection(machine, lane) {
             connection.bell();
@@ -316,7 +316,7 @@ impl TcpFabric {
                 ring,
                 |memory| direct::write(memory, at.word, words),
                 |out, target| frame::put_write(out, target, words),
-                Waiting::Write,
+                PendingOperation::Write,
             )
         })
     }
@@ -346,11 +346,14 @@ impl Fabric for TcpFabric {
     }
 
     fn keeps(&self) -> bool {
-        self.shared.registry.home().is_some_and(Home::keeps)
+        self.shared
+            .registry
+            .home()
+            .is_some_and(MachineDirectory::keeps)
     }
 
-    fn room(&self) -> Option<u64> {
-        self.shared.registry.home().and_then(Home::room)
+    fn free_bytes(&self) -> Option<u64> {
+        self.shared.registry.home().and_then(MachineDirectory::room)
     }
 
     fn provide(
@@ -425,7 +428,7 @@ impl Fabric for TcpFabric {
                 false,
                 |memory| direct::read(memory, at.word, words),
                 |out, target| frame::put_read(out, target, words),
-                |completer| Waiting::Read(completer, words),
+                |completer| PendingOperation::Read(completer, words),
             )
         })
     }
@@ -446,7 +449,7 @@ impl Fabric for TcpFabric {
             false,
             |memory| direct::cas(memory, at.word, expected, new),
             |out, target| frame::put_swap(out, target, expected, new),
-            Waiting::Swap,
+            PendingOperation::Swap,
         )
     }
 
@@ -458,8 +461,8 @@ impl Fabric for TcpFabric {
         self.ring(machine, LEASES);
     }
 
-    fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
-        self.shared.cards[ORDINARY].set_attendant(attendant)
+    fn set_attendant(&self, attendant: Box<dyn ArrivalHandler>) -> bool {
+        self.shared.lane_agents[ORDINARY].set_attendant(attendant)
     }
 
     fn take_events(&self) -> Vec<Event> {
@@ -477,7 +480,7 @@ impl Drop for TcpFabric {
         for (_, link) in links {
             link.stop(&self.shared);
         }
-        self.shared.cards.iter().for_each(|card| card.stop());
+        self.shared.lane_agents.iter().for_each(|card| card.stop());
         self.shared.threads.join();
     }
 }

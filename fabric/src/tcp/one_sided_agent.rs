@@ -39,7 +39,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::bell::Bell;
-use crate::fabric::Attendant;
+use crate::fabric::ArrivalHandler;
 
 /// The epoll key of the card's own wake-up.
 const NUDGE: u64 = 0;
@@ -60,7 +60,7 @@ pub(super) trait Port: Send {
     ///
     /// # Errors
     /// The error that ends the connection.
-    fn turn(&mut self, readable: bool) -> io::Result<Wants>;
+    fn turn(&mut self, readable: bool) -> io::Result<PortInterest>;
 
     /// Returns whether the port could go on without an event, unless it waits for space to write.
     fn has_work(&self) -> bool;
@@ -71,18 +71,18 @@ pub(super) trait Port: Send {
 
 /// The events that a port waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum PortInterest {
     /// Data to read.
     Read,
     /// Data to read, or space to write.
     ReadAndRoom,
 }
 
-impl Wants {
+impl PortInterest {
     fn flags(self) -> epoll::EventFlags {
         match self {
-            Wants::Read => epoll::EventFlags::IN,
-            Wants::ReadAndRoom => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            PortInterest::Read => epoll::EventFlags::IN,
+            PortInterest::ReadAndRoom => epoll::EventFlags::IN | epoll::EventFlags::OUT,
         }
     }
 }
@@ -96,7 +96,7 @@ pub(super) struct OneSidedAgent {
     state: Mutex<State>,
     /// The bell to ring if there is no attendant, or it may not work.
     bell: Bell,
-    attendant: OnceLock<Attends>,
+    attendant: OnceLock<HandlerSlot>,
     /// Whether the attendant has new data to look at.
     called: AtomicBool,
     attending: AtomicBool,
@@ -106,9 +106,9 @@ pub(super) struct OneSidedAgent {
     blocked: AtomicUsize,
 }
 
-struct Attends(Box<dyn Attendant>);
+struct HandlerSlot(Box<dyn ArrivalHandler>);
 
-impl std::fmt::Debug for Attends {
+impl std::fmt::Debug for HandlerSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("…")
     }
@@ -129,15 +129,15 @@ impl std::fmt::Debug for State {
     }
 }
 
-struct Plugged {
+struct RegisteredPort {
     port: Box<dyn Port>,
-    wants: Wants,
+    wants: PortInterest,
 }
 
-impl Plugged {
+impl RegisteredPort {
     /// Returns whether the port can go on without an event.
     fn has_work(&self) -> bool {
-        self.wants == Wants::Read && self.port.has_work()
+        self.wants == PortInterest::Read && self.port.has_work()
     }
 }
 
@@ -192,8 +192,8 @@ impl OneSidedAgent {
     }
 
     /// Sets the attendant, unless there is one.
-    pub(super) fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
-        self.attendant.set(Attends(attendant)).is_ok()
+    pub(super) fn set_attendant(&self, attendant: Box<dyn ArrivalHandler>) -> bool {
+        self.attendant.set(HandlerSlot(attendant)).is_ok()
     }
 
     /// Makes the attendant, or the poller, look for new data.
@@ -233,7 +233,7 @@ impl OneSidedAgent {
 
     /// Calls the attendant if it has new data.
     fn attend(&self) {
-        let Some(Attends(attendant)) = self.attendant.get() else {
+        let Some(HandlerSlot(attendant)) = self.attendant.get() else {
             return;
         };
         if !self.called.swap(false, Ordering::Acquire) {
@@ -261,18 +261,18 @@ impl OneSidedAgent {
 
     /// Runs the card until it is stopped.
     pub(super) fn run(&self) {
-        let mut ports: HashMap<u64, Plugged> = HashMap::new();
+        let mut ports: HashMap<u64, RegisteredPort> = HashMap::new();
         let mut next = NUDGE + 1;
         let mut events = Vec::with_capacity(EVENTS);
         let _ = self.thread.set(std::thread::current().id());
         while let Some(arrived) = self.arrivals() {
             for mut port in arrived {
-                let (key, wants) = (epoll::EventData::new_u64(next), Wants::Read);
+                let (key, wants) = (epoll::EventData::new_u64(next), PortInterest::Read);
                 if epoll::add(&self.epoll, port.stream(), key, wants.flags()).is_err() {
                     port.end();
                     continue;
                 }
-                let mut plugged = Plugged { port, wants };
+                let mut plugged = RegisteredPort { port, wants };
                 // The peer may have written already.
                 if self.turn((next, &mut plugged), true) {
                     ports.insert(next, plugged);
@@ -317,10 +317,10 @@ impl OneSidedAgent {
     }
 
     /// Waits until there is work.
-    fn park(&self, ports: &HashMap<u64, Plugged>, events: &mut Vec<epoll::Event>) {
+    fn park(&self, ports: &HashMap<u64, RegisteredPort>, events: &mut Vec<epoll::Event>) {
         self.parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let busy = ports.values().any(Plugged::has_work)
+        let busy = ports.values().any(RegisteredPort::has_work)
             || self.has_news()
             || self.called.load(Ordering::Relaxed);
         let timeout = busy.then_some(&AT_ONCE);
@@ -339,7 +339,7 @@ impl OneSidedAgent {
     }
 
     /// Gives a port its turn; returns whether it stays open.
-    fn turn(&self, (key, plugged): (u64, &mut Plugged), readable: bool) -> bool {
+    fn turn(&self, (key, plugged): (u64, &mut RegisteredPort), readable: bool) -> bool {
         let stream_wants = plugged.port.turn(readable).and_then(|wants| {
             if wants != plugged.wants {
                 let (key, stream) = (epoll::EventData::new_u64(key), plugged.port.stream());
@@ -354,7 +354,7 @@ impl OneSidedAgent {
         stream_wants.is_ok()
     }
 
-    fn end(&self, plugged: &mut Plugged) {
+    fn end(&self, plugged: &mut RegisteredPort) {
         // The descriptor may have duplicates, so closing it would not remove it from epoll.
         let _ = epoll::delete(&self.epoll, plugged.port.stream());
         plugged.port.end();

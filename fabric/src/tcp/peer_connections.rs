@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::agent::Agent;
 use super::auth::{ASKS, HandshakeError, Peer};
-use super::carried::Carried;
+use super::carried::AgentConnection;
 use super::connection::Connection;
 use super::tls::{self, Session};
 use super::{Shared, TIME_LIMIT};
@@ -216,11 +216,11 @@ impl PeerConnections {
         shared.tell(Event::Connected(self.peer));
         drop(state);
         self.wake.notify_all();
-        for (card, connection) in shared.cards.iter().zip(&pair.connections) {
+        for (card, connection) in shared.lane_agents.iter().zip(&pair.connections) {
             let link = Arc::clone(self);
             let ended = move |ended: &Arc<Connection>| link.ended(ended);
             let agent = Agent::new(&shared.registry, card, self.peer);
-            card.plug(Box::new(Carried::new(connection, agent, ended)));
+            card.plug(Box::new(AgentConnection::new(connection, agent, ended)));
         }
     }
 
@@ -296,7 +296,7 @@ impl PeerConnections {
         session: Option<Session>,
     ) {
         let lane = usize::from(peer.lane);
-        let connection = Connection::new(stream, session, &shared.cards[lane]);
+        let connection = Connection::new(stream, session, &shared.lane_agents[lane]);
         let mut state = self.state.lock();
         let goes_on = |state: &State| state.calls == call && !state.stopped;
         if lane == ORDINARY && goes_on(&state) {
@@ -333,7 +333,7 @@ impl PeerConnections {
         if first.incarnation != second.incarnation {
             return Err(HandshakeError::Io("the peer has just restarted".into()));
         }
-        let [card, lease_card] = &shared.cards;
+        let [card, lease_card] = &shared.lane_agents;
         Ok(Pair {
             incarnation: first.incarnation,
             connections: [

@@ -54,7 +54,7 @@ pub(super) fn connected(machine: &TcpFabric, peer: &TcpFabric) -> bool {
 }
 
 #[test]
-fn who_is_not_of_the_cluster_is_told_why() {
+fn non_member_learns_the_reason() {
     let changes: [(fn(&mut TcpConfig), _); 2] = [
         (|config| config.cluster += 1, HandshakeError::OtherCluster),
         (|config| config.secret.push(1), HandshakeError::WrongSecret),
@@ -78,7 +78,7 @@ fn who_is_not_of_the_cluster_is_told_why() {
 }
 
 #[test]
-fn an_address_with_another_machine_is_not_taken_for_it() {
+fn address_of_other_machine_is_not_accepted() {
     let (a, b) = (start(&config(1)), start(&config(2)));
     let mut wrong = members(&[&a, &b]);
     wrong[1].id = MachineId(3);
@@ -88,7 +88,7 @@ fn an_address_with_another_machine_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_machine_that_moves_is_found_at_its_new_address() {
+fn moved_machine_is_found_at_new_address() {
     let a = start(&config(1));
     let b = start(&config(2));
     join(&[&a, &b]);
@@ -128,7 +128,7 @@ fn leases_do_not_wait_behind_anything_else() {
 }
 
 #[test]
-fn a_fabric_ends_its_threads_whatever_they_wait_for() {
+fn closing_fabric_ends_all_threads() {
     let a = start(&config(1));
     // This peer accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -147,7 +147,7 @@ fn a_fabric_ends_its_threads_whatever_they_wait_for() {
 }
 
 #[test]
-fn what_no_frame_holds_is_refused() {
+fn operation_longer_than_frame_is_refused() {
     let (a, b) = (start(&config(1)), start(&config(2)));
     join(&[&a, &b]);
     until(|| connected(&a, &b));
@@ -190,7 +190,7 @@ fn both_machines_post_to_the_same_connections() {
 }
 
 #[test]
-fn a_smaller_number_that_comes_back_is_called_again() {
+fn returning_lower_machine_is_reconnected() {
     let mut first = config(1);
     let (a, b) = (start(&first), start(&config(2)));
     join(&[&a, &b]);
@@ -238,7 +238,7 @@ fn requests_of_both_directions_that_fill_every_buffer_are_answered() {
 }
 
 #[test]
-fn removing_a_member_that_hangs_ends_what_was_posted_and_who_waits_for_room() {
+fn removing_hung_member_ends_operations_and_waiting_posters() {
     const WORDS: usize = 1 << 14;
     let (a, b) = (start(&config(1)), start(&config(2)));
     join(&[&a, &b]);

@@ -17,11 +17,11 @@ impl Threads {
     pub(super) fn spawn(
         &self,
         name: String,
-        life: impl FnOnce() + Send + 'static,
+        body: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let mut threads = self.0.lock();
         threads.retain(|thread| !thread.is_finished());
-        threads.push(Builder::new().name(name).spawn(life)?);
+        threads.push(Builder::new().name(name).spawn(body)?);
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl TcpTls {
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| unusable(&error))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(OfTheCa { roots, provider }))
+            .with_custom_certificate_verifier(Arc::new(CaVerifier { roots, provider }))
             .with_client_auth_cert(chain, key)
             .map_err(|error| unusable(&error))?;
         // Resumption is disabled, so that each handshake checks the certificates.
@@ -139,12 +139,12 @@ fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
 
 /// A verifier that accepts every listener whose certificate the CA has signed, whatever its name.
 #[derive(Debug)]
-struct OfTheCa {
+struct CaVerifier {
     roots: Arc<RootCertStore>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for OfTheCa {
+impl ServerCertVerifier for CaVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -248,7 +248,7 @@ pub(super) fn call(
     let session = ClientConnection::new(Arc::clone(&tls.client), name)?;
     let mut session = Box::new(Connection::from(session));
     let binding = shake(&mut session, stream)?;
-    let mut inside = Inside(&mut session, stream);
+    let mut inside = BlockingTls(&mut session, stream);
     let peer = auth::call(identity, &binding, to, lane, &mut inside)?;
     Ok((peer, Some(session)))
 }
@@ -272,7 +272,7 @@ pub(super) fn listen<T>(
     let session = ServerConnection::new(Arc::clone(&tls.server))?;
     let mut session = Box::new(Connection::from(session));
     let binding = shake(&mut session, stream)?;
-    let mut inside = Inside(&mut session, stream);
+    let mut inside = BlockingTls(&mut session, stream);
     let admitted = auth::listen(identity, &binding, &mut inside, admit)?;
     Ok((admitted, Some(session)))
 }
@@ -289,15 +289,15 @@ fn shake(
 }
 
 /// A TLS session over a stream that still blocks.
-pub(super) struct Inside<'a>(pub(super) &'a mut Connection, pub(super) &'a TcpStream);
+pub(super) struct BlockingTls<'a>(pub(super) &'a mut Connection, pub(super) &'a TcpStream);
 
-impl Read for Inside<'_> {
+impl Read for BlockingTls<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         read(self.0, self.1, out)
     }
 }
 
-impl Write for Inside<'_> {
+impl Write for BlockingTls<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         write(self.0, self.1, bytes, &mut sent)?;

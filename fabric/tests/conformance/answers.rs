@@ -6,7 +6,7 @@ use fencepost_fabric::FabricError;
 
 use crate::kind::{Kind, at, cluster, provide, until, wait};
 
-pub fn what_was_written_is_visible(kind: &impl Kind) {
+pub fn written_words_are_visible(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let memory = provide(b, 4, a);
@@ -27,7 +27,7 @@ pub fn what_was_written_is_visible(kind: &impl Kind) {
     assert_eq!(wait(kind, a.write(at(b, 0), &[])), Ok(()));
 }
 
-pub fn a_peer_that_is_gone_answers_lost(kind: &impl Kind) {
+pub fn ended_peer_answers_lost(kind: &impl Kind) {
     let mut machines = cluster(kind, 3);
     let (c, b, a) = (machines.pop(), machines.pop(), machines.pop());
     let (a, b, c) = (a.expect("a"), b.expect("b"), c.expect("c"));
@@ -44,7 +44,7 @@ pub fn a_peer_that_is_gone_answers_lost(kind: &impl Kind) {
     assert_eq!(wait(kind, a.write(at(&c, 0), &[1])), Ok(()), "others go on");
 }
 
-pub fn what_is_under_way_when_a_peer_goes_ends(kind: &impl Kind) {
+pub fn operations_end_when_their_peer_ends(kind: &impl Kind) {
     let mut machines = cluster(kind, 2);
     let (b, a) = (machines.pop(), machines.pop());
     let (a, b) = (a.expect("a"), b.expect("b"));
@@ -64,7 +64,7 @@ pub fn what_is_under_way_when_a_peer_goes_ends(kind: &impl Kind) {
     }
 }
 
-pub fn a_completion_may_be_dropped(kind: &impl Kind) {
+pub fn completion_may_be_dropped(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let memory = provide(b, 1, a);

@@ -73,7 +73,7 @@ pub fn words_are_whole(kind: &impl Kind) {
     });
 }
 
-pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
+pub fn visible_first_word_implies_later_words(kind: &impl Kind) {
     const WORDS: usize = 2000;
     const WRITES: u64 = 500;
     let machines = cluster(kind, 3);
@@ -122,7 +122,7 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
     });
 }
 
-pub fn a_read_is_of_one_moment_where_the_first_word_says_so(kind: &impl Kind) {
+pub fn read_with_stable_first_word_is_not_torn(kind: &impl Kind) {
     const WORDS: usize = 300;
     const READS: u32 = 400;
     let machines = cluster(kind, 2);

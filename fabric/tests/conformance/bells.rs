@@ -11,7 +11,7 @@ use crate::kind::{Kind, SEGMENT, at, cluster, provide, until, wait};
 const LONG: Duration = Duration::from_secs(60);
 const LEASES: SegmentId = SegmentId::new(SegmentId::MAILBOX, SegmentId::LEASE_LANE, 7);
 
-pub fn a_write_rings_the_bell_of_its_lane(kind: &impl Kind) {
+pub fn write_rings_bell_of_its_lane(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     provide(b, 1, a);
@@ -40,7 +40,7 @@ pub fn a_write_rings_the_bell_of_its_lane(kind: &impl Kind) {
     }
 }
 
-pub fn who_waits_at_the_bell_of_leases_is_woken(kind: &impl Kind) {
+pub fn waiter_at_lease_bell_is_woken(kind: &impl Kind) {
     const ROUNDS: u64 = 1000;
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);

@@ -39,11 +39,11 @@ pub trait Kind: Sync {
 }
 
 /// The kind of machines in one process.
-pub struct Local(Arc<LocalNetwork>);
+pub struct LocalKind(Arc<LocalNetwork>);
 
-impl Kind for Local {
+impl Kind for LocalKind {
     fn new() -> Self {
-        Local(LocalNetwork::new())
+        LocalKind(LocalNetwork::new())
     }
 
     fn join(&self, id: u32) -> Arc<dyn Fabric> {

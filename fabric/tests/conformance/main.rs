@@ -39,27 +39,27 @@ macro_rules! of_one_thread {
         tests! { $kind:
             order::every_answer_is_that_of_the_operations_posted_before
             order::two_machines_do_not_disturb_each_other
-            answers::what_was_written_is_visible
-            answers::a_peer_that_is_gone_answers_lost
-            answers::what_is_under_way_when_a_peer_goes_ends
-            answers::a_completion_may_be_dropped
-            refused::a_place_that_is_not_there
-            refused::a_length_that_no_memory_has
-            refused::whoever_is_not_the_writer
-            refused::a_segment_that_is_there_and_one_that_was_withdrawn
-            refused::a_segment_that_is_provided_anew_is_found_once_the_one_before_is_forgotten
-            membership::a_machine_that_is_no_member_is_not_posted_to
-            membership::a_machine_that_a_peer_does_not_count_reaches_nothing
-            membership::a_machine_that_was_removed_reaches_nothing
-            membership::removing_a_member_ends_what_is_posted_to_it
-            membership::the_ring_of_a_lost_member_is_drained_and_made_anew
+            answers::written_words_are_visible
+            answers::ended_peer_answers_lost
+            answers::operations_end_when_their_peer_ends
+            answers::completion_may_be_dropped
+            refused::missing_place_is_refused
+            refused::impossible_length_is_refused
+            refused::write_by_non_writer_is_refused
+            refused::duplicate_and_withdrawn_segment_are_refused
+            refused::replaced_segment_is_found_after_old_one_is_forgotten
+            membership::post_to_non_member_is_refused
+            membership::machine_unknown_to_peer_reaches_nothing
+            membership::removed_machine_reaches_nothing
+            membership::removing_member_ends_posted_operations
+            membership::ring_of_lost_member_is_drained_and_recreated
             membership::this_machine_is_always_a_member
-            membership::a_machine_reaches_itself
+            membership::machine_reaches_itself
             membership::events_tell_of_connections
-            bells::a_write_rings_the_bell_of_its_lane
+            bells::write_rings_bell_of_its_lane
             loss::nothing_posted_before_reaches_the_memory_after
             rings::records_arrive_in_order_and_whole
-            rings::a_full_ring_refuses_until_the_receiver_has_released
+            rings::full_ring_refuses_until_release
             rings::both_directions_of_a_pair
         }
     };
@@ -69,22 +69,22 @@ macro_rules! of_one_thread {
 macro_rules! of_threads {
     ($kind:ty) => {
         tests! { $kind:
-            order::each_thread_keeps_its_order
+            order::thread_keeps_its_order
             atomicity::swaps_lose_nothing
             atomicity::words_are_whole
-            atomicity::who_sees_the_first_word_sees_the_others
-            atomicity::a_read_is_of_one_moment_where_the_first_word_says_so
+            atomicity::visible_first_word_implies_later_words
+            atomicity::read_with_stable_first_word_is_not_torn
             membership::members_change_while_others_post
-            bells::who_waits_at_the_bell_of_leases_is_woken
+            bells::waiter_at_lease_bell_is_woken
             rings::parked_pollers_are_woken
-            rings::a_slow_receiver_slows_its_senders
+            rings::slow_receiver_slows_its_senders
         }
     };
 }
 
 mod local {
-    of_one_thread!(crate::kind::Local);
-    of_threads!(crate::kind::Local);
+    of_one_thread!(crate::kind::LocalKind);
+    of_threads!(crate::kind::LocalKind);
 }
 
 mod shm {

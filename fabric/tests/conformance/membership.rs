@@ -10,7 +10,7 @@ use crate::kind::{
     Kind, SEGMENT, at, cluster, contents, provide, reaches, set_members, until, wait,
 };
 
-pub fn a_machine_that_is_no_member_is_not_posted_to(kind: &impl Kind) {
+pub fn post_to_non_member_is_refused(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let outsider = kind.join(9);
     let memory = provide(&outsider, 1, &machines[0]);
@@ -25,7 +25,7 @@ pub fn a_machine_that_is_no_member_is_not_posted_to(kind: &impl Kind) {
     assert_eq!(contents(&memory), [0]);
 }
 
-pub fn a_machine_that_a_peer_does_not_count_reaches_nothing(kind: &impl Kind) {
+pub fn machine_unknown_to_peer_reaches_nothing(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let b = &machines[1];
     let outsider = kind.join(9);
@@ -50,7 +50,7 @@ pub fn a_machine_that_a_peer_does_not_count_reaches_nothing(kind: &impl Kind) {
     assert_eq!(contents(&memory), [1]);
 }
 
-pub fn a_machine_that_was_removed_reaches_nothing(kind: &impl Kind) {
+pub fn removed_machine_reaches_nothing(kind: &impl Kind) {
     let machines = cluster(kind, 3);
     let [a, b, c] = &machines[..] else {
         unreachable!("three machines")
@@ -76,7 +76,7 @@ pub fn a_machine_that_was_removed_reaches_nothing(kind: &impl Kind) {
     assert_eq!(contents(&memory), [4]);
 }
 
-pub fn removing_a_member_ends_what_is_posted_to_it(kind: &impl Kind) {
+pub fn removing_member_ends_posted_operations(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     provide(b, 64, a);
@@ -96,7 +96,7 @@ pub fn removing_a_member_ends_what_is_posted_to_it(kind: &impl Kind) {
     assert!(a.map(b.me(), SEGMENT).is_none());
 }
 
-pub fn the_ring_of_a_lost_member_is_drained_and_made_anew(kind: &impl Kind) {
+pub fn ring_of_lost_member_is_drained_and_recreated(kind: &impl Kind) {
     const LANE: u16 = 2;
     const CAPACITY: usize = 64;
     let mut machines = cluster(kind, 2);
@@ -182,7 +182,7 @@ pub fn this_machine_is_always_a_member(kind: &impl Kind) {
     assert!(reaches(kind, &machines[0], machines[1].me()), "as before");
 }
 
-pub fn a_machine_reaches_itself(kind: &impl Kind) {
+pub fn machine_reaches_itself(kind: &impl Kind) {
     let alone = kind.join(1);
     let memory = alone.provide(SEGMENT, 3, Writer::Owner).expect("provided");
     assert_eq!(wait(kind, alone.write(at(&alone, 1), &[4, 5])), Ok(()));

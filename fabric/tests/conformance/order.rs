@@ -8,7 +8,7 @@ use crate::kind::{Kind, at, cluster, contents, provide, wait};
 const WORDS: usize = 40;
 
 /// An operation in progress, and its expected answer.
-enum Posted {
+enum PostedOperation {
     Read(Completion<Box<[u64]>>, Box<[u64]>),
     Write(Completion<()>),
     Swap(Completion<u64>, u64),
@@ -25,14 +25,14 @@ pub fn every_answer_is_that_of_the_operations_posted_before(kind: &impl Kind) {
                 let from = random.below(WORDS as u64) as usize;
                 let words = random.below((WORDS - from) as u64) as usize + 1;
                 match random.below(3) {
-                    0 => Posted::Read(
+                    0 => PostedOperation::Read(
                         a.read(at(b, from), words),
                         model[from..from + words].to_vec().into_boxed_slice(),
                     ),
                     1 => {
                         let values: Vec<_> = (0..words).map(|_| random.below(4)).collect();
                         model[from..from + words].copy_from_slice(&values);
-                        Posted::Write(a.write(at(b, from), &values))
+                        PostedOperation::Write(a.write(at(b, from), &values))
                     }
                     _ => {
                         let (expected, new) = (random.below(4), random.below(4));
@@ -40,16 +40,20 @@ pub fn every_answer_is_that_of_the_operations_posted_before(kind: &impl Kind) {
                         if was == expected {
                             model[from] = new;
                         }
-                        Posted::Swap(a.cas(at(b, from), expected, new), was)
+                        PostedOperation::Swap(a.cas(at(b, from), expected, new), was)
                     }
                 }
             })
             .collect();
         for posted in posted {
             match posted {
-                Posted::Read(completion, words) => assert_eq!(wait(kind, completion), Ok(words)),
-                Posted::Write(completion) => assert_eq!(wait(kind, completion), Ok(())),
-                Posted::Swap(completion, was) => assert_eq!(wait(kind, completion), Ok(was)),
+                PostedOperation::Read(completion, words) => {
+                    assert_eq!(wait(kind, completion), Ok(words))
+                }
+                PostedOperation::Write(completion) => assert_eq!(wait(kind, completion), Ok(())),
+                PostedOperation::Swap(completion, was) => {
+                    assert_eq!(wait(kind, completion), Ok(was))
+                }
             }
         }
         assert_eq!(contents(&memory), model);
@@ -73,7 +77,7 @@ pub fn two_machines_do_not_disturb_each_other(kind: &impl Kind) {
     assert_eq!((contents(&of_b), contents(&of_c)), (vec![100], vec![1100]));
 }
 
-pub fn each_thread_keeps_its_order(kind: &impl Kind) {
+pub fn thread_keeps_its_order(kind: &impl Kind) {
     const THREADS: usize = 4;
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);

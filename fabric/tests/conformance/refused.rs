@@ -13,7 +13,7 @@ fn refused<T>(answer: Result<T, FabricError>) -> bool {
     matches!(answer, Err(FabricError::Refused(_)))
 }
 
-pub fn a_place_that_is_not_there(kind: &impl Kind) {
+pub fn missing_place_is_refused(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let memory = provide(b, WORDS, a);
@@ -41,7 +41,7 @@ pub fn a_place_that_is_not_there(kind: &impl Kind) {
     assert_eq!(contents(&memory), [3; WORDS]);
 }
 
-pub fn a_length_that_no_memory_has(kind: &impl Kind) {
+pub fn impossible_length_is_refused(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     provide(b, WORDS, a);
@@ -52,7 +52,7 @@ pub fn a_length_that_no_memory_has(kind: &impl Kind) {
     assert_eq!(wait(kind, a.read(at(b, 0), 1)).as_deref(), Ok(&[0][..]));
 }
 
-pub fn whoever_is_not_the_writer(kind: &impl Kind) {
+pub fn write_by_non_writer_is_refused(kind: &impl Kind) {
     let machines = cluster(kind, 3);
     let [a, b, c] = &machines[..] else {
         unreachable!("three machines")
@@ -71,7 +71,7 @@ pub fn whoever_is_not_the_writer(kind: &impl Kind) {
     assert_eq!(contents(&own), [0]);
 }
 
-pub fn a_segment_that_is_there_and_one_that_was_withdrawn(kind: &impl Kind) {
+pub fn duplicate_and_withdrawn_segment_are_refused(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let old = provide(b, 2, a);
@@ -87,7 +87,7 @@ pub fn a_segment_that_is_there_and_one_that_was_withdrawn(kind: &impl Kind) {
     );
 }
 
-pub fn a_segment_that_is_provided_anew_is_found_once_the_one_before_is_forgotten(kind: &impl Kind) {
+pub fn replaced_segment_is_found_after_old_one_is_forgotten(kind: &impl Kind) {
     let machines = cluster(kind, 2);
     let (a, b) = (&machines[0], &machines[1]);
     let old = b.provide(SEGMENT, 2, Writer::Owner).expect("provided");

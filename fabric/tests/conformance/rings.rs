@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_fabric::random::Random;
 use fencepost_fabric::ring::{longest_record, receive, record_words, send};
-use fencepost_fabric::{Armed, Fabric, RingFull, RingReader, RingWriter};
+use fencepost_fabric::{BellValue, Fabric, RingFull, RingReader, RingWriter};
 
 use crate::kind::{Kind, cluster, until, wait};
 
@@ -55,7 +55,7 @@ pub fn records_arrive_in_order_and_whole(kind: &impl Kind) {
     });
 }
 
-pub fn a_full_ring_refuses_until_the_receiver_has_released(kind: &impl Kind) {
+pub fn full_ring_refuses_until_release(kind: &impl Kind) {
     const WORDS: usize = 3;
     let machines = cluster(kind, 2);
     let (mut writer, mut reader) = ring(&machines[0], &machines[1]);
@@ -107,7 +107,7 @@ pub fn both_directions_of_a_pair(kind: &impl Kind) {
     }
 }
 
-fn wait_for_bell(machine: &Arc<dyn Fabric>, armed: Armed) {
+fn wait_for_bell(machine: &Arc<dyn Fabric>, armed: BellValue) {
     let begun = Instant::now();
     machine.bell().wait(armed, LONG);
     assert!(begun.elapsed() < LONG, "nobody rang");
@@ -173,7 +173,7 @@ pub fn parked_pollers_are_woken(kind: &impl Kind) {
     });
 }
 
-pub fn a_slow_receiver_slows_its_senders(kind: &impl Kind) {
+pub fn slow_receiver_slows_its_senders(kind: &impl Kind) {
     let machines = cluster(kind, 3);
     let (mut first, from_first) = ring(&machines[0], &machines[2]);
     let (mut second, from_second) = ring(&machines[1], &machines[2]);

@@ -72,7 +72,7 @@ fn tls_at_one_end() {
 }
 
 #[test]
-fn a_certificate_of_another_authority() {
+fn certificate_of_other_authority_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
     let foreign = other.certificate(4000).tls(&authority);
     let theirs = HandshakeError::TheirCertificate(CertificateFault::UnknownAuthority);
@@ -84,7 +84,7 @@ fn a_certificate_of_another_authority() {
 }
 
 #[test]
-fn a_certificate_that_has_expired() {
+fn expired_certificate_is_refused() {
     let authority = Authority::new();
     let expired = authority.certificate(2001).tls(&authority);
     let theirs = HandshakeError::TheirCertificate(CertificateFault::OutOfDate);
@@ -96,7 +96,7 @@ fn a_certificate_that_has_expired() {
 }
 
 #[test]
-fn a_caller_without_certificate() {
+fn caller_without_certificate_is_refused() {
     let authority = Authority::new();
     let machine = start(1, Some(authority.tls()));
     let mut stream = TcpStream::connect(machine.address()).expect("listens");
@@ -126,7 +126,7 @@ fn a_caller_without_certificate() {
 }
 
 #[test]
-fn what_is_no_certificate() {
+fn malformed_certificate_is_refused() {
     let authority = Authority::new();
     let (one, other) = (authority.certificate(4000), authority.certificate(4000));
     let from = |chain: &str, key: &str, authority: &str| {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn circles_are_told_by_those_who_are_in_them() {
+    fn cycle_is_found_only_by_its_members() {
         let waits = [(1, 2), (2, 3), (2, 5), (3, 4), (5, 1), (4, 3), (6, 1)];
         let next = |owner: Owner| {
             let of = waits.iter().filter(|(waiter, _)| *waiter == owner);

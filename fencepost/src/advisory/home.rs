@@ -10,9 +10,9 @@ use fencepost_txn::Machine;
 use fencepost_txn::network::call::Answer;
 
 use super::Advisory;
-use super::table::{Due, Owner, Reply, Table, Verdict};
+use super::table::{DueReplies, Owner, Reply, Table, Verdict};
 use super::wire::{
-    Ask, Request, What, decode_states, decode_verdict, encode_states, encode_verdict,
+    LockRequest, Request, RequestKind, decode_states, decode_verdict, encode_states, encode_verdict,
 };
 use crate::cancels::machine_of;
 use crate::services;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The state of the lock manager on this machine. The table is empty unless this machine has the
 /// role.
 #[derive(Default)]
-pub(super) struct Home {
+pub(super) struct LockManager {
     role: Role,
     table: Table,
     /// The number of the configuration whose members may own locks.
@@ -31,7 +31,7 @@ pub(super) struct Home {
     /// True while a task checks for lost machines because requests wait.
     watched: bool,
     /// Requests that arrived while the members were asked for their locks.
-    deferred: Vec<(Ask, Reply)>,
+    deferred: Vec<(LockRequest, Reply)>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -48,21 +48,21 @@ enum Role {
 /// The error of a request that got no verdict because its receiver is not the lock manager. The
 /// caller asks again.
 #[derive(Debug)]
-pub(crate) struct NotHome;
+pub(crate) struct NotLockManager;
 
 /// The location of the lock manager, with its machine number.
-enum Whom {
+enum ManagerLocation {
     Here(u32),
     Peer(u32, Arc<Machine>),
 }
 
 impl Advisory {
     /// Executes a request. Dropping `reply` without calling it tells the caller to ask again.
-    fn decide(self: &Arc<Self>, ask: Ask, reply: Reply) {
+    fn decide(self: &Arc<Self>, ask: LockRequest, reply: Reply) {
         let Some(machine) = self.machine.upgrade() else {
             return;
         };
-        let mut due = Due::new();
+        let mut due = DueReplies::new();
         let mut home = self.home.lock();
         if home.may_serve(self, &machine) {
             home.part_with_lost(&machine, &mut due);
@@ -76,16 +76,19 @@ impl Advisory {
     }
 
     /// Sends a request to the lock manager. Returns its verdict and its machine number.
-    pub(super) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<(Verdict, u32), NotHome> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        ask: LockRequest,
+    ) -> Result<(Verdict, u32), NotLockManager> {
         let (home, call) = match self.whom()? {
-            Whom::Here(home) => {
+            ManagerLocation::Here(home) => {
                 let (completer, verdict) = Completion::pending();
                 let reply = Box::new(move |verdict| completer.complete(Ok(verdict)));
                 self.decide(ask, reply);
-                let verdict = verdict.await.map_err(|_| NotHome)?;
+                let verdict = verdict.await.map_err(|_| NotLockManager)?;
                 return Ok((verdict, home));
             }
-            Whom::Peer(home, machine) => {
+            ManagerLocation::Peer(home, machine) => {
                 let request = Request::Ask(ask).encode();
                 (
                     home,
@@ -94,12 +97,12 @@ impl Advisory {
             }
         };
         let verdict = call.await.ok().and_then(|answer| decode_verdict(&answer));
-        Ok((verdict.ok_or(NotHome)?, home))
+        Ok((verdict.ok_or(NotLockManager)?, home))
     }
 
     /// Sends a message to the lock manager on machine `home` and ignores the reply. If that machine
     /// is lost, the next lock manager asks this machine for its locks.
-    pub(super) fn tell(self: &Arc<Self>, home: u32, ask: Ask) {
+    pub(super) fn tell(self: &Arc<Self>, home: u32, ask: LockRequest) {
         let Some(machine) = self.machine.upgrade() else {
             return;
         };
@@ -116,27 +119,27 @@ impl Advisory {
         }
     }
 
-    fn whom(&self) -> Result<Whom, NotHome> {
-        let machine = self.machine.upgrade().ok_or(NotHome)?;
+    fn whom(&self) -> Result<ManagerLocation, NotLockManager> {
+        let machine = self.machine.upgrade().ok_or(NotLockManager)?;
         let home = machine.manager();
         Ok(match machine.number() {
-            0 => Whom::Here(0),
-            me if me == home => Whom::Here(home),
-            _ => Whom::Peer(home, machine),
+            0 => ManagerLocation::Here(0),
+            me if me == home => ManagerLocation::Here(home),
+            _ => ManagerLocation::Peer(home, machine),
         })
     }
 
     /// Returns all held and requested locks, as the lock manager knows them.
-    pub(crate) async fn states(self: &Arc<Self>) -> Result<Vec<LockState>, NotHome> {
+    pub(crate) async fn states(self: &Arc<Self>) -> Result<Vec<LockState>, NotLockManager> {
         let call = match self.whom()? {
-            Whom::Here(_) => return self.states_here().ok_or(NotHome),
-            Whom::Peer(home, machine) => {
+            ManagerLocation::Here(_) => return self.states_here().ok_or(NotLockManager),
+            ManagerLocation::Peer(home, machine) => {
                 let request = Request::All.encode();
                 machine.call(MachineId(home), services::ADVISORY, &request)
             }
         };
         let states = call.await.ok().and_then(|answer| decode_states(&answer));
-        states.ok_or(NotHome)
+        states.ok_or(NotLockManager)
     }
 
     /// Returns all locks, if this machine is the lock manager and has collected the locks of all
@@ -150,9 +153,12 @@ impl Advisory {
 
     /// Waits until the lock manager has applied every earlier message of this machine. Messages are
     /// FIFO, so its reply implies that.
-    pub(super) async fn wait_until_applied(self: &Arc<Self>, owner: Owner) -> Result<(), NotHome> {
-        let nothing = Ask {
-            what: What::Settle,
+    pub(super) async fn wait_until_applied(
+        self: &Arc<Self>,
+        owner: Owner,
+    ) -> Result<(), NotLockManager> {
+        let nothing = LockRequest {
+            what: RequestKind::Settle,
             owner,
             key: LockKey::Turn,
             mode: LockMode::Exclusive,
@@ -170,7 +176,7 @@ impl Advisory {
     }
 }
 
-impl Home {
+impl LockManager {
     /// Returns whether this machine is the lock manager and knows the locks of all members. If it
     /// has just become the lock manager, this starts asking the members.
     fn may_serve(&mut self, advisory: &Arc<Advisory>, machine: &Machine) -> bool {
@@ -181,7 +187,7 @@ impl Home {
         if machine.manager() != me {
             // Dropping the state drops the replies: requests that wait here go to the next lock
             // manager.
-            *self = Home::default();
+            *self = LockManager::default();
             return false;
         }
         if self.role == Role::None {
@@ -192,34 +198,34 @@ impl Home {
         self.role == Role::Home
     }
 
-    fn apply(&mut self, ask: Ask, reply: Reply, due: &mut Due) {
-        let Ask {
+    fn apply(&mut self, ask: LockRequest, reply: Reply, due: &mut DueReplies) {
+        let LockRequest {
             what,
             owner,
             key,
             mode,
         } = ask;
         match what {
-            What::Try => self.table.ask((owner, key, mode), false, reply, due),
-            What::Wait => self.table.ask((owner, key, mode), true, reply, due),
-            What::Release => {
+            RequestKind::Try => self.table.ask((owner, key, mode), false, reply, due),
+            RequestKind::Wait => self.table.ask((owner, key, mode), true, reply, due),
+            RequestKind::Release => {
                 self.table.release(owner, key, mode, due);
                 due.push((reply, Verdict::Granted));
             }
-            What::Abandon => {
+            RequestKind::Abandon => {
                 self.table.leave(owner, due);
                 self.table.release(owner, key, mode, due);
                 due.push((reply, Verdict::Granted));
             }
-            What::End => {
+            RequestKind::End => {
                 self.table.part_with(|other| other == owner, due);
                 due.push((reply, Verdict::Granted));
             }
-            What::Put => {
+            RequestKind::Put => {
                 self.table.put(owner, key, mode);
                 due.push((reply, Verdict::Granted));
             }
-            What::Settle => due.push((reply, Verdict::Granted)),
+            RequestKind::Settle => due.push((reply, Verdict::Granted)),
         }
     }
 
@@ -232,7 +238,7 @@ impl Home {
     }
 
     /// Removes the locks and requests of owners whose machines are no longer members.
-    fn part_with_lost(&mut self, machine: &Machine, due: &mut Due) {
+    fn part_with_lost(&mut self, machine: &Machine, due: &mut DueReplies) {
         let configuration = machine.configuration();
         if configuration == self.configuration || machine.number() == 0 {
             return;
@@ -261,7 +267,7 @@ async fn look_after(advisory: Weak<Advisory>) {
         let Some(machine) = advisory.machine.upgrade() else {
             return;
         };
-        let mut due = Due::new();
+        let mut due = DueReplies::new();
         let mut home = advisory.home.lock();
         let serves = home.may_serve(&advisory, &machine);
         if serves {
@@ -325,7 +331,7 @@ impl Advisory {
     /// Starts to serve requests: all members have reported their locks. Executes the deferred
     /// requests.
     fn open_home(self: &Arc<Self>, machine: &Machine) {
-        let mut due = Due::new();
+        let mut due = DueReplies::new();
         let mut home = self.home.lock();
         if home.role == Role::Asks {
             home.role = Role::Home;
@@ -345,9 +351,9 @@ impl Advisory {
     /// Ends the role of lock manager when the database closes. Requests that wait here go to the
     /// next lock manager.
     pub(crate) fn close(&self) {
-        let over = Home {
+        let over = LockManager {
             role: Role::Over,
-            ..Home::default()
+            ..LockManager::default()
         };
         let before = std::mem::replace(&mut *self.home.lock(), over);
         drop(before);
@@ -397,6 +403,6 @@ impl Advisory {
     }
 }
 
-fn tell(due: Due) {
+fn tell(due: DueReplies) {
     due.into_iter().for_each(|(reply, verdict)| reply(verdict));
 }

@@ -30,10 +30,10 @@ use super::table::Owner;
 pub(super) struct Marks {
     /// The number of marks, plus one while marks set before this machine joined may be unknown.
     count: AtomicUsize,
-    known: Mutex<Known>,
+    known: Mutex<KnownMarks>,
 }
 
-struct Known {
+struct KnownMarks {
     /// True once the marks that were set before this machine joined are known.
     all: bool,
     marks: HashMap<LockKey, Vec<Mark>>,
@@ -48,11 +48,11 @@ struct Mark {
 impl Marks {
     /// Returns an empty set of marks. If there are other machines, their earlier marks are still
     /// unknown: `all` is false.
-    pub fn new(others: Others) -> Marks {
-        let all = others == Others::None;
+    pub fn new(others: OtherMachines) -> Marks {
+        let all = others == OtherMachines::None;
         Marks {
             count: AtomicUsize::new(usize::from(!all)),
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownMarks {
                 all,
                 marks: HashMap::default(),
             }),
@@ -102,8 +102,8 @@ impl Marks {
     }
 
     /// Removes the marks of all owners for which `gone` returns true.
-    pub fn part_with(&self, gone: impl Fn(Owner) -> bool) {
-        self.retain(|mark| !gone(mark.owner));
+    pub fn part_with(&self, is_evicted: impl Fn(Owner) -> bool) {
+        self.retain(|mark| !is_evicted(mark.owner));
     }
 
     fn retain(&self, stays: impl Fn(&Mark) -> bool) {
@@ -121,7 +121,7 @@ impl Marks {
 
 /// The presence of other machines in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Others {
+pub(super) enum OtherMachines {
     None,
     Some,
 }
@@ -135,8 +135,8 @@ mod tests {
     const KEY: LockKey = LockKey::Table(5, 7);
 
     #[test]
-    fn a_mark_counts_for_all_but_its_owner() {
-        let marks = Marks::new(Others::None);
+    fn mark_counts_for_all_but_its_owner() {
+        let marks = Marks::new(OtherMachines::None);
         assert!(marks.are_none());
         marks.set(1, (KEY, Share));
         marks.set(1, (KEY, Share));
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_joins_asks_for_marks_first() {
-        let marks = Marks::new(Others::Some);
+    fn joining_machine_assumes_marks_until_they_are_known() {
+        let marks = Marks::new(OtherMachines::Some);
         assert!(!marks.are_none() && marks.are_on(KEY, 1));
         marks.note_all();
         marks.note_all();

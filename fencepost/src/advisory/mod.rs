@@ -36,7 +36,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Machine, Stop};
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -44,11 +44,11 @@ use parking_lot::Mutex;
 use crate::alarm::Alarm;
 use crate::sessions::Register;
 use crate::ship::Ship;
-use home::Home;
-use marks::{Marks, Others};
+use home::LockManager;
+use marks::{Marks, OtherMachines};
 pub(crate) use session::{Handle, LockMark, SessionLocks};
 use table::Owner;
-use wire::Ask;
+use wire::LockRequest;
 
 /// The delay before a machine repeats a request to the lock manager.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -61,8 +61,8 @@ pub(crate) struct Advisory {
     alarm: Arc<Alarm>,
     register: Arc<Register>,
     /// The lock table, in use only if this machine is the lock manager.
-    home: Mutex<Home>,
-    here: Mutex<Here>,
+    home: Mutex<LockManager>,
+    here: Mutex<LocalSessions>,
     marks: Marks,
     /// Lock owners of ended sessions that ran statements for another machine, kept for reuse.
     idle: Mutex<Vec<Arc<SessionLocks>>>,
@@ -70,7 +70,7 @@ pub(crate) struct Advisory {
 
 /// The sessions of this machine that have requested locks.
 #[derive(Default)]
-struct Here {
+struct LocalSessions {
     /// The number of the lock manager that knows the locks of these sessions; 0 before the first
     /// grant.
     known_to: u32,
@@ -86,8 +86,8 @@ impl Advisory {
         alarm: &Arc<Alarm>,
     ) -> Arc<Self> {
         let others = match machine.number() {
-            0 => Others::None,
-            _ => Others::Some,
+            0 => OtherMachines::None,
+            _ => OtherMachines::Some,
         };
         Arc::new(Advisory {
             marks: Marks::new(others),
@@ -121,7 +121,7 @@ impl Advisory {
         let machine = self.machine.upgrade();
         match machine.is_some_and(|machine| !machine.is_evicted()) {
             true => Ok(()),
-            false => Err(Halt::from(Stop::NotMember).into_error()),
+            false => Err(StatementStop::from(Stop::NotMember).into_error()),
         }
     }
 
@@ -140,7 +140,7 @@ impl Advisory {
     }
 
     /// Changes the locks of a session and sends the resulting message to the current lock manager.
-    fn tell_after<T>(self: &Arc<Self>, change: impl FnOnce() -> (T, Option<Ask>)) -> T {
+    fn tell_after<T>(self: &Arc<Self>, change: impl FnOnce() -> (T, Option<LockRequest>)) -> T {
         let here = self.here.lock();
         let (result, ask) = change();
         if let Some(ask) = ask {

@@ -7,11 +7,11 @@ pub(super) type Lock = (LockKey, LockMode);
 
 /// The locks of one session.
 #[derive(Default)]
-pub(super) struct Own {
+pub(super) struct OwnLocks {
     /// The locks that the lock manager knows.
     known: HashMap<Lock, Count>,
     /// The locks of the transaction, in the order in which they were taken.
-    taken: Vec<Taken>,
+    taken: Vec<LockEntry>,
     /// The session-scope locks that the current statement has taken.
     fresh: Vec<Lock>,
 }
@@ -23,12 +23,12 @@ struct Count {
     transaction: u32,
 }
 
-struct Taken {
+struct LockEntry {
     lock: Lock,
-    place: Place,
+    place: RecordedAt,
 }
 
-impl Taken {
+impl LockEntry {
     fn includes(&self, (key, mode): Lock) -> bool {
         self.lock.0 == key && self.lock.1.includes(mode)
     }
@@ -36,14 +36,14 @@ impl Taken {
 
 /// The place where a lock is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RecordedAt {
     /// In the session alone.
     Session,
     /// At the lock manager, too.
     Home,
 }
 
-impl Own {
+impl OwnLocks {
     /// Returns whether the lock manager knows that the session has this lock.
     pub fn is_known(&self, lock: Lock) -> bool {
         self.known.contains_key(&lock)
@@ -70,8 +70,8 @@ impl Own {
             }
             LockScope::Transaction => {
                 count.transaction += 1;
-                let place = Place::Home;
-                self.taken.push(Taken { lock, place });
+                let place = RecordedAt::Home;
+                self.taken.push(LockEntry { lock, place });
             }
         }
     }
@@ -111,10 +111,10 @@ impl Own {
                 return;
             }
         }
-        let place = Place::Session;
+        let place = RecordedAt::Session;
         for lock in &mut locks {
             if !self.taken[..before].iter().any(|had| had.includes(lock)) {
-                self.taken.push(Taken { lock, place });
+                self.taken.push(LockEntry { lock, place });
             }
         }
     }
@@ -132,17 +132,18 @@ impl Own {
         let mut at = 0;
         self.taken.retain(|taken| {
             at += 1;
-            at <= mark || taken.place == Place::Home
+            at <= mark || taken.place == RecordedAt::Home
         });
     }
 
     /// Marks a lock on `key` that was known to this session alone as known to the lock manager.
     /// Returns the lock, if there is one.
-    pub fn hand_over(&mut self, key: LockKey) -> Option<Lock> {
+    pub fn move_to_manager(&mut self, key: LockKey) -> Option<Lock> {
         let mut taken = self.taken.iter_mut();
-        let is_wanted = |taken: &&mut Taken| taken.lock.0 == key && taken.place == Place::Session;
+        let is_wanted =
+            |taken: &&mut LockEntry| taken.lock.0 == key && taken.place == RecordedAt::Session;
         let taken = taken.find(is_wanted)?;
-        taken.place = Place::Home;
+        taken.place = RecordedAt::Home;
         self.known.entry(taken.lock).or_default().transaction += 1;
         Some(taken.lock)
     }
@@ -160,7 +161,7 @@ impl Own {
             return Vec::new();
         }
         let mark = mark.min(self.taken.len());
-        let at_home = |taken: &&Taken| taken.place == Place::Home;
+        let at_home = |taken: &&LockEntry| taken.place == RecordedAt::Home;
         let taken = self.taken[mark..].iter().rev().filter(at_home);
         let known = taken.map(|taken| taken.lock).collect();
         self.taken.truncate(mark);
@@ -189,8 +190,8 @@ mod tests {
     const OTHER: LockKey = LockKey::Table(5, 8);
 
     #[test]
-    fn a_lock_of_a_statement_is_taken_once() {
-        let mut own = Own::default();
+    fn statement_takes_its_lock_once() {
+        let mut own = OwnLocks::default();
         assert!(own.take_here((KEY, RowExclusive)));
         assert!(!own.take_here((KEY, RowExclusive)));
         assert!(!own.take_here((KEY, AccessShare)), "it is included");
@@ -202,9 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn the_locks_of_a_statement_that_runs_again_are_found() {
+    fn repeated_statement_finds_its_locks() {
         let statement = [(OTHER, AccessShare), (KEY, RowExclusive)];
-        let mut own = Own::default();
+        let mut own = OwnLocks::default();
         own.take_here((KEY, AccessShare));
         for _ in 0..3 {
             own.take_all_here(statement.into_iter());
@@ -216,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_was_handed_over_is_given_back_at_the_home() {
-        let mut own = Own::default();
+    fn lock_moved_to_manager_is_released_there() {
+        let mut own = OwnLocks::default();
         own.take_here((KEY, RowExclusive));
         own.take_here((OTHER, AccessShare));
-        assert_eq!(own.hand_over(KEY), Some((KEY, RowExclusive)));
-        assert_eq!(own.hand_over(KEY), None);
+        assert_eq!(own.move_to_manager(KEY), Some((KEY, RowExclusive)));
+        assert_eq!(own.move_to_manager(KEY), None);
         assert!(own.is_known((KEY, RowExclusive)));
         own.take_back_here(1);
         assert_eq!(own.mark(), 1, "the home does not know the other one");
@@ -231,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_savepoint_keeps_what_was_taken_before() {
-        let mut own = Own::default();
+    fn rollback_to_savepoint_keeps_earlier_locks() {
+        let mut own = OwnLocks::default();
         own.take_here((KEY, AccessShare));
         let mark = own.mark();
         own.take_here((OTHER, AccessShare));
         own.add((KEY, Share), LockScope::Transaction);
-        own.hand_over(KEY);
+        own.move_to_manager(KEY);
         assert_eq!(own.back_to(mark), [(KEY, Share)]);
         assert_eq!(own.back_to(0), [(KEY, AccessShare)]);
     }

@@ -13,17 +13,17 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use fencepost_sql::advisory::{
-    AdvisoryLocks, Asked, LockKey, LockMode, LockScope, LockState, lock_timed_out,
+    AdvisoryLocks, LockFuture, LockKey, LockMode, LockScope, LockState, lock_timed_out,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::table_locks::TableUse;
 use parking_lot::Mutex;
 
 use super::Advisory;
-use super::home::NotHome;
-use super::own::{Lock, Own};
+use super::home::NotLockManager;
+use super::own::{Lock, OwnLocks};
 use super::table::{Owner, Verdict};
-use super::wire::{Ask, What};
+use super::wire::{LockRequest, RequestKind};
 use crate::alarm::Alarm;
 
 /// The waiting time after which a session looks for deadlocks that contain waits for rows.
@@ -40,7 +40,7 @@ pub(crate) struct SessionLocks {
     /// True after a release was sent, until the lock manager has confirmed that it has applied it.
     told: AtomicBool,
     lock_timeout_ms: AtomicU64,
-    pub(super) own: Mutex<Own>,
+    pub(super) own: Mutex<OwnLocks>,
 }
 
 /// The number of locks a transaction had taken at some point; see [`SessionLocks::back_to`].
@@ -127,7 +127,7 @@ impl SessionLocks {
         let (had, over) = self.advisory.tell_after(|| {
             let (had, over) = self.own.lock().remove((key, mode), scope);
             self.told.fetch_or(over, Ordering::Relaxed);
-            let release = over.then_some(self.ask(What::Release, key, mode));
+            let release = over.then_some(self.ask(RequestKind::Release, key, mode));
             ((had, over), release)
         });
         if over {
@@ -143,8 +143,8 @@ impl SessionLocks {
         }
     }
 
-    pub(super) fn ask(&self, what: What, key: LockKey, mode: LockMode) -> Ask {
-        Ask {
+    pub(super) fn ask(&self, what: RequestKind, key: LockKey, mode: LockMode) -> LockRequest {
+        LockRequest {
             what,
             owner: self.owner,
             key,
@@ -177,13 +177,17 @@ impl SessionLocks {
     /// Takes a lock that the lock manager does not know.
     async fn take(&self, lock: Lock, scope: LockScope, waits: bool) -> Result<bool, SqlError> {
         self.asked.store(true, Ordering::Relaxed);
-        let what = if waits { What::Wait } else { What::Try };
+        let what = if waits {
+            RequestKind::Wait
+        } else {
+            RequestKind::Try
+        };
         let limit = self.lock_timeout_ms.load(Ordering::Relaxed);
         let deadline = (limit > 0).then(|| Instant::now() + Duration::from_millis(limit));
-        let mut wanted = Wanted {
+        let mut wanted = PendingLock {
             locks: self,
             lock,
-            state: Wish::Open,
+            state: PendingState::Open,
         };
         loop {
             let asked = self.mark_and_ask(what, lock);
@@ -192,41 +196,45 @@ impl SessionLocks {
                 Ok(granted) if granted.is_outdated(&self.advisory) => {
                     // A machine has joined meanwhile, without a mark: release the lock and request
                     // it again.
-                    let release = self.ask(What::Release, lock.0, lock.1);
+                    let release = self.ask(RequestKind::Release, lock.0, lock.1);
                     self.advisory.tell_after(|| ((), Some(release)));
                 }
-                Ok(Answered { verdict, home, .. }) => match verdict {
+                Ok(ManagerReply { verdict, home, .. }) => match verdict {
                     Verdict::Granted => {
                         let add = || self.own.lock().add(lock, scope);
                         if self.advisory.keep(home, add) {
-                            wanted.state = Wish::Granted;
+                            wanted.state = PendingState::Granted;
                             return Ok(true);
                         }
                     }
                     Verdict::Refused => {
-                        wanted.state = Wish::Refused;
+                        wanted.state = PendingState::Refused;
                         return Ok(false);
                     }
                     Verdict::Deadlock(other) => {
-                        wanted.state = Wish::Refused;
+                        wanted.state = PendingState::Refused;
                         return Err(self.deadlock(lock, other));
                     }
                 },
-                Err(NotHome) => self.advisory.pause().await?,
+                Err(NotLockManager) => self.advisory.pause().await?,
             }
         }
     }
 
     /// Asks the lock manager for a lock. If the lock conflicts with statements, first sets the mark
     /// on all machines.
-    async fn mark_and_ask(&self, what: What, lock: Lock) -> Result<Answered, NotHome> {
+    async fn mark_and_ask(
+        &self,
+        what: RequestKind,
+        lock: Lock,
+    ) -> Result<ManagerReply, NotLockManager> {
         let marked_in = match is_marked(lock) {
             true => Some(self.advisory.mark_everywhere(self.owner, lock).await?),
             false => None,
         };
         let ask = self.ask(what, lock.0, lock.1);
         let (verdict, home) = self.advisory.ask(ask).await?;
-        Ok(Answered {
+        Ok(ManagerReply {
             verdict,
             home,
             marked_in,
@@ -293,14 +301,14 @@ fn is_marked((key, mode): Lock) -> bool {
 }
 
 /// The reply of the lock manager.
-struct Answered {
+struct ManagerReply {
     verdict: Verdict,
     home: u32,
     /// The configuration whose members have the mark; `None` if the lock needs no mark.
     marked_in: Option<u64>,
 }
 
-impl Answered {
+impl ManagerReply {
     /// Returns whether the lock is granted, but machines may have joined without a mark.
     fn is_outdated(&self, advisory: &Advisory) -> bool {
         let marked_in = self.marked_in.unwrap_or_else(|| advisory.configuration());
@@ -310,14 +318,14 @@ impl Answered {
 
 /// A lock request in progress. Dropping it before its end cancels the request and releases the
 /// lock.
-struct Wanted<'a> {
+struct PendingLock<'a> {
     locks: &'a SessionLocks,
     lock: Lock,
-    state: Wish,
+    state: PendingState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum PendingState {
     /// The lock manager may have received the request.
     Open,
     Granted,
@@ -325,15 +333,15 @@ enum Wish {
     Refused,
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for PendingLock<'_> {
     fn drop(&mut self) {
         let (key, mode) = self.lock;
-        if self.state == Wish::Open {
-            let abandon = self.locks.ask(What::Abandon, key, mode);
+        if self.state == PendingState::Open {
+            let abandon = self.locks.ask(RequestKind::Abandon, key, mode);
             self.locks.told.store(true, Ordering::Relaxed);
             self.locks.advisory.tell_after(|| ((), Some(abandon)));
         }
-        if self.state != Wish::Granted {
+        if self.state != PendingState::Granted {
             self.locks.unmark(self.lock);
         }
     }
@@ -345,7 +353,7 @@ impl Drop for SessionLocks {
             self.advisory.here.lock().sessions.remove(&self.owner);
         }
         if self.asked.load(Ordering::Relaxed) {
-            let end = self.ask(What::End, LockKey::Turn, LockMode::Exclusive);
+            let end = self.ask(RequestKind::End, LockKey::Turn, LockMode::Exclusive);
             self.advisory.tell_after(|| ((), Some(end)));
             let known: Vec<Lock> = self.own.get_mut().known().collect();
             known.into_iter().for_each(|lock| self.unmark(lock));
@@ -354,7 +362,13 @@ impl Drop for SessionLocks {
 }
 
 impl AdvisoryLocks for Handle {
-    fn lock(&self, key: LockKey, mode: LockMode, scope: LockScope, waits: bool) -> Asked<'_, bool> {
+    fn lock(
+        &self,
+        key: LockKey,
+        mode: LockMode,
+        scope: LockScope,
+        waits: bool,
+    ) -> LockFuture<'_, bool> {
         Box::pin(async move { self.0.lock((key, mode), scope, waits).await })
     }
 
@@ -362,30 +376,30 @@ impl AdvisoryLocks for Handle {
         self.0.use_at_once(database, uses)
     }
 
-    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> Asked<'a, ()> {
+    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> LockFuture<'a, ()> {
         Box::pin(async move { self.0.use_tables(database, uses).await })
     }
 
-    fn unlock(&self, key: LockKey, mode: LockMode) -> Asked<'_, bool> {
+    fn unlock(&self, key: LockKey, mode: LockMode) -> LockFuture<'_, bool> {
         Box::pin(async move {
             self.0.join();
             Ok(self.0.drop_one((key, mode), LockScope::Session))
         })
     }
 
-    fn unlock_all(&self) -> Asked<'_, ()> {
+    fn unlock_all(&self) -> LockFuture<'_, ()> {
         Box::pin(async move {
             self.0.unlock_session().await;
             Ok(())
         })
     }
 
-    fn all(&self) -> Asked<'_, Vec<LockState>> {
+    fn all(&self) -> LockFuture<'_, Vec<LockState>> {
         Box::pin(async move {
             loop {
                 match self.0.advisory.states().await {
                     Ok(states) => return Ok(states),
-                    Err(NotHome) => self.0.advisory.pause().await?,
+                    Err(NotLockManager) => self.0.advisory.pause().await?,
                 }
             }
         })

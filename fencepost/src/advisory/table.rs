@@ -34,7 +34,7 @@ pub(super) enum Verdict {
 pub(super) type Reply = Box<dyn FnOnce(Verdict) + Send>;
 
 /// Replies that are due.
-pub(super) type Due = Vec<(Reply, Verdict)>;
+pub(super) type DueReplies = Vec<(Reply, Verdict)>;
 
 #[derive(Default)]
 pub(super) struct Table {
@@ -46,10 +46,10 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Lock {
     holders: Vec<(Owner, LockMode)>,
-    line: VecDeque<Waiting>,
+    line: VecDeque<LockWaiter>,
 }
 
-struct Waiting {
+struct LockWaiter {
     owner: Owner,
     mode: LockMode,
     reply: Reply,
@@ -85,7 +85,7 @@ impl Lock {
     }
 
     /// Grants the lock to every queued request that can have it now.
-    fn pass_on(&mut self, waits: &mut HashMap<Owner, LockKey>, due: &mut Due) {
+    fn pass_on(&mut self, waits: &mut HashMap<Owner, LockKey>, due: &mut DueReplies) {
         let mut at = 0;
         while let Some(next) = self.line.get(at) {
             if !self.may_have(next.owner, next.mode, at) {
@@ -109,7 +109,7 @@ impl Table {
         (owner, key, mode): (Owner, LockKey, LockMode),
         waits: bool,
         reply: Reply,
-        due: &mut Due,
+        due: &mut DueReplies,
     ) {
         let lock = self.locks.entry(key).or_default();
         if lock.may_have(owner, mode, lock.line.len()) {
@@ -122,7 +122,7 @@ impl Table {
             due.push((reply, Verdict::Refused));
             return;
         }
-        lock.line.push_back(Waiting { owner, mode, reply });
+        lock.line.push_back(LockWaiter { owner, mode, reply });
         self.waits.insert(owner, key);
         if let Some(other) = self.cycle(owner)
             && let Some(lock) = self.locks.get_mut(&key)
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Releases a lock.
-    pub fn release(&mut self, owner: Owner, key: LockKey, mode: LockMode, due: &mut Due) {
+    pub fn release(&mut self, owner: Owner, key: LockKey, mode: LockMode, due: &mut DueReplies) {
         if let Some(lock) = self.locks.get_mut(&key) {
             lock.holders.retain(|holder| *holder != (owner, mode));
             lock.pass_on(&mut self.waits, due);
@@ -143,7 +143,7 @@ impl Table {
     }
 
     /// Removes the request that the owner waits for.
-    pub fn leave(&mut self, owner: Owner, due: &mut Due) {
+    pub fn leave(&mut self, owner: Owner, due: &mut DueReplies) {
         if let Some(key) = self.waits.remove(&owner)
             && let Some(lock) = self.locks.get_mut(&key)
         {
@@ -154,12 +154,12 @@ impl Table {
     }
 
     /// Removes all locks and requests of the owners for which `gone` returns true.
-    pub fn part_with(&mut self, gone: impl Fn(Owner) -> bool, due: &mut Due) {
+    pub fn part_with(&mut self, is_evicted: impl Fn(Owner) -> bool, due: &mut DueReplies) {
         for lock in self.locks.values_mut() {
-            lock.holders.retain(|(owner, _)| !gone(*owner));
-            lock.line.retain(|waiting| !gone(waiting.owner));
+            lock.holders.retain(|(owner, _)| !is_evicted(*owner));
+            lock.line.retain(|waiting| !is_evicted(waiting.owner));
         }
-        self.waits.retain(|owner, _| !gone(*owner));
+        self.waits.retain(|owner, _| !is_evicted(*owner));
         for lock in self.locks.values_mut() {
             lock.pass_on(&mut self.waits, due);
         }
@@ -265,8 +265,8 @@ mod tests {
             self.then(|table, due| table.ask((owner, key, mode), waits, reply, due));
         }
 
-        fn then(&mut self, change: impl FnOnce(&mut Table, &mut Due)) {
-            let mut due = Due::new();
+        fn then(&mut self, change: impl FnOnce(&mut Table, &mut DueReplies)) {
+            let mut due = DueReplies::new();
             change(&mut self.table, &mut due);
             due.into_iter().for_each(|(reply, verdict)| reply(verdict));
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_leaves_lets_those_behind_pass() {
+    fn departing_waiter_lets_later_waiters_pass() {
         let mut world = World::default();
         world.ask(1, KEY, Share, false);
         world.ask(2, KEY, Exclusive, true);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_closes_a_circle_is_told() {
+    fn waiter_that_closes_cycle_gets_deadlock() {
         let mut world = World::default();
         world.ask(1, KEY, Exclusive, false);
         world.ask(2, OTHER, Exclusive, false);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_share_and_both_want_more_are_a_circle() {
+    fn two_upgrades_of_shared_lock_are_deadlock() {
         let mut world = World::default();
         world.ask(1, KEY, Share, false);
         world.ask(2, KEY, Share, false);

@@ -12,11 +12,11 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::table_locks::TableUse;
 
 use super::Advisory;
-use super::home::NotHome;
+use super::home::NotLockManager;
 use super::own::Lock;
 use super::session::SessionLocks;
 use super::table::Owner;
-use super::wire::{Request, What};
+use super::wire::{Request, RequestKind};
 use crate::cancels::machine_of;
 use crate::services;
 
@@ -104,8 +104,8 @@ impl SessionLocks {
     fn hand_over(&self, key: LockKey) {
         self.asked.store(true, Ordering::Relaxed);
         let hand_over_one = || {
-            let lock = self.own.lock().hand_over(key);
-            let ask = lock.map(|(key, mode)| self.ask(What::Put, key, mode));
+            let lock = self.own.lock().move_to_manager(key);
+            let ask = lock.map(|(key, mode)| self.ask(RequestKind::Put, key, mode));
             (lock.is_some(), ask)
         };
         while self.advisory.tell_after(hand_over_one) {}
@@ -119,15 +119,15 @@ impl Advisory {
         self: &Arc<Self>,
         owner: Owner,
         lock: Lock,
-    ) -> Result<u64, NotHome> {
-        let machine = self.machine.upgrade().ok_or(NotHome)?;
+    ) -> Result<u64, NotLockManager> {
+        let machine = self.machine.upgrade().ok_or(NotLockManager)?;
         let configuration = machine.configuration();
         let request = Request::Mark(owner, lock).encode();
         let call = |id| machine.call(MachineId(id), services::ADVISORY, &request);
         let calls: Vec<_> = self.other_members().into_iter().map(call).collect();
         self.mark_here(owner, lock);
         for call in calls {
-            call.await.map_err(|_| NotHome)?;
+            call.await.map_err(|_| NotLockManager)?;
         }
         Ok(configuration)
     }
@@ -211,7 +211,7 @@ impl Advisory {
                     }
                     self.marks.note_all();
                 }
-                Err(NotHome) => self.pause().await?,
+                Err(NotLockManager) => self.pause().await?,
             }
         }
         self.part_with_lost_marks();

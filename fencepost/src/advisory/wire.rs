@@ -14,7 +14,7 @@ use super::table::{Owner, Verdict};
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     /// Take the lock without waiting.
     Try,
     /// Take the lock, and wait for it if necessary.
@@ -34,8 +34,8 @@ pub(super) enum What {
 
 /// A request about a lock of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
-    pub what: What,
+pub(super) struct LockRequest {
+    pub what: RequestKind,
     pub owner: Owner,
     pub key: LockKey,
     pub mode: LockMode,
@@ -44,7 +44,7 @@ pub(super) struct Ask {
 /// A message from another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    Ask(Ask),
+    Ask(LockRequest),
     /// Ask for the locks of this machine's sessions; the peer is the new lock manager.
     Holdings,
     /// Ask for all locks.
@@ -63,14 +63,14 @@ const STATE_BYTES: usize = 19;
 const VERDICT_BYTES: usize = 5;
 const MARK: u8 = 12;
 const UNMARK: u8 = 13;
-const WHATS: [What; 7] = [
-    What::Try,
-    What::Wait,
-    What::Release,
-    What::Abandon,
-    What::End,
-    What::Settle,
-    What::Put,
+const WHATS: [RequestKind; 7] = [
+    RequestKind::Try,
+    RequestKind::Wait,
+    RequestKind::Release,
+    RequestKind::Abandon,
+    RequestKind::End,
+    RequestKind::Settle,
+    RequestKind::Put,
 ];
 
 fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
@@ -136,7 +136,7 @@ impl Request {
                 match *code {
                     MARK => Some(Request::Mark(owner, (key, mode))),
                     UNMARK => Some(Request::Unmark(owner, (key, mode))),
-                    what => Some(Request::Ask(Ask {
+                    what => Some(Request::Ask(LockRequest {
                         what: *WHATS.get(usize::from(what))?,
                         owner,
                         key,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+    fn messages_round_trip_and_other_bytes_are_refused() {
         let keys = [
             LockKey::One(5, i64::MIN),
             LockKey::One(u32::MAX, -1),
@@ -214,7 +214,7 @@ mod tests {
         let mut states = Vec::new();
         for (key, what) in keys.into_iter().zip(WHATS.into_iter().cycle().skip(1)) {
             for mode in [LockMode::Exclusive, LockMode::Share] {
-                let ask = Ask {
+                let ask = LockRequest {
                     what,
                     owner: -7,
                     key,

@@ -16,15 +16,17 @@ use fencepost_cluster::join::{DiskOffer, JoinOutcome};
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{FabricError, HandshakeError, MachineId};
 use fencepost_txn::Machine;
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, DiskStart, StoreState, ReadmitPolicy};
+use fencepost_txn::network::disk::{
+    Beginning, Contents, DiskStart, ReadmitPolicy, StateExchangeError, StoreState,
+};
 use fencepost_txn::network::{NetworkOptions, RestartState, members};
 use pollster::FutureExt;
 
-use crate::disks::{Again, Knocking};
+use crate::disks::{DiskJoinAttempt, StoreRestart};
 use crate::error::OpenError;
-use crate::membership::{Awaits, Place};
+use crate::membership::{ReleaseMember, WaitReason};
 use crate::restart::Memory;
-use crate::saves::{Loaded, Saver};
+use crate::saves::{LoadReport, Saver};
 
 /// The longest wait for the other machines to start.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -34,40 +36,40 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A machine that waits for steps of other machines, with the causes to report if they do not
 /// happen.
-pub(crate) struct Joined {
+pub(crate) struct JoinedMachine {
     pub network: NetworkOptions,
     /// The retained state of its previous process, if its memory has outlived that.
     pub resumed: Option<Arc<RestartState>>,
-    pub loaded: Loaded,
+    pub loaded: LoadReport,
     pub saver: Option<Saver>,
     /// Returns the machines that refuse this one, with reasons; `None` if at least one does not
     /// refuse.
-    pub(super) refused: Refused,
+    pub(super) refused: RefusalProbe,
     /// Returns the missing machines, with the error of the last attempt to reach them.
-    pub(super) missing: Missing,
+    pub(super) missing: MissingProbe,
     /// For an initial member: releases its place in the store if all others refuse it.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ReleaseMember>,
     /// Returns the reason why the configuration store does not count on this machine yet.
-    pub(super) awaits: Option<Awaits>,
+    pub(super) awaits: Option<WaitReason>,
     /// For machines that keep their data on disks.
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<StoreRestart>,
     pub(super) taken_back: ReadmitPolicy,
 }
 
-pub(super) type Refused = Box<dyn Fn() -> Option<String>>;
-pub(super) type Missing = Box<dyn Fn() -> String>;
+pub(super) type RefusalProbe = Box<dyn Fn() -> Option<String>>;
+pub(super) type MissingProbe = Box<dyn Fn() -> String>;
 
 /// The outcome of a start from a disk.
-pub(super) enum Beginner {
+pub(super) enum DiskStartOutcome {
     /// The machine started with the others, or joined them under its number.
-    Begun(Box<Joined>),
+    Begun(Box<JoinedMachine>),
     /// The others run already, and offer this machine another number.
     Offered(Box<(DiskOffer, Contents)>),
 }
 
-impl Joined {
+impl JoinedMachine {
     /// Starts from the contents of all machines' disks.
-    fn begins(mut self, on_disk: Arc<DiskStart>) -> Result<Joined, OpenError> {
+    fn begins(mut self, on_disk: Arc<DiskStart>) -> Result<JoinedMachine, OpenError> {
         let configuration = on_disk.configuration();
         let fabric = &self.network.fabric;
         fabric
@@ -82,14 +84,14 @@ impl Joined {
     }
 
     /// Starts with the retained memory of a previous process.
-    pub(super) fn with_memory(mut self, memory: Memory) -> Joined {
+    pub(super) fn with_memory(mut self, memory: Memory) -> JoinedMachine {
         (self.resumed, self.loaded, self.saver) = (memory.resumed, memory.loaded, memory.saver);
         self.network.before = memory.before;
         self
     }
 
     /// Starts without data, because the others have admitted this machine.
-    pub(super) fn let_in(mut self, contents: Contents) -> Result<Joined, OpenError> {
+    pub(super) fn let_in(mut self, contents: Contents) -> Result<JoinedMachine, OpenError> {
         self.network.disk = Some(contents.joining(&self.network.configuration));
         Ok(self)
     }
@@ -100,14 +102,14 @@ impl Joined {
         self,
         contents: Contents,
         first: &Configuration,
-    ) -> Result<Beginner, OpenError> {
+    ) -> Result<DiskStartOutcome, OpenError> {
         let (fabric, machines) = (&self.network.fabric, &self.network.configuration);
         let own = machines.machine(fabric.me());
         let own = own.expect("a machine is in the configuration in which it begins");
         let again = self.again.as_ref();
-        let mut knocking = again.map(|again| Knocking::of(&again.outside, machines, own));
+        let mut knocking = again.map(|again| DiskJoinAttempt::of(&again.outside, machines, own));
         let nothing = Ok(StoreState::Last(ConfigurationId(0)));
-        let stored = again.map_or(nothing, Again::stored)?;
+        let stored = again.map_or(nothing, StoreRestart::stored)?;
         let written = contents.machine();
         let (both, back) = ((first, machines), self.taken_back);
         let beginning = Beginning::open(contents, fabric, both, back, stored);
@@ -118,7 +120,7 @@ impl Joined {
                 match beginning.look() {
                     Ok(None) => {}
                     Ok(Some(on_disk)) => return Some(Ok(Ok(on_disk))),
-                    Err(MeetError::Stale(_)) if knocking.is_some() => is_stale = true,
+                    Err(StateExchangeError::Stale(_)) if knocking.is_some() => is_stale = true,
                     Err(why) => return Some(Err(met(why))),
                 }
             }
@@ -128,7 +130,10 @@ impl Joined {
         drop(knocking);
         let heard = match ended {
             Ok(Ok(Ok(on_disk))) => {
-                return self.begins(on_disk).map(Box::new).map(Beginner::Begun);
+                return self
+                    .begins(on_disk)
+                    .map(Box::new)
+                    .map(DiskStartOutcome::Begun);
             }
             Ok(Ok(Err(heard))) => heard,
             Ok(Err(why)) => return Err(why),
@@ -150,10 +155,12 @@ impl Joined {
         let contents = beginning.into_contents();
         let contents = contents.ok_or(OpenError::Machine(fencepost_txn::OpenError::Begun))?;
         match heard {
-            JoinOutcome::Offered(offer) => Ok(Beginner::Offered(Box::new((offer, contents)))),
+            JoinOutcome::Offered(offer) => {
+                Ok(DiskStartOutcome::Offered(Box::new((offer, contents))))
+            }
             JoinOutcome::Joined(me, configuration) if me == self.network.fabric.me() => {
                 let joined = self.go_on_as(configuration, contents)?;
-                Ok(Beginner::Begun(Box::new(joined)))
+                Ok(DiskStartOutcome::Begun(Box::new(joined)))
             }
             // The others may admit this machine only under the number that its disk records.
             JoinOutcome::Joined(..) => Err(OpenError::Evicted),
@@ -162,7 +169,11 @@ impl Joined {
 
     /// Continues under the current number, under which the others have admitted this machine
     /// (JOINED-1).
-    fn go_on_as(mut self, next: Configuration, contents: Contents) -> Result<Joined, OpenError> {
+    fn go_on_as(
+        mut self,
+        next: Configuration,
+        contents: Contents,
+    ) -> Result<JoinedMachine, OpenError> {
         let (fabric, members) = (&self.network.fabric, members(&next));
         fabric.set_members(&members).map_err(network)?;
         fabric.clear_away(&members).map_err(network)?;
@@ -235,7 +246,7 @@ impl Joined {
 }
 
 /// Converts the error of a failed restart agreement.
-pub(super) fn met(why: MeetError) -> OpenError {
+pub(super) fn met(why: StateExchangeError) -> OpenError {
     OpenError::Machine(fencepost_txn::OpenError::Meet(why))
 }
 

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_cluster::{Address, Configuration};
-use fencepost_fabric::{Fabric, FabricError, Home, MachineId, ShmFabric};
-use fencepost_fabric::{TcpAsker, TcpConfig, TcpFabric, cluster_id, entropy_seed};
+use fencepost_fabric::{ControlClient, TcpConfig, TcpFabric, cluster_id, entropy_seed};
+use fencepost_fabric::{Fabric, FabricError, MachineDirectory, MachineId, ShmFabric};
 use fencepost_txn::network::{ClusterSecret, NetworkOptions, Replication, members};
 
-use super::joined::{Missing, Refused, is_final, list, network};
-use super::{Between, Cluster, Joined, KeptIn, OF_HOST, SECRET_BYTES_MIN, Secret, TlsFiles};
-use crate::disks::{self, Outside};
+use super::joined::{MissingProbe, RefusalProbe, is_final, list, network};
+use super::{
+    Cluster, ConfigurationLocation, Interconnect, JoinedMachine, OF_HOST, SECRET_BYTES_MIN, Secret,
+    TlsFiles,
+};
+use crate::disks::{self, OutsiderAccess};
 use crate::error::OpenError;
-use crate::membership::{Part, unusable};
+use crate::membership::{MachineRole, unusable};
 #[cfg(feature = "raft")]
 use crate::raft_store::Group;
-use crate::restart::{self, Begun, Memory};
-use crate::saves::Loaded;
+use crate::restart::{self, Memory, ReadyMachine};
+use crate::saves::LoadReport;
 use crate::zookeeper_store::ZookeeperServers;
 
 /// The size, in words, of the log for each pair of machines.
@@ -34,14 +37,14 @@ const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 pub(crate) type Start<'a> = &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>;
 impl Cluster {
     /// Connects this machine to the others. `kept` says whether its memory outlives its process.
-    pub(super) fn meet(&self, kept: bool) -> Result<Joined, OpenError> {
+    pub(super) fn meet(&self, kept: bool) -> Result<JoinedMachine, OpenError> {
         let Cluster {
             machine,
             machines,
             replicas,
             ..
         } = *self;
-        if self.newcomer.is_none() && (machine == 0 || machine > machines) {
+        if self.joins_at.is_none() && (machine == 0 || machine > machines) {
             return Err(OpenError::NoSuchMachine { machine, machines });
         }
         if replicas == 0 || replicas > machines {
@@ -57,7 +60,7 @@ impl Cluster {
             return Err(OpenError::Tier(why));
         }
         match &self.between {
-            Between::Memory(directory) if kept => {
+            Interconnect::Memory(directory) if kept => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
                 let first = self.configuration(0, names.collect())?;
                 let begun = self.begin_kept(directory, &first, OF_HOST)?;
@@ -66,7 +69,7 @@ impl Cluster {
                 let joined = self.joined(Arc::new(fabric), begun.part, between)?;
                 Ok(joined.with_memory(begun.memory))
             }
-            Between::Memory(directory) => {
+            Interconnect::Memory(directory) => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
                 let first = self.configuration(0, names.collect())?;
                 let part = self.part(first, OF_HOST)?;
@@ -79,7 +82,7 @@ impl Cluster {
                 let between = (Box::new(|| None) as _, Box::new(String::new) as _);
                 self.joined(Arc::new(fabric), part, between)
             }
-            Between::Network {
+            Interconnect::Network {
                 name,
                 addresses,
                 secret,
@@ -95,12 +98,12 @@ impl Cluster {
         directory: &Path,
         first: &Configuration,
         secret: &[u8],
-    ) -> Result<Begun, OpenError> {
+    ) -> Result<ReadyMachine, OpenError> {
         if self.replicas < 2 {
             let why = "the nvram tier needs a backup of each region: two replicas or more";
             return Err(OpenError::Tier(why));
         }
-        if self.newcomer.is_some() && self.lease.is_none() {
+        if self.joins_at.is_some() && self.lease.is_none() {
             let why = "machines join only where they have leases and keep their configuration";
             return Err(OpenError::Configuration(why.into()));
         }
@@ -118,14 +121,14 @@ impl Cluster {
         Secret(secret): &Secret,
         tls: Option<&TlsFiles>,
         kept: bool,
-    ) -> Result<Joined, OpenError> {
+    ) -> Result<JoinedMachine, OpenError> {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
         }
         let cluster = self.cluster_id(name, addresses);
         let first = self.configuration(cluster, addresses.to_vec())?;
         let tls = tls.map(TlsFiles::load).transpose()?;
-        let start_in = |me, address: &Address, home: Option<Home>| {
+        let start_in = |me, address: &Address, home: Option<MachineDirectory>| {
             let config = TcpConfig {
                 me,
                 cluster,
@@ -153,7 +156,7 @@ impl Cluster {
                            with it, in a directory there";
                 let directory = self.memory_in.as_ref().filter(|_| self.kept_in.is_none());
                 let directory = directory.ok_or(OpenError::Tier(why))?;
-                let Begun {
+                let ReadyMachine {
                     home,
                     part,
                     memory: had,
@@ -163,7 +166,7 @@ impl Cluster {
                 (part, fabric)
             }
             Some(lease) => self.part_of_group(first, (secret, lease), &start, || {
-                TcpAsker::new(cluster, secret, tls.clone())
+                ControlClient::new(cluster, secret, tls.clone())
             })?,
             None => {
                 let part = self.part(first, secret)?;
@@ -186,9 +189,9 @@ impl Cluster {
     }
 
     /// Returns the role of this machine in a cluster whose first configuration is `first`.
-    fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
+    fn part(&self, first: Configuration, secret: &[u8]) -> Result<MachineRole, OpenError> {
         if let (Some((me, configuration, _)), None) = (&self.on_disk, self.lease) {
-            return Ok(Part {
+            return Ok(MachineRole {
                 me: *me,
                 configuration: configuration.clone(),
                 joins: false,
@@ -202,12 +205,16 @@ impl Cluster {
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let secret = ClusterSecret::new(secret).map_err(short)?;
         match (kept_in, &self.on_disk) {
-            (KeptIn::Directory(directory), Some(on_disk)) => {
+            (ConfigurationLocation::Directory(directory), Some(on_disk)) => {
                 disks::part_of_directory(directory, on_disk.clone(), secret)
             }
-            (KeptIn::Directory(directory), None) => who.among_those_of(directory, first, secret),
-            (KeptIn::Store(url), None) => url.parse::<ZookeeperServers>()?.part(who, first, secret),
-            (KeptIn::Store(url), Some(on_disk)) => {
+            (ConfigurationLocation::Directory(directory), None) => {
+                who.among_those_of(directory, first, secret)
+            }
+            (ConfigurationLocation::Store(url), None) => {
+                url.parse::<ZookeeperServers>()?.part(who, first, secret)
+            }
+            (ConfigurationLocation::Store(url), Some(on_disk)) => {
                 let ensemble = url.parse::<ZookeeperServers>()?;
                 ensemble.part_with_a_disk(on_disk.clone(), &first, secret)
             }
@@ -220,27 +227,29 @@ impl Cluster {
         &self,
         last: Option<&Configuration>,
         first: &Configuration,
-    ) -> Result<Outside, OpenError> {
+    ) -> Result<OutsiderAccess, OpenError> {
         let why = "machines join only where they have leases and keep their configuration";
         let alone = || OpenError::Configuration(why.into());
         let _ = self.lease.ok_or_else(alone)?;
         let secret = match &self.between {
-            Between::Memory(_) => OF_HOST,
-            Between::Network { secret, .. } => &secret.0,
+            Interconnect::Memory(_) => OF_HOST,
+            Interconnect::Network { secret, .. } => &secret.0,
         };
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let proved = ClusterSecret::new(secret).map_err(short)?;
         match (&self.kept_in, &self.between) {
-            (_, Between::Network { tls, .. }) if self.keeps_itself() => {
+            (_, Interconnect::Network { tls, .. }) if self.keeps_itself() => {
                 let tls = tls.as_ref().map(TlsFiles::load).transpose()?;
-                let asker = TcpAsker::new(first.cluster().0, secret, tls).map_err(unusable)?;
+                let asker = ControlClient::new(first.cluster().0, secret, tls).map_err(unusable)?;
                 let known = last.into_iter().chain([first]);
                 let known = known.flat_map(Configuration::machines);
                 let addresses = known.map(|one| one.address.to_string()).collect();
                 outside_of_group(asker, addresses, proved)
             }
-            (Some(KeptIn::Directory(directory)), _) => Outside::of_directory(directory, proved),
-            (Some(KeptIn::Store(url)), _) => {
+            (Some(ConfigurationLocation::Directory(directory)), _) => {
+                OutsiderAccess::of_directory(directory, proved)
+            }
+            (Some(ConfigurationLocation::Store(url)), _) => {
                 url.parse::<ZookeeperServers>()?.outside(first, proved)
             }
             (None, _) => Err(alone()),
@@ -255,8 +264,8 @@ impl Cluster {
         first: Configuration,
         (secret, lease): (&[u8], Duration),
         start: Start<'_>,
-        asker: impl FnOnce() -> std::io::Result<TcpAsker>,
-    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        asker: impl FnOnce() -> std::io::Result<ControlClient>,
+    ) -> Result<(MachineRole, Arc<TcpFabric>), OpenError> {
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let group = Group {
             first,
@@ -278,17 +287,17 @@ impl Cluster {
         _: Configuration,
         _: (&[u8], Duration),
         _: Start<'_>,
-        _: impl FnOnce() -> std::io::Result<TcpAsker>,
-    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        _: impl FnOnce() -> std::io::Result<ControlClient>,
+    ) -> Result<(MachineRole, Arc<TcpFabric>), OpenError> {
         Err(no_group())
     }
 
     fn joined(
         &self,
         fabric: Arc<dyn Fabric>,
-        part: Part,
-        (refused, missing): (Refused, Missing),
-    ) -> Result<Joined, OpenError> {
+        part: MachineRole,
+        (refused, missing): (RefusalProbe, MissingProbe),
+    ) -> Result<JoinedMachine, OpenError> {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
@@ -299,9 +308,9 @@ impl Cluster {
             (place, awaits, again) = (kept.place, kept.awaits, kept.again);
         }
         let replication = Replication::exactly(self.replicas as usize);
-        Ok(Joined {
+        Ok(JoinedMachine {
             resumed: None,
-            loaded: Loaded::default(),
+            loaded: LoadReport::default(),
             saver: None,
             network: NetworkOptions {
                 log_words: LOG_WORDS,
@@ -324,15 +333,19 @@ impl Cluster {
 
 #[cfg(feature = "raft")]
 fn outside_of_group(
-    asker: TcpAsker,
+    asker: ControlClient,
     addresses: Vec<String>,
     secret: ClusterSecret,
-) -> Result<Outside, OpenError> {
+) -> Result<OutsiderAccess, OpenError> {
     Ok(crate::raft_store::outside(asker, addresses, secret))
 }
 
 #[cfg(not(feature = "raft"))]
-fn outside_of_group(_: TcpAsker, _: Vec<String>, _: ClusterSecret) -> Result<Outside, OpenError> {
+fn outside_of_group(
+    _: ControlClient,
+    _: Vec<String>,
+    _: ClusterSecret,
+) -> Result<OutsiderAccess, OpenError> {
     Err(no_group())
 }
 
@@ -344,7 +357,7 @@ fn no_group() -> OpenError {
 }
 
 /// Returns the address at which this machine listens.
-fn own_address(part: &Part) -> &Address {
+fn own_address(part: &MachineRole) -> &Address {
     let own = part.configuration.machine(part.me);
     let own = own.expect("a machine is in the configuration in which it begins");
     &own.address

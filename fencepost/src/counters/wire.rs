@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+    fn messages_round_trip_and_other_bytes_are_refused() {
         let requests = [
             Request::Totals,
             Request::Conflicts,

@@ -7,7 +7,7 @@ use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Work};
 
 use super::level::Modes;
@@ -27,7 +27,7 @@ impl Session {
         self.transaction += 1;
         self.eval.forget_number();
         self.statements = 0;
-        self.doomed = false;
+        self.must_roll_back = false;
         self.history.forget();
         self.modes = self.default_modes;
         self.before = None;
@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Commits the open transaction.
-    pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
+    pub(super) async fn commit_transaction(&mut self) -> Result<(), StatementStop> {
         if !self.deferred.is_empty()
             && let Err(halt) = self.check_all_deferred().await
         {
@@ -104,9 +104,9 @@ impl Session {
     /// Replays the statements after a conflict of the commit, and commits.
     fn replay_and_commit(
         &mut self,
-        conflict: Halt,
+        conflict: StatementStop,
         number: Option<i64>,
-    ) -> Work<'_, Result<(), Halt>> {
+    ) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             self.replay(conflict, None).await?;
             if !self.deferred.is_empty() {
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Commits the underlying transaction together with a record of its outcome under its number.
-    fn commit_numbered(&mut self, number: i64) -> Work<'_, Result<(), Halt>> {
+    fn commit_numbered(&mut self, number: i64) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             self.record_outcome(number).await?;
             self.commit_below().await
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Checks all deferred constraints; at READ COMMITTED on a current snapshot.
-    async fn check_all_deferred(&mut self) -> Result<(), Halt> {
+    async fn check_all_deferred(&mut self) -> Result<(), StatementStop> {
         if self.has_old_snapshot() {
             self.renew_snapshot().await?;
         }
@@ -137,7 +137,7 @@ impl Session {
 
     /// Writes the outcome record into the open transaction. A read-only transaction is committed
     /// first, and another one writes the record.
-    fn record_outcome<'a>(&'a mut self, number: i64) -> Work<'a, Result<(), Halt>> {
+    fn record_outcome<'a>(&'a mut self, number: i64) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             if self
                 .tx
@@ -154,7 +154,7 @@ impl Session {
     }
 
     /// Commits the underlying transaction, if there is one.
-    async fn commit_below(&mut self) -> Result<(), Halt> {
+    async fn commit_below(&mut self) -> Result<(), StatementStop> {
         let Some(mut tx) = self.tx.take() else {
             return Ok(());
         };
@@ -167,7 +167,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Outcome::Aborted(reason) => Err(Halt::Stop(Stop::Retry(reason))),
+            Outcome::Aborted(reason) => Err(StatementStop::Stop(Stop::Retry(reason))),
         }
     }
 
@@ -198,8 +198,8 @@ impl Session {
     /// Aborts the open transaction before an immediate retry. The retry inherits the places in
     /// row-lock queues, also for rows that were read before their turn. After a deadlock the places
     /// are released.
-    pub(super) fn abort_to_run_again(&mut self, halt: &Halt) {
-        if !matches!(halt, Halt::Stop(Stop::Deadlock))
+    pub(super) fn abort_to_run_again(&mut self, halt: &StatementStop) {
+        if !matches!(halt, StatementStop::Stop(Stop::Deadlock))
             && let Some(tx) = self.tx.take()
         {
             tx.abort_to_run_again();
@@ -237,7 +237,7 @@ impl Session {
 
     /// Waits until all data is durable that an aborted transaction has read. Called before its end
     /// is reported (SES-4).
-    pub(super) async fn wait_until_durable(&mut self) -> Result<(), Halt> {
+    pub(super) async fn wait_until_durable(&mut self) -> Result<(), StatementStop> {
         if self.unsettled && self.tx.is_none() {
             self.coordinator.wait_until_durable().await?;
             self.unsettled = false;
@@ -293,7 +293,7 @@ impl Session {
                 let mark = self.savepoints.last().map(|savepoint| savepoint.locks);
                 self.locks.back_to(mark.unwrap_or_default());
                 // A doomed transaction cannot be saved, so it must not block others.
-                if self.doomed {
+                if self.must_roll_back {
                     self.abort_below();
                 }
             }
@@ -346,7 +346,10 @@ impl Session {
     }
 
     /// Executes COMMIT. Returns its tag, which is ROLLBACK in a failed block.
-    pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
+    pub(super) async fn commit_block(
+        &mut self,
+        chain: bool,
+    ) -> Result<&'static str, StatementStop> {
         let modes = self.modes;
         let tag = match self.block {
             Block::Failed => {
@@ -369,7 +372,10 @@ impl Session {
     }
 
     /// Executes ROLLBACK.
-    pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
+    pub(super) async fn rollback_block(
+        &mut self,
+        chain: bool,
+    ) -> Result<&'static str, StatementStop> {
         let modes = self.modes;
         if matches!(self.block, Block::Idle | Block::Implicit) {
             self.no_transaction(chain, "ROLLBACK")?;
@@ -435,13 +441,13 @@ impl Session {
     }
 
     /// Executes ROLLBACK TO SAVEPOINT.
-    pub(super) async fn rollback_to(&mut self, name: &str) -> Result<&'static str, Halt> {
+    pub(super) async fn rollback_to(&mut self, name: &str) -> Result<&'static str, StatementStop> {
         if self.block != Block::Failed {
             self.in_block("ROLLBACK TO SAVEPOINT")?;
         }
         let found = self.find_savepoint(name)?;
-        if self.doomed {
-            return Err(Halt::Stop(Stop::Retry(AbortReason::Requested)));
+        if self.must_roll_back {
+            return Err(StatementStop::Stop(Stop::Retry(AbortReason::Requested)));
         }
         self.savepoints.truncate(found + 1);
         let savepoint = &self.savepoints[found];

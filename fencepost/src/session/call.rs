@@ -7,17 +7,17 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use fencepost_planner::{Paused, Procedure, RowSink, Tag};
+use fencepost_planner::{CallState, Procedure, RowSink, Tag};
 use fencepost_sql::bound::Statement;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::{AbortReason, Stop};
 
 use super::protocol::Completion;
 use super::run::{ATTEMPTS_MAX, back_off, interruptible};
 use super::{Block, Session, cx};
-use crate::prepared::{Body, Planned, Portal};
+use crate::prepared::{Body, PlannedStatement, Portal};
 
 /// The number of plans made for one call before the client gets the error of a changing catalog.
 const PLANS_MAX: u32 = 8;
@@ -28,7 +28,7 @@ impl Session {
         portal: &mut Portal,
         sink: &mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         self.enter();
         let alone = last && self.block == Block::Implicit && self.statements == 0;
         let portals = self.scratch.routines.portals.mark();
@@ -96,7 +96,7 @@ impl Session {
         portal: &mut Portal,
         alone: bool,
         ended: &mut bool,
-    ) -> Result<(&'static str, Option<Vec<Value>>), Halt> {
+    ) -> Result<(&'static str, Option<Vec<Value>>), StatementStop> {
         let mut planned = portal.prepared.current();
         let mut begun = None;
         for _ in 0..PLANS_MAX {
@@ -105,11 +105,11 @@ impl Session {
                     begun = Some(procedure);
                     break;
                 }
-                Err(Halt::Stale) => planned = self.plan_anew(&planned).await?,
+                Err(StatementStop::Stale) => planned = self.plan_anew(&planned).await?,
                 Err(halt) => return Err(halt),
             }
         }
-        let mut procedure = begun.ok_or(Halt::Stale)?;
+        let mut procedure = begun.ok_or(StatementStop::Stale)?;
         let tag = match statement(&planned)? {
             Statement::Do(_) => "DO",
             _ => "CALL",
@@ -137,25 +137,25 @@ impl Session {
                 cx.tx.release_memory(held);
                 paused?
             };
-            let doomed = procedure.is_doomed();
+            let must_roll_back = procedure.must_abort();
             let modes = self.modes;
             let chain = match paused {
-                Paused::Done(_) | Paused::Commit { .. } if doomed => {
-                    return Err(Halt::Stop(Stop::Retry(AbortReason::Requested)));
+                CallState::Done(_) | CallState::Commit { .. } if must_roll_back => {
+                    return Err(StatementStop::Stop(Stop::Retry(AbortReason::Requested)));
                 }
-                Paused::Done(row) => return Ok((tag, row)),
-                Paused::Range(id) => {
+                CallState::Done(row) => return Ok((tag, row)),
+                CallState::Range(id) => {
                     self.take_range(id).await?;
                     continue;
                 }
-                Paused::Commit { chain } => {
+                CallState::Commit { chain } => {
                     self.take_set_config()?;
                     self.set_sequences().await?;
                     *ended = true;
                     self.commit_transaction().await?;
                     chain
                 }
-                Paused::Rollback { chain } => {
+                CallState::Rollback { chain } => {
                     *ended = true;
                     self.abort_transaction();
                     self.wait_until_durable().await?;
@@ -173,10 +173,10 @@ impl Session {
 
     async fn begin_call(
         &mut self,
-        planned: &Arc<Planned>,
+        planned: &Arc<PlannedStatement>,
         params: &[Value],
         alone: bool,
-    ) -> Result<Procedure, Halt> {
+    ) -> Result<Procedure, StatementStop> {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -195,7 +195,7 @@ impl Session {
     }
 }
 
-fn statement(planned: &Planned) -> Result<&Statement, SqlError> {
+fn statement(planned: &PlannedStatement) -> Result<&Statement, SqlError> {
     match &planned.body {
         Body::Utility(statement) => Ok(statement),
         _ => Err(SqlError::internal("not a call")),

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worked_out_is_close_to_what_is_read() {
+    fn computed_time_is_close_to_clock() {
         let mut clock = StatementClock::default();
         clock.known = (clock.known.0 - KEEPS * 2, 0);
         let began = clock.begin();

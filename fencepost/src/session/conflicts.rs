@@ -9,20 +9,20 @@ use fencepost_sql::bound::Isolation;
 use fencepost_sql::counts::{ConflictKey, Event};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::statements::kept;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_storage::Addr;
 use fencepost_txn::{AbortReason, Stop, Work};
 
 use super::Session;
 use crate::conflict;
-use crate::prepared::{Body, Planned};
-use crate::sessions::Registered;
+use crate::prepared::{Body, PlannedStatement};
+use crate::sessions::Registration;
 
 /// Returns the name of the kind of conflict that ended a statement; `None` if no conflict did.
-fn kind_of(halt: &Halt) -> Option<&'static str> {
+fn kind_of(halt: &StatementStop) -> Option<&'static str> {
     match halt {
-        Halt::Stop(Stop::Deadlock) => Some("deadlock"),
-        Halt::Stop(Stop::Retry(reason)) => match reason {
+        StatementStop::Stop(Stop::Deadlock) => Some("deadlock"),
+        StatementStop::Stop(Stop::Retry(reason)) => match reason {
             AbortReason::Interrupted | AbortReason::Unreachable | AbortReason::Requested => None,
             reason => Some(reason.name()),
         },
@@ -31,7 +31,7 @@ fn kind_of(halt: &Halt) -> Option<&'static str> {
 }
 
 /// Returns the error for a commit in doubt, with the query that shows its outcome.
-fn in_doubt(halt: Halt, number: i64) -> SqlError {
+fn in_doubt(halt: StatementStop, number: i64) -> SqlError {
     halt.into_error()
         .detail(format!(
             "Whether transaction {number} has taken effect is not known here."
@@ -44,10 +44,12 @@ fn in_doubt(halt: Halt, number: i64) -> SqlError {
 impl Session {
     /// Does the same as [`fencepost_txn::Transaction::doubt`], for a result of the open
     /// transaction.
-    pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
+    pub(super) fn doubted<'a>(&'a mut self, halt: StatementStop) -> Work<'a, StatementStop> {
         Box::pin(async move {
             match (halt, &mut self.tx) {
-                (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
+                (StatementStop::Stop(stop @ Stop::Damaged), Some(tx)) => {
+                    StatementStop::Stop(tx.doubt(stop).await)
+                }
                 (halt, _) => halt,
             }
         })
@@ -55,15 +57,17 @@ impl Session {
 
     /// Does the same as [`Session::fail`]. Returns the error to report: that of `halt`, or another
     /// one if the data behind `halt` may not become durable.
-    pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
+    pub(crate) fn fail_with<'a>(&'a mut self, halt: StatementStop) -> Work<'a, SqlError> {
         Box::pin(async move {
             let halt = self.doubted(halt).await;
-            self.doomed |= !matches!(halt, Halt::Error(_));
+            self.must_roll_back |= !matches!(halt, StatementStop::Error(_));
             let conflict = self.history.conflict().or_else(|| self.last_conflict());
             let serializable = self.modes.isolation == Isolation::Serializable;
             self.fail();
             let halt = self.wait_until_durable().await.err().unwrap_or(halt);
-            if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
+            if let (StatementStop::Stop(Stop::InDoubt), Some(number)) =
+                (&halt, self.eval.drawn_number())
+            {
                 return in_doubt(halt, number);
             }
             let Some(kind) = kind_of(&halt) else {
@@ -79,7 +83,7 @@ impl Session {
                 }
                 None => None,
             };
-            if matches!(halt, Halt::Stop(Stop::Deadlock)) {
+            if matches!(halt, StatementStop::Stop(Stop::Deadlock)) {
                 self.scratch.counting.event(Event::Deadlocks, 1);
             }
             let key = ConflictKey {
@@ -100,8 +104,8 @@ impl Session {
     #[cold]
     pub(super) fn note_conflict<'a>(
         &'a mut self,
-        halt: &'a Halt,
-        planned: &'a Planned,
+        halt: &'a StatementStop,
+        planned: &'a PlannedStatement,
     ) -> Work<'a, ()> {
         Box::pin(async move {
             let conflict = self.last_conflict();
@@ -124,7 +128,7 @@ impl Session {
     /// transparently. If the object belongs to a table, that is one of `tables`.
     pub(super) async fn count_unseen(
         &self,
-        (halt, conflict): (&Halt, Option<Addr>),
+        (halt, conflict): (&StatementStop, Option<Addr>),
         text: String,
         tables: &[Arc<TablePlan>],
     ) {
@@ -149,10 +153,10 @@ impl Session {
 
     /// Returns the text of the statement that has changed the object of a conflict, if a session of
     /// this machine has run it recently.
-    async fn winner(&self, halt: &Halt, conflict: Option<Addr>) -> String {
+    async fn winner(&self, halt: &StatementStop, conflict: Option<Addr>) -> String {
         let changed = matches!(
             halt,
-            Halt::Stop(Stop::Retry(
+            StatementStop::Stop(Stop::Retry(
                 AbortReason::WriteConflict
                     | AbortReason::ReadConflict
                     | AbortReason::RefreshFailed
@@ -170,7 +174,7 @@ impl Session {
 
     /// Returns the text of the running statement.
     pub(super) fn running_text(&self) -> String {
-        let running = self.registered.as_ref().and_then(Registered::running);
+        let running = self.registered.as_ref().and_then(Registration::running);
         running.map_or_else(String::new, |prepared| {
             kept(&prepared.planned.text).to_owned()
         })

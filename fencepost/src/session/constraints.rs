@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use fencepost_planner::Notice;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::Work;
 
 use super::run::interruptible;
@@ -16,7 +16,7 @@ impl Session {
         &mut self,
         names: &[String],
         deferred: bool,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let mut ids = Vec::new();
         for name in names {
             ids.extend(self.deferrable(name)?);
@@ -78,7 +78,10 @@ impl Session {
 
     /// Checks the pending constraints that are not deferred; at the `end` of the transaction, all
     /// of them.
-    pub(super) fn check_deferred<'a>(&'a mut self, end: bool) -> Work<'a, Result<(), Halt>> {
+    pub(super) fn check_deferred<'a>(
+        &'a mut self,
+        end: bool,
+    ) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             self.eval.sequences.begin_part();
             loop {
@@ -105,7 +108,7 @@ impl Session {
         })
     }
 
-    async fn check_deferred_once(&mut self, end: bool) -> Result<(), Halt> {
+    async fn check_deferred_once(&mut self, end: bool) -> Result<(), StatementStop> {
         let mut deferred = std::mem::take(&mut self.deferred);
         let checked = match &mut self.tx {
             // The transaction has written nothing.

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use fencepost_planner::{CopyInput, Tag};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::run::interruptible;
 use super::{Block, Session, cx};
@@ -105,7 +105,11 @@ impl CopyIn {
         }
     }
 
-    async fn feed_once(&mut self, session: &mut Session, data: Option<&[u8]>) -> Result<u64, Halt> {
+    async fn feed_once(
+        &mut self,
+        session: &mut Session,
+        data: Option<&[u8]>,
+    ) -> Result<u64, StatementStop> {
         let intents = session.block == Block::Explicit;
         match &mut session.tx {
             Some(tx) if self.transaction == session.transaction => {

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fencepost_planner::{Came, Collected, Explained, Extra, Known, Plan, RowSink, Tag, explain};
+use fencepost_planner::{
+    ExplainContext, MemorySink, PartStatistics, Plan, PlanDescription, RowSink, RunInformation,
+    Tag, explain,
+};
 use fencepost_sql::bound::{ExplainFormat, ExplainOptions, Expr};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::{FarCounts, MachineId, Mode, Transaction, Work};
 
 use super::protocol::Completion;
 use super::{Block, Session};
-use crate::prepared::{Body, Planned, Portal, Prepared};
+use crate::prepared::{Body, PlannedStatement, Portal, PreparedStatement};
 
 impl Session {
     /// Executes EXPLAIN EXECUTE.
@@ -22,7 +25,7 @@ impl Session {
         portal: &'a Portal,
         sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Work<'a, Result<Completion, Halt>> {
+    ) -> Work<'a, Result<Completion, StatementStop>> {
         Box::pin(async move {
             let (prepared, mut params) = self.arguments(name, args, &portal.params)?;
             params.extend(prepared.literals.iter().cloned());
@@ -38,12 +41,12 @@ impl Session {
 
     pub(super) fn run_explain<'a>(
         &'a mut self,
-        planned: Option<&'a Arc<Planned>>,
+        planned: Option<&'a Arc<PlannedStatement>>,
         params: &'a [Value],
         options: ExplainOptions,
         sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Work<'a, Result<Completion, Halt>> {
+    ) -> Work<'a, Result<Completion, StatementStop>> {
         Box::pin(async move {
             let analyze = options.analyze;
             let text = options.format == ExplainFormat::Text;
@@ -60,14 +63,14 @@ impl Session {
             };
             let mut extras = Vec::new();
             if let Some(planned) = planned {
-                let prepared = Prepared::new(Arc::clone(planned), Vec::new());
+                let prepared = PreparedStatement::new(Arc::clone(planned), Vec::new());
                 let mut inner = Portal::new(prepared, params.to_vec());
                 if !analyze && let Some(home) = self.home_of(planned, &inner) {
-                    extras.push(Extra::Whole("Shipped to", home.to_string()));
+                    extras.push(RunInformation::Whole("Shipped to", home.to_string()));
                 }
                 if analyze {
                     let started = Instant::now();
-                    let mut rows = Collected::default();
+                    let mut rows = MemorySink::default();
                     let before = self.far_counts();
                     self.came.clear();
                     self.run_plan(&mut inner, 0, &mut rows, false).await?;
@@ -75,17 +78,17 @@ impl Session {
                     if let Some(first) = lines.first_mut() {
                         first.push_str(&format!(" (actual rows={})", rows.rows.len()));
                     }
-                    extras.push(Extra::ActualRows(rows.rows.len()));
+                    extras.push(RunInformation::ActualRows(rows.rows.len()));
                     tell_returned(&mut lines, &self.came);
                     if self.db.machine.number() != 0 {
                         let reads = after.reads.saturating_sub(before.reads);
                         let messages = after.messages.saturating_sub(before.messages);
                         let fabric = format!("reads={reads} messages={messages}");
-                        extras.push(Extra::Whole("Fabric", fabric));
+                        extras.push(RunInformation::Whole("Fabric", fabric));
                     }
                     if options.summary != Some(false) {
                         let elapsed = started.elapsed().as_secs_f64() * 1000.0;
-                        extras.push(Extra::Time("Execution Time", elapsed));
+                        extras.push(RunInformation::Time("Execution Time", elapsed));
                     }
                 }
             }
@@ -103,9 +106,9 @@ impl Session {
                 }
                 None => {
                     lines.extend(extras.iter().filter_map(|extra| match extra {
-                        Extra::ActualRows(_) => None,
-                        Extra::Whole(name, text) => Some(format!("{name}: {text}")),
-                        Extra::Time(name, ms) => Some(format!("{name}: {ms:.3} ms")),
+                        RunInformation::ActualRows(_) => None,
+                        RunInformation::Whole(name, text) => Some(format!("{name}: {text}")),
+                        RunInformation::Time(name, ms) => Some(format!("{name}: {ms:.3} ms")),
                     }));
                     for line in lines {
                         sink.row(&[Value::text(line)])?;
@@ -119,12 +122,12 @@ impl Session {
     /// Returns the plan, with the known locations of its data.
     async fn explained(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedStatement,
         plan: &Plan,
         params: &[Value],
         options: ExplainOptions,
         last: bool,
-    ) -> Explained {
+    ) -> PlanDescription {
         let only_reads = self.would_only_read(plan, last);
         if only_reads && options.analyze {
             self.enter();
@@ -139,7 +142,7 @@ impl Session {
         let analytics = (params, self.eval.settings.analytics);
         // If this is unknown now, the plan omits it.
         let bulk = plan.is_bulk(&self.db.machine, analytics).await;
-        let known = Known {
+        let known = ExplainContext {
             params,
             eval: &self.eval,
             machine: &self.db.machine,
@@ -174,8 +177,8 @@ impl Session {
 const MACHINES: &str = "Machines: ";
 
 /// Adds the results of a statement's parts, if there are any.
-fn tell_returned(lines: &mut Vec<String>, came: &[Came]) {
-    let told = |came: &Came| {
+fn tell_returned(lines: &mut Vec<String>, came: &[PartStatistics]) {
+    let told = |came: &PartStatistics| {
         let machine = MachineId(came.machine);
         match came.rows {
             Some((rows, bytes)) => format!("{machine} rows={rows} bytes={bytes}"),

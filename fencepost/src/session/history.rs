@@ -26,7 +26,7 @@ use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use foldhash::quality::RandomState;
 
-use crate::prepared::{Body, Planned, Portal, Prepared};
+use crate::prepared::{Body, PlannedStatement, Portal, PreparedStatement};
 
 /// The largest number of statements in a block that can be replayed.
 const STATEMENTS_MAX: usize = 1000;
@@ -42,7 +42,7 @@ const PASSED_MAX: u32 = 31;
 
 /// A statement that has succeeded.
 pub(super) struct Entry {
-    pub prepared: Arc<Prepared>,
+    pub prepared: Arc<PreparedStatement>,
     /// The parameters, literals included.
     pub params: Vec<Value>,
     /// The `statement_timestamp()` of the first run.
@@ -76,20 +76,20 @@ pub(super) struct History {
     /// The settings with which all statements ran.
     settings: Option<Arc<Settings>>,
     hash: RandomState,
-    odds: Odds,
+    odds: ReplayChance,
 }
 
 /// The chance that a replay returns the same results. If a session's blocks read rows that others
 /// keep changing, their replays fail and only take time.
 #[derive(Default)]
-struct Odds {
+struct ReplayChance {
     /// The number of consecutive replays with other results.
     vain: u32,
     /// The number of conflicts to report before the next replay.
     passes: u32,
 }
 
-impl Odds {
+impl ReplayChance {
     fn is_worth_a_run(&mut self) -> bool {
         let passes = self.passes > 0;
         self.passes = self.passes.saturating_sub(1);
@@ -176,7 +176,7 @@ impl History {
     }
 
     /// Returns the tables of the statements and of `more`, each once.
-    pub fn tables(&self, more: Option<&Planned>) -> Vec<Arc<TablePlan>> {
+    pub fn tables(&self, more: Option<&PlannedStatement>) -> Vec<Arc<TablePlan>> {
         let own = self.entries.iter().map(|entry| &*entry.prepared.planned);
         let mut tables: Vec<Arc<TablePlan>> = Vec::new();
         for planned in own.chain(more) {
@@ -236,7 +236,7 @@ impl History {
 }
 
 /// Returns whether a statement returns the same rows and tag on the same data.
-fn is_repeatable(prepared: &Prepared) -> bool {
+fn is_repeatable(prepared: &PreparedStatement) -> bool {
     prepared.planned.is_repeatable && prepared.copy_out_columns().is_none()
 }
 
@@ -311,10 +311,10 @@ impl RowSink for RowDigest {
 
 #[cfg(test)]
 mod tests {
-    use super::{Odds, PASSED_MAX, VAIN_MAX};
+    use super::{PASSED_MAX, ReplayChance, VAIN_MAX};
 
     /// Returns how many of `count` conflicts lead to a replay, if every replay has other results.
-    fn runs(odds: &mut Odds, count: u32) -> u32 {
+    fn runs(odds: &mut ReplayChance, count: u32) -> u32 {
         let run = |_: &u32| {
             let runs = odds.is_worth_a_run();
             if runs {
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn runs_in_vain_become_rare_and_one_that_is_not_makes_them_usual() {
-        let mut odds = Odds::default();
+        let mut odds = ReplayChance::default();
         assert_eq!(runs(&mut odds, VAIN_MAX + 1), VAIN_MAX + 1);
         assert!(runs(&mut odds, 100 * (PASSED_MAX + 1)) <= 105);
         odds.note(true);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::MachineId;
 use fencepost_txn::network::MemberState;
 
@@ -35,7 +35,10 @@ impl Session {
     }
 
     /// Executes ALTER SYSTEM REMOVE MACHINE: removes a machine that has no replicas any more.
-    pub(super) async fn remove_machine(&mut self, number: u32) -> Result<&'static str, Halt> {
+    pub(super) async fn remove_machine(
+        &mut self,
+        number: u32,
+    ) -> Result<&'static str, StatementStop> {
         let machine = self.machine_to_leave(number, "ALTER SYSTEM REMOVE MACHINE")?;
         let regions = self.db.machine.all_regions().await?;
         let mut regions = regions.iter();

@@ -13,7 +13,7 @@
 
 use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{self as txn, Mode, Transaction, Work};
 
 use super::Session;
@@ -83,7 +83,7 @@ impl Session {
 
     /// Begins the underlying transaction, or gives it a new snapshot if the level requires that.
     /// For a statement without a plan.
-    pub(super) async fn begin_statement(&mut self, alone: bool) -> Result<(), Halt> {
+    pub(super) async fn begin_statement(&mut self, alone: bool) -> Result<(), StatementStop> {
         match self.has_old_snapshot() {
             true => self.renew_snapshot().await,
             false => {
@@ -103,7 +103,7 @@ impl Session {
 
     /// Moves the snapshot of the underlying transaction to now. Before that, cursors get all their
     /// rows of the old snapshot.
-    pub(super) fn renew_snapshot(&mut self) -> Work<'_, Result<(), Halt>> {
+    pub(super) fn renew_snapshot(&mut self) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             if !self.cursors.is_empty() {
                 self.settle_cursors().await?;

@@ -57,7 +57,9 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
-use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
+use fencepost_planner::{
+    CancelFlag, Cx, DeferredMark, DeferredWork, Notice, PartStatistics, Scratch,
+};
 use fencepost_sql::bound::OnCommit;
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
@@ -72,16 +74,16 @@ use foldhash::{HashMap, HashMapExt};
 use crate::advisory::{self, LockMark, SessionLocks};
 use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
-use crate::databases::Served;
+use crate::databases::DatabaseState;
 use crate::retry_turns::Contention;
-use crate::sessions::{self, Opened, Registered};
+use crate::sessions::{self, Registration, SessionProperties};
 use crate::snapshots;
 use crate::sweeper;
 use clock::StatementClock;
 use cursors::Cursors;
 use history::History;
 use level::Modes;
-use named::Named;
+use named::NamedPrepared;
 
 pub use copy::CopyIn;
 pub use protocol::Completion;
@@ -220,7 +222,7 @@ enum Block {
 pub struct Session {
     db: Arc<Shared>,
     /// The database to which the session is connected.
-    served: Arc<Served>,
+    served: Arc<DatabaseState>,
     coordinator: Coordinator,
     tx: Option<Transaction>,
     block: Block,
@@ -229,7 +231,7 @@ pub struct Session {
     /// The number of statements run in the implicit transaction.
     statements: u32,
     /// True if the transaction can only be rolled back as a whole.
-    doomed: bool,
+    must_roll_back: bool,
     /// True if the last transaction was aborted, and data that it has read may not be durable yet.
     unsettled: bool,
     modes: Modes,
@@ -241,7 +243,7 @@ pub struct Session {
     /// The conflict count of the latest serializable blocks.
     contention: Contention,
     /// The checks that the transaction has deferred.
-    deferred: Deferred,
+    deferred: DeferredWork,
     /// The settings that stay if the transaction commits.
     lasting: Arc<Settings>,
     /// The settings at the start of the transaction.
@@ -253,7 +255,7 @@ pub struct Session {
     /// The settings that plans depend on, as a part of the plan-cache key.
     plan_tag: String,
     /// The statements of PREPARE and of the protocol's Parse, by name.
-    named: HashMap<Box<str>, Arc<Named>>,
+    named: HashMap<Box<str>, Arc<NamedPrepared>>,
     /// Temporary tables with an ON COMMIT action.
     on_commit: Vec<(u32, OnCommit)>,
     cursors: Cursors,
@@ -262,17 +264,17 @@ pub struct Session {
     /// True if the session runs a statement for another machine's session.
     serves: bool,
     /// The results of the parts of the last split statement.
-    came: Vec<Came>,
+    came: Vec<PartStatistics>,
     scratch: Scratch,
     eval: EvalContext,
     /// The role that opened the session.
     login: String,
     locks: Arc<SessionLocks>,
-    exports: Arc<snapshots::OfSession>,
+    exports: Arc<snapshots::SessionSnapshots>,
     /// The registration of its channels, once the session listens.
     listener: Option<Listener>,
     /// The public entry of the session; `None` if it serves a session of another machine.
-    registered: Option<Registered>,
+    registered: Option<Registration>,
     key: String,
     /// The query identifier of the last statement that changed rows.
     writer: i64,
@@ -348,13 +350,17 @@ impl Drop for Session {
 }
 
 impl Session {
-    pub(crate) fn new(db: &Arc<Shared>, served: Arc<Served>, options: SessionOptions) -> Session {
+    pub(crate) fn new(
+        db: &Arc<Shared>,
+        served: Arc<DatabaseState>,
+        options: SessionOptions,
+    ) -> Session {
         let (client, cancel) = (options.client, CancelFlag::default());
         let mut session = Session::unseen(db, served, options, cancel);
         session.follow_server();
         let known = db.databases.first.catalog.newest();
         let role = known.role(&session.login).ok().flatten();
-        let opened = Opened {
+        let opened = SessionProperties {
             session: session.eval.backend_pid,
             user: &session.login,
             superuser: role.is_some_and(|role| role.superuser),
@@ -370,7 +376,7 @@ impl Session {
     /// Returns a session that other sessions cannot see.
     pub(crate) fn unseen(
         db: &Arc<Shared>,
-        served: Arc<Served>,
+        served: Arc<DatabaseState>,
         options: SessionOptions,
         cancel: CancelFlag,
     ) -> Session {
@@ -396,7 +402,7 @@ impl Session {
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);
         eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
-        let exports = snapshots::OfSession::new(
+        let exports = snapshots::SessionSnapshots::new(
             &db.snapshots,
             db.machine.number(),
             served.catalog.database(),
@@ -410,14 +416,14 @@ impl Session {
             block: Block::Idle,
             transaction: 0,
             statements: 0,
-            doomed: false,
+            must_roll_back: false,
             unsettled: false,
             modes: Modes::default(),
             default_modes: Modes::default(),
             savepoints: Vec::new(),
             history: History::default(),
             contention: Contention::default(),
-            deferred: Deferred::default(),
+            deferred: DeferredWork::default(),
             lasting: Arc::clone(&settings),
             before: None,
             reported: settings,

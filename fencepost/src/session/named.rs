@@ -7,23 +7,23 @@ use fencepost_sql::statements::{NamedInfo, NamedStatement};
 use fencepost_sql::types::Type;
 
 use super::Session;
-use crate::prepared::Prepared;
+use crate::prepared::PreparedStatement;
 
 /// A named statement.
-pub(super) struct Named {
-    prepared: Arc<Prepared>,
+pub(super) struct NamedPrepared {
+    prepared: Arc<PreparedStatement>,
     made: i64,
     /// The text of the PREPARE statement, if there was one.
     prepare: Option<String>,
 }
 
-impl std::fmt::Debug for Named {
+impl std::fmt::Debug for NamedPrepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.prepared.planned.text)
     }
 }
 
-impl NamedStatement for Named {
+impl NamedStatement for NamedPrepared {
     fn shown(&self) -> NamedInfo {
         let text = self.prepare.as_ref();
         let types = self.prepared.parameter_types().iter();
@@ -42,7 +42,7 @@ impl Session {
     /// # Errors
     /// 26000 if there is none.
     #[inline]
-    pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+    pub fn named(&self, name: &str) -> Result<&Arc<PreparedStatement>, SqlError> {
         let named = self.named.get(name).map(|named| &named.prepared);
         named.ok_or_else(|| {
             SqlError::new(
@@ -68,13 +68,18 @@ impl Session {
 
     /// Stores a statement under a free name, which [`Session::check_name_free`] checks. EXECUTE can
     /// use it, too. Replaces a statement of that name.
-    pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
+    pub fn keep_statement(&mut self, name: &str, prepared: Arc<PreparedStatement>) {
         self.keep_named(name, prepared, None);
     }
 
-    fn keep_named(&mut self, name: &str, prepared: Arc<Prepared>, prepare: Option<String>) {
+    fn keep_named(
+        &mut self,
+        name: &str,
+        prepared: Arc<PreparedStatement>,
+        prepare: Option<String>,
+    ) {
         prepared.note_named();
-        let named = Arc::new(Named {
+        let named = Arc::new(NamedPrepared {
             prepared,
             made: self.eval.clock_now(),
             prepare,

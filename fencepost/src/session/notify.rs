@@ -6,16 +6,16 @@ use std::task::{Context, Poll};
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockScope};
 use fencepost_sql::sessions::Activity;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::run::interruptible;
 use super::{Block, Session};
-use crate::channels::{Listener, Notified};
+use crate::channels::{Listener, ReceivedNotification};
 
 impl Session {
     /// Waits for the turn to commit with notifications. No other session of any machine has it
     /// meanwhile.
-    pub(super) async fn take_turn(&mut self) -> Result<(), Halt> {
+    pub(super) async fn take_turn(&mut self) -> Result<(), StatementStop> {
         let Some(locks) = &self.eval.advisory else {
             return Ok(());
         };
@@ -24,7 +24,7 @@ impl Session {
             locks
                 .lock(key, mode, scope, true)
                 .await
-                .map_err(Halt::Error)
+                .map_err(StatementStop::Error)
         };
         interruptible(&self.cancel, self.deadline, pin!(turn)).await?;
         Ok(())
@@ -50,7 +50,7 @@ impl Session {
     /// Returns and removes the received notifications, in the order of the commits. Does not wait
     /// for one. A server sends them to its client between transactions. Take them in time: a
     /// session with 64 MiB of them is ended (57P01).
-    pub fn take_notifications(&mut self) -> Vec<Notified> {
+    pub fn take_notifications(&mut self) -> Vec<ReceivedNotification> {
         let listener = self.listener.as_ref();
         listener.map_or_else(Vec::new, |listener| listener.inbox().take())
     }

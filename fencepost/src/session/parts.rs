@@ -4,18 +4,18 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use fencepost_planner::{Parts, Plan, RowSink, run_part};
+use fencepost_planner::{Plan, RemoteParts, RowSink, run_part};
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::settings::Shipping;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::settings::ShipMode;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Mode, Work};
 
 use super::run::interruptible;
 use super::{Session, cx};
-use crate::prepared::{Body, Planned, Prepared};
-use crate::ship::{Gathering, Part, PartSink, PartitionsByMachine, spread};
+use crate::prepared::{Body, PlannedStatement, PreparedStatement};
+use crate::ship::{Part, PartSink, PartitionsByMachine, ShippedParts, spread};
 
 impl Session {
     /// Returns the machines among which a statement would be split, or `None` if all of it runs
@@ -23,11 +23,11 @@ impl Session {
     /// validated. A statement of another machine's session is not split again.
     pub(super) fn spread_of(
         &self,
-        planned: &Planned,
+        planned: &PlannedStatement,
         only_reads: bool,
     ) -> Option<PartitionsByMachine> {
         let shipping = self.eval.settings.shipping;
-        if shipping == Shipping::Off
+        if shipping == ShipMode::Off
             || self.db.ship.is_none()
             || self.serves
             || planned.is_volatile
@@ -42,9 +42,9 @@ impl Session {
     /// Returns the parts of a statement of the open transaction that other machines have to run.
     pub(super) fn parts_of<'a>(
         &'a mut self,
-        planned: &'a Planned,
+        planned: &'a PlannedStatement,
         params: &'a [Value],
-    ) -> Work<'a, Result<Option<Box<dyn Parts>>, Halt>> {
+    ) -> Work<'a, Result<Option<Box<dyn RemoteParts>>, StatementStop>> {
         Box::pin(async move {
             let only_reads = |tx: &fencepost_txn::Transaction| tx.mode() == Mode::ReadOnly;
             let only_reads = self.tx.as_ref().is_some_and(only_reads);
@@ -70,8 +70,8 @@ impl Session {
                 partitions: Vec::new(),
             };
             let what = (planned, params, &split.columns[..]);
-            let gathering = Gathering::of(ship, self, what, (spread, &part));
-            Ok(gathering.map(|gathering| Box::new(gathering) as Box<dyn Parts>))
+            let gathering = ShippedParts::of(ship, self, what, (spread, &part));
+            Ok(gathering.map(|gathering| Box::new(gathering) as Box<dyn RemoteParts>))
         })
     }
 
@@ -82,7 +82,7 @@ impl Session {
     /// The error of the statement.
     pub(crate) async fn run_part(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         params: &[Value],
         part: &Part,
         sink: &mut PartSink,
@@ -107,8 +107,8 @@ impl Session {
         }
         match ended {
             Ok(count) => Ok(count),
-            Err(halt @ Halt::Error(_)) => Err(self.fail_with(halt).await),
-            Err(Halt::Stop(_) | Halt::Stale) => {
+            Err(halt @ StatementStop::Error(_)) => Err(self.fail_with(halt).await),
+            Err(StatementStop::Stop(_) | StatementStop::Stale) => {
                 self.fail();
                 Ok(None)
             }
@@ -118,11 +118,11 @@ impl Session {
     /// Runs the part in the open transaction.
     async fn run_part_at(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         params: &[Value],
         part: &Part,
         sink: &mut PartSink,
-    ) -> Result<Option<u64>, Halt> {
+    ) -> Result<Option<u64>, StatementStop> {
         let mut planned = match &prepared.planned.body {
             Body::Explain {
                 planned: Some(planned),
@@ -136,7 +136,7 @@ impl Session {
         if !self.guard(&planned).await? {
             planned = match self.plan_anew(&planned).await {
                 // The sender has planned the statement, and reports planning errors itself.
-                Err(Halt::Error(_)) => return Ok(None),
+                Err(StatementStop::Error(_)) => return Ok(None),
                 planned => planned?,
             };
             if plan_of(&planned).is_none() || !self.guard(&planned).await? {
@@ -171,7 +171,7 @@ impl Session {
     }
 }
 
-fn plan_of(planned: &Planned) -> Option<&Plan> {
+fn plan_of(planned: &PlannedStatement) -> Option<&Plan> {
     match &planned.body {
         Body::Plan(plan, _) => Some(plan),
         _ => None,

@@ -10,16 +10,18 @@ use fencepost_sql::bound;
 use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
-use fencepost_sql::stack::Deep;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stack::StackDepth;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::{AbortReason, Stop};
 
 use super::copy::CopyIn;
 use super::{Block, Session};
-use crate::prepare_pipeline::{Parsed, Syntax, literal_values, parse_single, plan_statement};
-use crate::prepared::{Body, Planned, Portal, Prepared};
+use crate::prepare_pipeline::{
+    StatementSyntax, Syntax, literal_values, parse_single, plan_statement,
+};
+use crate::prepared::{Body, PlannedStatement, Portal, PreparedStatement};
 
 /// The result of running a portal.
 pub enum Completion {
@@ -39,15 +41,18 @@ impl Session {
     /// # Errors
     /// 42601 and others of the parser. An error fails an open block, and rolls back an implicit
     /// transaction.
-    pub fn split(&mut self, sql: &str) -> Result<Vec<Parsed>, SqlError> {
-        Parsed::all(sql).inspect_err(|_| self.fail())
+    pub fn split(&mut self, sql: &str) -> Result<Vec<StatementSyntax>, SqlError> {
+        StatementSyntax::all(sql).inspect_err(|_| self.fail())
     }
 
     /// Prepares one of the statements that [`Session::split`] gave.
     ///
     /// # Errors
     /// As of [`Session::parse`]; 42P02 if the statement has parameters.
-    pub fn prepare_parsed(&mut self, parsed: Parsed) -> Result<Arc<Prepared>, SqlError> {
+    pub fn prepare_parsed(
+        &mut self,
+        parsed: StatementSyntax,
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         let prepared = match parsed.0 {
             Syntax::Tree(tree) => self.prepare_tree(*tree, ParamTypes::new()),
             Syntax::Lifted(lifted, original) => match self.prepare_lifted(&lifted) {
@@ -76,18 +81,26 @@ impl Session {
     ///
     /// # Errors
     /// As of [`Session::prepare`]; 0A000 for an unknown oid.
-    pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+    pub fn parse(
+        &mut self,
+        sql: &str,
+        param_oids: &[u32],
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         self.parse_typed(sql, param_oids)
             .and_then(|p| self.usable(p))
             .inspect_err(|_| self.fail())
     }
 
-    fn parse_typed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+    fn parse_typed(
+        &mut self,
+        sql: &str,
+        param_oids: &[u32],
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         self.set_key(sql, param_oids);
         if !self.eval.has_private()
             && let Some(planned) = self.served.plans.get(&self.key)
         {
-            return Ok(Prepared::new(planned, Vec::new()));
+            return Ok(PreparedStatement::new(planned, Vec::new()));
         }
         let Some(tree) = parse_single(sql)? else {
             return Ok(empty());
@@ -95,21 +108,24 @@ impl Session {
         let types = ParamTypes::from_oids(param_oids, &self.snapshot().0)?;
         let planned = self.plan(tree, types, true)?;
         self.keep(&planned);
-        Ok(Prepared::new(planned, Vec::new()))
+        Ok(PreparedStatement::new(planned, Vec::new()))
     }
 
     fn prepare_tree(
         &mut self,
-        tree: parser::Parsed,
+        tree: parser::ParsedStatement,
         types: ParamTypes,
-    ) -> Result<Arc<Prepared>, SqlError> {
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         let planned = self.plan(tree, types, false)?;
-        Ok(Prepared::new(planned, Vec::new()))
+        Ok(PreparedStatement::new(planned, Vec::new()))
     }
 
     /// Prepares a text with lifted literals. Returns `None` if that is not possible; then the
     /// caller prepares the original text.
-    fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
+    fn prepare_lifted(
+        &mut self,
+        lifted: &parser::LiftedStatement,
+    ) -> Option<Arc<PreparedStatement>> {
         self.set_key(&lifted.text, &[]);
         let cached = match self.eval.has_private() {
             false => self.served.plans.get(&self.key),
@@ -126,7 +142,7 @@ impl Session {
             }
         };
         let literals = literal_values(&lifted.literals, &planned.params, &self.eval)?;
-        Some(Prepared::new(planned, literals))
+        Some(PreparedStatement::new(planned, literals))
     }
 
     /// Sets the plan-cache key for a text.
@@ -141,7 +157,7 @@ impl Session {
     }
 
     /// Stores a plan in the cache for all sessions.
-    pub(super) fn keep(&self, planned: &Arc<Planned>) {
+    pub(super) fn keep(&self, planned: &Arc<PlannedStatement>) {
         if !self.eval.has_private()
             && matches!(planned.body, Body::Plan(..))
             && let Some(key) = &planned.key
@@ -153,10 +169,10 @@ impl Session {
     /// Plans a statement. A cacheable one gets the key of the last [`Session::set_key`].
     pub(super) fn plan(
         &self,
-        tree: parser::Parsed,
+        tree: parser::ParsedStatement,
         types: ParamTypes,
         cacheable: bool,
-    ) -> Result<Arc<Planned>, SqlError> {
+    ) -> Result<Arc<PlannedStatement>, SqlError> {
         let (snapshot, newest) = self.snapshot();
         if !self.eval.has_private() {
             self.served.plans.follow(snapshot.version());
@@ -194,11 +210,11 @@ impl Session {
             true => Stop::NotMember,
             false => Stop::Retry(AbortReason::Unreachable),
         };
-        Halt::from(stop).into_error()
+        StatementStop::from(stop).into_error()
     }
 
     /// Refuses statements in a failed block, unless they end it.
-    fn usable(&self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
+    fn usable(&self, prepared: Arc<PreparedStatement>) -> Result<Arc<PreparedStatement>, SqlError> {
         match self.block == Block::Failed && !prepared.ends_block() {
             true => Err(block_failed()),
             false => Ok(prepared),
@@ -208,7 +224,7 @@ impl Session {
     /// Returns the current types of the client's parameters: an enum may have got other labels
     /// since.
     #[inline]
-    pub fn parameter_types<'a>(&self, prepared: &'a Prepared) -> Cow<'a, [Type]> {
+    pub fn parameter_types<'a>(&self, prepared: &'a PreparedStatement) -> Cow<'a, [Type]> {
         let types = prepared.parameter_types();
         if !prepared.planned.is_bound_here {
             return Cow::Borrowed(types);
@@ -225,7 +241,7 @@ impl Session {
     /// 08P01 if the number of parameters is wrong.
     pub fn bind(
         &mut self,
-        prepared: &Arc<Prepared>,
+        prepared: &Arc<PreparedStatement>,
         params: Vec<Value>,
     ) -> Result<Portal, SqlError> {
         let mut params = params;
@@ -243,8 +259,8 @@ impl Session {
     }
 }
 
-pub(super) fn empty() -> Arc<Prepared> {
-    let planned = Planned {
+pub(super) fn empty() -> Arc<PreparedStatement> {
+    let planned = PlannedStatement {
         text: String::new(),
         params: Vec::new(),
         columns: None,
@@ -257,9 +273,9 @@ pub(super) fn empty() -> Arc<Prepared> {
         key: None,
         number: 0,
         tally: OnceLock::new(),
-        deep: Deep::now(),
+        deep: StackDepth::now(),
     };
-    Prepared::new(Arc::new(planned), Vec::new())
+    PreparedStatement::new(Arc::new(planned), Vec::new())
 }
 
 /// Returns the error 25P02.

@@ -22,20 +22,20 @@ use std::vec::IntoIter;
 
 use fencepost_sql::bound::Isolation;
 use fencepost_sql::counts::Event;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Stop, Work};
 
 use super::history::{Entry, History};
 use super::protocol::Completion;
-use super::run::{Line, back_off, interruptible};
+use super::run::{RowLockMode, back_off, interruptible};
 use super::{Block, OpenSavepoint, Session};
-use crate::prepared::{Planned, Portal};
+use crate::prepared::{PlannedStatement, Portal};
 
 /// The largest number of replays of a block before the client gets the conflict.
 const REPLAYS_MAX: u32 = 16;
 
 /// The row-lock behavior of a replayed statement: the same as in its first run.
-const LINE: Line = Line {
+const LINE: RowLockMode = RowLockMode {
     intents: true,
     yields: false,
     renews: false,
@@ -43,8 +43,11 @@ const LINE: Line = Line {
 
 /// Returns whether the same statements may succeed in a new transaction. A deadlock is reported,
 /// because it may occur again.
-fn is_conflict(halt: &Halt) -> bool {
-    matches!(halt, Halt::Stale | Halt::Stop(Stop::Retry(_)))
+fn is_conflict(halt: &StatementStop) -> bool {
+    matches!(
+        halt,
+        StatementStop::Stale | StatementStop::Stop(Stop::Retry(_))
+    )
 }
 
 impl Session {
@@ -70,7 +73,7 @@ impl Session {
     ///
     /// # Errors
     /// 57014 if the statement is cancelled meanwhile.
-    pub(super) fn take_retry_turn(&mut self) -> Work<'_, Result<(), Halt>> {
+    pub(super) fn take_retry_turn(&mut self) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             let turns = Arc::clone(&self.db.retry_turns);
             let deadline = self.deadline;
@@ -88,7 +91,7 @@ impl Session {
     }
 
     /// Returns whether the open transaction can be replayed after `halt`.
-    pub(super) fn may_replay(&self, halt: &Halt) -> bool {
+    pub(super) fn may_replay(&self, halt: &StatementStop) -> bool {
         is_conflict(halt)
             && self.keeps_history()
             && self.history.replays() < REPLAYS_MAX
@@ -104,9 +107,9 @@ impl Session {
     /// `conflict` if the result of a statement differs, or conflicts do not end.
     pub(super) fn replay<'a>(
         &'a mut self,
-        conflict: Halt,
-        running: Option<&'a Planned>,
-    ) -> Work<'a, Result<(), Halt>> {
+        conflict: StatementStop,
+        running: Option<&'a PlannedStatement>,
+    ) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             let about = self.last_conflict();
             if !self.history.is_worth_a_run() {
@@ -143,7 +146,7 @@ impl Session {
 
     /// Replays until the block succeeds. Returns whether each statement has returned the same
     /// result again.
-    async fn replay_until_done(&mut self, history: &mut History) -> Result<bool, Halt> {
+    async fn replay_until_done(&mut self, history: &mut History) -> Result<bool, StatementStop> {
         loop {
             self.give_up_to_replay();
             match self.replay_once(history).await {
@@ -151,7 +154,11 @@ impl Session {
                     self.cancel.check()?;
                     back_off(history.replays()).await;
                 }
-                Err(Halt::Error(_) | Halt::Stale | Halt::Stop(Stop::Retry(_) | Stop::Deadlock)) => {
+                Err(
+                    StatementStop::Error(_)
+                    | StatementStop::Stale
+                    | StatementStop::Stop(Stop::Retry(_) | Stop::Deadlock),
+                ) => {
                     return Ok(false);
                 }
                 done => return done,
@@ -169,7 +176,7 @@ impl Session {
         self.deferred.clear();
     }
 
-    async fn replay_once(&mut self, history: &mut History) -> Result<bool, Halt> {
+    async fn replay_once(&mut self, history: &mut History) -> Result<bool, StatementStop> {
         history.count_replay();
         let mut savepoints = std::mem::take(&mut self.savepoints).into_iter().peekable();
         let mut same = Ok(true);
@@ -194,7 +201,7 @@ impl Session {
     }
 
     /// Runs a statement again, and returns whether its result is the same.
-    async fn repeat(&mut self, entry: &Entry, history: &History) -> Result<bool, Halt> {
+    async fn repeat(&mut self, entry: &Entry, history: &History) -> Result<bool, StatementStop> {
         self.eval.statement_start = entry.began;
         self.eval.sequences.begin_again(&entry.drawn);
         let mut portal = Portal::new(Arc::clone(&entry.prepared), entry.params.clone());

@@ -6,7 +6,7 @@
 //! The sink also computes a digest of the rows, if the transaction may be replayed as a whole
 //! ([`super::history`]).
 
-use fencepost_planner::{Flushed, RowSink};
+use fencepost_planner::{FlushFuture, RowSink};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
@@ -14,28 +14,31 @@ use super::history::RowDigest;
 
 /// The output of a run: rows, or bytes of a COPY.
 #[derive(Clone, Copy, Default)]
-struct Made {
+struct RunOutput {
     rows: u64,
     bytes: usize,
 }
 
 /// A sink that accepts a repetition of the rows that it has already received.
-pub(super) struct Resumed<'a> {
+pub(super) struct ResumingSink<'a> {
     sink: &'a mut dyn RowSink,
     /// The output that the inner sink has received.
-    given: Made,
+    given: RunOutput,
     /// The output of this run so far.
-    made: Made,
+    made: RunOutput,
     /// A digest of the rows that the inner sink has received, if one is needed.
     digest: Option<Box<RowDigest>>,
 }
 
-impl<'a> Resumed<'a> {
-    pub(super) fn new(sink: &'a mut dyn RowSink, digest: Option<Box<RowDigest>>) -> Resumed<'a> {
-        Resumed {
+impl<'a> ResumingSink<'a> {
+    pub(super) fn new(
+        sink: &'a mut dyn RowSink,
+        digest: Option<Box<RowDigest>>,
+    ) -> ResumingSink<'a> {
+        ResumingSink {
             sink,
-            given: Made::default(),
-            made: Made::default(),
+            given: RunOutput::default(),
+            made: RunOutput::default(),
             digest,
         }
     }
@@ -49,12 +52,12 @@ impl<'a> Resumed<'a> {
     /// discard is skipped.
     pub(super) fn resume(&mut self) {
         if !self.rewind() {
-            self.made = Made::default();
+            self.made = RunOutput::default();
         }
     }
 }
 
-impl RowSink for Resumed<'_> {
+impl RowSink for ResumingSink<'_> {
     #[inline]
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
         self.made.rows += 1;
@@ -81,7 +84,7 @@ impl RowSink for Resumed<'_> {
     fn rewind(&mut self) -> bool {
         let forgets = self.sink.rewind();
         if forgets {
-            (self.given, self.made) = (Made::default(), Made::default());
+            (self.given, self.made) = (RunOutput::default(), RunOutput::default());
             if let Some(digest) = &mut self.digest {
                 digest.clear();
             }
@@ -94,7 +97,7 @@ impl RowSink for Resumed<'_> {
         self.sink.should_flush()
     }
 
-    fn flush(&mut self) -> Flushed<'_> {
+    fn flush(&mut self) -> FlushFuture<'_> {
         self.sink.flush()
     }
 }

@@ -18,7 +18,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::assign;
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stack::polled;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Stop, Work};
@@ -26,10 +26,10 @@ use fencepost_txn::{Stop, Work};
 use super::copy::CopyIn;
 use super::history::{RowDigest, keeps_history};
 use super::protocol::{Completion, block_failed};
-use super::resumed::Resumed;
+use super::resumed::ResumingSink;
 use super::sequences::is_undefined;
 use super::{Block, Session, cx};
-use crate::prepared::{Ahead, Body, Planned, Portal};
+use crate::prepared::{Body, PlannedStatement, Portal, UnsentRows};
 
 /// The largest number of transparent retries before the client gets the conflict.
 pub(crate) const ATTEMPTS_MAX: u32 = 64;
@@ -41,7 +41,7 @@ const PLANS_MAX: u32 = 8;
 
 /// The row-lock behavior of one run of a statement.
 #[derive(Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct RowLockMode {
     /// True if the run takes intents.
     pub intents: bool,
     /// True if the run yields to other transactions, and is then retried.
@@ -150,7 +150,7 @@ impl Session {
     /// Completes a statement. Returns the result to report.
     pub(super) async fn ended(
         &mut self,
-        result: Result<Completion, Halt>,
+        result: Result<Completion, StatementStop>,
     ) -> Result<Completion, SqlError> {
         self.notices.append(&mut self.scratch.routines.notices);
         self.take_on_commit();
@@ -159,7 +159,7 @@ impl Session {
             // SES-5
             Ok(done) if self.tx.is_some() && !self.db.machine.is_answering() => {
                 let told = Box::pin(self.db.machine.admitted()).await;
-                told.map(|()| done).map_err(Halt::Stop)
+                told.map(|()| done).map_err(StatementStop::Stop)
             }
             result => result,
         };
@@ -180,7 +180,7 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         if portal.transaction.is_some_and(|t| t != self.transaction) {
             return Err(
                 SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into(),
@@ -220,13 +220,13 @@ impl Session {
         let (mut attempt, mut replanned) = (0, false);
         let keeps = self.keeps_history();
         let digest = keeps.then(|| Box::new(self.history.digest()));
-        let mut sink = Resumed::new(sink, digest);
+        let mut sink = ResumingSink::new(sink, digest);
         loop {
             portal.transaction = Some(self.transaction);
             self.scratch.routines.notices.clear();
             self.scratch.routines.on_commit.clear();
             self.scratch.routines.portals.back_to(portals);
-            let line = Line {
+            let line = RowLockMode {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
                 yields: single && attempt < ATTEMPTS_MAX,
                 renews,
@@ -321,13 +321,13 @@ impl Session {
         portal: &'a mut Portal,
         max_rows: usize,
         sink: &'a mut dyn RowSink,
-    ) -> Work<'a, Result<Completion, Halt>> {
+    ) -> Work<'a, Result<Completion, StatementStop>> {
         Box::pin(async move {
             if portal.ahead.is_none() {
                 let mut rows = MaterializedRows::new(&self.db.machine);
                 let mut keeping = MaterializedRowsSink::of(&mut rows);
                 Box::pin(self.run_plan(portal, 0, &mut keeping, false)).await?;
-                portal.ahead = Some(Box::new(Ahead { rows, given: 0 }));
+                portal.ahead = Some(Box::new(UnsentRows { rows, given: 0 }));
             }
             let Some(ahead) = &mut portal.ahead else {
                 return Err(SqlError::internal("no rows are made ahead").into());
@@ -349,10 +349,10 @@ impl Session {
     }
 
     /// Converts a retryable failure on an evicted machine, because no retry can succeed there.
-    fn of_member(&self, halt: Halt) -> Halt {
+    fn of_member(&self, halt: StatementStop) -> StatementStop {
         match halt {
-            Halt::Stop(Stop::Retry(_)) if self.db.machine.is_evicted() => {
-                Halt::Stop(Stop::NotMember)
+            StatementStop::Stop(Stop::Retry(_)) if self.db.machine.is_evicted() => {
+                StatementStop::Stop(Stop::NotMember)
             }
             halt => halt,
         }
@@ -365,8 +365,8 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn RowSink,
         last: bool,
-        line: Line,
-    ) -> Result<Completion, Halt> {
+        line: RowLockMode,
+    ) -> Result<Completion, StatementStop> {
         let mut planned = portal.prepared.current();
         let Body::Plan(plan, _) = &planned.body else {
             return Err(SqlError::internal("not a plan").into());
@@ -403,7 +403,7 @@ impl Session {
             }
             if portal.execution.has_begun() {
                 // The table has changed under an open portal, so the portal cannot continue.
-                return Err(Halt::Stale);
+                return Err(StatementStop::Stale);
             }
             planned = self.plan_again(&planned, &portal.prepared).await?;
             self.lock_tables_of(&planned).await?;
@@ -411,12 +411,15 @@ impl Session {
             refit(&mut portal.params, &planned.params, &self.eval)?;
             self.keep_again(&planned, &portal.prepared);
         }
-        Err(Halt::Stale)
+        Err(StatementStop::Stale)
     }
 
     /// Adds the guards of a plan's tables, types and views to the read set. Returns false if one of
     /// them has another version than the plan (SES-2).
-    pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
+    pub(super) async fn guard(
+        &mut self,
+        planned: &PlannedStatement,
+    ) -> Result<bool, StatementStop> {
         let (Some(tx), Body::Plan(_, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
@@ -434,7 +437,7 @@ impl Session {
     }
 
     /// Does the same as [`Session::guard`], for the users' functions that a plan calls.
-    async fn guard_routines(&mut self, planned: &Planned) -> Result<bool, Halt> {
+    async fn guard_routines(&mut self, planned: &PlannedStatement) -> Result<bool, StatementStop> {
         let (Some(tx), Body::Plan(plan, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
@@ -448,17 +451,17 @@ impl Session {
 
     async fn run_guarded(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedStatement,
         portal: &mut Portal,
         max_rows: usize,
         sink: &mut dyn RowSink,
         intents: bool,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         let Body::Plan(plan, _) = &planned.body else {
             return Err(SqlError::internal("not a plan").into());
         };
         if let Plan::CopyIn(copy) = &**plan {
-            return self.begin_copy(copy).map_err(Halt::Error);
+            return self.begin_copy(copy).map_err(StatementStop::Error);
         }
         let mut parts = None;
         if plan.split().is_some() && max_rows == 0 && !portal.execution.has_begun() {
@@ -497,7 +500,8 @@ impl Session {
                 }
             };
             if let Some(before) = before {
-                let again = matches!(&progress, Err(Halt::Error(e)) if wanted_range(e).is_some());
+                let again =
+                    matches!(&progress, Err(StatementStop::Error(e)) if wanted_range(e).is_some());
                 if again {
                     cx.tx.rollback_to(&before);
                 }
@@ -547,8 +551,8 @@ pub(super) fn refit(
 pub(super) async fn interruptible<T>(
     cancel: &CancelFlag,
     deadline: Option<Instant>,
-    mut work: Pin<&mut impl Future<Output = Result<T, Halt>>>,
-) -> Result<T, Halt> {
+    mut work: Pin<&mut impl Future<Output = Result<T, StatementStop>>>,
+) -> Result<T, StatementStop> {
     poll_fn(|task| {
         let done = work.as_mut().poll(task);
         if done.is_pending() {

@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 
-use fencepost_sql::catalog::{Catalog, CatalogView, Reached, Taken};
+use fencepost_sql::catalog::{Catalog, CatalogView, SequenceState, ValueRange};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::sequences::{CellLock, SetValue, wanted_range};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Mode, Outcome, Stop, Transaction, Work};
 
 use super::Session;
@@ -17,38 +17,38 @@ const ATTEMPTS_MAX: u32 = 64;
 
 /// A change of a sequence's cell.
 #[derive(Clone, Copy)]
-enum Ask {
+enum CellChange {
     Take(u64),
-    Set(Reached),
+    Set(SequenceState),
 }
 
 /// The result of a change.
 #[derive(Clone, Copy)]
 struct Answer {
     /// The values, if the change is a take.
-    taken: Option<Taken>,
+    taken: Option<ValueRange>,
     /// True if the open transaction has made the change.
     is_private: bool,
 }
 
 impl Session {
     /// Returns the sequence whose values a statement waits for, if its error says so.
-    pub(super) fn wanted_range<T>(&self, result: &Result<T, Halt>) -> Option<u32> {
+    pub(super) fn wanted_range<T>(&self, result: &Result<T, StatementStop>) -> Option<u32> {
         match result {
-            Err(Halt::Error(error)) => wanted_range(error),
+            Err(StatementStop::Error(error)) => wanted_range(error),
             _ => None,
         }
     }
 
     /// Takes a range of values of the sequence `id`, for a statement that is repeated now as a
     /// whole or in its last part. The statement gets the values again that it has already drawn.
-    pub(super) fn take_range(&mut self, id: u32) -> Work<'_, Result<(), Halt>> {
+    pub(super) fn take_range(&mut self, id: u32) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             // The statement may have called `setval` before.
             self.set_sequences().await?;
             let _lock = self.lock_cell(id).await?;
             if let Some(count) = self.eval.sequences.wanted(id) {
-                let answer = self.ask(id, Ask::Take(count)).await?;
+                let answer = self.ask(id, CellChange::Take(count)).await?;
                 if let Some(taken) = answer.taken {
                     match answer.is_private {
                         true => self.eval.sequences.add_private(id, &taken),
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Executes the pending calls of `setval`.
-    pub(super) fn set_sequences(&mut self) -> Work<'_, Result<(), Halt>> {
+    pub(super) fn set_sequences(&mut self) -> Work<'_, Result<(), StatementStop>> {
         Box::pin(async move {
             for set in self.eval.sequences.take_sets() {
                 let SetValue {
@@ -71,21 +71,22 @@ impl Session {
                     was_given,
                 } = set;
                 let _lock = self.lock_cell(id).await?;
-                self.ask(id, Ask::Set(Reached { value, was_given })).await?;
+                self.ask(id, CellChange::Set(SequenceState { value, was_given }))
+                    .await?;
                 self.eval.sequences.forget(id);
             }
             Ok(())
         })
     }
 
-    async fn lock_cell(&self, id: u32) -> Result<CellLock, Halt> {
+    async fn lock_cell(&self, id: u32) -> Result<CellLock, StatementStop> {
         let lock = async { Ok(self.eval.sequences.lock(id).await) };
         interruptible(&self.cancel, self.deadline, pin!(lock)).await
     }
 
     /// Makes the change in a separate transaction. Uses the open transaction if only that one sees
     /// the current definition of the sequence.
-    async fn ask(&mut self, id: u32, ask: Ask) -> Result<Answer, Halt> {
+    async fn ask(&mut self, id: u32, ask: CellChange) -> Result<Answer, StatementStop> {
         if self.eval.sequences.is_private(id) {
             return self.ask_privately(id, ask).await;
         }
@@ -108,7 +109,7 @@ impl Session {
                     }
                     Outcome::Aborted(_) => {}
                 },
-                Err(Halt::Stop(Stop::Retry(_))) => tx.abort(),
+                Err(StatementStop::Stop(Stop::Retry(_))) => tx.abort(),
                 Err(halt) => return Err(halt),
             }
             Box::pin(back_off(attempt)).await;
@@ -116,7 +117,7 @@ impl Session {
         Err(SqlError::internal("the sequence is in use").into())
     }
 
-    async fn ask_privately(&mut self, id: u32, ask: Ask) -> Result<Answer, Halt> {
+    async fn ask_privately(&mut self, id: u32, ask: CellChange) -> Result<Answer, StatementStop> {
         let taken = match &mut self.tx {
             Some(tx) => asked(tx, &self.served.catalog, id, ask).await?,
             None => None,
@@ -132,7 +133,7 @@ impl Session {
 
     /// Plans the statement of a portal on the catalog that the transaction sees, and stores the
     /// plan.
-    pub(super) async fn replan(&mut self, portal: &mut Portal) -> Result<(), Halt> {
+    pub(super) async fn replan(&mut self, portal: &mut Portal) -> Result<(), StatementStop> {
         let planned = portal.prepared.current();
         let again = self.plan_again(&planned, &portal.prepared).await?;
         portal.prepared.replace(&again);
@@ -162,16 +163,16 @@ async fn asked(
     tx: &mut Transaction,
     catalog: &Catalog,
     id: u32,
-    ask: Ask,
-) -> Result<Option<Option<Taken>>, Halt> {
+    ask: CellChange,
+) -> Result<Option<Option<ValueRange>>, StatementStop> {
     // Read the definition in `tx`: another session may have altered it since this session read it.
     let snapshot = catalog.snapshot(tx).await?;
     let Some(sequence) = snapshot.sequence_by_id(id)? else {
         return Ok(None);
     };
     match ask {
-        Ask::Take(count) => Ok(sequence.take(tx, count).await?.map(Some)),
-        Ask::Set(reached) => {
+        CellChange::Take(count) => Ok(sequence.take(tx, count).await?.map(Some)),
+        CellChange::Set(reached) => {
             let done = sequence.set(tx, reached).await?;
             Ok(done.then_some(None))
         }
@@ -179,6 +180,6 @@ async fn asked(
 }
 
 /// Returns whether the error is 42P01, as for a dropped sequence.
-pub(super) fn is_undefined(halt: &Halt) -> bool {
-    matches!(halt, Halt::Error(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE)
+pub(super) fn is_undefined(halt: &StatementStop) -> bool {
+    matches!(halt, StatementStop::Error(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE)
 }

@@ -16,7 +16,7 @@ use super::{Block, Session, SessionOptions};
 use crate::advisory::SessionLocks;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::prepare_pipeline::parse_single;
-use crate::prepared::{Portal, Prepared};
+use crate::prepared::{Portal, PreparedStatement};
 use crate::ship::Ship;
 
 impl Session {
@@ -50,11 +50,11 @@ impl Session {
 
     /// Returns the statement of a text with parameters of these types, if its plan is cached.
     /// Otherwise returns `None`.
-    pub(crate) fn known(&mut self, text: &str, types: &[Type]) -> Option<Arc<Prepared>> {
+    pub(crate) fn known(&mut self, text: &str, types: &[Type]) -> Option<Arc<PreparedStatement>> {
         let oids: Vec<u32> = types.iter().map(Type::oid).collect();
         self.set_key(text, &oids);
         let planned = self.served.plans.get(&self.key)?;
-        Some(Prepared::new(planned, Vec::new()))
+        Some(PreparedStatement::new(planned, Vec::new()))
     }
 
     /// Prepares a text that has one statement with parameters of these types.
@@ -62,7 +62,7 @@ impl Session {
         &mut self,
         text: &str,
         types: &[Type],
-    ) -> Result<Arc<Prepared>, SqlError> {
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         if let Some(known) = self.known(text, types) {
             return Ok(known);
         }
@@ -71,7 +71,7 @@ impl Session {
         };
         let planned = self.plan(tree, ParamTypes::declared(types.to_vec()), true)?;
         self.keep(&planned);
-        Ok(Prepared::new(planned, Vec::new()))
+        Ok(PreparedStatement::new(planned, Vec::new()))
     }
 
     /// Ends the transaction of shipped statements, which formed a whole transaction.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_planner::{Collected, Tag};
+use fencepost_planner::{MemorySink, Tag};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::assign;
 use fencepost_sql::types::{Type, TypeKind};
@@ -14,7 +14,7 @@ use super::protocol::Completion;
 use super::run::back_off;
 use super::{Block, Session, TxStatus};
 use crate::error::Error;
-use crate::prepared::{Column, Prepared};
+use crate::prepared::{Column, PreparedStatement};
 use crate::row::Row;
 
 /// The largest number of runs of a [`Session::transaction`] before the caller gets the conflict.
@@ -26,7 +26,7 @@ pub type TransactionBody<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> 
 /// A prepared statement, from [`Session::prepare`]: parsed, bound to its tables, and planned. A
 /// clone shares the plan. After a change of its tables it is planned again by itself.
 #[derive(Clone)]
-pub struct Statement(pub(crate) Arc<Prepared>);
+pub struct Statement(pub(crate) Arc<PreparedStatement>);
 
 impl Statement {
     /// Returns the types of the parameters, `$1` first.
@@ -47,23 +47,23 @@ pub trait Query: Sync {
     ///
     /// # Errors
     /// As of [`Session::prepare`].
-    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError>;
+    fn prepare(&self, session: &mut Session) -> Result<Arc<PreparedStatement>, SqlError>;
 }
 
 impl Query for str {
-    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+    fn prepare(&self, session: &mut Session) -> Result<Arc<PreparedStatement>, SqlError> {
         session.parse(self, &[])
     }
 }
 
 impl Query for String {
-    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+    fn prepare(&self, session: &mut Session) -> Result<Arc<PreparedStatement>, SqlError> {
         session.parse(self, &[])
     }
 }
 
 impl Query for Statement {
-    fn prepare(&self, _session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+    fn prepare(&self, _session: &mut Session) -> Result<Arc<PreparedStatement>, SqlError> {
         Ok(Arc::clone(&self.0))
     }
 }
@@ -186,7 +186,7 @@ impl Session {
             let prepared = self.prepare_parsed(parsed)?;
             *whole &= begun.is_none_or(|begun| begun == self.transaction) && prepared.is_undone();
             let mut portal = self.bind(&prepared, Vec::new())?;
-            let mut sink = Collected::default();
+            let mut sink = MemorySink::default();
             let run = match position + 1 == count {
                 true => self.run_last(&mut portal, 0, &mut sink).await,
                 false => self.run(&mut portal, 0, &mut sink).await,
@@ -199,12 +199,12 @@ impl Session {
 
     async fn run_collected(
         &mut self,
-        prepared: &Arc<Prepared>,
+        prepared: &Arc<PreparedStatement>,
         params: &[Value],
-    ) -> Result<(Collected, Option<Tag>), Error> {
+    ) -> Result<(MemorySink, Option<Tag>), Error> {
         let values = self.fit(&self.parameter_types(prepared), params)?;
         let mut portal = self.bind(prepared, values)?;
-        let mut sink = Collected::default();
+        let mut sink = MemorySink::default();
         let run = self.run_last(&mut portal, 0, &mut sink).await?;
         let tag = self.completed(run)?;
         self.sync().await?;
@@ -234,7 +234,7 @@ impl Session {
     pub async fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<u64, Error> {
         let prepared = self.parse(sql, &[])?;
         let mut portal = self.bind(&prepared, Vec::new())?;
-        let mut sink = Collected::default();
+        let mut sink = MemorySink::default();
         let Completion::CopyIn(mut copy) = self.run(&mut portal, 0, &mut sink).await? else {
             self.fail();
             let error = SqlError::new(SqlState::SYNTAX_ERROR, "not a COPY FROM STDIN");

@@ -15,20 +15,20 @@ use std::sync::Arc;
 
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_txn::Work;
 
 use super::run::interruptible;
 use super::{Block, Session};
 use crate::prepare_pipeline::{parse_single, plan_statement};
-use crate::prepared::{Body, Column, Planned, Prepared};
+use crate::prepared::{Body, Column, PlannedStatement, PreparedStatement};
 
 impl Session {
     /// Returns whether a simple query must call [`Self::await_tables`] before its columns are
     /// reported.
     #[inline]
-    pub fn waits_for_tables(&self, prepared: &Prepared) -> bool {
+    pub fn waits_for_tables(&self, prepared: &PreparedStatement) -> bool {
         match &prepared.planned.body {
             Body::Plan(_, used) => {
                 let database = self.served.catalog.database();
@@ -48,7 +48,10 @@ impl Session {
     /// # Errors
     /// 40P01 if this request closes a cycle of waits; 55P03 after `lock_timeout`; 57014 when the
     /// statement is cancelled; errors of preparing the statement.
-    pub async fn await_tables(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>, SqlError> {
+    pub async fn await_tables(
+        &mut self,
+        prepared: &PreparedStatement,
+    ) -> Result<Arc<PreparedStatement>, SqlError> {
         self.start_statement();
         self.enter();
         match self.prepare_after_wait(prepared).await {
@@ -57,19 +60,22 @@ impl Session {
         }
     }
 
-    async fn prepare_after_wait(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>, Halt> {
+    async fn prepare_after_wait(
+        &mut self,
+        prepared: &PreparedStatement,
+    ) -> Result<Arc<PreparedStatement>, StatementStop> {
         let alone = self.block == Block::Implicit && self.statements == 0;
         self.lock_tables_of(&prepared.planned).await?;
         self.begin_statement(alone).await?;
         let again = self.plan_anew(&prepared.planned).await?;
         self.keep_again(&again, prepared);
-        Ok(Prepared::new(again, prepared.literals.clone()))
+        Ok(PreparedStatement::new(again, prepared.literals.clone()))
     }
 
     /// Locks the tables of a plan until the transaction ends, if no lock needs a wait. Returns
     /// whether all are locked; if not, [`Self::lock_tables_of`] waits for them.
     #[inline]
-    pub(super) fn lock_tables_at_once(&self, planned: &Planned) -> bool {
+    pub(super) fn lock_tables_at_once(&self, planned: &PlannedStatement) -> bool {
         let Body::Plan(_, used) = &planned.body else {
             return true;
         };
@@ -81,8 +87,8 @@ impl Session {
     #[cold]
     pub(super) fn lock_tables_of<'a>(
         &'a mut self,
-        planned: &'a Planned,
-    ) -> Work<'a, Result<(), Halt>> {
+        planned: &'a PlannedStatement,
+    ) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             let Body::Plan(_, used) = &planned.body else {
                 return Ok(());
@@ -98,9 +104,9 @@ impl Session {
     /// from the columns that the client knows.
     pub(super) fn plan_again<'a>(
         &'a mut self,
-        planned: &'a Planned,
-        prepared: &'a Prepared,
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        planned: &'a PlannedStatement,
+        prepared: &'a PreparedStatement,
+    ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {
         Box::pin(async move {
             let again = match prepared.is_named() {
                 true => self.plan_kept(planned).await?,
@@ -118,14 +124,14 @@ impl Session {
     /// Plans a statement on the catalog that the transaction sees.
     pub(super) fn plan_anew<'a>(
         &'a mut self,
-        planned: &'a Planned,
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        planned: &'a PlannedStatement,
+    ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {
         self.plan_by(planned, &|types| types)
     }
 
     /// Stores the new plan of a statement for other sessions. A plan is not shared if its literals
     /// may have kept an older meaning.
-    pub(super) fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
+    pub(super) fn keep_again(&self, planned: &Arc<PlannedStatement>, prepared: &PreparedStatement) {
         if !prepared.is_named() || planned.depends.types().is_empty() {
             self.keep(planned);
         }
@@ -133,15 +139,18 @@ impl Session {
 
     /// Does the same as [`Session::plan_anew`], for a named statement, whose literals keep their
     /// values.
-    fn plan_kept<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
+    fn plan_kept<'a>(
+        &'a mut self,
+        planned: &'a PlannedStatement,
+    ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {
         self.plan_by(planned, &ParamTypes::bound_before)
     }
 
     fn plan_by<'a>(
         &'a mut self,
-        planned: &'a Planned,
+        planned: &'a PlannedStatement,
         params: &'a (dyn Fn(ParamTypes) -> ParamTypes + Send + Sync),
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+    ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {
         Box::pin(async move {
             let Some(tx) = &mut self.tx else {
                 return Err(SqlError::internal("no transaction").into());

@@ -11,7 +11,7 @@ use fencepost_sql::bound::{OnCommit, Statement};
 use fencepost_sql::catalog::temporary::Temporary;
 use fencepost_sql::catalog::{CatalogView, Snapshot};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::run::interruptible;
 use super::utility::fresh_salt;
@@ -31,7 +31,7 @@ enum Task {
 impl Session {
     /// Creates the session's schema for temporary objects in the open transaction, unless it
     /// exists.
-    pub(super) async fn open_temporary(&mut self) -> Result<(), Halt> {
+    pub(super) async fn open_temporary(&mut self) -> Result<(), StatementStop> {
         let snapshot = self.seen_catalog().await?;
         if self.eval.temporary_in(&*snapshot).is_some() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Executes the ON COMMIT actions, if the transaction has written something.
-    pub(super) async fn end_temporary(&mut self) -> Result<(), Halt> {
+    pub(super) async fn end_temporary(&mut self) -> Result<(), StatementStop> {
         if self.on_commit.is_empty() || !self.tx.as_ref().is_some_and(|tx| tx.has_writes()) {
             return Ok(());
         }
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// Executes DISCARD TEMP, in a transaction of its own unless one is open.
-    pub(super) async fn discard_temporary(&mut self) -> Result<(), Halt> {
+    pub(super) async fn discard_temporary(&mut self) -> Result<(), StatementStop> {
         let Some(own) = self.eval.temporary() else {
             return Ok(());
         };
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Drops the schema of an ended session, in a transaction of its own.
-    pub(crate) async fn sweep(&mut self, of: Temporary) -> Result<(), Halt> {
+    pub(crate) async fn sweep(&mut self, of: Temporary) -> Result<(), StatementStop> {
         self.enter();
         self.begin_transaction(false, true);
         match self.change_temporary(Task::Drop(of)).await {
@@ -143,14 +143,14 @@ impl Session {
         format!("{}\0{}", self.eval.backend_pid, names.join("\0"))
     }
 
-    async fn seen_catalog(&mut self) -> Result<Arc<Snapshot>, Halt> {
+    async fn seen_catalog(&mut self) -> Result<Arc<Snapshot>, StatementStop> {
         match &mut self.tx {
             Some(tx) => self.served.catalog.snapshot(tx).await,
             None => Err(SqlError::internal("no transaction").into()),
         }
     }
 
-    async fn change_temporary(&mut self, task: Task) -> Result<Option<Temporary>, Halt> {
+    async fn change_temporary(&mut self, task: Task) -> Result<Option<Temporary>, StatementStop> {
         let snapshot = self.seen_catalog().await?;
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{Disk, DiskOp, HeldSyncs, SimDisk};
-use fencepost_sql::catalog::{CatalogView, Guards, Hold, guard_table};
+use fencepost_sql::catalog::{CatalogView, GuardScope, Guards, guard_table};
 use fencepost_sql::error::SqlState;
 use fencepost_sql::value::Value;
 use fencepost_storage::log::LogOptions;
@@ -80,7 +80,7 @@ fn state(result: Result<u64, Error>) -> SqlState {
 const SEE: &str = "SELECT b FROM t WHERE a = 1";
 
 #[test]
-fn a_rollback_waits_for_what_the_block_saw() {
+fn rollback_waits_until_reads_are_durable() {
     waits(&["BEGIN", SEE], "ROLLBACK").expect("rolled back");
     waits(&["BEGIN", SEE], "COMMIT").expect("committed");
     // The wait is the same if the session changed the row itself, or if the block failed or was
@@ -93,7 +93,7 @@ fn a_rollback_waits_for_what_the_block_saw() {
 }
 
 #[test]
-fn an_error_waits_for_what_led_to_it() {
+fn error_waits_until_its_reads_are_durable() {
     let zero = waits(&[], "SELECT 1 / b FROM t WHERE a = 1");
     assert_eq!(state(zero), SqlState::DIVISION_BY_ZERO);
     let (db, _, held) = with_a_change_in_flight();
@@ -110,12 +110,12 @@ fn an_error_waits_for_what_led_to_it() {
 }
 
 #[test]
-fn an_error_outside_a_run_is_waited_for_at_the_sync() {
+fn error_outside_execute_waits_at_sync() {
     let (db, _, held) = with_a_change_in_flight();
     let mut session = db.session();
     let prepared = session.parse(SEE, &[]).expect("it binds");
     let mut portal = session.bind(&prepared, Vec::new()).expect("a portal");
-    let mut sink = fencepost_planner::Collected::default();
+    let mut sink = fencepost_planner::MemorySink::default();
     let run = poll(pin!(session.run(&mut portal, 0, &mut sink)));
     assert!(run.is_ready(), "the transaction goes on");
     assert!(session.parse("SELECT nothing", &[]).is_err());
@@ -127,7 +127,7 @@ fn an_error_outside_a_run_is_waited_for_at_the_sync() {
 }
 
 #[test]
-fn who_does_not_ask_for_durability_does_not_wait() {
+fn session_without_synchronous_commit_does_not_wait() {
     let (db, _, held) = with_a_change_in_flight();
     let told_at_once = |session: &mut Session, sql: &str| {
         assert!(poll(pin!(session.execute(sql, &[]))).is_ready(), "{sql}");
@@ -146,7 +146,7 @@ fn who_does_not_ask_for_durability_does_not_wait() {
 }
 
 #[test]
-fn what_may_not_survive_is_not_told() {
+fn undurable_result_is_not_reported() {
     let (db, disk, held) = with_a_change_in_flight();
     let mut session = db.session();
     let sql = "SELECT 1 / b FROM t WHERE a = 1";
@@ -159,7 +159,7 @@ fn what_may_not_survive_is_not_told() {
 }
 
 #[test]
-fn a_table_whose_memory_is_gone_is_looked_up_again() {
+fn table_with_freed_memory_is_looked_up_again() {
     let db = Database::in_memory().expect("a database");
     let create = "CREATE TABLE t (a int PRIMARY KEY)";
     db.blocking().batch(create).expect("a table");
@@ -168,14 +168,18 @@ fn a_table_whose_memory_is_gone_is_looked_up_again() {
     let mut tx = db.machine().coordinator().begin(Mode::ReadOnly);
     let mut dropped = (*table).clone();
     assert_eq!(
-        guard_table(&mut tx, &dropped, Hold::Commit).block_on().ok(),
+        guard_table(&mut tx, &dropped, GuardScope::Commit)
+            .block_on()
+            .ok(),
         Some(true)
     );
     // The block of this address is not in use any more.
     let nothing = Addr::new(RegionId(0), 900 << 20).raw();
     dropped.guards = Guards::at([nothing]).expect("one");
     assert_eq!(
-        guard_table(&mut tx, &dropped, Hold::Commit).block_on().ok(),
+        guard_table(&mut tx, &dropped, GuardScope::Commit)
+            .block_on()
+            .ok(),
         Some(false)
     );
 }
@@ -190,7 +194,7 @@ fn home(session: &mut Session, sql: &str, params: &[Value]) -> Option<u32> {
 }
 
 #[test]
-fn a_statement_is_at_home_where_all_of_it_is() {
+fn statement_home_is_where_all_its_keys_are() {
     let db = Database::in_memory().expect("a database");
     db.blocking()
         .batch(
@@ -251,7 +255,7 @@ fn a_statement_is_at_home_where_all_of_it_is() {
 }
 
 #[test]
-fn transactions_that_write_leave_word_where_they_are_tracked() {
+fn tracked_transactions_record_their_outcome() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     for set_up in [

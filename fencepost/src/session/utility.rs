@@ -13,10 +13,10 @@ use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{CastContext, assign, cast_context, eval};
-use fencepost_sql::notify::{Listening, Notification};
+use fencepost_sql::notify::{ListenChange, Notification};
 use fencepost_sql::parser;
 use fencepost_sql::sequences::wanted_range;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -26,7 +26,7 @@ use super::protocol::Completion;
 use super::run::interruptible;
 use super::{Block, Session, cx};
 use crate::prepare_pipeline::plan_statement;
-use crate::prepared::{Body, Planned, Portal, Prepared};
+use crate::prepared::{Body, PlannedStatement, Portal, PreparedStatement};
 
 /// The largest number of runs of a DDL statement outside a block before the client gets the
 /// conflict.
@@ -40,7 +40,7 @@ impl Session {
         max_rows: usize,
         sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Work<'a, Result<Completion, Halt>> {
+    ) -> Work<'a, Result<Completion, StatementStop>> {
         Box::pin(async move {
             let tag = match statement {
                 Statement::Begin { start, modes } => self.begin_block(*start, modes)?,
@@ -116,8 +116,8 @@ impl Session {
                     self.enter();
                     self.eval.notifications.listen(change.clone());
                     match change {
-                        Listening::To(_) => "LISTEN",
-                        Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+                        ListenChange::To(_) => "LISTEN",
+                        ListenChange::NoMore(_) | ListenChange::ToNothing => "UNLISTEN",
                     }
                 }
                 Statement::Notify(Notification { channel, payload }) => {
@@ -165,10 +165,10 @@ impl Session {
     }
 
     /// Executes LOCK TABLE.
-    async fn lock_tables(&mut self, wanted: &TableLocks) -> Result<&'static str, Halt> {
+    async fn lock_tables(&mut self, wanted: &TableLocks) -> Result<&'static str, StatementStop> {
         self.in_block("LOCK TABLE")?;
         self.enter();
-        let had = async { wanted.take(&self.eval).await.map_err(Halt::Error) };
+        let had = async { wanted.take(&self.eval).await.map_err(StatementStop::Error) };
         interruptible(&self.cancel, self.deadline, pin!(had)).await?;
         self.begin_transaction(false, false);
         if let Some(tx) = &mut self.tx {
@@ -182,7 +182,12 @@ impl Session {
     }
 
     /// Runs DDL in the open transaction. Binds the statement again if the catalog has changed.
-    async fn run_ddl(&mut self, command: &str, portal: &Portal, last: bool) -> Result<Tag, Halt> {
+    async fn run_ddl(
+        &mut self,
+        command: &str,
+        portal: &Portal,
+        last: bool,
+    ) -> Result<Tag, StatementStop> {
         let planned = &portal.prepared.planned;
         if let Body::Utility(statement) = &planned.body
             && let Some(command) = command_alone(statement)
@@ -242,12 +247,16 @@ impl Session {
     /// Runs a DDL command once, with its tables locked. Its reads must still hold at the commit, at
     /// every isolation level: a new index or constraint holds for all rows. An existing constraint
     /// already checks concurrent writes, so its validation needs only a current snapshot.
-    async fn ddl_attempt(&mut self, planned: &Planned, params: &[Value]) -> Result<Tag, Halt> {
+    async fn ddl_attempt(
+        &mut self,
+        planned: &PlannedStatement,
+        params: &[Value],
+    ) -> Result<Tag, StatementStop> {
         if let Body::Utility(statement) = &planned.body {
             let (catalog, _) = self.snapshot();
             let locked = async {
                 let locked = lock_for_ddl(statement, &catalog, &self.eval);
-                locked.await.map_err(Halt::Error)
+                locked.await.map_err(StatementStop::Error)
             };
             interruptible(&self.cancel, self.deadline, pin!(locked)).await?;
         }
@@ -265,7 +274,11 @@ impl Session {
         done
     }
 
-    async fn ddl_command(&mut self, planned: &Planned, params: &[Value]) -> Result<Tag, Halt> {
+    async fn ddl_command(
+        &mut self,
+        planned: &PlannedStatement,
+        params: &[Value],
+    ) -> Result<Tag, StatementStop> {
         if let Body::Utility(statement) = &planned.body
             && makes_temporary(statement)
         {
@@ -308,7 +321,7 @@ impl Session {
         let before = cx.tx.savepoint();
         let work = run_ddl(statement, &mut cx, &mut ddl);
         let ran = interruptible(&self.cancel, self.deadline, pin!(work)).await;
-        if let Err(Halt::Error(error)) = &ran
+        if let Err(StatementStop::Error(error)) = &ran
             && wanted_range(error).is_some()
         {
             // The command is repeated in the same transaction.
@@ -333,7 +346,7 @@ impl Session {
     }
 
     /// Executes CHECKPOINT: waits until it is on disk. Does nothing in the memory tier.
-    async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
+    async fn checkpoint(&mut self) -> Result<&'static str, StatementStop> {
         let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
         let (catalog, _) = self.snapshot();
         let asking = catalog.role(&self.eval.user)?;
@@ -360,7 +373,7 @@ impl Session {
         name: &str,
         args: &[Expr],
         own: &[Value],
-    ) -> Result<(Arc<Prepared>, Vec<Value>), SqlError> {
+    ) -> Result<(Arc<PreparedStatement>, Vec<Value>), SqlError> {
         let prepared = Arc::clone(self.named(name)?);
         let types = self.parameter_types(&prepared);
         if types.len() != args.len() {
@@ -394,7 +407,7 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         let (prepared, params) = self.arguments(name, args, &portal.params)?;
         let mut inner = self.bind(&prepared, params)?;
         std::mem::swap(&mut inner.execution, &mut portal.execution);
@@ -410,7 +423,7 @@ impl Session {
         done
     }
 
-    async fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, Halt> {
+    async fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, StatementStop> {
         Ok(match kind {
             DiscardKind::All => {
                 self.outside_block("DISCARD ALL")?;
@@ -420,7 +433,7 @@ impl Session {
                 self.enter();
                 self.reset(None)?;
                 self.become_default(false, "session_authorization")?;
-                self.eval.notifications.listen(Listening::ToNothing);
+                self.eval.notifications.listen(ListenChange::ToNothing);
                 self.locks.unlock_session().await;
                 "DISCARD ALL"
             }

@@ -11,7 +11,7 @@
 
 use std::net::SocketAddr;
 
-use fencepost_sql::sessions::{Activity, SessionState, Signal, Signalled};
+use fencepost_sql::sessions::{Activity, SessionState, Signal, SignalOutcome};
 use fencepost_txn::Strength;
 
 /// A request about the sessions of a machine.
@@ -30,11 +30,11 @@ const IS_THERE: u8 = 2;
 const CANCEL: u8 = 3;
 const TERMINATE: u8 = 4;
 const ROW_QUEUES: u8 = 5;
-const CAME: [Signalled; 4] = [
-    Signalled::Told,
-    Signalled::Nobody,
-    Signalled::OfOthers,
-    Signalled::OfSuperuser,
+const CAME: [SignalOutcome; 4] = [
+    SignalOutcome::Told,
+    SignalOutcome::Nobody,
+    SignalOutcome::OfOthers,
+    SignalOutcome::OfSuperuser,
 ];
 /// Stands for a missing time.
 const NEVER: i64 = i64::MIN;
@@ -81,11 +81,11 @@ impl Request {
     }
 }
 
-pub(super) fn code(came: Signalled) -> u8 {
+pub(super) fn code(came: SignalOutcome) -> u8 {
     CAME.iter().position(|other| *other == came).unwrap_or(1) as u8
 }
 
-pub(super) fn came_of(answer: &[u8]) -> Option<Signalled> {
+pub(super) fn came_of(answer: &[u8]) -> Option<SignalOutcome> {
     let [code] = answer else { return None };
     CAME.get(usize::from(*code)).copied()
 }
@@ -129,7 +129,7 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
 
 /// A place in the lock queue of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct QueuePlace {
+pub(super) struct RowQueueSlot {
     /// The machine and the coordinator number of the transaction.
     pub of: (u32, u32),
     pub strength: Strength,
@@ -137,7 +137,7 @@ pub(super) struct QueuePlace {
 }
 
 /// Rows with their lock queues.
-pub(super) type RowQueues = Vec<(u64, Vec<QueuePlace>)>;
+pub(super) type RowQueues = Vec<(u64, Vec<RowQueueSlot>)>;
 
 /// The bit of a place that holds the lock. The bits above it contain the lock strength.
 const GRANTED: u8 = 1;
@@ -168,7 +168,7 @@ pub(super) fn decode_row_queues(mut bytes: &[u8]) -> Option<RowQueues> {
             let machine = u32::from_le_bytes(*chunk(&mut bytes)?);
             let coordinator = u32::from_le_bytes(*chunk(&mut bytes)?);
             let [place] = *chunk(&mut bytes)?;
-            queue.push(QueuePlace {
+            queue.push(RowQueueSlot {
                 of: (machine, coordinator),
                 strength: Strength::of_code(u64::from(place >> 1))?,
                 granted: place & GRANTED != 0,
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+    fn messages_round_trip_and_other_bytes_are_refused() {
         let requests = [
             Request::All,
             Request::RowQueues,
@@ -278,7 +278,7 @@ mod tests {
         let bytes = encode_states(&states);
         assert_eq!(decode_states(&bytes), Some(states));
         assert_eq!(decode_states(&bytes[..bytes.len() - 1]), None);
-        let place = |of, strength, granted| QueuePlace {
+        let place = |of, strength, granted| RowQueueSlot {
             of,
             strength,
             granted,

@@ -25,9 +25,9 @@ pub(super) fn put_words(out: &mut Vec<u8>, words: &[u64]) {
 }
 
 /// A cursor that decodes a message.
-pub(super) struct Reader<'a>(pub &'a [u8]);
+pub(super) struct MessageDecoder<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> MessageDecoder<'a> {
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;

@@ -21,30 +21,30 @@ use std::thread::{JoinHandle, ThreadId};
 use parking_lot::Mutex;
 
 /// The largest number of threads.
-const ROOMS_MAX: usize = 4;
+const EXECUTORS_MAX: usize = 4;
 
 /// A unit of work.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Wakes the thread that runs an executor's tasks.
-type Caller = Box<dyn Fn() + Send + Sync>;
+type ThreadWaker = Box<dyn Fn() + Send + Sync>;
 
 /// The inline executor (`hall`), and the executors with threads.
 #[derive(Default)]
-pub(super) struct Rooms {
-    hall: OnceLock<Arc<Executor>>,
+pub(super) struct Executors {
+    inline_executor: OnceLock<Arc<Executor>>,
     threads: Mutex<Vec<Handle>>,
 }
 
 struct Handle {
-    room: Arc<Executor>,
+    executor: Arc<Executor>,
     thread: JoinHandle<()>,
 }
 
 /// An executor: a set of tasks that one thread at a time polls.
 struct Executor {
     inbox: Mutex<Inbox>,
-    seats: Mutex<TaskSlots>,
-    caller: OnceLock<Caller>,
+    slots: Mutex<TaskSlots>,
+    caller: OnceLock<ThreadWaker>,
     /// Set when a thread wants to poll the tasks, so that the polling thread polls once more.
     again: AtomicBool,
     /// The number of tasks that have not ended.
@@ -54,7 +54,7 @@ struct Executor {
 #[derive(Default)]
 struct Inbox {
     arrived: Vec<Task>,
-    woken: Vec<Arc<Woken>>,
+    woken: Vec<Arc<WakerState>>,
     closing: bool,
     /// The thread that polls the tasks now.
     runs: Option<ThreadId>,
@@ -63,28 +63,28 @@ struct Inbox {
 /// The task slots, and the buffers used while tasks run.
 #[derive(Default)]
 struct TaskSlots {
-    seats: Vec<Option<Seated>>,
+    seats: Vec<Option<SlotTask>>,
     free: Vec<usize>,
     arrived: Vec<Task>,
-    ready: Vec<Arc<Woken>>,
+    ready: Vec<Arc<WakerState>>,
 }
 
 /// A task in its slot, with its waker.
-struct Seated {
+struct SlotTask {
     task: Task,
-    woken: Arc<Woken>,
+    woken: Arc<WakerState>,
     waker: Waker,
 }
 
 /// The waker state of a task.
-struct Woken {
+struct WakerState {
     room: Arc<Executor>,
     place: usize,
     waits: AtomicBool,
     over: AtomicBool,
 }
 
-impl Wake for Woken {
+impl Wake for WakerState {
     fn wake(self: Arc<Self>) {
         if !self.waits.swap(true, Ordering::AcqRel) {
             let room = Arc::clone(&self.room);
@@ -95,7 +95,7 @@ impl Wake for Woken {
 
 /// The result of one round over an executor's tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum RoundOutcome {
     /// At least one task was ready.
     Ran,
     /// No task was ready.
@@ -108,7 +108,7 @@ impl Executor {
     fn new() -> Arc<Executor> {
         Arc::new(Executor {
             inbox: Mutex::default(),
-            seats: Mutex::default(),
+            slots: Mutex::default(),
             caller: OnceLock::new(),
             again: AtomicBool::new(false),
             load: AtomicUsize::new(0),
@@ -141,13 +141,13 @@ impl Executor {
 
     /// Polls every ready task once. If another thread is polling, that thread polls once more
     /// afterwards.
-    fn look(self: &Arc<Self>) -> Look {
-        let mut looked = Look::Idle;
+    fn look(self: &Arc<Self>) -> RoundOutcome {
+        let mut looked = RoundOutcome::Idle;
         self.again.store(true, Ordering::SeqCst);
         // A thread that finds the slots locked has set the flag before. The holder reads it after
         // unlocking.
         while self.again.load(Ordering::SeqCst)
-            && let Some(mut seats) = self.seats.try_lock()
+            && let Some(mut seats) = self.slots.try_lock()
         {
             self.again.store(false, Ordering::SeqCst);
             looked = self.look_from(&mut seats);
@@ -157,7 +157,7 @@ impl Executor {
         looked
     }
 
-    fn look_from(self: &Arc<Self>, seats: &mut TaskSlots) -> Look {
+    fn look_from(self: &Arc<Self>, seats: &mut TaskSlots) -> RoundOutcome {
         let closing = {
             let mut inbox = self.inbox.lock();
             std::mem::swap(&mut seats.arrived, &mut inbox.arrived);
@@ -165,11 +165,11 @@ impl Executor {
             inbox.runs = Some(std::thread::current().id());
             inbox.closing
         };
-        seats.seat_arrived(self);
+        seats.place_arrived(self);
         let look = match seats.ready.is_empty() {
-            true if closing && seats.are_empty() => Look::Over,
-            true => Look::Idle,
-            false => Look::Ran,
+            true if closing && seats.are_empty() => RoundOutcome::Over,
+            true => RoundOutcome::Idle,
+            false => RoundOutcome::Ran,
         };
         seats.run_ready(self);
         self.inbox.lock().runs = None;
@@ -185,7 +185,7 @@ impl Executor {
             std::mem::take(&mut inbox.arrived)
         };
         let seats = self
-            .seats
+            .slots
             .try_lock()
             .map(|mut seats| std::mem::take(&mut *seats));
         // The drop of a task's data may panic.
@@ -198,20 +198,20 @@ impl TaskSlots {
         self.free.len() == self.seats.len()
     }
 
-    fn seat_arrived(&mut self, room: &Arc<Executor>) {
+    fn place_arrived(&mut self, room: &Arc<Executor>) {
         for task in self.arrived.drain(..) {
             let place = self.free.pop().unwrap_or_else(|| {
                 self.seats.push(None);
                 self.seats.len() - 1
             });
-            let woken = Arc::new(Woken {
+            let woken = Arc::new(WakerState {
                 room: Arc::clone(room),
                 place,
                 waits: AtomicBool::new(true),
                 over: AtomicBool::new(false),
             });
             self.ready.push(Arc::clone(&woken));
-            self.seats[place] = Some(Seated {
+            self.seats[place] = Some(SlotTask {
                 task,
                 waker: Waker::from(Arc::clone(&woken)),
                 woken,
@@ -243,15 +243,15 @@ impl TaskSlots {
     }
 }
 
-impl Rooms {
+impl Executors {
     /// Starts the threads. The thread that polls the peers runs the tasks of the inline executor;
     /// `call` wakes it.
     pub fn start(&self, call: impl Fn() + Send + Sync + 'static) -> std::io::Result<()> {
         let hall = Executor::new();
         let _ = hall.caller.set(Box::new(call));
-        let _ = self.hall.set(hall);
+        let _ = self.inline_executor.set(hall);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        for number in 0..cores.min(ROOMS_MAX) {
+        for number in 0..cores.min(EXECUTORS_MAX) {
             let room = Executor::new();
             let runs = Arc::clone(&room);
             let thread = std::thread::Builder::new()
@@ -259,14 +259,17 @@ impl Rooms {
                 .spawn(move || run(&runs))?;
             let unparks = thread.thread().clone();
             let _ = room.caller.set(Box::new(move || unparks.unpark()));
-            self.threads.lock().push(Handle { room, thread });
+            self.threads.lock().push(Handle {
+                executor: room,
+                thread,
+            });
         }
         Ok(())
     }
 
     /// Runs a short task on the inline executor. Returns the task if no executor runs.
-    pub fn enter_hall(&self, task: Task) -> Result<(), Task> {
-        match self.hall.get() {
+    pub fn run_inline(&self, task: Task) -> Result<(), Task> {
+        match self.inline_executor.get() {
             Some(hall) => hall.enter(task),
             None => Err(task),
         }
@@ -274,18 +277,18 @@ impl Rooms {
 
     /// Polls the ready tasks of the inline executor. Returns whether there were any.
     pub fn attend(&self) -> bool {
-        let hall = self.hall.get();
-        hall.is_some_and(|hall| hall.look() == Look::Ran)
+        let hall = self.inline_executor.get();
+        hall.is_some_and(|hall| hall.look() == RoundOutcome::Ran)
     }
 
     /// Runs a task to its end on one of the threads. Returns the task if there are no threads.
     pub fn spawn(&self, task: Task) -> Result<(), Task> {
         let threads = self.threads.lock();
-        let load = |handle: &&Handle| handle.room.load.load(Ordering::Relaxed);
+        let load = |handle: &&Handle| handle.executor.load.load(Ordering::Relaxed);
         let Some(handle) = threads.iter().min_by_key(load) else {
             return Err(task);
         };
-        let room = Arc::clone(&handle.room);
+        let room = Arc::clone(&handle.executor);
         drop(threads);
         room.enter(task)
     }
@@ -293,9 +296,12 @@ impl Rooms {
     /// Returns whether the caller is one of the tasks.
     pub fn is_inside(&self) -> bool {
         let threads = self.threads.lock();
-        let mut rooms = threads.iter().map(|handle| &handle.room);
-        rooms.any(|room| room.is_run_here())
-            || self.hall.get().is_some_and(|hall| hall.is_run_here())
+        let mut executors = threads.iter().map(|handle| &handle.executor);
+        executors.any(|room| room.is_run_here())
+            || self
+                .inline_executor
+                .get()
+                .is_some_and(|hall| hall.is_run_here())
     }
 
     /// Lets the threads end after their tasks. If `waits`, waits for that; the caller must be no
@@ -303,13 +309,13 @@ impl Rooms {
     pub fn close(&self, waits: bool) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for handle in &threads {
-            handle.room.put(|inbox| inbox.closing = true);
+            handle.executor.put(|inbox| inbox.closing = true);
         }
         for handle in threads.into_iter().filter(|_| waits) {
             // Panics of tasks are caught, so the result has no information.
             let _ = handle.thread.join();
         }
-        if let Some(hall) = self.hall.get() {
+        if let Some(hall) = self.inline_executor.get() {
             hall.clear();
         }
     }
@@ -319,9 +325,9 @@ impl Rooms {
 fn run(room: &Arc<Executor>) {
     loop {
         match room.look() {
-            Look::Ran => {}
-            Look::Idle => std::thread::park(),
-            Look::Over => return,
+            RoundOutcome::Ran => {}
+            RoundOutcome::Idle => std::thread::park(),
+            RoundOutcome::Over => return,
         }
     }
 }
@@ -362,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn tasks_run_to_their_ends_whatever_others_do() {
-        let rooms = Rooms::default();
+    fn tasks_finish_despite_panics_of_others() {
+        let rooms = Executors::default();
         rooms.start(|| {}).expect("threads");
         let (said, heard) = channel();
         for number in 0..TASKS {
@@ -373,13 +379,13 @@ mod tests {
         rooms.close(true);
         all_but_the_one_that_panics(heard.iter().collect());
         assert!(rooms.spawn(Box::pin(async {})).is_err());
-        assert!(rooms.enter_hall(Box::pin(async {})).is_err());
+        assert!(rooms.run_inline(Box::pin(async {})).is_err());
         assert!(!rooms.is_inside());
     }
 
     #[test]
-    fn in_the_hall_whoever_is_called_runs_them() {
-        let rooms = Arc::new(Rooms::default());
+    fn any_called_thread_runs_inline_tasks() {
+        let rooms = Arc::new(Executors::default());
         let (call, called) = channel();
         let calls = call.clone();
         // The last call may happen after the test has ended.
@@ -415,7 +421,7 @@ mod tests {
         for number in 0..TASKS {
             assert!(
                 rooms
-                    .enter_hall(Box::pin(task(number, said.clone())))
+                    .run_inline(Box::pin(task(number, said.clone())))
                     .is_ok()
             );
         }
@@ -427,15 +433,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_in_the_hall_is_dropped() {
-        let rooms = Rooms::default();
+    fn closing_drops_inline_tasks() {
+        let rooms = Executors::default();
         rooms.start(|| {}).expect("threads");
         let (said, heard) = channel::<()>();
         let waits = async move {
             let _said = said;
             std::future::pending::<()>().await;
         };
-        assert!(rooms.enter_hall(Box::pin(waits)).is_ok());
+        assert!(rooms.run_inline(Box::pin(waits)).is_ok());
         assert!(rooms.attend());
         rooms.close(true);
         assert!(heard.recv().is_err());

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fencepost_fabric::MachineId;
-use fencepost_planner::{Came, CancelFlag, NextPart, Part as Gathered, Parts};
+use fencepost_planner::{
+    CancelFlag, NextPartResult, PartResult as Gathered, PartStatistics, RemoteParts,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::types::TypeKind;
@@ -22,45 +24,45 @@ use fencepost_sql::value::Value;
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::{Call, CallError};
 
-use super::reply::{Done, Reply, for_each_row};
+use super::reply::{Reply, StatementResult, for_each_row};
 use super::request::{Part, Request, encode_settings};
-use super::send::{UnderWay, statement};
+use super::send::{RequestInProgress, statement};
 use super::{PartitionsByMachine, Ship};
-use crate::prepared::Planned;
+use crate::prepared::PlannedStatement;
 use crate::services;
 use crate::session::Session;
 
 /// The parts of a statement that other machines run.
-pub(crate) struct Gathering {
+pub(crate) struct ShippedParts {
     ship: Arc<Ship>,
     machine: Arc<Machine>,
     cancel: CancelFlag,
     own: Vec<u32>,
-    parts: Vec<Asked>,
+    parts: Vec<RemotePart>,
     /// The index of the next part to collect.
     next: usize,
     kinds: Vec<TypeKind>,
-    came: Vec<Came>,
+    came: Vec<PartStatistics>,
 }
 
 /// A part, and its request until it is sent.
-struct Asked {
+struct RemotePart {
     home: MachineId,
     number: u64,
     partitions: Vec<u32>,
     request: Vec<u8>,
-    under_way: Option<(UnderWay, Pin<Box<Call>>)>,
+    under_way: Option<(RequestInProgress, Pin<Box<Call>>)>,
 }
 
-impl Gathering {
+impl ShippedParts {
     /// Returns the parts of a statement of `session`, or `None` if it cannot be sent. `part`
     /// describes all of them except their partitions.
     pub fn of(
         ship: Arc<Ship>,
         session: &Session,
-        (planned, params, kinds): (&Planned, &[Value], &[TypeKind]),
+        (planned, params, kinds): (&PlannedStatement, &[Value], &[TypeKind]),
         (spread, part): (PartitionsByMachine, &Part),
-    ) -> Option<Gathering> {
+    ) -> Option<ShippedParts> {
         let settings = encode_settings(session.settings());
         let asked = |(home, partitions): (u32, Vec<u32>)| {
             let number = ship.last_number.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +78,7 @@ impl Gathering {
                     ..part.clone()
                 }),
             };
-            Some(Asked {
+            Some(RemotePart {
                 home: MachineId(home),
                 number,
                 partitions,
@@ -85,7 +87,7 @@ impl Gathering {
             })
         };
         let parts = spread.others.into_iter().map(asked);
-        Some(Gathering {
+        Some(ShippedParts {
             parts: parts.collect::<Option<_>>()?,
             ship,
             machine: Arc::clone(session.machine()),
@@ -101,7 +103,7 @@ impl Gathering {
     fn read(
         &self,
         reply: Result<Vec<u8>, CallError>,
-    ) -> Result<Option<(Vec<Value>, Came)>, SqlError> {
+    ) -> Result<Option<(Vec<Value>, PartStatistics)>, SqlError> {
         let done = match reply.map(|reply| Reply::decode(&reply)) {
             Ok(Some(Reply::Ran(done, None))) => done,
             Ok(Some(Reply::Ran(_, Some(error)))) => {
@@ -113,7 +115,7 @@ impl Gathering {
             }
             Ok(Some(Reply::RunItYourself) | None) | Err(_) => return Ok(None),
         };
-        let [Done { count, rows }] = &done[..] else {
+        let [StatementResult { count, rows }] = &done[..] else {
             return Ok(None);
         };
         let layout = RowLayout::of_types(self.kinds.iter().copied());
@@ -123,7 +125,7 @@ impl Gathering {
             Ok::<(), SqlError>(())
         });
         let whole = read.is_some() && values.len() as u64 == count * self.kinds.len() as u64;
-        let came = Came {
+        let came = PartStatistics {
             machine: 0,
             rows: Some((*count, rows.len() as u64)),
         };
@@ -131,7 +133,7 @@ impl Gathering {
     }
 }
 
-impl Parts for Gathering {
+impl RemoteParts for ShippedParts {
     fn own(&self) -> Vec<u32> {
         self.own.clone()
     }
@@ -140,7 +142,7 @@ impl Parts for Gathering {
         for part in &mut self.parts {
             let request = std::mem::take(&mut part.request);
             let call = self.machine.call(part.home, services::STATEMENT, &request);
-            let under_way = UnderWay {
+            let under_way = RequestInProgress {
                 machine: Arc::clone(&self.machine),
                 home: part.home,
                 number: part.number,
@@ -155,7 +157,7 @@ impl Parts for Gathering {
         count as u32
     }
 
-    fn next(&mut self) -> NextPart<'_> {
+    fn next(&mut self) -> NextPartResult<'_> {
         Box::pin(async {
             let Some(part) = self.parts.get_mut(self.next) else {
                 return Ok(None);
@@ -173,12 +175,12 @@ impl Parts for Gathering {
             self.next += 1;
             match self.read(reply)? {
                 Some((values, came)) => {
-                    self.came.push(Came { machine, ..came });
+                    self.came.push(PartStatistics { machine, ..came });
                     Ok(Some(Gathered::Rows(values)))
                 }
                 None => {
                     self.ship.parts_returned.fetch_add(1, Ordering::Relaxed);
-                    self.came.push(Came {
+                    self.came.push(PartStatistics {
                         machine,
                         rows: None,
                     });
@@ -188,7 +190,7 @@ impl Parts for Gathering {
         })
     }
 
-    fn came(&self) -> Vec<Came> {
+    fn came(&self) -> Vec<PartStatistics> {
         self.came.clone()
     }
 }

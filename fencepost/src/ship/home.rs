@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fencepost_fabric::MachineId;
 use fencepost_planner::Plan;
-use fencepost_sql::settings::Shipping;
+use fencepost_sql::settings::ShipMode;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Addr, Machine};
 
@@ -15,14 +15,14 @@ use fencepost_txn::{Addr, Machine};
 pub(crate) fn home_of(
     plan: &Plan,
     params: &[Value],
-    shipping: Shipping,
+    shipping: ShipMode,
     machine: &Machine,
 ) -> Option<MachineId> {
     let root = match shipping {
-        Shipping::Off => None,
+        ShipMode::Off => None,
         // Reading memory that is mapped here is faster than a session on the other machine.
-        Shipping::Auto => root_of_partition(plan, params).filter(|root| machine.is_far(*root)),
-        Shipping::Always => root_of_partition(plan, params).or_else(|| root_of_index(plan)),
+        ShipMode::Auto => root_of_partition(plan, params).filter(|root| machine.is_far(*root)),
+        ShipMode::Always => root_of_partition(plan, params).or_else(|| root_of_index(plan)),
     };
     let home = root.and_then(|root| machine.primary_of(root));
     home.filter(|home| home.0 != machine.number())
@@ -63,15 +63,15 @@ impl PartitionsByMachine {
 /// then only helps if other machines have idle cores, so it has to be requested with `always`.
 pub(crate) fn spread(
     plan: &Plan,
-    shipping: Shipping,
+    shipping: ShipMode,
     machine: &Machine,
 ) -> Option<PartitionsByMachine> {
     let mut spread = PartitionsByMachine::default();
     for (partition, root) in (0..).zip(plan.split_roots()?) {
         let goes = match shipping {
-            Shipping::Off => false,
-            Shipping::Auto => machine.is_far(root),
-            Shipping::Always => true,
+            ShipMode::Off => false,
+            ShipMode::Auto => machine.is_far(root),
+            ShipMode::Always => true,
         };
         let home = machine.primary_of(root).map(|home| home.0);
         match home.filter(|home| goes && *home != machine.number()) {

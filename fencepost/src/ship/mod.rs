@@ -52,22 +52,22 @@ use fencepost_fabric::MachineId;
 use foldhash::{HashMap, HashMapExt};
 use parking_lot::{Mutex, RwLock};
 
-use executor::Rooms;
-pub(crate) use gather::Gathering;
+use executor::Executors;
+pub(crate) use gather::ShippedParts;
 pub(crate) use home::{PartitionsByMachine, home_of, spread};
 pub(crate) use part::PartSink;
 pub(crate) use request::Part;
 pub use send::ShippedResults;
-use serve::{Running, SettingsCache};
+use serve::{PeerRequest, SettingsCache};
 
 /// The size limit, in bytes, of a result that is sent between machines.
 pub(crate) const RESULT_BYTES_MAX: usize = 1 << 20;
 
 /// The function shipping state of a machine in a cluster.
 pub(crate) struct Ship {
-    rooms: Rooms,
+    executors: Executors,
     /// Statements of peers that run here, by their machine and its number for them.
-    running: Mutex<HashMap<(MachineId, u64), Arc<Running>>>,
+    running: Mutex<HashMap<(MachineId, u64), Arc<PeerRequest>>>,
     settings: RwLock<SettingsCache>,
     closing: AtomicBool,
     last_number: AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct Ship {
 
 /// Counts of statements that were shipped between machines, since the start of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shipped {
+pub struct ShipCounts {
     /// Statements sent to other machines.
     pub sent: u64,
     /// Statements run for other machines.
@@ -100,7 +100,7 @@ impl Ship {
     /// Returns the state of a machine that has shipped nothing yet.
     pub fn new() -> Arc<Ship> {
         Arc::new(Ship {
-            rooms: Rooms::default(),
+            executors: Executors::default(),
             running: Mutex::new(HashMap::new()),
             settings: RwLock::default(),
             closing: AtomicBool::new(false),
@@ -116,13 +116,13 @@ impl Ship {
 
     /// Runs a task that belongs to no statement. Drops the task if no executor runs.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(self.rooms.spawn(Box::pin(task)));
+        drop(self.executors.spawn(Box::pin(task)));
     }
 
     /// Returns the counts of shipped statements.
-    pub fn counts(&self) -> Shipped {
+    pub fn counts(&self) -> ShipCounts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Shipped {
+        ShipCounts {
             sent: load(&self.sent),
             served: load(&self.served),
             returned: load(&self.returned),

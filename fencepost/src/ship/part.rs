@@ -12,7 +12,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
 use super::RESULT_BYTES_MAX;
-use super::reply::{Done, Reply};
+use super::reply::{Reply, StatementResult};
 use super::request::{Part, Statement};
 use super::serve::{Entry, RowsUpToLimit};
 use crate::session::Session;
@@ -74,7 +74,7 @@ impl Entry {
         match self.running.run(run).await {
             Ok(Some(count)) => {
                 let rows = sink.0.map(|rows| rows.rows).unwrap_or_default();
-                Reply::Ran(vec![Done { count, rows }], None)
+                Reply::Ran(vec![StatementResult { count, rows }], None)
             }
             Err(error) if !sink.overflowed() && !self.is_ended_by_closing(&error) => {
                 Reply::Ran(Vec::new(), Some(error))

@@ -14,7 +14,7 @@ use fencepost_sql::error::{ErrorFields, SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::value::Value;
 
-use super::bytes::{Reader, put_bytes, put_text, put_u32, put_u64};
+use super::bytes::{MessageDecoder, put_bytes, put_text, put_u32, put_u64};
 use super::request::STATEMENTS_MAX;
 
 const RAN: u8 = 1;
@@ -25,14 +25,14 @@ const RUN_IT_YOURSELF: u8 = 2;
 pub(super) enum Reply {
     /// All statements have run and committed. With an error: the next statement has failed, and the
     /// transaction, with the listed ones, was rolled back.
-    Ran(Vec<Done>, Option<SqlError>),
+    Ran(Vec<StatementResult>, Option<SqlError>),
     /// The statements were not run, or were rolled back. The sender has to run them.
     RunItYourself,
 }
 
 /// The result of one statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Done {
+pub(super) struct StatementResult {
     /// The number of affected rows.
     pub count: u64,
     /// The encoded rows of the result.
@@ -48,7 +48,7 @@ impl Reply {
                 out.reserve(rows + 8);
                 out.push(RAN);
                 put_u32(&mut out, done.len() as u32);
-                for Done { count, rows } in done {
+                for StatementResult { count, rows } in done {
                     put_u64(&mut out, *count);
                     put_bytes(&mut out, rows);
                 }
@@ -63,7 +63,7 @@ impl Reply {
     }
 
     pub fn decode(message: &[u8]) -> Option<Reply> {
-        let mut reader = Reader(message);
+        let mut reader = MessageDecoder(message);
         match reader.byte()? {
             RAN => {}
             RUN_IT_YOURSELF => return Some(Reply::RunItYourself),
@@ -74,7 +74,7 @@ impl Reply {
             return None;
         }
         let done = (0..count).map(|_| {
-            Some(Done {
+            Some(StatementResult {
                 count: reader.u64()?,
                 rows: reader.bytes()?.to_vec(),
             })
@@ -94,7 +94,7 @@ pub(super) fn for_each_row<E>(
     layout: &RowLayout,
     mut each: impl FnMut(&[Value]) -> Result<(), E>,
 ) -> Option<Result<(), E>> {
-    let mut reader = Reader(rows);
+    let mut reader = MessageDecoder(rows);
     let mut words = Vec::new();
     let mut row = vec![Value::Null; layout.width()];
     while !reader.0.is_empty() {
@@ -131,7 +131,7 @@ fn encode_error(fields: &ErrorFields, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_error(reader: &mut Reader<'_>) -> Option<SqlError> {
+fn decode_error(reader: &mut MessageDecoder<'_>) -> Option<SqlError> {
     let state = reader.text()?.as_bytes().try_into().ok()?;
     let message = reader.text()?;
     let mut fields = ErrorFields::new(SqlState::new(state), message);
@@ -161,7 +161,7 @@ mod tests {
     use fencepost_sql::types::TypeKind;
 
     #[test]
-    fn replies_come_back_as_they_were() {
+    fn reply_round_trips() {
         let mut fields = ErrorFields::new(SqlState::UNIQUE_VIOLATION, "message");
         fields.position = Some(3);
         fields.data_type = Some("type".into());
@@ -173,7 +173,7 @@ mod tests {
             .column("column")
             .constraint("constraint");
         let bare = SqlError::new(SqlState::DIVISION_BY_ZERO, "");
-        let done = |count, rows: &[u8]| Done {
+        let done = |count, rows: &[u8]| StatementResult {
             count,
             rows: rows.to_vec(),
         };
@@ -198,7 +198,7 @@ mod tests {
         layout.encode(&row, &mut words).expect("fits");
         let mut rows = Vec::new();
         put_words(&mut rows, &words);
-        let message = Reply::Ran(vec![Done { count: 1, rows }], Some(error)).encode();
+        let message = Reply::Ran(vec![StatementResult { count: 1, rows }], Some(error)).encode();
         for at in 0..message.len() {
             for bit in 0..8 {
                 let mut message = message.clone();

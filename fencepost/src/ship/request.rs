@@ -22,7 +22,7 @@ use fencepost_sql::value::Value;
 use fencepost_txn::Timestamp;
 use foldhash::fast::FixedState;
 
-use super::bytes::{Reader, put_bytes, put_text, put_u32, put_u64, put_words};
+use super::bytes::{MessageDecoder, put_bytes, put_text, put_u32, put_u64, put_words};
 use crate::prepared::Column;
 
 const NEW: u8 = 1;
@@ -74,7 +74,7 @@ impl Part {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<Part> {
+    fn decode(reader: &mut MessageDecoder<'_>) -> Option<Part> {
         let r = Timestamp::from_raw(reader.u64()?);
         let (transaction_start, statement_start) = (reader.u64()? as i64, reader.u64()? as i64);
         let (fingerprint, count) = (reader.u64()?, reader.u32()?);
@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
     }
 
     pub fn decode(message: &'a [u8]) -> Option<Request<'a>> {
-        let mut reader = Reader(message);
+        let mut reader = MessageDecoder(message);
         let number = reader.u64()?;
         let pid = reader.u32()? as i32;
         let (user, database) = (reader.text()?, reader.u32()?);
@@ -196,7 +196,7 @@ impl<'a> Statement<'a> {
         }
     }
 
-    fn decode_text(reader: &mut Reader<'a>) -> Option<Statement<'a>> {
+    fn decode_text(reader: &mut MessageDecoder<'a>) -> Option<Statement<'a>> {
         let (shape, text) = (reader.u64()?, reader.text()?);
         let count = reader.u32()? as usize;
         if count > PARAMS_MAX {
@@ -214,7 +214,7 @@ impl<'a> Statement<'a> {
 
 /// Returns the number of an encoded request.
 pub(super) fn number_of(message: &[u8]) -> Option<u64> {
-    Reader(message).u64()
+    MessageDecoder(message).u64()
 }
 
 /// Returns a hash of the column names and types. Results with equal hashes look the same to a
@@ -242,7 +242,7 @@ pub(super) fn encode_settings(settings: &Settings) -> Vec<u8> {
 /// Decodes the settings of a session.
 pub(super) fn decode_settings(bytes: &[u8]) -> Option<Settings> {
     let mut settings = Settings::new();
-    let mut reader = Reader(bytes);
+    let mut reader = MessageDecoder(bytes);
     while !reader.0.is_empty() {
         let start_up = reader.byte()? != 0;
         let (name, value) = (reader.text()?, reader.text()?);
@@ -254,32 +254,32 @@ pub(super) fn decode_settings(bytes: &[u8]) -> Option<Settings> {
 /// The reason to end a shipped statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Why {
+pub(super) enum EndReason {
     /// A cancel request.
     Cancelled = 1,
     /// A timeout.
     TimedOut = 2,
 }
 
-impl Why {
-    pub fn of(number: u8) -> Option<Why> {
-        [Why::Cancelled, Why::TimedOut]
+impl EndReason {
+    pub fn of(number: u8) -> Option<EndReason> {
+        [EndReason::Cancelled, EndReason::TimedOut]
             .into_iter()
             .find(|why| *why as u8 == number)
     }
 }
 
 /// Encodes the request to end statement `number`.
-pub(super) fn encode_end(number: u64, why: Why) -> Vec<u8> {
+pub(super) fn encode_end(number: u64, why: EndReason) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, number);
     out.push(why as u8);
     out
 }
 
-pub(super) fn decode_end(message: &[u8]) -> Option<(u64, Why)> {
-    let mut reader = Reader(message);
-    Some((reader.u64()?, Why::of(reader.byte()?)?))
+pub(super) fn decode_end(message: &[u8]) -> Option<(u64, EndReason)> {
+    let mut reader = MessageDecoder(message);
+    Some((reader.u64()?, EndReason::of(reader.byte()?)?))
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_back_as_they_were() {
+    fn request_round_trips() {
         let mut settings = Settings::new();
         settings
             .set_default("application_name", "tests")
@@ -344,8 +344,8 @@ mod tests {
             assert!(Request::decode(&message[..end]).is_none());
         }
         assert_eq!(
-            decode_end(&encode_end(5, Why::TimedOut)),
-            Some((5, Why::TimedOut))
+            decode_end(&encode_end(5, EndReason::TimedOut)),
+            Some((5, EndReason::TimedOut))
         );
     }
 

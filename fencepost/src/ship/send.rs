@@ -11,40 +11,42 @@ use fencepost_fabric::MachineId;
 use fencepost_planner::{CancelFlag, RowSink, Tag};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::settings::Shipping;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::settings::ShipMode;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::{Call, CallError};
 
-use super::reply::{Done, Reply, for_each_row};
-use super::request::{Request, STATEMENTS_MAX, Statement, Why, encode_end, encode_settings, shape};
+use super::reply::{Reply, StatementResult, for_each_row};
+use super::request::{
+    EndReason, Request, STATEMENTS_MAX, Statement, encode_end, encode_settings, shape,
+};
 use super::{Ship, home_of};
-use crate::prepared::{Body, Planned, Portal};
+use crate::prepared::{Body, PlannedStatement, Portal};
 use crate::services;
 use crate::session::Session;
 
 /// A request in progress on its home machine. Dropping it before the reply asks that machine to end
 /// it.
-pub(super) struct UnderWay {
+pub(super) struct RequestInProgress {
     pub machine: Arc<Machine>,
     pub home: MachineId,
     pub number: u64,
     pub over: bool,
 }
 
-impl UnderWay {
-    fn end(&self, why: Why) -> Call {
+impl RequestInProgress {
+    fn end(&self, why: EndReason) -> Call {
         let request = encode_end(self.number, why);
         self.machine
             .call(self.home, services::END_STATEMENT, &request)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         if !self.over {
-            drop(self.end(Why::Cancelled));
+            drop(self.end(EndReason::Cancelled));
         }
     }
 }
@@ -52,7 +54,7 @@ impl Drop for UnderWay {
 /// Waits for the reply. After a cancel or timeout here, asks the home machine to end the
 /// statements. `leaves` says not to wait for the reply in that case.
 async fn replied(
-    under_way: &mut UnderWay,
+    under_way: &mut RequestInProgress,
     call: Call,
     cancel: &CancelFlag,
     deadline: Option<Instant>,
@@ -72,8 +74,8 @@ async fn replied(
             && let Err(error) = cancel.check()
         {
             let why = match late {
-                true => Why::TimedOut,
-                false => Why::Cancelled,
+                true => EndReason::TimedOut,
+                false => EndReason::Cancelled,
             };
             end = Some(Box::pin(under_way.end(why)));
             if leaves {
@@ -95,13 +97,17 @@ async fn replied(
 /// [`Session::ship_batch`].
 pub struct ShippedResults {
     /// The statements that succeeded, from the first on.
-    ended: Vec<(Arc<Planned>, Done)>,
+    ended: Vec<(Arc<PlannedStatement>, StatementResult)>,
     error: Option<SqlError>,
 }
 
 impl ShippedResults {
     /// Returns `None` if the reply does not fit these statements.
-    fn of(plans: &[Arc<Planned>], done: Vec<Done>, error: Option<SqlError>) -> Option<Self> {
+    fn of(
+        plans: &[Arc<PlannedStatement>],
+        done: Vec<StatementResult>,
+        error: Option<SqlError>,
+    ) -> Option<Self> {
         let expected = plans.len() - usize::from(error.is_some());
         let fits = match error {
             None => done.len() == expected,
@@ -133,7 +139,11 @@ impl ShippedResults {
 }
 
 /// Sends the rows of a statement to the client.
-async fn give(planned: &Planned, done: &Done, sink: &mut dyn RowSink) -> Result<Tag, SqlError> {
+async fn give(
+    planned: &PlannedStatement,
+    done: &StatementResult,
+    sink: &mut dyn RowSink,
+) -> Result<Tag, SqlError> {
     let Body::Plan(plan, _) = &planned.body else {
         return Err(SqlError::internal("a statement without a plan was shipped"));
     };
@@ -152,9 +162,9 @@ async fn give(planned: &Planned, done: &Done, sink: &mut dyn RowSink) -> Result<
 
 impl Session {
     /// Returns the machine to which a portal's statement would be shipped now.
-    pub(crate) fn home_of(&self, planned: &Planned, portal: &Portal) -> Option<MachineId> {
+    pub(crate) fn home_of(&self, planned: &PlannedStatement, portal: &Portal) -> Option<MachineId> {
         let shipping = self.settings().shipping;
-        if shipping == Shipping::Off || planned.is_volatile || !self.may_ship(portal) {
+        if shipping == ShipMode::Off || planned.is_volatile || !self.may_ship(portal) {
             return None;
         }
         if planned.is_bound_here {
@@ -172,9 +182,9 @@ impl Session {
     pub fn may_ship_batch(&self) -> bool {
         self.ships()
             && match self.settings().shipping {
-                Shipping::Off => false,
-                Shipping::Auto => !self.machine().maps_peers(),
-                Shipping::Always => true,
+                ShipMode::Off => false,
+                ShipMode::Auto => !self.machine().maps_peers(),
+                ShipMode::Always => true,
             }
     }
 
@@ -213,7 +223,7 @@ impl Session {
         ship: &Arc<Ship>,
         home: MachineId,
         portals: &mut [Portal],
-    ) -> Result<Option<ShippedResults>, Halt> {
+    ) -> Result<Option<ShippedResults>, StatementStop> {
         let plans: Vec<_> = portals
             .iter()
             .map(|portal| portal.prepared.current())
@@ -239,7 +249,7 @@ impl Session {
         ship.sent.fetch_add(count, Ordering::Relaxed);
         let machine = Arc::clone(self.machine());
         let call = machine.call(home, services::STATEMENT, &request);
-        let mut under_way = UnderWay {
+        let mut under_way = RequestInProgress {
             machine,
             home,
             number,
@@ -281,7 +291,7 @@ impl Session {
     }
 }
 
-pub(super) fn statement<'a>(planned: &'a Planned, params: &[Value]) -> Statement<'a> {
+pub(super) fn statement<'a>(planned: &'a PlannedStatement, params: &[Value]) -> Statement<'a> {
     Statement {
         shape: shape(planned.columns.as_deref()),
         text: &planned.text,
@@ -290,7 +300,7 @@ pub(super) fn statement<'a>(planned: &'a Planned, params: &[Value]) -> Statement
     }
 }
 
-fn is_write(planned: &Planned) -> bool {
+fn is_write(planned: &PlannedStatement) -> bool {
     matches!(&planned.body, Body::Plan(plan, _) if plan.is_write())
 }
 

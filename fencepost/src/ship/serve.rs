@@ -31,11 +31,13 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use super::bytes::put_words;
-use super::reply::{Done, Reply};
-use super::request::{Request, Statement, Why, decode_end, decode_settings, number_of, shape};
+use super::reply::{Reply, StatementResult};
+use super::request::{
+    EndReason, Request, Statement, decode_end, decode_settings, number_of, shape,
+};
 use super::{RESULT_BYTES_MAX, Ship};
 use crate::database::Shared;
-use crate::prepared::{Body, Prepared};
+use crate::prepared::{Body, PreparedStatement};
 use crate::services;
 use crate::session::{ATTEMPTS_MAX, Completion, Session, back_off};
 
@@ -52,15 +54,15 @@ pub(super) type SettingsCache = HashMap<Box<[u8]>, Arc<Settings>>;
 
 /// A request of a peer that runs here.
 #[derive(Default)]
-pub(super) struct Running {
+pub(super) struct PeerRequest {
     cancel: CancelFlag,
-    /// The reason to end it ([`Why`]); 0 if there is none.
+    /// The reason to end it ([`EndReason`]); 0 if there is none.
     asked: AtomicU8,
     task: Mutex<Option<Waker>>,
 }
 
-impl Running {
-    fn end(&self, why: Why) {
+impl PeerRequest {
+    fn end(&self, why: EndReason) {
         self.asked.store(why as u8, Ordering::Release);
         self.raise();
         if let Some(task) = &*self.task.lock() {
@@ -69,9 +71,9 @@ impl Running {
     }
 
     fn raise(&self) {
-        match Why::of(self.asked.load(Ordering::Acquire)) {
-            Some(Why::Cancelled) => self.cancel.cancel(),
-            Some(Why::TimedOut) => self.cancel.time_out(),
+        match EndReason::of(self.asked.load(Ordering::Acquire)) {
+            Some(EndReason::Cancelled) => self.cancel.cancel(),
+            Some(EndReason::TimedOut) => self.cancel.time_out(),
             None => {}
         }
     }
@@ -101,7 +103,7 @@ impl Running {
 pub(super) struct Entry {
     pub ship: Arc<Ship>,
     key: (MachineId, u64),
-    pub running: Arc<Running>,
+    pub running: Arc<PeerRequest>,
     answer: Option<Answer>,
     /// True once the request may have had an effect.
     begun: bool,
@@ -128,7 +130,7 @@ impl Ship {
     /// Starts to run statements of peers.
     pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
         let machine = Arc::downgrade(&shared.machine);
-        self.rooms.start(move || {
+        self.executors.start(move || {
             if let Some(machine) = machine.upgrade() {
                 machine.call_attendant();
             }
@@ -136,7 +138,7 @@ impl Ship {
         let ship = Arc::clone(self);
         shared
             .machine
-            .attend_to(Arc::new(move || ship.rooms.attend()));
+            .attend_to(Arc::new(move || ship.executors.attend()));
         let (ship, db) = (Arc::clone(self), Arc::downgrade(shared));
         let statement = move |peer, request: Vec<u8>, answer| {
             ship.arrived(&db, peer, request, answer);
@@ -171,7 +173,7 @@ impl Ship {
             answer.send(&Reply::RunItYourself.encode());
             return;
         };
-        let running = Arc::new(Running::default());
+        let running = Arc::new(PeerRequest::default());
         let key = (peer, number);
         self.running.lock().insert(key, Arc::clone(&running));
         let entry = Entry {
@@ -184,8 +186,8 @@ impl Ship {
         let db = Weak::clone(db);
         // If no executor runs, the task is dropped; then the sender runs the statements.
         drop(
-            self.rooms
-                .enter_hall(Box::pin(entry.run_or_move(db, request))),
+            self.executors
+                .run_inline(Box::pin(entry.run_or_move(db, request))),
         );
     }
 
@@ -207,16 +209,17 @@ impl Ship {
     pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
         // The last handle on the database may be held by such a statement itself.
-        let ended = !self.rooms.is_inside() && {
+        let ended = !self.executors.is_inside() && {
             self.have_ended() || {
                 let left: Vec<_> = self.running.lock().values().map(Arc::clone).collect();
-                left.iter().for_each(|running| running.end(Why::Cancelled));
+                left.iter()
+                    .for_each(|running| running.end(EndReason::Cancelled));
                 self.have_ended()
             }
         };
         // A statement that does not end, such as a commit that waits for a lost machine, must not
         // block close.
-        self.rooms.close(ended);
+        self.executors.close(ended);
     }
 
     /// Waits up to [`GRACE`] until all requests have ended. Returns whether they have.
@@ -244,7 +247,7 @@ impl Entry {
                 self.answer(&reply);
             }
         };
-        drop(ship.rooms.spawn(Box::pin(task)));
+        drop(ship.executors.spawn(Box::pin(task)));
     }
 
     /// Runs the statements of a request. Returns the reply, or `None` if `short` is set and they
@@ -284,8 +287,8 @@ impl Entry {
             let (done, ended) = self.run_all(&mut session, &work).await;
             let error = match ended {
                 Ok(()) => return Some(Reply::Ran(done, None).encode()),
-                Err(Ended::NotForHere) => return returned(),
-                Err(Ended::Failed(error)) => error,
+                Err(ServeError::NotForHere) => return returned(),
+                Err(ServeError::Failed(error)) => error,
             };
             // A single statement has been retried already.
             let met_others = [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED];
@@ -306,16 +309,16 @@ impl Entry {
     async fn run_all(
         &self,
         session: &mut Session,
-        work: &[(Arc<Prepared>, Vec<Value>)],
-    ) -> (Vec<Done>, Result<(), Ended>) {
+        work: &[(Arc<PreparedStatement>, Vec<Value>)],
+    ) -> (Vec<StatementResult>, Result<(), ServeError>) {
         let mut done = Vec::with_capacity(work.len());
-        let mut room = RESULT_BYTES_MAX;
+        let mut bytes_left = RESULT_BYTES_MAX;
         for (at, (prepared, params)) in work.iter().enumerate() {
             let mut portal = match session.bind(prepared, params.clone()) {
                 Ok(portal) => portal,
-                Err(error) => return (done, Err(Ended::Failed(error))),
+                Err(error) => return (done, Err(ServeError::Failed(error))),
             };
-            let mut sink = RowsUpToLimit::of(prepared, room);
+            let mut sink = RowsUpToLimit::of(prepared, bytes_left);
             let ran = match at + 1 == work.len() {
                 true => {
                     self.running
@@ -330,15 +333,15 @@ impl Entry {
             };
             match ran {
                 Ok(Completion::Complete(tag)) => {
-                    room -= sink.rows.len();
-                    done.push(Done {
+                    bytes_left -= sink.rows.len();
+                    done.push(StatementResult {
                         count: tag.rows(),
                         rows: sink.rows,
                     });
                 }
-                Ok(_) => return (done, Err(Ended::NotForHere)),
-                Err(_) if sink.overflowed => return (done, Err(Ended::NotForHere)),
-                Err(error) => return (done, Err(Ended::Failed(error))),
+                Ok(_) => return (done, Err(ServeError::NotForHere)),
+                Err(_) if sink.overflowed => return (done, Err(ServeError::NotForHere)),
+                Err(error) => return (done, Err(ServeError::Failed(error))),
             }
         }
         (done, Ok(()))
@@ -351,7 +354,7 @@ impl Entry {
 }
 
 /// The reason why statements did not complete.
-enum Ended {
+enum ServeError {
     /// The sender has to run them.
     NotForHere,
     Failed(SqlError),
@@ -360,7 +363,7 @@ enum Ended {
 /// The decision where statements run.
 enum Work {
     /// Here: the statements with their parameters.
-    Here(Vec<(Arc<Prepared>, Vec<Value>)>),
+    Here(Vec<(Arc<PreparedStatement>, Vec<Value>)>),
     /// On an executor thread: the work is not short, or its plan is not known yet.
     InARoom,
     TheSenders,
@@ -406,7 +409,7 @@ pub(super) struct RowsUpToLimit {
 }
 
 impl RowsUpToLimit {
-    fn of(prepared: &Prepared, room: usize) -> RowsUpToLimit {
+    fn of(prepared: &PreparedStatement, room: usize) -> RowsUpToLimit {
         let columns = prepared.columns().unwrap_or_default().iter();
         RowsUpToLimit::of_types(columns.map(|column| column.ty.kind), room)
     }

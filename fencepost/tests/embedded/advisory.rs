@@ -42,7 +42,7 @@ fn run(session: &mut BlockingSession, sql: &str) {
 }
 
 #[test]
-fn who_waits_has_the_lock_when_it_is_given_back_however_that_comes() {
+fn waiter_gets_lock_after_any_kind_of_release() {
     let ends: [(&[&str], &[&str]); 5] = [
         (
             &["SELECT pg_advisory_lock(1)"],
@@ -80,7 +80,7 @@ fn who_waits_has_the_lock_when_it_is_given_back_however_that_comes() {
 }
 
 #[test]
-fn locks_go_with_their_session() {
+fn session_end_releases_its_locks() {
     let db = Database::in_memory().expect("a database");
     let mut first = db.blocking();
     run(
@@ -101,7 +101,7 @@ fn locks_go_with_their_session() {
 }
 
 #[test]
-fn a_circle_of_sessions_ends_with_one_of_them() {
+fn advisory_deadlock_aborts_one_session() {
     let db = Database::in_memory().expect("a database");
     let mut first = db.blocking();
     run(&mut first, "BEGIN");
@@ -124,7 +124,7 @@ fn a_circle_of_sessions_ends_with_one_of_them() {
 }
 
 #[test]
-fn a_circle_through_a_row_ends_with_one_of_them() {
+fn deadlock_through_row_lock_aborts_one_session() {
     let db = Database::in_memory().expect("a database");
     let mut first = db.blocking();
     run(&mut first, "CREATE TABLE t (k int PRIMARY KEY, x int)");
@@ -152,7 +152,7 @@ fn a_circle_through_a_row_ends_with_one_of_them() {
 }
 
 #[test]
-fn who_is_cancelled_or_out_of_time_leaves_the_line() {
+fn cancelled_or_timed_out_waiter_leaves_queue() {
     let db = Database::in_memory().expect("a database");
     let mut first = db.blocking();
     run(&mut first, "SELECT pg_advisory_lock_shared(1)");
@@ -174,7 +174,7 @@ fn who_is_cancelled_or_out_of_time_leaves_the_line() {
 }
 
 #[test]
-fn what_is_read_after_a_wait_is_as_of_after_it() {
+fn statement_after_lock_wait_reads_newer_snapshot() {
     let db = Database::in_memory().expect("a database");
     let mut first = db.blocking();
     run(&mut first, "CREATE TABLE t (k int PRIMARY KEY)");

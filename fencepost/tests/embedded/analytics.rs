@@ -108,7 +108,7 @@ fn both_executors_give_the_same() {
 }
 
 #[test]
-fn what_is_not_the_same_everywhere_stays_here() {
+fn inexact_aggregates_are_not_eligible() {
     let mut session = session();
     let queries = [
         "SELECT sum(f) FROM orders",
@@ -158,7 +158,7 @@ fn explain_says_which_executor_runs_in_every_form() {
 }
 
 #[test]
-fn a_transaction_sees_what_it_has_written() {
+fn analytic_query_sees_own_writes() {
     let mut session = session();
     let sql =
         "SELECT c.region, count(*), sum(o.qty) FROM orders o JOIN customers c ON o.customer = c.id
@@ -178,7 +178,7 @@ fn a_transaction_sees_what_it_has_written() {
 }
 
 #[test]
-fn errors_are_those_of_the_rows_that_are_looked_at() {
+fn errors_come_only_from_rows_read() {
     let mut session = session();
     let fails = [
         (
@@ -221,7 +221,7 @@ fn errors_are_those_of_the_rows_that_are_looked_at() {
 }
 
 #[test]
-fn it_is_ended_by_its_time_and_by_its_memory() {
+fn analytic_query_ends_at_time_and_memory_limits() {
     let db = Database::options()
         .memory_limit(40 << 20)
         .open()

@@ -292,17 +292,17 @@ fn set(session: &mut BlockingSession, setting: &str) {
 
 /// A query has failed. Which of several errors comes first depends on the order of rows.
 #[derive(Debug, PartialEq)]
-struct Failed;
+struct QueryFailure;
 
 /// Returns the rows of a query as text, ordered only if the query orders them.
-fn run(session: &mut BlockingSession, sql: &str) -> Result<Vec<String>, Failed> {
+fn run(session: &mut BlockingSession, sql: &str) -> Result<Vec<String>, QueryFailure> {
     let rows = session.query(sql, &[]).map_err(|error| {
         let known = [
             SqlState::DIVISION_BY_ZERO,
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         ];
         assert!(known.contains(&error.code()), "{sql}: {error}");
-        Failed
+        QueryFailure
     })?;
     let mut rows: Vec<String> = rows.iter().map(|r| format!("{:?}", r.values())).collect();
     if !sql.contains("ORDER BY") {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fencepost::{
-    Collected, Completion, Database, Error, SessionOptions, SqlState, Value, Verifier, params,
+    Completion, Database, Error, MemorySink, SessionOptions, SqlState, Value, Verifier, params,
 };
 use pollster::FutureExt;
 
@@ -79,7 +79,7 @@ fn portals_give_rows_bit_by_bit() {
         let mut portal = session.bind(&prepared, Vec::new())?;
         let mut seen = Vec::new();
         loop {
-            let mut sink = Collected::default();
+            let mut sink = MemorySink::default();
             let done = session.run(&mut portal, 700, &mut sink).await?;
             seen.extend(sink.rows.into_iter().map(|mut row| row.remove(0)));
             match done {
@@ -91,7 +91,9 @@ fn portals_give_rows_bit_by_bit() {
         let expected: Vec<Value> = (1..=2500).map(Value::Int4).collect();
         assert_eq!(seen, expected);
         session.sync().await?;
-        let closed = session.run(&mut portal, 0, &mut Collected::default()).await;
+        let closed = session
+            .run(&mut portal, 0, &mut MemorySink::default())
+            .await;
         assert!(closed.is_err_and(|e| e.sqlstate() == SqlState::INVALID_CURSOR_NAME));
         Ok::<(), Error>(())
     }
@@ -310,7 +312,7 @@ fn ddl_under_use_plans_again() {
 }
 
 #[test]
-fn a_statement_can_be_cancelled_and_times_out() {
+fn statement_can_be_cancelled_and_times_out() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.session();
     let token = session.cancel_token();
@@ -374,7 +376,7 @@ fn copy_goes_in_and_out() {
 }
 
 #[test]
-fn databases_reopen_with_what_was_committed() {
+fn reopened_database_has_committed_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     {
         let db = Database::open(folder.path()).expect("a database");
@@ -419,7 +421,7 @@ fn databases_in_one_process_are_apart() {
 }
 
 #[test]
-fn a_checkpoint_is_on_disk_when_it_answers() {
+fn checkpoint_is_on_disk_when_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     {
         let db = Database::open(folder.path()).expect("a database");
@@ -521,7 +523,7 @@ fn roles_are_kept_and_only_superusers_change_them() {
 }
 
 #[test]
-fn a_conflict_says_what_it_was_about() {
+fn conflict_error_names_its_table_and_key() {
     let db = database(
         "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0);
          CREATE TABLE h (id text PRIMARY KEY) WITH (index = hash); CREATE TABLE bag (v int)",

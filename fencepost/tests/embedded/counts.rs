@@ -24,7 +24,7 @@ fn number(session: &mut BlockingSession, sql: &str) -> i64 {
 }
 
 #[test]
-fn a_conflict_says_who_met_whom_on_which_table() {
+fn conflict_counts_name_statements_and_table() {
     let db = database();
     let (mut first, mut second, mut looks) = (db.blocking(), db.blocking(), db.blocking());
     run(
@@ -50,7 +50,7 @@ fn a_conflict_says_who_met_whom_on_which_table() {
 }
 
 #[test]
-fn what_is_run_again_unseen_is_counted_and_is_one_transaction() {
+fn hidden_retry_is_counted_as_one_transaction() {
     let db = database();
     let mut looks = db.blocking();
     let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
@@ -105,7 +105,7 @@ fn counts_outlast_sessions_and_are_begun_anew() {
 }
 
 #[test]
-fn who_waits_for_a_row_is_shown_with_whom_it_waits_for() {
+fn row_lock_waiter_is_shown_with_its_holder() {
     let db = database();
     let (mut first, mut looks) = (db.blocking(), db.blocking());
     run(&mut first, "BEGIN; UPDATE t SET x = 5 WHERE k = 1");
@@ -146,7 +146,7 @@ fn who_waits_for_a_row_is_shown_with_whom_it_waits_for() {
 }
 
 #[test]
-fn what_relations_take_grows_with_their_rows() {
+fn relation_size_grows_with_its_rows() {
     let db = database();
     let mut looks = db.blocking();
     run(

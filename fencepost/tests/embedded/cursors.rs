@@ -20,7 +20,7 @@ fn database(rows: i32) -> Database {
 }
 
 #[test]
-fn what_a_cursor_has_read_must_not_change_before_its_transaction_commits() {
+fn change_of_rows_read_by_cursor_aborts_its_transaction() {
     let db = database(10);
     let (mut reader, mut writer) = (db.blocking(), db.blocking());
     reader
@@ -41,7 +41,7 @@ fn what_a_cursor_has_read_must_not_change_before_its_transaction_commits() {
 }
 
 #[test]
-fn a_cursor_of_a_transaction_that_only_reads_has_its_snapshot() {
+fn cursor_of_read_only_transaction_keeps_snapshot() {
     let db = database(1000);
     let (mut reader, mut writer) = (db.blocking(), db.blocking());
     reader.batch("BEGIN READ ONLY").expect("a block");

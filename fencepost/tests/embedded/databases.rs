@@ -109,7 +109,7 @@ fn databases_are_copied_dropped_and_found_again() {
 }
 
 #[test]
-fn roles_are_of_all_databases_and_their_privileges_end_in_all() {
+fn roles_and_revoked_privileges_apply_to_all_databases() {
     let db = Database::in_memory().expect("a database");
     let mut first = session(&db, "postgres");
     run(&mut first, "CREATE DATABASE other");
@@ -217,7 +217,7 @@ fn superuser_password_may_be_a_verifier() {
 
 /// Checks that opening an existing database as a new one detects its catalog.
 #[test]
-fn a_catalog_that_is_there_is_not_replaced() {
+fn existing_catalog_is_not_replaced() {
     let db = Database::in_memory().expect("a database");
     db.blocking()
         .batch("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")

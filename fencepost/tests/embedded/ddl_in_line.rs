@@ -73,7 +73,7 @@ fn ddl_waits_for_that_of_an_open_block_and_both_are_there() {
 }
 
 #[test]
-fn what_a_table_is_by_then_is_what_the_next_one_changes() {
+fn waiting_ddl_changes_current_definition() {
     let db = Database::in_memory().expect("a database");
     let mut block = db.blocking();
     all(
@@ -131,7 +131,7 @@ fn blocks_that_empty_tables_and_fill_them_all_commit() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_for_ever_does_not() {
+fn ddl_wait_ends_at_lock_timeout() {
     let db = Database::in_memory().expect("a database");
     let mut block = db.blocking();
     all(&mut block, &["BEGIN", "CREATE TABLE a (i int)"]);
@@ -142,7 +142,7 @@ fn who_does_not_want_to_wait_for_ever_does_not() {
 }
 
 #[test]
-fn a_circle_of_ddl_and_a_row_ends_with_one_victim() {
+fn deadlock_of_ddl_and_row_lock_aborts_one_session() {
     let db = Database::in_memory().expect("a database");
     let mut block = db.blocking();
     all(

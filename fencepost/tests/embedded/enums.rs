@@ -1,6 +1,6 @@
 //! Enums in several sessions, and after a restart: prepared statements use the current labels.
 
-use fencepost::{Checked, Database, Row, SqlState, check, params};
+use fencepost::{CheckReport, Database, Row, SqlState, check, params};
 
 fn texts(rows: &[Row]) -> Vec<String> {
     let text = |row: &Row| row.get(0).expect("text");
@@ -47,7 +47,7 @@ fn statements_that_are_prepared_know_labels_that_came_later() {
 }
 
 #[test]
-fn a_statement_that_uses_a_type_and_its_drop_do_not_both_commit() {
+fn use_and_drop_of_type_do_not_both_commit() {
     let db = Database::in_memory().expect("a database in memory");
     let (mut a, mut b) = (db.blocking(), db.blocking());
     a.batch("CREATE TYPE mood AS ENUM ('sad'); CREATE TABLE t (v text)")
@@ -84,6 +84,6 @@ fn enums_are_the_same_after_a_restart() {
         ["meh", "ok"]
     );
     drop(session);
-    let Checked { problems, .. } = check(&db);
+    let CheckReport { problems, .. } = check(&db);
     assert_eq!(problems, Vec::<String>::new());
 }

@@ -183,7 +183,7 @@ const PLANS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn plans_are_what_they_should_be() {
+fn explain_shows_expected_plans() {
     let mut session = session();
     let mut failures = String::new();
     for &(sql, expected) in PLANS {
@@ -206,7 +206,7 @@ fn document(row: &Row) -> String {
 
 /// Checks the keys that sqlx reads to find out which columns may be NULL.
 #[test]
-fn a_plan_as_json_has_the_keys_of_postgresql() {
+fn json_plan_has_keys_of_postgresql() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     session

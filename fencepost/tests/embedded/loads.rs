@@ -17,7 +17,7 @@ fn many_lines(last: u32, more: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_load_into_an_empty_table_has_every_key_in_every_index() {
+fn bulk_load_fills_every_index() {
     const ROWS: u32 = 9001;
     let committed = "CREATE TABLE t (a int PRIMARY KEY, b text); CREATE INDEX t_b ON t (b)";
     let fresh = "BEGIN; CREATE TABLE t (a int PRIMARY KEY, b text); CREATE INDEX t_b ON t (b)";
@@ -64,7 +64,7 @@ async fn count(session: &mut fencepost::Session, filter: &str) -> Result<i64, Er
 }
 
 #[test]
-fn a_duplicate_in_a_load_is_named_and_nothing_goes_in() {
+fn bulk_load_with_duplicate_names_key_and_inserts_nothing() {
     let db = Database::in_memory().expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b text)";
     db.blocking().batch(schema).expect("the schema");
@@ -132,7 +132,7 @@ fn can_be_cancelled(first: &str, wait: &str) {
 }
 
 #[test]
-fn a_load_that_waits_for_another_can_be_cancelled() {
+fn waiting_bulk_load_can_be_cancelled() {
     can_be_cancelled("COPY", "COPY");
 }
 
@@ -142,7 +142,7 @@ fn ddl_that_waits_for_other_ddl_can_be_cancelled() {
 }
 
 #[test]
-fn a_load_into_a_view_is_for_its_triggers() {
+fn load_into_view_fires_its_triggers() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.session();
     let setup = "CREATE TABLE t (a int PRIMARY KEY, b text, c int);

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fencepost::{Checked, Database, Error, SqlState, Value, check, params};
+use fencepost::{CheckReport, Database, Error, SqlState, Value, check, params};
 use pollster::FutureExt;
 
 const MIB: usize = 1 << 20;
@@ -46,7 +46,7 @@ fn stored(db: &Database, a: i32) -> String {
 
 /// Checks that the database is sound. Returns the number of its objects.
 fn sound(db: &Database) -> u64 {
-    let Checked {
+    let CheckReport {
         objects, problems, ..
     } = check(db);
     assert_eq!(problems, Vec::<String>::new());
@@ -169,7 +169,7 @@ fn columns_that_the_first_chunk_has_are_read_from_there() {
 }
 
 #[test]
-fn a_lost_chunk_is_found() {
+fn lost_chunk_is_reported() {
     let db = memory();
     insert(&db, 1, &long(3 * MIB, 1)).expect("a row");
     let regions = db.machine().regions();
@@ -201,7 +201,7 @@ fn a_lost_chunk_is_found() {
 }
 
 #[test]
-fn tables_go_with_their_chunks() {
+fn dropped_table_frees_its_chunks() {
     let db = memory();
     let empty = sound(&db);
     for a in 0..4 {
@@ -217,7 +217,7 @@ fn tables_go_with_their_chunks() {
 }
 
 #[test]
-fn snapshots_keep_their_chunks() {
+fn snapshot_keeps_its_chunks() {
     let db = memory();
     let old = long(3 * MIB, 1);
     insert(&db, 1, &old).expect("a row");
@@ -279,7 +279,7 @@ fn long_rows_survive_a_restart() {
 }
 
 #[test]
-fn a_row_that_memory_does_not_hold_is_refused() {
+fn row_beyond_memory_limit_is_refused() {
     let options = Database::options().memory_limit(48 << 20);
     let db = options.open().expect("a database");
     db.blocking()
@@ -311,7 +311,7 @@ fn a_row_that_memory_does_not_hold_is_refused() {
 }
 
 #[test]
-fn the_memory_of_old_chunks_is_used_again() {
+fn memory_of_old_chunks_is_reused() {
     let options = Database::options().memory_limit(96 << 20);
     let db = options.open().expect("a database");
     db.blocking()

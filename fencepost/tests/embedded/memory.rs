@@ -64,7 +64,7 @@ fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
 }
 
 #[test]
-fn a_statement_that_fails_in_a_block_gives_back_what_it_gathered() {
+fn failed_statement_frees_its_collected_rows() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     let schema = "CREATE TABLE t (a int PRIMARY KEY); BEGIN";
@@ -82,7 +82,7 @@ fn a_statement_that_fails_in_a_block_gives_back_what_it_gathered() {
 }
 
 #[test]
-fn a_database_that_is_opened_again_takes_the_memory_that_it_took() {
+fn reopened_database_uses_same_memory() {
     let directory = tempfile::tempdir().expect("a directory");
     let open = || {
         let options = Database::options().data_dir(directory.path());

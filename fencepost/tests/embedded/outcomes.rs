@@ -23,7 +23,7 @@ fn status(db: &Database, number: i64) -> Option<String> {
 }
 
 #[test]
-fn a_number_is_of_its_transaction_and_tells_its_end() {
+fn transaction_number_reports_its_outcome() {
     let db = database();
     let mut session = db.blocking();
     let mut numbers = Vec::new();
@@ -54,7 +54,7 @@ fn a_number_is_of_its_transaction_and_tells_its_end() {
 }
 
 #[test]
-fn who_has_been_told_of_an_end_is_right_for_ever() {
+fn reported_outcome_never_changes() {
     let db = database();
     let mut session = db.blocking();
     session.execute("BEGIN", &[]).expect("a block");
@@ -72,7 +72,7 @@ fn who_has_been_told_of_an_end_is_right_for_ever() {
 }
 
 #[test]
-fn what_is_no_number_yet_is_refused_and_what_is_long_ago_unknown() {
+fn future_number_is_refused_and_old_number_is_unknown() {
     let db = database();
     let mut session = db.blocking();
     for none in [0i64, -5, i64::MAX] {

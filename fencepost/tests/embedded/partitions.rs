@@ -119,7 +119,7 @@ fn sound(db: &Database) {
 }
 
 /// Tables with declared partitions: columns, key, and bounds.
-const FAMILIES: [(&str, &str, &[&str]); 4] = [
+const HIERARCHIES: [(&str, &str, &[&str]); 4] = [
     (
         "a int PRIMARY KEY, b int, c text",
         "RANGE (a)",
@@ -156,7 +156,7 @@ const FAMILIES: [(&str, &str, &[&str]); 4] = [
 
 #[test]
 fn tables_of_partitions_answer_as_whole_ones() {
-    for (number, (columns, key, bounds)) in FAMILIES.into_iter().enumerate() {
+    for (number, (columns, key, bounds)) in HIERARCHIES.into_iter().enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
         {
             let db = Database::open(folder.path()).expect("a database");
@@ -342,7 +342,7 @@ fn partitions(session: &mut BlockingSession) -> Vec<(String, i32, i32, i64)> {
 }
 
 #[test]
-fn a_primary_key_that_comes_later_takes_the_hidden_index_s_place_where_it_can() {
+fn added_primary_key_replaces_hidden_index_if_compatible() {
     for (key, count) in [("a", 2), ("b, a", 3)] {
         let db = Database::in_memory().expect("a database");
         let mut session = db.blocking();
@@ -401,7 +401,7 @@ fn unique_keys_have_the_partition_column() {
 }
 
 #[test]
-fn sessions_at_once_keep_what_they_move() {
+fn concurrent_row_moves_keep_every_row() {
     const ROWS: i32 = 40;
     let db = Database::in_memory().expect("a database");
     db.blocking()
@@ -454,7 +454,7 @@ fn plan(session: &mut BlockingSession, sql: &str) -> String {
 }
 
 #[test]
-fn plans_tell_their_partitions() {
+fn plan_lists_its_partitions() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     session

@@ -39,7 +39,7 @@ fn sum(db: &Database) -> i64 {
 }
 
 #[test]
-fn a_statement_waits_for_an_open_block_and_both_count() {
+fn statement_waits_for_open_block_and_both_changes_count() {
     let statements: [&'static str; 3] = [
         "UPDATE t SET x = x + 10 WHERE k = 1",
         "UPDATE t SET x = x + 10 WHERE k >= 1 AND k < 2",
@@ -61,7 +61,7 @@ fn a_statement_waits_for_an_open_block_and_both_count() {
 }
 
 #[test]
-fn a_statement_makes_way_where_it_and_a_block_wait_for_each_other() {
+fn statement_yields_in_deadlock_with_block() {
     let db = database();
     let (mut first, mut second) = (db.blocking(), db.blocking());
     for (block, row) in [(&mut first, 1), (&mut second, 2)] {
@@ -81,7 +81,7 @@ fn a_statement_makes_way_where_it_and_a_block_wait_for_each_other() {
 }
 
 #[test]
-fn a_statement_that_reads_its_rows_before_its_turn_keeps_its_place() {
+fn retried_statement_keeps_its_queue_position() {
     let db = database();
     let mut first = db.blocking();
     first.execute("BEGIN", &[]).expect("a block");

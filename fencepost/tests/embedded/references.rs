@@ -49,7 +49,7 @@ fn insert_of_child_waits_for_transaction_that_deletes_its_parent() {
 }
 
 #[test]
-fn no_reference_dangles_whoever_writes() {
+fn concurrent_writes_leave_no_dangling_reference() {
     let db = database();
     let writers: Vec<_> = (0..4)
         .map(|thread| {

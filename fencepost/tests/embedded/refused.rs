@@ -32,7 +32,7 @@ fn skew(db: &Database, meet: impl FnOnce(&mut BlockingSession)) {
 }
 
 #[test]
-fn a_key_that_an_insert_yields_to_must_stay() {
+fn removed_key_conflicts_with_insert_that_yielded_to_it() {
     for primary in ["", "WITH (index = hash)"] {
         skew(&database(primary), |session| {
             let sql = "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING";
@@ -42,7 +42,7 @@ fn a_key_that_an_insert_yields_to_must_stay() {
 }
 
 #[test]
-fn a_key_that_an_insert_failed_at_must_stay() {
+fn removed_key_conflicts_with_insert_that_failed_at_it() {
     for primary in ["", "WITH (index = hash)"] {
         skew(&database(primary), |session| {
             session.batch("SAVEPOINT s").expect("a savepoint");

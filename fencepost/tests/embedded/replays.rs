@@ -4,18 +4,18 @@
 use fencepost::{BlockingSession, Database, Row, SqlState, Value};
 
 /// A session in a serializable block, and another session.
-struct Two {
+struct SessionPair {
     db: Database,
     block: BlockingSession,
     beside: BlockingSession,
 }
 
-fn two(schema: &str) -> Two {
+fn two(schema: &str) -> SessionPair {
     let db = Database::in_memory().expect("a database");
     db.blocking().batch(schema).expect("the schema");
     let (mut block, beside) = (db.blocking(), db.blocking());
     run(&mut block, "BEGIN ISOLATION LEVEL SERIALIZABLE");
-    Two { db, block, beside }
+    SessionPair { db, block, beside }
 }
 
 const ACCOUNTS: &str =
@@ -38,7 +38,7 @@ fn fails(session: &mut BlockingSession, sql: &str) {
     assert_eq!(error.code(), SqlState::SERIALIZATION_FAILURE, "{error}");
 }
 
-fn balances(two: &mut Two) -> String {
+fn balances(two: &mut SessionPair) -> String {
     let all = "SELECT string_agg(cents::text, ' ' ORDER BY id) FROM account";
     text(&mut two.beside, all)
 }

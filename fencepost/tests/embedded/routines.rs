@@ -49,7 +49,7 @@ const COUNTER: &str =
     END $$";
 
 #[test]
-fn a_function_that_reads_and_then_writes_loses_nothing_and_is_told_of_no_conflict() {
+fn read_modify_write_function_loses_no_update() {
     let db = database(COUNTER);
     at_once(&db, |db, _| {
         let mut session = db.blocking();
@@ -63,7 +63,7 @@ fn a_function_that_reads_and_then_writes_loses_nothing_and_is_told_of_no_conflic
 }
 
 #[test]
-fn a_conflict_in_a_block_is_its_client_s_and_no_handler_s() {
+fn conflict_in_block_reaches_client_and_no_handler() {
     let db = database(COUNTER);
     let mut block = db.blocking();
     block
@@ -84,7 +84,7 @@ fn a_conflict_in_a_block_is_its_client_s_and_no_handler_s() {
 }
 
 #[test]
-fn a_procedure_that_ends_transactions_loses_nothing() {
+fn procedure_with_commit_loses_no_update() {
     let db = database(
         "CREATE TABLE t (k int PRIMARY KEY, n bigint NOT NULL); INSERT INTO t VALUES (1, 0);
         CREATE PROCEDURE add_many(rounds int) LANGUAGE plpgsql AS $$
@@ -140,7 +140,7 @@ fn sequences_are_drawn_from_across_commits() {
 }
 
 #[test]
-fn what_is_replaced_is_called_by_everybody() {
+fn replaced_function_is_called_by_all_sessions() {
     let db = database("CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'");
     let mut other = db.blocking();
     let call = other.prepare("SELECT f() AS n").expect("a statement");
@@ -179,7 +179,7 @@ fn routines_are_kept_with_the_database() {
 }
 
 #[test]
-fn an_endless_loop_heeds_its_time_limit() {
+fn endless_loop_ends_at_statement_timeout() {
     let db = database("SET statement_timeout = 0");
     let mut session = db.blocking();
     session
@@ -279,7 +279,7 @@ const TPCC: &str = "
     END $$";
 
 #[test]
-fn transactions_of_tpcc_as_functions_keep_its_books() {
+fn tpcc_functions_keep_consistency_conditions() {
     let db = database(TPCC);
     at_once(&db, |db, nth| {
         let mut session = db.blocking();

@@ -32,7 +32,7 @@ fn refused(session: &mut BlockingSession, sql: &str) -> String {
 }
 
 #[test]
-fn nobody_waits_for_a_row_longer_than_lock_timeout() {
+fn row_lock_wait_ends_at_lock_timeout() {
     let db = database(3);
     let (mut one, mut other) = (db.blocking(), db.blocking());
     let lock = "SELECT id FROM jobs WHERE id = 2 FOR UPDATE";
@@ -86,7 +86,7 @@ fn rows_that_others_have_locked_are_refused_or_left_out() {
 }
 
 #[test]
-fn who_waits_for_a_lock_sees_what_has_become_of_the_row() {
+fn lock_waiter_sees_changed_row() {
     let db = database(3);
     let mut one = db.blocking();
     one.batch("BEGIN").expect("a block");
@@ -161,7 +161,7 @@ fn drain(jobs: i32, take: &'static [&'static str]) {
 }
 
 #[test]
-fn a_queue_hands_out_each_job_once_in_the_order_of_its_key() {
+fn skip_locked_queue_takes_each_job_once_in_key_order() {
     drain(
         200,
         &[
@@ -172,7 +172,7 @@ fn a_queue_hands_out_each_job_once_in_the_order_of_its_key() {
 }
 
 #[test]
-fn a_queue_hands_out_each_job_once_in_an_order_without_an_index() {
+fn skip_locked_queue_takes_each_job_once_without_index() {
     drain(
         100,
         &[
@@ -184,7 +184,7 @@ fn a_queue_hands_out_each_job_once_in_an_order_without_an_index() {
 }
 
 #[test]
-fn a_queue_hands_out_each_job_once_by_one_statement() {
+fn skip_locked_delete_takes_each_job_once() {
     drain(
         200,
         &["DELETE FROM jobs WHERE id =
@@ -193,7 +193,7 @@ fn a_queue_hands_out_each_job_once_by_one_statement() {
 }
 
 #[test]
-fn who_writes_a_row_waits_for_all_that_share_it() {
+fn writer_waits_for_all_sharing_sessions() {
     let db = database(3);
     let share = "SELECT id FROM jobs WHERE id > 1 FOR SHARE";
     let mut sharing = [db.blocking(), db.blocking(), db.blocking()];
@@ -235,7 +235,7 @@ fn who_writes_a_row_waits_for_all_that_share_it() {
 }
 
 #[test]
-fn of_two_that_share_a_row_and_write_it_one_is_told_of_the_deadlock() {
+fn two_writers_of_shared_row_deadlock() {
     let db = database(3);
     let mut sharing = [db.blocking(), db.blocking()];
     for session in &mut sharing {

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use fencepost::{
-    Collected, Completion, Database, Notice, Prepared, Session, SessionOptions, SqlError, Value,
+    Completion, Database, MemorySink, Notice, PreparedStatement, Session, SessionOptions, SqlError,
+    Value,
 };
 use pollster::FutureExt;
 
@@ -110,7 +111,7 @@ async fn run(
         Protocol::Extended => session.parse(sql, &[])?,
     };
     let mut portal = session.bind(&prepared, Vec::new())?;
-    let mut sink = Collected::default();
+    let mut sink = MemorySink::default();
     let done = session.run_last(&mut portal, 0, &mut sink).await?;
     for row in &sink.rows {
         write_row(session, &prepared, row, out);
@@ -130,7 +131,7 @@ async fn run(
     Ok(())
 }
 
-fn write_row(session: &Session, prepared: &Prepared, row: &[Value], out: &mut String) {
+fn write_row(session: &Session, prepared: &PreparedStatement, row: &[Value], out: &mut String) {
     let columns = prepared.columns().expect("rows have columns");
     let values: Vec<String> = row
         .iter()

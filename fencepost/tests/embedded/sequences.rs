@@ -95,7 +95,7 @@ fn statement_draws_later_value_than_statements_that_ended_before_it() {
 }
 
 #[test]
-fn a_load_takes_as_many_ranges_as_it_needs() {
+fn load_takes_needed_sequence_ranges() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     let schema = "CREATE TABLE t (id serial PRIMARY KEY, v int)";
@@ -111,7 +111,7 @@ fn a_load_takes_as_many_ranges_as_it_needs() {
 }
 
 #[test]
-fn what_a_block_made_ends_with_it() {
+fn sequence_of_rolled_back_block_is_removed() {
     let db = Database::in_memory().expect("a database");
     let (mut session, mut other) = (db.blocking(), db.blocking());
     session.execute("BEGIN", &[]).expect("a block");

@@ -20,7 +20,7 @@ fn imported(session: &mut BlockingSession, name: &str) -> Result<(), SqlState> {
 }
 
 #[test]
-fn sessions_read_one_snapshot_whoever_writes_meanwhile() {
+fn sessions_share_snapshot_despite_writes() {
     const SUM: &str = "SELECT coalesce(sum(n), 0)::bigint FROM t";
     let db = Database::in_memory().expect("a database");
     let mut writer = db.blocking();
@@ -54,7 +54,7 @@ fn sessions_read_one_snapshot_whoever_writes_meanwhile() {
 }
 
 #[test]
-fn a_transaction_that_writes_exports_what_was_before() {
+fn writing_transaction_exports_earlier_snapshot() {
     let db = Database::in_memory().expect("a database");
     let (mut first, mut second) = (db.blocking(), db.blocking());
     first

@@ -22,7 +22,7 @@ fn await_none(session: &mut BlockingSession) {
 }
 
 #[test]
-fn they_go_with_their_session() {
+fn temporary_tables_end_with_session() {
     let db = Database::in_memory().expect("a database");
     let mut other = db.blocking();
     let mut session = db.blocking();

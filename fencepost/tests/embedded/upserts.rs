@@ -43,7 +43,7 @@ fn sum(db: &Database) -> i64 {
 }
 
 #[test]
-fn statements_by_themselves_add_up() {
+fn single_upserts_add_up() {
     let db = database();
     at_once(&db, |session, key| {
         session.execute(UPSERT, params![key]).map(|_| ())
@@ -89,7 +89,7 @@ fn blocks_that_make_the_row_may_have_to_begin_anew_and_add_up() {
 }
 
 #[test]
-fn nothing_is_put_in_twice_by_those_who_do_nothing() {
+fn concurrent_do_nothing_inserts_no_duplicate() {
     let db = database();
     at_once(&db, |session, key| {
         let sql = "INSERT INTO hits VALUES ($1, 1) ON CONFLICT DO NOTHING";

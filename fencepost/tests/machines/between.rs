@@ -13,18 +13,18 @@ pub const SECRET: &[u8] = b"of these tests alone";
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The connection between the machines.
-pub enum Between {
+pub enum Interconnect {
     Memory(tempfile::TempDir),
     Network(Vec<String>),
 }
 
-impl Between {
-    pub fn memory() -> Between {
-        Between::Memory(shared())
+impl Interconnect {
+    pub fn memory() -> Interconnect {
+        Interconnect::Memory(shared())
     }
 
-    pub fn network(test: u32) -> Between {
-        Between::Network(addresses(test, MACHINES))
+    pub fn network(test: u32) -> Interconnect {
+        Interconnect::Network(addresses(test, MACHINES))
     }
 
     /// Opens the machines, with `replicas` replicas of each region.
@@ -42,8 +42,10 @@ impl Between {
     ) -> Vec<Database> {
         let open = |machine| {
             let cluster = match self {
-                Between::Memory(directory) => Cluster::of_host(directory.path(), machine, MACHINES),
-                Between::Network(addresses) => {
+                Interconnect::Memory(directory) => {
+                    Cluster::of_host(directory.path(), machine, MACHINES)
+                }
+                Interconnect::Network(addresses) => {
                     Cluster::of_network(addresses.clone(), machine, SECRET)
                 }
             };
@@ -79,7 +81,7 @@ pub fn addresses(test: u32, machines: u32) -> Vec<String> {
 
 /// Runs a test over shared memory, and over a network with its own addresses.
 pub fn over_both(test: u32, run: impl Fn(&[Database])) {
-    for between in [Between::memory(), Between::network(test)] {
+    for between in [Interconnect::memory(), Interconnect::network(test)] {
         run(&between.machines(2));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencepost::{Database, Error, SqlState, params};
 
-use crate::between::{Between, number, until};
+use crate::between::{Interconnect, number, until};
 
 const ADD: &str = "UPDATE c SET n = n + 1 WHERE id = $1";
 
@@ -34,7 +34,7 @@ fn counted(db: &Database) -> Vec<i32> {
 }
 
 /// Runs blocks of all machines, each of which locks its machine's row and waits for the next one.
-fn one_of_a_circle_is_told(between: &Between) {
+fn one_of_a_circle_is_told(between: &Interconnect) {
     const ROUNDS: usize = 5;
     let machines = between.machines(3);
     rows(&machines);
@@ -80,16 +80,16 @@ fn one_of_a_circle_is_told(between: &Between) {
 
 #[test]
 fn one_of_a_circle_over_machines_that_share_memory_is_told() {
-    one_of_a_circle_is_told(&Between::memory());
+    one_of_a_circle_is_told(&Interconnect::memory());
 }
 
 #[test]
 fn one_of_a_circle_over_machines_of_a_network_is_told() {
-    one_of_a_circle_is_told(&Between::network(23));
+    one_of_a_circle_is_told(&Interconnect::network(23));
 }
 
 /// Runs blocks of all machines that share a row of the first machine; each block then writes it.
-fn one_of_those_who_share_a_row_writes_it(between: &Between) {
+fn check_one_sharing_block_writes_row(between: &Interconnect) {
     let machines = between.machines(1);
     rows(&machines);
     let all_share = Barrier::new(machines.len());
@@ -130,18 +130,18 @@ fn one_of_those_who_share_a_row_writes_it(between: &Between) {
 }
 
 #[test]
-fn one_of_those_who_share_a_row_of_machines_that_share_memory_writes_it() {
-    one_of_those_who_share_a_row_writes_it(&Between::memory());
+fn one_sharing_block_writes_row_over_shared_memory() {
+    check_one_sharing_block_writes_row(&Interconnect::memory());
 }
 
 #[test]
-fn one_of_those_who_share_a_row_of_machines_of_a_network_writes_it() {
-    one_of_those_who_share_a_row_writes_it(&Between::network(53));
+fn one_sharing_block_writes_row_over_network() {
+    check_one_sharing_block_writes_row(&Interconnect::network(53));
 }
 
 /// Runs two sessions: one holds a row lock and wants an advisory lock, the other does the reverse.
 /// The lock manager is on a third machine.
-fn a_circle_of_rows_and_advisory_locks_ends(between: &Between) {
+fn check_row_and_advisory_deadlock_ends(between: &Interconnect) {
     let machines = between.machines(2);
     rows(&machines);
     let mut sessions = [1, 2].map(|at: usize| machines[at].blocking());
@@ -168,21 +168,21 @@ fn a_circle_of_rows_and_advisory_locks_ends(between: &Between) {
 }
 
 #[test]
-fn a_circle_of_rows_and_advisory_locks_of_machines_that_share_memory_ends() {
-    a_circle_of_rows_and_advisory_locks_ends(&Between::memory());
+fn row_and_advisory_deadlock_ends_over_shared_memory() {
+    check_row_and_advisory_deadlock_ends(&Interconnect::memory());
 }
 
 #[test]
-fn a_circle_of_rows_and_advisory_locks_of_machines_of_a_network_ends() {
-    a_circle_of_rows_and_advisory_locks_ends(&Between::network(24));
+fn row_and_advisory_deadlock_ends_over_network() {
+    check_row_and_advisory_deadlock_ends(&Interconnect::network(24));
 }
 
 /// Longer than any timeout.
 const LONG: Duration = Duration::from_millis(1500);
 
 #[test]
-fn who_waits_long_for_another_machine_has_its_turn_all_the_same() {
-    let between = Between::memory();
+fn long_remote_lock_wait_is_granted_eventually() {
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     rows(&machines);
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";

@@ -9,7 +9,7 @@ use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params}
 use parking_lot::Mutex;
 use pollster::FutureExt;
 
-use crate::between::{Between, SECRET, addresses, alike, shared};
+use crate::between::{Interconnect, SECRET, addresses, alike, shared};
 
 fn count(db: &Database, table: &str) -> i64 {
     let count = format!("SELECT count(*) FROM {table}");
@@ -18,19 +18,19 @@ fn count(db: &Database, table: &str) -> i64 {
 }
 
 #[test]
-fn what_one_machine_does_all_of_them_see() {
-    all_see(&Between::memory());
+fn changes_of_one_machine_are_visible_on_all() {
+    all_see(&Interconnect::memory());
 }
 
 #[test]
-fn what_one_machine_of_a_network_does_all_of_them_see() {
-    all_see(&Between::network(1));
+fn changes_of_one_machine_are_visible_on_all_over_network() {
+    all_see(&Interconnect::network(1));
 }
 
 const TABLES: &str = "CREATE TABLE t (a int PRIMARY KEY, b text); \
                       CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)";
 
-fn all_see(between: &Between) {
+fn all_see(between: &Interconnect) {
     let machines = between.machines(3);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[1].batch(TABLES).expect("tables");
@@ -99,14 +99,14 @@ fn all_see(between: &Between) {
             .verifier
             .is_some()
     );
-    show_themselves(&mut sessions);
+    check_system_tables_agree(&mut sessions);
     drop(sessions);
     alike(&machines);
 }
 
 #[test]
 fn copies_of_a_region_are_in_different_domains() {
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let machines = between.machines_with(2, |_, cluster| {
         let cluster = cluster.domains(["x", "x", "y"]);
         Database::options().region_size(16 << 20).cluster(cluster)
@@ -129,7 +129,7 @@ fn copies_of_a_region_are_in_different_domains() {
 
 #[test]
 fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let machines = between.machines_with(3, |machine, cluster| {
         let limit = if machine == 2 { 6 << 20 } else { 1 << 30 };
         let options = Database::options().region_size(16 << 20);
@@ -176,7 +176,7 @@ fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
 }
 
 /// Checks that each machine shows the same machines and regions.
-fn show_themselves(sessions: &mut [BlockingSession]) {
+fn check_system_tables_agree(sessions: &mut [BlockingSession]) {
     for (at, session) in sessions.iter_mut().enumerate() {
         let mut text = |sql: &str| {
             let row = session.query_one(sql, &[]).expect("a row");
@@ -230,15 +230,15 @@ fn await_text(text: &mut impl FnMut(&str) -> String, sql: &str, expected: &str) 
 
 #[test]
 fn transfers_on_all_machines_at_once_keep_the_total() {
-    transfer(&Between::memory());
+    transfer(&Interconnect::memory());
 }
 
 #[test]
 fn transfers_on_all_machines_of_a_network_keep_the_total() {
-    transfer(&Between::network(2));
+    transfer(&Interconnect::network(2));
 }
 
-fn transfer(between: &Between) {
+fn transfer(between: &Interconnect) {
     const ACCOUNTS: i32 = 30;
     let machines = between.machines(2);
     machines[0]
@@ -284,15 +284,15 @@ fn transfer(between: &Between) {
 
 #[test]
 fn sessions_of_all_machines_stand_in_line_for_a_row() {
-    stand_in_line(&Between::memory());
+    stand_in_line(&Interconnect::memory());
 }
 
 #[test]
 fn sessions_of_all_machines_of_a_network_stand_in_line_for_a_row() {
-    stand_in_line(&Between::network(3));
+    stand_in_line(&Interconnect::network(3));
 }
 
-fn stand_in_line(between: &Between) {
+fn stand_in_line(between: &Interconnect) {
     const EACH: i64 = 60;
     let machines = between.machines(3);
     machines[0]
@@ -335,8 +335,8 @@ fn stand_in_line(between: &Between) {
 
 /// Allows much time for the suspicion, because it depends on the system.
 #[test]
-fn machines_with_leases_suspect_one_that_is_gone() {
-    for between in [Between::memory(), Between::network(5)] {
+fn ended_machine_is_suspected_by_lease_expiry() {
+    for between in [Interconnect::memory(), Interconnect::network(5)] {
         let mut machines = between.machines_with(2, |_, cluster| {
             let cluster = cluster.lease(Duration::from_millis(100));
             Database::options().region_size(16 << 20).cluster(cluster)
@@ -369,7 +369,7 @@ fn machines_with_leases_suspect_one_that_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_a_cluster_is_refused() {
+fn invalid_cluster_options_are_refused() {
     let shared = shared();
     let join = |machine, machines, replicas| {
         Database::join(Cluster::of_host(shared.path(), machine, machines).replicas(replicas))
@@ -418,7 +418,7 @@ fn what_cannot_be_a_cluster_is_refused() {
 }
 
 #[test]
-fn a_machine_that_is_none_of_the_network_is_told_why() {
+fn machine_outside_network_learns_the_reason() {
     let addresses = addresses(4, 3);
     let join = |machine, secret: &'static [u8], name| {
         let cluster = Cluster::of_network(addresses.clone(), machine, secret);
@@ -458,11 +458,11 @@ fn a_machine_that_is_none_of_the_network_is_told_why() {
 }
 
 #[test]
-fn a_cancel_is_heard_where_the_session_is() {
-    type Heard = Arc<Mutex<Vec<(i32, i32)>>>;
-    let between = Between::memory();
+fn cancel_reaches_machine_of_session() {
+    type ReceivedCancels = Arc<Mutex<Vec<(i32, i32)>>>;
+    let between = Interconnect::memory();
     let machines = between.machines(1);
-    let heard: [Heard; 3] = Default::default();
+    let heard: [ReceivedCancels; 3] = Default::default();
     let hook = |machine: usize| {
         let heard = Arc::clone(&heard[machine]);
         machines[machine].on_cancel(move |pid, secret| heard.lock().push((pid, secret)))

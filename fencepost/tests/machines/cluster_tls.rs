@@ -90,7 +90,7 @@ fn machines_that_do_not_believe_each_other_say_why() {
 }
 
 #[test]
-fn what_is_no_certificate_is_said_at_once() {
+fn malformed_certificate_is_reported_at_once() {
     let files = certificates(1);
     let opened = |name: &str, pem: Option<&str>| {
         let path = files.path().join(name);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost::{BlockingSession, Database};
 
-use crate::between::{Between, shared, until};
+use crate::between::{Interconnect, shared, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ fn run(session: &mut BlockingSession, sql: &str) {
 #[test]
 fn counts_are_of_all_machines_that_there_are() {
     let kept = shared();
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let mut machines = between.machines_with(2, |_, cluster| {
         let cluster = cluster.lease(LEASE).configuration_in(kept.path());
         Database::options().region_size(16 << 20).cluster(cluster)
@@ -57,8 +57,8 @@ fn counts_are_of_all_machines_that_there_are() {
 }
 
 #[test]
-fn who_waits_for_whom_is_known_on_all_machines() {
-    let between = Between::memory();
+fn lock_waits_are_visible_on_all_machines() {
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     run(
         &mut machines[0].blocking(),

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use fencepost::{Cluster, Database, OpenError, Options, params};
 
-use crate::between::{Between, MACHINES, SECRET, addresses, alike, shared, until};
+use crate::between::{Interconnect, MACHINES, SECRET, addresses, alike, shared, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// A cluster that other machines can join.
 struct Open {
-    between: Between,
+    between: Interconnect,
     kept: tempfile::TempDir,
 }
 
 impl Open {
-    fn new(between: Between) -> Open {
+    fn new(between: Interconnect) -> Open {
         let kept = shared();
         Open { between, kept }
     }
@@ -36,8 +36,10 @@ impl Open {
     /// Returns the settings of an initial member, or with number 0 of a joining machine.
     fn machine(&self, number: u32, secret: &[u8]) -> Cluster {
         let cluster = match &self.between {
-            Between::Memory(directory) => Cluster::of_host(directory.path(), number, MACHINES),
-            Between::Network(addresses) => Cluster::of_network(addresses.clone(), number, secret),
+            Interconnect::Memory(directory) => Cluster::of_host(directory.path(), number, MACHINES),
+            Interconnect::Network(addresses) => {
+                Cluster::of_network(addresses.clone(), number, secret)
+            }
         };
         cluster.replicas(2)
     }
@@ -83,9 +85,12 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     let over = AtomicBool::new(false);
     let (newcomer, ones) = thread::scope(|scope| {
         let adds = scope.spawn(|| add_ones(&machines[1], &over));
-        let newcomer = open.open_joining(address);
+        let joining_database = open.open_joining(address);
         over.store(true, Ordering::Relaxed);
-        (newcomer.expect("is let in"), adds.join().expect("no panic"))
+        (
+            joining_database.expect("is let in"),
+            adds.join().expect("no panic"),
+        )
     });
     machines.push(newcomer);
     for db in &machines {
@@ -120,13 +125,13 @@ fn joins_and_comes_back(open: &Open, address: &str) {
 }
 
 #[test]
-fn a_machine_joins_others_that_share_memory_and_one_of_them_comes_back() {
-    joins_and_comes_back(&Open::new(Between::memory()), "guest");
+fn machine_joins_and_member_returns_over_shared_memory() {
+    joins_and_comes_back(&Open::new(Interconnect::memory()), "guest");
 }
 
 #[test]
-fn a_machine_joins_a_network_and_one_of_it_comes_back() {
-    let open = Open::new(Between::network(11));
+fn machine_joins_and_member_returns_over_network() {
+    let open = Open::new(Interconnect::network(11));
     let guest = addresses(12, 1).remove(0);
     let early = open.open_joining(&guest).err().expect("nobody lets it in");
     assert!(
@@ -137,8 +142,8 @@ fn a_machine_joins_a_network_and_one_of_it_comes_back() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_does_not_join() {
-    let open = Open::new(Between::network(13));
+fn outsider_without_secret_cannot_join() {
+    let open = Open::new(Interconnect::network(13));
     let machines = open.machines();
     let guest = addresses(14, 1).remove(0);
     let cluster = open

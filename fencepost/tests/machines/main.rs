@@ -6,9 +6,9 @@ mod cluster;
 mod cluster_tls;
 mod counts;
 mod joins;
-#[cfg(feature = "raft")]
-mod one_life;
 mod partitions_spread;
+#[cfg(feature = "raft")]
+mod rejoined_machine;
 mod row_locks;
 mod schema;
 mod sessions;

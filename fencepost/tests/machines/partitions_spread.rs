@@ -14,7 +14,7 @@ use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Mode, Transaction};
 use pollster::FutureExt;
 
-use crate::between::{Between, MACHINES, number};
+use crate::between::{Interconnect, MACHINES, number};
 
 /// Returns the machine of partition `partition` of a new table.
 fn machine_of(partition: usize) -> u32 {
@@ -36,7 +36,7 @@ fn rows_in_place(db: &Database) -> BTreeMap<String, u64> {
                 counts.insert(table.name.clone(), count);
             }
         }
-        Ok::<_, fencepost_sql::stop::Halt>(counts)
+        Ok::<_, fencepost_sql::stop::StatementStop>(counts)
     }
     .block_on()
     .expect("readable")
@@ -100,8 +100,8 @@ const TABLES: &str = "CREATE TABLE t (a int PRIMARY KEY, b int, c text) PARTITIO
                WITH (partitions = 4, index = hash)";
 
 #[test]
-fn partitions_are_on_their_machines_whoever_writes() {
-    let between = Between::memory();
+fn rows_are_on_the_machine_of_their_partition() {
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[1].batch(TABLES).expect("tables");
@@ -235,7 +235,7 @@ fn shows_partitions(session: &mut BlockingSession) {
 
 #[test]
 fn machines_at_once_fill_each_others_partitions() {
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     machines[0]
         .blocking()
@@ -265,9 +265,9 @@ fn machines_at_once_fill_each_others_partitions() {
 }
 
 #[test]
-fn a_load_fills_empty_partitions_where_they_are() {
+fn load_fills_partitions_on_their_machines() {
     const ROWS: u64 = 6000;
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     let mut session = machines[1].blocking();
     session

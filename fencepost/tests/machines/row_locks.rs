@@ -2,11 +2,11 @@
 
 use fencepost::{BlockingSession, Row, params};
 
-use crate::between::{Between, number, until};
+use crate::between::{Interconnect, number, until};
 
 #[test]
 fn rows_that_another_machines_session_has_locked_are_refused_or_left_out() {
-    for between in [Between::memory(), Between::network(47)] {
+    for between in [Interconnect::memory(), Interconnect::network(47)] {
         refused_or_left_out(&between);
     }
 }
@@ -17,7 +17,7 @@ fn ids(session: &mut BlockingSession, sql: &str) -> Vec<i32> {
     rows.iter().map(id).collect()
 }
 
-fn refused_or_left_out(between: &Between) {
+fn refused_or_left_out(between: &Interconnect) {
     const NEXT: &str =
         "SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
     const LOCKED: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND granted";
@@ -70,12 +70,12 @@ fn refused_or_left_out(between: &Between) {
 
 #[test]
 fn single_statement_waits_for_row_locked_on_another_machine() {
-    for between in [Between::memory(), Between::network(48)] {
+    for between in [Interconnect::memory(), Interconnect::network(48)] {
         waited_for(&between);
     }
 }
 
-fn waited_for(between: &Between) {
+fn waited_for(between: &Interconnect) {
     let machines = between.machines(1);
     machines[0]
         .blocking()

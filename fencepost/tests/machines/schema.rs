@@ -5,7 +5,7 @@ use std::thread;
 
 use fencepost::{Database, Error, SqlState, params};
 
-use crate::between::{Between, until};
+use crate::between::{Interconnect, until};
 
 /// Runs a statement, once its machine knows the objects. Over a busy network it may learn of them
 /// late.
@@ -34,7 +34,7 @@ fn number(db: &Database, sql: &str) -> i64 {
 
 #[test]
 fn definitions_count_on_all_machines() {
-    for between in [Between::memory(), Between::network(41)] {
+    for between in [Interconnect::memory(), Interconnect::network(41)] {
         let machines = between.machines(3);
         let [one, two, three] = &machines[..] else {
             panic!("three machines");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencepost::{BlockingSession, Database, Error, SqlState};
 
-use crate::between::{Between, shared, until};
+use crate::between::{Interconnect, shared, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ fn wait(db: &Database, sql: &'static str) -> JoinHandle<(BlockingSession, Result
     })
 }
 
-fn locks_are_of_all_machines(between: &Between) {
+fn locks_are_of_all_machines(between: &Interconnect) {
     let machines = between.machines(2);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     run(&mut sessions[1], "SELECT pg_advisory_lock(1)");
@@ -88,19 +88,19 @@ fn locks_are_of_all_machines(between: &Between) {
 
 #[test]
 fn advisory_locks_are_of_all_machines_that_share_memory() {
-    locks_are_of_all_machines(&Between::memory());
+    locks_are_of_all_machines(&Interconnect::memory());
 }
 
 #[test]
 fn advisory_locks_are_of_all_machines_of_a_network() {
-    locks_are_of_all_machines(&Between::network(21));
+    locks_are_of_all_machines(&Interconnect::network(21));
 }
 
 /// Checks that locks survive the loss of machine 1, which is the lock manager, or of another
 /// machine.
 fn locks_survive(lost: usize) {
     let kept = shared();
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let mut machines = between.machines_with(2, |_, cluster| {
         let cluster = cluster.lease(LEASE).configuration_in(kept.path());
         Database::options().region_size(16 << 20).cluster(cluster)
@@ -135,7 +135,7 @@ fn locks_survive(lost: usize) {
 }
 
 #[test]
-fn advisory_locks_survive_the_loss_of_their_home() {
+fn advisory_locks_survive_loss_of_lock_manager() {
     locks_survive(0);
 }
 
@@ -149,7 +149,7 @@ fn value(session: &mut BlockingSession, sql: &str) -> String {
     row.get(0).expect("a text")
 }
 
-fn sessions_hear_and_end_one_another(between: &Between) {
+fn sessions_hear_and_end_one_another(between: &Interconnect) {
     const TIMES: usize = 20;
     let machines = between.machines(2);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
@@ -234,10 +234,10 @@ fn sessions_hear_and_end_one_another(between: &Between) {
 
 #[test]
 fn sessions_of_machines_that_share_memory_hear_and_end_one_another() {
-    sessions_hear_and_end_one_another(&Between::memory());
+    sessions_hear_and_end_one_another(&Interconnect::memory());
 }
 
 #[test]
 fn sessions_of_machines_of_a_network_hear_and_end_one_another() {
-    sessions_hear_and_end_one_another(&Between::network(22));
+    sessions_hear_and_end_one_another(&Interconnect::network(22));
 }

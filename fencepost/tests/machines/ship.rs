@@ -4,10 +4,12 @@ use std::thread;
 
 use fencepost::{Row, SqlState, Value, params, types};
 
-use crate::between::{Between, MACHINES, number, over_both, seen, sent, shipping, staying, until};
+use crate::between::{
+    Interconnect, MACHINES, number, over_both, seen, sent, shipping, staying, until,
+};
 
 #[test]
-fn statements_run_where_their_data_are() {
+fn statements_run_at_their_data() {
     over_both(1, |machines| {
         let mut there = staying(&machines[1]);
         there
@@ -67,7 +69,7 @@ fn statements_run_where_their_data_are() {
 }
 
 #[test]
-fn errors_come_back_with_all_they_say() {
+fn shipped_errors_keep_all_fields() {
     over_both(2, |machines| {
         let mut there = staying(&machines[1]);
         there
@@ -187,8 +189,8 @@ fn values_of_all_types_come_back_as_if_nothing_was_shipped() {
 }
 
 #[test]
-fn the_sessions_settings_and_user_go_along() {
-    let between = Between::memory();
+fn shipped_statement_uses_session_settings_and_user() {
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b timestamptz, c text)")
@@ -294,7 +296,7 @@ fn conflicts_are_dealt_with_there_and_sums_hold() {
 }
 
 #[test]
-fn statements_about_one_partition_run_where_it_is() {
+fn single_partition_statement_runs_at_its_machine() {
     over_both(9, |machines| {
         // The root object is on the first machine. Over a network, shipping is the default.
         let is_shared = !machines[1].machine().is_far(machines[0].machine().root());

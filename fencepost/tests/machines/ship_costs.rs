@@ -4,7 +4,7 @@
 use fencepost::{Database, Value, params};
 use fencepost_txn::network::{PostKind, Traffic};
 
-use crate::between::{Between, seen, shipping};
+use crate::between::{Interconnect, seen, shipping};
 
 const STATEMENTS: u64 = 20;
 
@@ -14,7 +14,9 @@ fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>
     let by_itself = [PostKind::Board, PostKind::Message, PostKind::Truncate];
     let of = |(db, before): (&Database, &Traffic)| {
         let posted = db.machine().traffic().since(before);
-        let counts = PostKind::ALL.into_iter().map(|what| (what, posted.of(what)));
+        let counts = PostKind::ALL
+            .into_iter()
+            .map(|what| (what, posted.of(what)));
         let counts = counts.filter(|(what, count)| *count > 0 && !by_itself.contains(what));
         counts.collect()
     };
@@ -22,8 +24,8 @@ fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>
 }
 
 #[test]
-fn a_shipped_statement_costs_its_request_its_backups_and_its_reply() {
-    for between in [Between::memory(), Between::network(31)] {
+fn shipped_statement_sends_request_backups_and_reply_only() {
+    for between in [Interconnect::memory(), Interconnect::network(31)] {
         let machines = between.machines(3);
         let mut session = shipping(&machines[2]);
         session

@@ -10,7 +10,7 @@ use pollster::FutureExt;
 use crate::between::{number, over_both, seen, sent, shipping, staying, until};
 
 #[test]
-fn a_cancel_here_ends_the_statement_there() {
+fn cancel_ends_shipped_statement() {
     over_both(6, |machines| {
         let mut holder = staying(&machines[1]);
         holder
@@ -92,7 +92,7 @@ fn timed(session: &mut Session, sql: &str) -> Result<u64, Error> {
 }
 
 #[test]
-fn a_machine_that_closes_leaves_nobody_waiting() {
+fn closing_machine_ends_waiting_shipped_statements() {
     over_both(7, |machines| {
         let mut holder = staying(&machines[1]);
         holder

@@ -2,12 +2,12 @@
 
 use fencepost::{BlockingSession, Database, Row};
 
-use crate::between::{Between, seen, shipping, staying};
+use crate::between::{Interconnect, seen, shipping, staying};
 
 #[test]
-fn explain_analyze_counts_what_goes_to_other_machines() {
+fn explain_analyze_counts_remote_operations() {
     // The statement reads a leaf and a row; mapped memory is read in place.
-    for (between, reads) in [(Between::memory(), 0), (Between::network(29), 2)] {
+    for (between, reads) in [(Interconnect::memory(), 0), (Interconnect::network(29), 2)] {
         let machines = between.machines(2);
         staying(&machines[1])
             .batch("CREATE TABLE t (a int PRIMARY KEY, b text); INSERT INTO t VALUES (1, 'x')")
@@ -41,7 +41,7 @@ fn explain_analyze_counts_what_goes_to_other_machines() {
 
 #[test]
 fn explain_says_where_a_statement_would_run() {
-    let between = Between::memory();
+    let between = Interconnect::memory();
     let machines = between.machines(2);
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")

@@ -4,11 +4,11 @@ use std::thread;
 
 use fencepost::{SqlState, params};
 
-use crate::between::{Between, number, until};
+use crate::between::{Interconnect, number, until};
 
 const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND NOT granted";
 
-fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
+fn check_table_lock_waiter_sees_changes(between: &Interconnect) {
     let machines = between.machines(1);
     let mut sessions: Vec<_> = machines.iter().map(|db| db.blocking()).collect();
     let [first, second, third] = &mut sessions[..] else {
@@ -67,16 +67,16 @@ fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
 }
 
 #[test]
-fn who_waits_for_a_table_of_machines_that_share_memory_finds_what_was_done_to_it() {
-    who_waits_for_a_table_finds_what_was_done_to_it(&Between::memory());
+fn table_lock_waiter_sees_changes_over_shared_memory() {
+    check_table_lock_waiter_sees_changes(&Interconnect::memory());
 }
 
 #[test]
-fn who_waits_for_a_table_of_machines_of_a_network_finds_what_was_done_to_it() {
-    who_waits_for_a_table_finds_what_was_done_to_it(&Between::network(59));
+fn table_lock_waiter_sees_changes_over_network() {
+    check_table_lock_waiter_sees_changes(&Interconnect::network(59));
 }
 
-fn ddl_and_statements_wait_for_each_other(between: &Between) {
+fn ddl_and_statements_wait_for_each_other(between: &Interconnect) {
     let machines = between.machines(1);
     let mut sessions: Vec<_> = machines.iter().map(|db| db.blocking()).collect();
     let [first, second, third] = &mut sessions[..] else {
@@ -122,10 +122,10 @@ fn ddl_and_statements_wait_for_each_other(between: &Between) {
 
 #[test]
 fn ddl_and_statements_of_machines_that_share_memory_wait_for_each_other() {
-    ddl_and_statements_wait_for_each_other(&Between::memory());
+    ddl_and_statements_wait_for_each_other(&Interconnect::memory());
 }
 
 #[test]
 fn ddl_and_statements_of_machines_of_a_network_wait_for_each_other() {
-    ddl_and_statements_wait_for_each_other(&Between::network(61));
+    ddl_and_statements_wait_for_each_other(&Interconnect::network(61));
 }

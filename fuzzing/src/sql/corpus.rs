@@ -59,7 +59,7 @@ pub struct Corpus {
 
 /// A kind of part of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum FragmentKind {
     /// An expression, or an item of FROM.
     Expression,
     /// A clause with its keyword.
@@ -106,8 +106,8 @@ impl Corpus {
         for (start, end, part) in parts(nodes) {
             let nodes = nodes[start..end].to_vec();
             match part {
-                Part::Expression => self.expressions.push(nodes),
-                Part::Clause => self.clauses.push(nodes),
+                FragmentKind::Expression => self.expressions.push(nodes),
+                FragmentKind::Clause => self.clauses.push(nodes),
             }
         }
         for node in nodes {
@@ -131,7 +131,7 @@ pub fn is_query(nodes: &[Node]) -> bool {
 }
 
 /// Returns the ranges of siblings that are expressions or clauses.
-pub fn parts(nodes: &[Node]) -> Vec<(usize, usize, Part)> {
+pub fn parts(nodes: &[Node]) -> Vec<(usize, usize, FragmentKind)> {
     let is_clause = |node: &Node| CLAUSES.iter().any(|word| is_word(node, word));
     let mut found = Vec::new();
     let (mut clause, mut expression) = (None, 0);
@@ -147,12 +147,12 @@ pub fn parts(nodes: &[Node]) -> Vec<(usize, usize, Part)> {
             continue;
         }
         if expression < at {
-            found.push((expression, at, Part::Expression));
+            found.push((expression, at, FragmentKind::Expression));
         }
         expression = at + 1;
         if begins {
             if let Some(start) = clause {
-                found.push((start, at, Part::Clause));
+                found.push((start, at, FragmentKind::Clause));
             }
             clause = Some(at);
         }
@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn parts_are_items_and_clauses() {
         let nodes = token::read("SELECT a, f(b) FROM t WHERE c = 1 AND d");
-        let text = |(start, end, _): &(usize, usize, Part)| token::write(&nodes[*start..*end]);
+        let text =
+            |(start, end, _): &(usize, usize, FragmentKind)| token::write(&nodes[*start..*end]);
         let found: Vec<String> = parts(&nodes).iter().map(text).collect();
         let expected = [
             "a",

@@ -59,7 +59,7 @@ pub struct Options {
 
 /// A fault and the statements that cause it.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct FoundFault {
     /// The number of the round.
     pub round: u64,
     /// The fault.
@@ -80,7 +80,7 @@ pub struct Summary {
     /// The number of occurrences of each SQLSTATE.
     pub states: BTreeMap<String, usize>,
     /// One finding for each signature.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FoundFault>,
 }
 
 /// Returns the folder of the compatibility files of this source tree.
@@ -92,7 +92,7 @@ pub fn corpus_folder() -> PathBuf {
 ///
 /// # Errors
 /// Failure to read the files or to start a server.
-pub fn run(options: &Options, mut report: impl FnMut(&Finding)) -> Result<Summary, String> {
+pub fn run(options: &Options, mut report: impl FnMut(&FoundFault)) -> Result<Summary, String> {
     let corpus = Corpus::read(&options.corpus)?;
     let (began, mut seen) = (Instant::now(), BTreeSet::new());
     let mut summary = Summary::default();
@@ -119,7 +119,7 @@ pub fn run(options: &Options, mut report: impl FnMut(&Finding)) -> Result<Summar
             };
             let (program, bounds) = (&options.program, &options.bounds);
             let steps = reduce::reduce(program, &steps, &outcome, fault, bounds, tries);
-            let finding = Finding {
+            let finding = FoundFault {
                 round,
                 fault: fault.clone(),
                 steps,
@@ -131,7 +131,7 @@ pub fn run(options: &Options, mut report: impl FnMut(&Finding)) -> Result<Summar
     Ok(summary)
 }
 
-impl Finding {
+impl FoundFault {
     /// Returns the finding as text, with the arguments that repeat its round.
     pub fn text(&self, seed: u64) -> String {
         let Fault { kind, text, .. } = &self.fault;

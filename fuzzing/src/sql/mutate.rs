@@ -1,6 +1,6 @@
 //! Mutations of statements.
 
-use super::corpus::{CLAUSES, Corpus, File, Part, is_query, parts};
+use super::corpus::{CLAUSES, Corpus, File, FragmentKind, is_query, parts};
 use super::token::{self, Node, is_name, is_word};
 use super::words::{LITERALS, OPERATORS, QUERY_WRAPPERS, TYPES, WRAPPERS};
 use crate::random::Random;
@@ -80,7 +80,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    fn part(&mut self, nodes: &[Node], wanted: Part) -> Option<(usize, usize)> {
+    fn part(&mut self, nodes: &[Node], wanted: FragmentKind) -> Option<(usize, usize)> {
         let mut found = parts(nodes);
         found.retain(|(_, _, part)| *part == wanted);
         self.random
@@ -96,7 +96,7 @@ impl<'a> Mutator<'a> {
             1 | 2 => {
                 let sql = random.pick(&self.file.statements);
                 let nodes = token::read(sql.map_or("1", |sql| sql));
-                let found = self.part(&nodes, Part::Expression);
+                let found = self.part(&nodes, FragmentKind::Expression);
                 found.map_or_else(Vec::new, |(start, end)| nodes[start..end].to_vec())
             }
             _ => self
@@ -113,7 +113,7 @@ impl<'a> Mutator<'a> {
     }
 
     fn change_expression(&mut self, nodes: &mut Vec<Node>) {
-        if let Some((start, end)) = self.part(nodes, Part::Expression) {
+        if let Some((start, end)) = self.part(nodes, FragmentKind::Expression) {
             let other = self.expression();
             match self.random.below(5) {
                 0 => drop(nodes.splice(start..end, [])),
@@ -131,7 +131,7 @@ impl<'a> Mutator<'a> {
     }
 
     fn wrap_expression(&mut self, nodes: &mut Vec<Node>) {
-        if let Some((start, end)) = self.part(nodes, Part::Expression) {
+        if let Some((start, end)) = self.part(nodes, FragmentKind::Expression) {
             let text = token::write(&nodes[start..end]);
             let wrapper = match self.random.below(4) {
                 0 => format!("CAST(?1 AS {})", self.random.word(&TYPES)),
@@ -168,7 +168,7 @@ impl<'a> Mutator<'a> {
         if other.len() > 80 {
             return;
         }
-        match self.part(nodes, Part::Clause) {
+        match self.part(nodes, FragmentKind::Clause) {
             Some((start, end)) => match self.random.below(4) {
                 0 => drop(nodes.splice(start..end, [])),
                 1 => {
@@ -231,7 +231,7 @@ impl<'a> Mutator<'a> {
         };
         if is_query(nodes) && self.random.is_one_in(2) {
             *nodes = query;
-        } else if let Some((start, end)) = self.part(nodes, Part::Expression) {
+        } else if let Some((start, end)) = self.part(nodes, FragmentKind::Expression) {
             drop(nodes.splice(start..end, [Node::Group('(', query)]));
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Mutator<'a> {
         let times = [2, 5, 30, 200][self.random.below(4)];
         let (wrapper, start, end) = if is_query(nodes) && self.random.is_one_in(2) {
             ("SELECT * FROM (?1) AS n", 0, nodes.len())
-        } else if let Some((start, end)) = self.part(nodes, Part::Expression) {
+        } else if let Some((start, end)) = self.part(nodes, FragmentKind::Expression) {
             (self.random.word(&WRAPPERS), start, end)
         } else {
             return;

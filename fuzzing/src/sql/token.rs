@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statement_is_written_as_it_was_read() {
+    fn statement_tokens_round_trip() {
         let sql = "SELECT a.b, E'it\\'s' || 'x''y', ARRAY[1, 2] :: int[] FROM f($1, $$ a ' $$)";
         let nodes = read(sql);
         assert_eq!(read(&write(&nodes)), nodes);

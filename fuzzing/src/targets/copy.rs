@@ -9,7 +9,7 @@
 
 use std::cell::RefCell;
 
-use fencepost::{Collected, Completion, Database, Session, SqlError};
+use fencepost::{Completion, Database, MemorySink, Session, SqlError};
 use pollster::FutureExt;
 
 use super::bytes::Bytes;
@@ -46,13 +46,13 @@ const ENCODINGS: [&str; 4] = ["UTF8", "LATIN1", "SQL_ASCII", "EUC_JP"];
 const FORMATS: [&str; 3] = ["text", "csv", "binary"];
 
 /// A database, and the number of its inputs so far.
-struct Copying {
+struct CopyTarget {
     database: Database,
     inputs: u32,
 }
 
 thread_local! {
-    static COPYING: RefCell<Option<Copying>> = const { RefCell::new(None) };
+    static COPYING: RefCell<Option<CopyTarget>> = const { RefCell::new(None) };
 }
 
 /// The statement of an input, its data, and the size of a piece in bytes.
@@ -78,7 +78,7 @@ pub fn run(input: &[u8]) {
         {
             *copying = None;
         }
-        let copying = copying.get_or_insert_with(|| Copying {
+        let copying = copying.get_or_insert_with(|| CopyTarget {
             database: open(),
             inputs: 0,
         });
@@ -184,7 +184,7 @@ fn copy(session: &mut Session, input: &Input<'_>, piece: usize) -> Outcome {
 async fn feed(session: &mut Session, input: &Input<'_>, piece: usize) -> Result<u64, SqlError> {
     let prepared = session.parse(&input.statement, &[])?;
     let mut portal = session.bind(&prepared, Vec::new())?;
-    let mut sink = Collected::default();
+    let mut sink = MemorySink::default();
     let Completion::CopyIn(mut copy) = session.run(&mut portal, 0, &mut sink).await? else {
         panic!("{} wants no data", input.statement);
     };

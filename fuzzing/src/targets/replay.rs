@@ -24,10 +24,12 @@ use std::time::{Duration, Instant};
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::{Disk, Fabric, MachineId, SimDisk, SimKnobs, SimNet};
 use fencepost_storage::Timestamp;
-use fencepost_storage::log::{Log, LogOptions, LogRecovery, Needed};
-use fencepost_txn::network::disk::{Beginning, Contents, StoreState, ReadmitPolicy};
+use fencepost_storage::log::{Log, LogOptions, LogRecovery, RequiredLog};
+use fencepost_txn::network::disk::{Beginning, Contents, ReadmitPolicy, StoreState};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
-use fencepost_txn::{Addr, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome};
+use fencepost_txn::{
+    Addr, DurableStorage, Machine, MachineOptions, Mode, ObjectLocation, OpenError, Outcome,
+};
 use pollster::FutureExt;
 
 use super::bytes::Bytes;
@@ -181,15 +183,16 @@ fn open_alone(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
 /// Opens the directory of a machine of a cluster, without any other machine.
 fn open_among(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     let contents = Contents::read(&durable(disk))?;
-    let founders = configuration();
+    let initial_members = configuration();
     let net = SimNet::new(1, SimKnobs::default());
     let joined = net.join(MachineId(1));
     let fabric: Arc<dyn Fabric> = Arc::new(joined.map_err(|_| OpenError::Begun)?);
-    let known = fabric.set_members(&members(&founders));
+    let known = fabric.set_members(&members(&initial_members));
     known.map_err(|_| OpenError::Begun)?;
     let stored = StoreState::Last(ConfigurationId(0));
-    let machines = (&founders, &founders);
-    let mut beginning = Beginning::open(contents, &fabric, machines, ReadmitPolicy::Nobody, stored)?;
+    let machines = (&initial_members, &initial_members);
+    let mut beginning =
+        Beginning::open(contents, &fabric, machines, ReadmitPolicy::Nobody, stored)?;
     let mut looks = 0;
     let on_disk = loop {
         if let Some(on_disk) = beginning.look().map_err(OpenError::Meet)? {
@@ -289,7 +292,7 @@ fn template(open: Open) -> (SimDisk, Vec<Record>) {
 
 fn log_of(disk: &SimDisk) -> LogRecovery {
     let folder: Arc<dyn Disk> = Arc::new(disk.inside(LOG));
-    let log = LogRecovery::open(folder, &log_options(), Needed::default());
+    let log = LogRecovery::open(folder, &log_options(), RequiredLog::default());
     log.unwrap_or_else(|error| panic!("the log: {error}"))
 }
 

@@ -45,7 +45,7 @@ const TABLES: &str = "
     ALTER ROLE postgres SET statement_timeout = '200ms'";
 
 /// A server, and the number of its inputs so far.
-struct Serving {
+struct WireTarget {
     // Fields are dropped in this order.
     _server: Server,
     _database: Database,
@@ -54,7 +54,7 @@ struct Serving {
     inputs: u32,
 }
 
-static SERVING: Mutex<Option<Serving>> = Mutex::new(None);
+static SERVING: Mutex<Option<WireTarget>> = Mutex::new(None);
 
 /// Runs one input.
 ///
@@ -172,7 +172,7 @@ fn exchange(sent: &[u8]) -> Vec<u8> {
     }
 }
 
-fn serve() -> Serving {
+fn serve() -> WireTarget {
     let database = database::open(TABLES);
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
     let server = listen(
@@ -189,7 +189,7 @@ fn serve() -> Serving {
     );
     let server = server.unwrap_or_else(|error| panic!("the server: {error}"));
     let port = server.local_addr().port();
-    Serving {
+    WireTarget {
         _server: server,
         _database: database,
         socket: folder.path().join(format!(".s.PGSQL.{port}")),

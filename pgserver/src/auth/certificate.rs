@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_found_among_others() {
+    fn common_name_is_found_among_other_attributes() {
         let organization = (DnType::OrganizationName, "postgres");
         let certificate = named(&[organization.clone(), (DnType::CommonName, "Ada é")]);
         assert_eq!(common_name(&certificate), Some("Ada é"));

@@ -9,26 +9,28 @@ use super::CloseReason;
 use super::encoding::CopyText;
 use super::logging::Script;
 use super::state_machine::{ClientSession, Mode, malformed, watched};
-use crate::engine::{self, CopyIn, Encoding, Parsed, SqlError, SqlState, StatementKind, Style};
+use crate::engine::{
+    self, CopyIn, Encoding, SqlError, SqlState, StatementKind, StatementSyntax, Style,
+};
 use crate::io::Io;
-use crate::log::Timed;
+use crate::log::StatementTimer;
 use crate::proto::client_message::{self, ClientMessage};
 use crate::proto::encode;
 use crate::proto::frame::Frame;
 
 /// A COPY that receives data from the client.
-pub(super) struct Copying {
+pub(super) struct CopyInProgress {
     pub(super) copy: CopyIn,
     /// The remaining statements of the text; `None` in an extended query.
-    pub(super) rest: Option<Suspended>,
+    pub(super) rest: Option<SuspendedQuery>,
     /// The decoder for text data in an encoding other than UTF-8.
     text: CopyText,
 }
 
-impl Copying {
+impl CopyInProgress {
     /// Returns a COPY without statements after it.
-    pub(super) fn new(copy: CopyIn) -> Copying {
-        Copying {
+    pub(super) fn new(copy: CopyIn) -> CopyInProgress {
+        CopyInProgress {
             copy,
             rest: None,
             text: CopyText::default(),
@@ -42,11 +44,11 @@ impl Copying {
 }
 
 /// A simple query that waits for the data of a COPY.
-pub(super) struct Suspended {
+pub(super) struct SuspendedQuery {
     pub(super) sql: Box<str>,
-    pub(super) timed: Option<Timed>,
+    pub(super) timed: Option<StatementTimer>,
     /// The statements after the COPY.
-    pub(super) statements: IntoIter<Parsed>,
+    pub(super) statements: IntoIter<StatementSyntax>,
 }
 
 impl ClientSession<'_> {
@@ -100,7 +102,7 @@ impl ClientSession<'_> {
             return Ok(());
         };
         let encoding = copying.encoding(&self.style);
-        let Copying {
+        let CopyInProgress {
             mut copy,
             rest,
             mut text,
@@ -156,7 +158,7 @@ impl ClientSession<'_> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };
-        let Copying { copy, rest, .. } = *copying;
+        let CopyInProgress { copy, rest, .. } = *copying;
         engine::copy_fail(copy, &mut self.session);
         match rest {
             Some(rest) => self.fail_query(io, error, Some(&rest.sql)).await,

@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
 use super::CloseReason;
-use super::lock_vigil::{LockVigil, Outcome};
-use super::turn::Turn;
+use super::lock_vigil::{LockWaitLog, Outcome};
+use super::turn::YieldingWaker;
 use crate::cancel::CancelKey;
 use crate::io::Io;
-use crate::worker::{Place, Stage};
+use crate::worker::{Stage, TaskEntry};
 
 /// The time limit for cancelled work of a lost client.
-const GONE_LIMIT: Duration = Duration::from_secs(10);
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 /// The delay of replies to earlier requests. In a pipeline, most work takes less time, and its
 /// replies are sent together with the earlier ones.
 const REPLY_WAIT: Duration = Duration::from_millis(1);
@@ -84,21 +84,21 @@ impl Handoff {
 pub(super) struct Watch<'a> {
     pub(super) handoff: &'a Handoff,
     pub(super) key: &'a CancelKey,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a TaskEntry,
     pub(super) timeout: Option<Duration>,
     /// The wait for a lock after which the wait is logged.
     pub(super) lock_waits: Option<Duration>,
 }
 
 /// The state that is only needed once work has had to wait.
-struct Vigil {
-    turn: Turn,
+struct WaitState {
+    turn: YieldingWaker,
     timeout: Option<Pin<Box<Sleep>>>,
-    locks: Option<LockVigil>,
+    locks: Option<LockWaitLog>,
     /// The delay until replies to earlier requests are sent.
     replies: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
-    gone: Option<Pin<Box<Sleep>>>,
+    close_limit: Option<Pin<Box<Sleep>>>,
     stopped: bool,
     sent: usize,
 }
@@ -111,7 +111,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
     watch: Watch<'_>,
     mut work: Pin<&mut F>,
 ) -> Result<F::Output, CloseReason> {
-    let mut vigil: Option<Box<Vigil>> = None;
+    let mut vigil: Option<Box<WaitState>> = None;
     let answer = poll_fn(|cx| {
         loop {
             let polled = match &vigil {
@@ -121,18 +121,18 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
             if let Poll::Ready(answer) = polled {
                 return Poll::Ready(Ok(answer));
             }
-            let start = || Box::new(Vigil::start(io, &watch, cx.waker()));
+            let start = || Box::new(WaitState::start(io, &watch, cx.waker()));
             let vigil = vigil.get_or_insert_with(start);
             match vigil.poll(cx, io, &watch) {
-                Poll::Ready(Next::Work) => continue,
-                Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(CloseReason::Gone)),
+                Poll::Ready(ClientAction::Work) => continue,
+                Poll::Ready(ClientAction::GiveUp) => return Poll::Ready(Err(CloseReason::Gone)),
                 Poll::Pending => return Poll::Pending,
             }
         }
     })
     .await?;
     if let Some(vigil) = &mut vigil {
-        if vigil.gone.is_some() {
+        if vigil.close_limit.is_some() {
             return Err(CloseReason::Gone);
         }
         if let Some(locks) = vigil.locks.as_ref().filter(|_| answer.is_well()) {
@@ -144,56 +144,61 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
 }
 
 /// The action after the client was checked.
-enum Next {
+enum ClientAction {
     Work,
     GiveUp,
 }
 
-impl Vigil {
-    fn start(io: &Io, watch: &Watch<'_>, task: &Waker) -> Vigil {
-        Vigil {
-            turn: Turn::new(task),
+impl WaitState {
+    fn start(io: &Io, watch: &Watch<'_>, task: &Waker) -> WaitState {
+        WaitState {
+            turn: YieldingWaker::new(task),
             timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
             locks: watch.lock_waits.map(|patience| {
                 let database = &watch.place.worker.shared.database;
-                LockVigil::start(patience, database, io.client.pid)
+                LockWaitLog::start(patience, database, io.client.pid)
             }),
             replies: io.has_finished().then(|| Box::pin(sleep(REPLY_WAIT))),
             look: None,
-            gone: None,
+            close_limit: None,
             stopped: false,
             sent: 0,
         }
     }
 
     #[cold]
-    fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
+    fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<ClientAction> {
         watch.place.watch(cx.waker());
         watch.key.token().watch(cx.waker());
         if let Some(locks) = &mut self.locks {
             locks.poll(cx, &io.client);
         }
-        if self.gone.is_none() && self.client_is_gone(cx, io) {
+        if self.close_limit.is_none() && self.client_has_closed(cx, io) {
             watch.key.token().cancel();
-            self.gone = Some(Box::pin(sleep(GONE_LIMIT)));
+            self.close_limit = Some(Box::pin(sleep(CLOSE_LIMIT)));
         }
-        if let Some(limit) = &mut self.gone {
+        if let Some(limit) = &mut self.close_limit {
             return match watch.handoff.take().is_empty() {
-                true => limit.as_mut().poll(cx).map(|()| Next::GiveUp),
+                true => limit.as_mut().poll(cx).map(|()| ClientAction::GiveUp),
                 false => {
                     watch.handoff.wake_sender();
-                    Poll::Ready(Next::Work)
+                    Poll::Ready(ClientAction::Work)
                 }
             };
         }
         if self.must_stop(cx, watch) {
-            return Poll::Ready(Next::Work);
+            return Poll::Ready(ClientAction::Work);
         }
         self.poll_send(cx, io, watch.handoff)
     }
 
     /// Sends the piece from the sink. Earlier replies are sent before it, or after their delay.
-    fn poll_send(&mut self, cx: &mut Context<'_>, io: &mut Io, handoff: &Handoff) -> Poll<Next> {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &mut Io,
+        handoff: &Handoff,
+    ) -> Poll<ClientAction> {
         if let Some(wait) = &mut self.replies
             && wait.as_mut().poll(cx).is_ready()
         {
@@ -202,16 +207,16 @@ impl Vigil {
         let mut piece = handoff.take();
         if piece.is_empty() {
             if self.replies.is_none() && matches!(io.poll_finished(cx), Poll::Ready(Err(_))) {
-                return Poll::Ready(Next::GiveUp);
+                return Poll::Ready(ClientAction::GiveUp);
             }
             return Poll::Pending;
         }
         match self.poll_piece(cx, io, &mut piece) {
             Poll::Ready(Ok(())) => {
                 handoff.wake_sender();
-                Poll::Ready(Next::Work)
+                Poll::Ready(ClientAction::Work)
             }
-            Poll::Ready(Err(_)) => Poll::Ready(Next::GiveUp),
+            Poll::Ready(Err(_)) => Poll::Ready(ClientAction::GiveUp),
             Poll::Pending => {
                 handoff.wait_for(piece);
                 Poll::Pending
@@ -241,7 +246,7 @@ impl Vigil {
 
     /// Reads ahead, because only reading detects the end of a stream. Returns whether the client is
     /// lost.
-    fn client_is_gone(&mut self, cx: &mut Context<'_>, io: &mut Io) -> bool {
+    fn client_has_closed(&mut self, cx: &mut Context<'_>, io: &mut Io) -> bool {
         while io.may_read_ahead() {
             match io.poll_fill(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return true,

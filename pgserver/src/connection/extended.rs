@@ -9,21 +9,23 @@ use pgwire::messages::extendedquery::{CloseComplete, ParseComplete, PortalSuspen
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 
 use super::CloseReason;
-use super::copy::Copying;
+use super::copy::CopyInProgress;
 use super::encoding;
 use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
 use super::state_machine::{ClientSession, Mode, watched};
-use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind, Value};
+use crate::engine::{
+    self, Completion, Portal, PreparedStatement, SqlError, SqlState, StatementKind, Value,
+};
 use crate::io::Io;
-use crate::log::{Phase, Timed};
+use crate::log::{Phase, StatementTimer};
 use crate::proto::backend::{self, append};
 use crate::proto::client_message::{Bind, Oids, Target};
 use crate::proto::encode;
 
 /// A portal, and the formats of its rows.
 pub(super) struct OpenPortal {
-    pub(super) prepared: Arc<Prepared>,
+    pub(super) prepared: Arc<PreparedStatement>,
     pub(super) portal: Portal,
     pub(super) formats: ResultFormats,
     /// The name of its statement, if it is logged.
@@ -63,7 +65,11 @@ fn check_parameter_counts(bind: &Bind<'_>, required: usize) -> Result<(), SqlErr
 }
 
 /// Appends the RowDescription of a statement, or NoData.
-pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &ResultFormats) {
+pub(super) fn describe_rows(
+    out: &mut Vec<u8>,
+    prepared: &PreparedStatement,
+    formats: &ResultFormats,
+) {
     match engine::columns(prepared) {
         Some(columns) => {
             let columns = columns.iter().enumerate();
@@ -77,7 +83,7 @@ pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &Re
 
 /// Appends the CopyOutResponse of a COPY TO STDOUT. Returns whether the statement is one.
 #[inline]
-pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
+pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &PreparedStatement) -> bool {
     match engine::copy_out_columns(prepared) {
         Some(columns) => {
             append(out, &backend::copy_out(columns));
@@ -89,7 +95,7 @@ pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
 
 impl ClientSession<'_> {
     #[inline]
-    fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+    fn statement(&self, name: &str) -> Result<&Arc<PreparedStatement>, SqlError> {
         match name {
             "" => self.unnamed.as_ref().ok_or_else(no_unnamed),
             name => engine::statement(&self.session, name),
@@ -107,7 +113,7 @@ impl ClientSession<'_> {
         if let Err(error) = engine::check_name_free(&self.session, name) {
             return self.fail(io, &error, Some(sql));
         }
-        let timed = Timed::begin(&self.style.log);
+        let timed = StatementTimer::begin(&self.style.log);
         let types: Vec<u32> = types.iter().collect();
         match engine::parse(&mut self.session, sql, &types) {
             Ok(prepared) => {
@@ -136,7 +142,7 @@ impl ClientSession<'_> {
     /// Handles Bind: creates a portal.
     #[inline]
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), CloseReason> {
-        let timed = Timed::begin(&self.style.log);
+        let timed = StatementTimer::begin(&self.style.log);
         match self.open_portal(bind) {
             Ok(open) => {
                 if let Some(timed) = timed {
@@ -310,7 +316,7 @@ impl ClientSession<'_> {
         let Some(open) = &mut self.portal else {
             return self.fail(io, &no_portal(name), None);
         };
-        let mut timed = Timed::begin(&self.style.log);
+        let mut timed = StatementTimer::begin(&self.style.log);
         if let Some(timed) = &mut timed {
             let statement = (open.logged_name.as_deref().unwrap_or(""), &*open.prepared);
             let (client, portal) = (&io.client, Some(&open.portal));
@@ -379,7 +385,7 @@ impl ClientSession<'_> {
         let Some((prepared, formats)) = self.described(name) else {
             return self.fail(io, &no_portal(name), None);
         };
-        let mut timed = Timed::begin(&self.style.log);
+        let mut timed = StatementTimer::begin(&self.style.log);
         if let Some(timed) = &mut timed {
             let statement = (name, &*prepared);
             logging::execute_begins(timed, &io.client, &self.style, statement, None);
@@ -420,7 +426,7 @@ impl ClientSession<'_> {
     }
 
     /// Returns the statement of a portal and the formats of its columns.
-    fn described(&self, name: &str) -> Option<(Arc<Prepared>, ResultFormats)> {
+    fn described(&self, name: &str) -> Option<(Arc<PreparedStatement>, ResultFormats)> {
         if name.is_empty() {
             let open = self.portal.as_ref()?;
             return Some((Arc::clone(&open.prepared), open.formats.clone()));
@@ -457,7 +463,7 @@ impl ClientSession<'_> {
                     &mut io.out,
                     &backend::copy_in(engine::copy_in_columns(&copy)),
                 );
-                self.mode = Mode::CopyIn(Box::new(Copying::new(copy)));
+                self.mode = Mode::CopyIn(Box::new(CopyInProgress::new(copy)));
             }
         }
     }

@@ -11,25 +11,25 @@ use fencepost::{Database, LockWait};
 use crate::engine;
 use crate::log::{Client, Entry, emit};
 
-type Asked = Pin<Box<dyn Future<Output = Option<LockWait>>>>;
+type LockWaitQuery = Pin<Box<dyn Future<Output = Option<LockWait>>>>;
 
 /// The lock-wait log of one piece of work.
-pub(super) struct LockVigil {
+pub(super) struct LockWaitLog {
     since: Instant,
     /// The pending query for the lock that the session waits for.
-    asked: Option<Asked>,
+    asked: Option<LockWaitQuery>,
     found: Option<LockWait>,
 }
 
-impl LockVigil {
+impl LockWaitLog {
     /// Starts a timer of `patience`, after which it queries the lock that session `pid` waits for.
-    pub(super) fn start(patience: Duration, database: &Database, pid: i32) -> LockVigil {
+    pub(super) fn start(patience: Duration, database: &Database, pid: i32) -> LockWaitLog {
         let database = database.clone();
         let asked = async move {
             tokio::time::sleep(patience).await;
             engine::lock_wait(&database, pid).await
         };
-        LockVigil {
+        LockWaitLog {
             since: Instant::now(),
             asked: Some(Box::pin(asked)),
             found: None,

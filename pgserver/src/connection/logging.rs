@@ -1,12 +1,14 @@
 //! Log lines about a session's statements and errors.
 
-use crate::engine::{Portal, Prepared, SqlError, Style};
-use crate::log::{Client, Entry, Line, LogStyle, Phase, Severity, Timed, emit, parameters};
+use crate::engine::{Portal, PreparedStatement, SqlError, Style};
+use crate::log::{
+    Client, Entry, LogStyle, Phase, Severity, StatementFields, StatementTimer, emit, parameters,
+};
 
 /// The text of a simple query while its statements run.
 pub(super) struct Script<'a> {
     pub(super) sql: &'a str,
-    pub(super) timed: Option<Timed>,
+    pub(super) timed: Option<StatementTimer>,
 }
 
 impl<'a> Script<'a> {
@@ -15,15 +17,15 @@ impl<'a> Script<'a> {
     pub(super) fn begin(sql: &'a str, style: &LogStyle) -> Script<'a> {
         Script {
             sql,
-            timed: Timed::begin(style),
+            timed: StatementTimer::begin(style),
         }
     }
 
     /// Logs the text when its first statement runs whose kind `log_statement` includes.
     #[inline]
-    pub(super) fn runs(&mut self, client: &Client, style: &LogStyle, prepared: &Prepared) {
+    pub(super) fn runs(&mut self, client: &Client, style: &LogStyle, prepared: &PreparedStatement) {
         if let Some(timed) = &mut self.timed {
-            let line = Line::simple(self.sql);
+            let line = StatementFields::simple(self.sql);
             timed.statement(client, style, prepared.kind(), &line);
         }
     }
@@ -32,7 +34,7 @@ impl<'a> Script<'a> {
     #[inline]
     pub(super) fn ends(&mut self, client: &Client, style: &LogStyle) {
         if let Some(timed) = self.timed.take() {
-            timed.end(client, style, &Line::simple(self.sql));
+            timed.end(client, style, &StatementFields::simple(self.sql));
         }
     }
 }
@@ -40,10 +42,10 @@ impl<'a> Script<'a> {
 /// Logs the start of an Execute.
 #[cold]
 pub(super) fn execute_begins(
-    timed: &mut Timed,
+    timed: &mut StatementTimer,
     client: &Client,
     style: &Style,
-    statement: (&str, &Prepared),
+    statement: (&str, &PreparedStatement),
     portal: Option<&Portal>,
 ) {
     let kind = statement.1.kind();
@@ -56,11 +58,11 @@ pub(super) fn execute_begins(
 /// Logs the duration of a Parse, Bind or Execute.
 #[cold]
 pub(super) fn ends(
-    timed: Timed,
+    timed: StatementTimer,
     client: &Client,
     style: &Style,
     phase: Phase,
-    statement: (&str, &Prepared),
+    statement: (&str, &PreparedStatement),
     portal: Option<&Portal>,
 ) {
     let line = line_of(phase, style, statement, portal);
@@ -70,11 +72,11 @@ pub(super) fn ends(
 fn line_of<'a>(
     phase: Phase,
     style: &Style,
-    (name, prepared): (&'a str, &'a Prepared),
+    (name, prepared): (&'a str, &'a PreparedStatement),
     portal: Option<&Portal>,
-) -> Line<'a> {
+) -> StatementFields<'a> {
     let values = portal.map(|portal| portal.parameters(style.settings()));
-    Line {
+    StatementFields {
         phase,
         name,
         sql: prepared.source(),

@@ -32,13 +32,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::engine::Prepared;
+use crate::engine::PreparedStatement;
 use crate::io::Io;
 use crate::log::{Client, Entry, emit};
 use crate::proto::ProtoError;
-use crate::socket::{Accepted, Socket};
-use crate::worker::{Place, Stage};
-use opening::Opened;
+use crate::socket::{AcceptedStream, Socket};
+use crate::worker::{Stage, TaskEntry};
+use opening::StartedSession;
 use state_machine::ClientSession;
 
 /// The longest wait until a client has received its final error.
@@ -51,21 +51,21 @@ pub(crate) enum CloseReason {
     /// The final error, in the output buffer, still has to be sent.
     LastWords,
     /// The connection moves to this worker.
-    Moves(usize, Box<Rest>),
+    Moves(usize, Box<IdleSession>),
 }
 
 /// A session between two requests, with the state that it needs to continue, except its connection.
-pub(crate) struct Rest {
-    opened: Opened,
-    unnamed: Option<Arc<Prepared>>,
+pub(crate) struct IdleSession {
+    opened: StartedSession,
+    unnamed: Option<Arc<PreparedStatement>>,
     moves: u32,
 }
 
 /// A client that moves from one worker to another.
-pub(crate) struct Moved {
+pub(crate) struct MigratingClient {
     stream: TcpStream,
     client: Box<Client>,
-    rest: Box<Rest>,
+    rest: Box<IdleSession>,
 }
 
 impl From<std::io::Error> for CloseReason {
@@ -75,7 +75,7 @@ impl From<std::io::Error> for CloseReason {
 }
 
 /// Serves one client.
-pub(crate) async fn serve(accepted: Accepted, place: Place) {
+pub(crate) async fn serve(accepted: AcceptedStream, place: TaskEntry) {
     let Ok(peer) = accepted.peer() else { return };
     let Ok(socket) = Socket::adopt(accepted) else {
         return;
@@ -90,7 +90,7 @@ pub(crate) async fn serve(accepted: Accepted, place: Place) {
     let mut io = Io::new(socket, client, &place);
     match Box::pin(opening::open(&mut io, &place)).await {
         Ok(opened) => {
-            let rest = Rest {
+            let rest = IdleSession {
                 opened,
                 unnamed: None,
                 moves: 0,
@@ -102,8 +102,8 @@ pub(crate) async fn serve(accepted: Accepted, place: Place) {
 }
 
 /// Continues to serve a client of another worker.
-pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
-    let Moved {
+pub(crate) async fn resume(moved: Box<MigratingClient>, place: TaskEntry) {
+    let MigratingClient {
         stream,
         client,
         rest,
@@ -114,12 +114,12 @@ pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
     }
 }
 
-async fn talk(mut io: Io, rest: Rest, place: Place) {
+async fn talk(mut io: Io, rest: IdleSession, place: TaskEntry) {
     let ending = ClientSession::new(rest, &place).run(&mut io).await;
     end(io, ending, &place).await;
 }
 
-async fn end(mut io: Io, ending: CloseReason, place: &Place) {
+async fn end(mut io: Io, ending: CloseReason, place: &TaskEntry) {
     if io.client.tells_end && !matches!(ending, CloseReason::Moves(..)) {
         let message = io.client.disconnected();
         emit(&io.client, &Entry::log(&message));
@@ -135,12 +135,12 @@ async fn end(mut io: Io, ending: CloseReason, place: &Place) {
         CloseReason::Moves(lane, rest) => {
             let (socket, client) = io.into_parts();
             if let Some(stream) = socket.release() {
-                let moved = Moved {
+                let moved = MigratingClient {
                     stream,
                     client,
                     rest,
                 };
-                place.worker.hand_over(lane, Box::new(moved));
+                place.worker.move_to_worker(lane, Box::new(moved));
             }
         }
     }

@@ -22,7 +22,7 @@ use pgwire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use tokio::time::timeout;
 
 use super::{CloseReason, broken, encoding, logging, report};
-use crate::access::{AccessMethod, Asked};
+use crate::access::{AccessMethod, ConnectionProperties};
 use crate::auth::{self, ScramError};
 use crate::cancel::CancelKey;
 use crate::engine::{self, Session};
@@ -31,40 +31,40 @@ use crate::log::{self, Entry, LogStyle, emit};
 use crate::options::AuthMode;
 use crate::proto::backend::{self, append};
 use crate::proto::frame;
-use crate::proto::startup::{self, Opening, Startup};
+use crate::proto::startup::{self, FirstPacket, Startup};
 use crate::proto::{ProtoError, encode};
 use crate::random::NoRandom;
 use crate::server::Shared;
 use crate::socket::Socket;
-use crate::worker::{Place, Stage};
+use crate::worker::{Stage, TaskEntry};
 
 /// A session that has started.
-pub(super) struct Opened {
+pub(super) struct StartedSession {
     pub(super) session: Session,
     pub(super) key: CancelKey,
-    pub(super) seat: Seat,
+    pub(super) slot: SessionSlot,
 }
 
 /// A session slot: counts one session against the server's limit.
-pub(super) struct Seat(Arc<Shared>);
+pub(super) struct SessionSlot(Arc<Shared>);
 
-impl Seat {
-    fn take(shared: &Arc<Shared>) -> Option<Seat> {
+impl SessionSlot {
+    fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
         let sessions: &AtomicUsize = &shared.sessions;
         let before = sessions.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat(shared.clone());
+        let seat = SessionSlot(shared.clone());
         (before < shared.options.connections_max).then_some(seat)
     }
 }
 
-impl Drop for Seat {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Handles a connection up to its first ReadyForQuery.
-pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, CloseReason> {
+pub(super) async fn open(io: &mut Io, place: &TaskEntry) -> Result<StartedSession, CloseReason> {
     let shared = place.worker.shared.clone();
     match timeout(
         shared.options.authentication_timeout,
@@ -85,9 +85,9 @@ pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, CloseReas
 
 async fn log_in(
     io: &mut Io,
-    place: &Place,
+    place: &TaskEntry,
     shared: &Arc<Shared>,
-) -> Result<(Startup, Seat), CloseReason> {
+) -> Result<(Startup, SessionSlot), CloseReason> {
     let startup = first_packet(io, place, shared).await?;
     io.prepare_out();
     io.client.user.clone_from(&startup.user);
@@ -113,7 +113,7 @@ async fn log_in(
         );
         return Err(fatal(io, "28000", &message));
     }
-    let Some(seat) = Seat::take(shared) else {
+    let Some(seat) = SessionSlot::take(shared) else {
         return Err(fatal(io, "53300", "sorry, too many clients already"));
     };
     let method = method(io, shared)?;
@@ -138,7 +138,7 @@ async fn log_in(
 /// Refuses a client that no rule admits.
 fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, CloseReason> {
     let client = &io.client;
-    let decided = shared.options.rules.decide(&Asked {
+    let decided = shared.options.rules.decide(&ConnectionProperties {
         peer: client.peer,
         is_tls: io.socket.is_tls(),
         user: &client.user,
@@ -182,7 +182,7 @@ fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> CloseReason {
 }
 
 /// Waits for bytes of a client that is not logged in yet.
-async fn fill(io: &mut Io, place: &Place) -> Result<(), CloseReason> {
+async fn fill(io: &mut Io, place: &TaskEntry) -> Result<(), CloseReason> {
     let read = poll_fn(|cx| {
         place.watch(cx.waker());
         match place.worker.stage() {
@@ -199,7 +199,7 @@ async fn fill(io: &mut Io, place: &Place) -> Result<(), CloseReason> {
 /// Answers encryption and cancel requests. Returns the start-up packet.
 async fn first_packet(
     io: &mut Io,
-    place: &Place,
+    place: &TaskEntry,
     shared: &Arc<Shared>,
 ) -> Result<Startup, CloseReason> {
     let (mut tls_asked, mut gss_asked) = (false, false);
@@ -211,16 +211,16 @@ async fn first_packet(
         };
         io.input().consume(size);
         match opening {
-            Opening::Startup(startup) => return Ok(startup),
-            Opening::Cancel { pid, secret } => {
+            FirstPacket::Startup(startup) => return Ok(startup),
+            FirstPacket::Cancel { pid, secret } => {
                 engine::cancel(&shared.database, pid, secret).await;
                 return Err(CloseReason::Gone);
             }
-            Opening::Tls if !std::mem::replace(&mut tls_asked, true) => {
+            FirstPacket::Tls if !std::mem::replace(&mut tls_asked, true) => {
                 refuse_injected(io, "received unencrypted data after SSL request")?;
                 answer_tls(io, shared).await?;
             }
-            Opening::Gss if !std::mem::replace(&mut gss_asked, true) => {
+            FirstPacket::Gss if !std::mem::replace(&mut gss_asked, true) => {
                 refuse_injected(
                     io,
                     "received unencrypted data after GSSAPI encryption request",
@@ -228,7 +228,7 @@ async fn first_packet(
                 append(&mut io.out, &GssEncResponse::Refuse);
                 io.send().await?;
             }
-            Opening::Tls | Opening::Gss => {
+            FirstPacket::Tls | FirstPacket::Gss => {
                 let error = ProtoError::Startup("encryption was asked for twice".into());
                 return Err(broken(io, &error));
             }
@@ -266,7 +266,7 @@ async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), CloseReason> {
 async fn prove_password(
     io: &mut Io,
     user: &str,
-    place: &Place,
+    place: &TaskEntry,
     shared: &Shared,
 ) -> Result<(), CloseReason> {
     let tls = io.socket.is_tls();
@@ -308,7 +308,7 @@ fn no_random(io: &mut Io) -> CloseReason {
 }
 
 /// Sends the authentication request and waits for the body of the response.
-async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, CloseReason> {
+async fn password_message(io: &mut Io, place: &TaskEntry) -> Result<Vec<u8>, CloseReason> {
     io.send().await?;
     loop {
         match frame::split(io.input().bytes(), startup::STARTUP_BYTES_MAX) {
@@ -332,9 +332,9 @@ async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, CloseRe
 fn begin(
     io: &mut Io,
     startup: Startup,
-    seat: Seat,
+    seat: SessionSlot,
     shared: &Arc<Shared>,
-) -> Result<Opened, CloseReason> {
+) -> Result<StartedSession, CloseReason> {
     let pid = shared.cancels.free(|| engine::number(&shared.database));
     io.client.pid = pid;
     let address = io.client.peer.address();
@@ -362,7 +362,11 @@ fn begin(
     let secret = SecretKey::I32(key.secret);
     append(&mut io.out, &BackendKeyData::new(key.pid, secret));
     encode::ready_for_query(&mut io.out, engine::ready(&session));
-    Ok(Opened { session, key, seat })
+    Ok(StartedSession {
+        session,
+        key,
+        slot: seat,
+    })
 }
 
 /// Logs the authorized connection, if the settings include that.

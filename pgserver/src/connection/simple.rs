@@ -6,12 +6,12 @@ use pgwire::messages::copy::CopyDone;
 use pgwire::messages::response::EmptyQueryResponse;
 
 use super::CloseReason;
-use super::copy::{Copying, Suspended};
+use super::copy::{CopyInProgress, SuspendedQuery};
 use super::extended::begin_copy_out;
 use super::logging::Script;
 use super::sink::{ResultFormats, WireSink};
 use super::state_machine::{ClientSession, Mode, watched};
-use crate::engine::{self, Completion, Parsed, SqlError};
+use crate::engine::{self, Completion, SqlError, StatementSyntax};
 use crate::io::Io;
 use crate::proto::backend::{append, copy_in};
 use crate::proto::encode;
@@ -20,7 +20,7 @@ use crate::proto::encode;
 enum Step {
     Next,
     Failed,
-    CopyIn(Box<Copying>),
+    CopyIn(Box<CopyInProgress>),
 }
 
 impl ClientSession<'_> {
@@ -51,7 +51,7 @@ impl ClientSession<'_> {
         &mut self,
         io: &mut Io,
         mut script: Script<'_>,
-        mut rest: IntoIter<Parsed>,
+        mut rest: IntoIter<StatementSyntax>,
     ) -> Result<(), CloseReason> {
         while let Some(statement) = rest.next() {
             let last = rest.len() == 0;
@@ -62,7 +62,7 @@ impl ClientSession<'_> {
                     break;
                 }
                 Step::CopyIn(mut copying) => {
-                    copying.rest = Some(Suspended {
+                    copying.rest = Some(SuspendedQuery {
                         sql: script.sql.into(),
                         timed: script.timed,
                         statements: rest,
@@ -92,7 +92,7 @@ impl ClientSession<'_> {
         &mut self,
         io: &mut Io,
         script: &mut Script<'_>,
-        statement: Parsed,
+        statement: StatementSyntax,
         last: bool,
     ) -> Result<Step, CloseReason> {
         let was = engine::ready(&self.session);
@@ -136,7 +136,7 @@ impl ClientSession<'_> {
         match outcome {
             Ok(Completion::CopyIn(copy)) => {
                 append(&mut io.out, &copy_in(engine::copy_in_columns(&copy)));
-                Ok(Step::CopyIn(Box::new(Copying::new(copy))))
+                Ok(Step::CopyIn(Box::new(CopyInProgress::new(copy))))
             }
             Ok(Completion::Complete(tag)) => {
                 if copy_out {

@@ -8,8 +8,8 @@ use std::future::poll_fn;
 use super::drive::Handoff;
 use super::encoding;
 use crate::engine::{
-    self, Encoding, Flushed, OutputColumn, Prepared, RowSink, SqlError, SqlState, Style, Value,
-    is_textual,
+    self, Encoding, FlushFuture, OutputColumn, PreparedStatement, RowSink, SqlError, SqlState,
+    Style, Value, is_textual,
 };
 use crate::io::SEND_BYTES;
 use crate::proto::client_message::Formats;
@@ -65,7 +65,7 @@ impl ResultFormats {
     }
 
     /// Returns for each column of a statement whether it is binary.
-    pub(super) fn by_column(&self, prepared: &Prepared) -> Box<[bool]> {
+    pub(super) fn by_column(&self, prepared: &PreparedStatement) -> Box<[bool]> {
         let columns = engine::columns(prepared).map_or(0, <[_]>::len);
         (0..columns).map(|column| self.is_binary(column)).collect()
     }
@@ -201,7 +201,7 @@ impl RowSink for WireSink<'_> {
         self.out.len() > SEND_BYTES
     }
 
-    fn flush(&mut self) -> Flushed<'_> {
+    fn flush(&mut self) -> FlushFuture<'_> {
         self.sent = true;
         self.handoff.give(std::mem::take(&mut self.out));
         Box::pin(poll_fn(|cx| self.handoff.poll_taken(cx).map(Ok)))

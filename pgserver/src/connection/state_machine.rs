@@ -12,27 +12,28 @@ use std::task::Poll;
 use pgwire::error::{SEVERITY_ERROR, SEVERITY_FATAL};
 use pgwire::messages::response::TransactionStatus;
 
-use super::copy::Copying;
+use super::copy::CopyInProgress;
 use super::drive::Handoff;
 use super::encoding;
 use super::extended::{OpenPortal, describe_rows};
-use super::opening::{Opened, Seat};
+use super::opening::{SessionSlot, StartedSession};
 use super::sink::ResultFormats;
 use super::turn::Burst;
-use super::{CloseReason, Rest, broken, logging, report};
+use super::{CloseReason, IdleSession, broken, logging, report};
 use crate::cancel::CancelKey;
 use crate::engine::{
-    self, Encoding, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style, Value,
+    self, Encoding, PreparedStatement, ReceivedNotification, Session, SqlError, SqlState,
+    StatementKind, Style, Value,
 };
 use crate::io::{Input, Io, SEND_BYTES};
-use crate::lanes::Home;
+use crate::lanes::ArrivalProcessor;
 use crate::log;
 use crate::proto::ProtoError;
 use crate::proto::backend::{self, append};
 use crate::proto::client_message::{self, ClientMessage};
 use crate::proto::encode;
 use crate::proto::frame::{self, Frame};
-use crate::worker::{Place, Stage};
+use crate::worker::{Stage, TaskEntry};
 
 /// The messages that a session expects.
 pub(super) enum Mode {
@@ -41,14 +42,14 @@ pub(super) enum Mode {
     /// Only Sync: an extended query has failed.
     SkipToSync,
     /// COPY data.
-    CopyIn(Box<Copying>),
+    CopyIn(Box<CopyInProgress>),
 }
 
 /// A session and its client.
 pub(super) struct ClientSession<'p> {
     pub(super) session: Session,
     /// The unnamed statement; the session has the named ones.
-    pub(super) unnamed: Option<Arc<Prepared>>,
+    pub(super) unnamed: Option<Arc<PreparedStatement>>,
     /// The unnamed portal; the session has the named ones.
     pub(super) portal: Option<OpenPortal>,
     /// The parameters of the current Bind that are parsed already, by position.
@@ -56,11 +57,11 @@ pub(super) struct ClientSession<'p> {
     pub(super) mode: Mode,
     /// The output format of values, according to the session's settings.
     pub(super) style: Style,
-    pub(super) place: &'p Place,
+    pub(super) place: &'p TaskEntry,
     pub(super) handoff: Handoff,
     pub(super) key: CancelKey,
-    seat: Seat,
-    home: Home,
+    seat: SessionSlot,
+    home: ArrivalProcessor,
     pub(super) burst: Burst,
 }
 
@@ -85,8 +86,12 @@ macro_rules! watched {
 pub(super) use watched;
 
 impl<'p> ClientSession<'p> {
-    pub(super) fn new(rest: Rest, place: &'p Place) -> Self {
-        let Opened { session, key, seat } = rest.opened;
+    pub(super) fn new(rest: IdleSession, place: &'p TaskEntry) -> Self {
+        let StartedSession {
+            session,
+            key,
+            slot: seat,
+        } = rest.opened;
         ClientSession {
             style: Style::of(&session),
             session,
@@ -98,7 +103,7 @@ impl<'p> ClientSession<'p> {
             handoff: Handoff::default(),
             key,
             seat,
-            home: Home::after(rest.moves),
+            home: ArrivalProcessor::after(rest.moves),
             burst: Burst::default(),
         }
     }
@@ -119,12 +124,12 @@ impl<'p> ClientSession<'p> {
     }
 
     /// Returns the state that another worker needs to continue.
-    fn into_rest(self) -> Box<Rest> {
-        Box::new(Rest {
-            opened: Opened {
+    fn into_rest(self) -> Box<IdleSession> {
+        Box::new(IdleSession {
+            opened: StartedSession {
                 session: self.session,
                 key: self.key,
-                seat: self.seat,
+                slot: self.seat,
             },
             unnamed: self.unnamed,
             moves: self.home.moves(),
@@ -420,7 +425,7 @@ impl<'p> ClientSession<'p> {
     /// Sends the notifications that the session has received.
     #[inline]
     fn report_notifications(&mut self, io: &mut Io) {
-        for Notified {
+        for ReceivedNotification {
             session,
             notification,
         } in self.session.take_notifications()
@@ -465,7 +470,7 @@ impl<'p> ClientSession<'p> {
     pub(super) fn describe_rows(
         &self,
         io: &mut Io,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         formats: &ResultFormats,
     ) -> Result<(), SqlError> {
         let start = io.out.len();

@@ -21,7 +21,7 @@ const POLLED: u8 = 1;
 const WOKEN: u8 = 2;
 
 /// A wrapper that polls work, and defers the next poll if the work wakes itself.
-pub(super) struct Turn {
+pub(super) struct YieldingWaker {
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -46,14 +46,14 @@ impl Wake for Shared {
     }
 }
 
-impl Turn {
+impl YieldingWaker {
     /// Creates a turn for work of the task that `task` wakes.
-    pub(super) fn new(task: &Waker) -> Turn {
+    pub(super) fn new(task: &Waker) -> YieldingWaker {
         let shared = Arc::new(Shared {
             state: AtomicU8::new(RESTS),
             task: task.clone(),
         });
-        Turn {
+        YieldingWaker {
             waker: Waker::from(shared.clone()),
             shared,
         }
@@ -133,7 +133,7 @@ mod tests {
     fn wake_during_poll_is_deferred_and_later_wake_is_not() {
         let counter = Arc::new(Counter::default());
         let task = Waker::from(counter.clone());
-        let turn = Turn::new(&task);
+        let turn = YieldingWaker::new(&task);
         let mut kept = None;
         let polled: Poll<()> = turn.poll(&mut Context::from_waker(&task), |cx| {
             kept = Some(cx.waker().clone());

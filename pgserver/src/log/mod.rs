@@ -18,7 +18,7 @@ mod style;
 
 pub(crate) use client::{Client, Peer};
 pub(crate) use emit::{Entry, Severity, emit};
-pub(crate) use statement::{Line, Phase, Timed, parameters};
+pub(crate) use statement::{Phase, StatementFields, StatementTimer, parameters};
 pub(crate) use style::LogStyle;
 
 /// The target of all events about clients.

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_masked_however_they_are_written() {
+    fn passwords_are_masked_in_any_spelling() {
         for (text, masked) in [
             (
                 "ALTER ROLE a PASSWORD 's3cret'",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_do_not_tell_secrets_of_their_statement() {
+    fn messages_hide_secrets_of_statement() {
         let statement = "ALTER ROLE a PASSWORD 's3cret' x";
         let message = "syntax error at or near \"s3cret\"";
         let hidden = hide(message, &secrets_of(statement));

@@ -35,18 +35,18 @@ impl Phase {
 
 /// A running statement that is timed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timed {
+pub(crate) struct StatementTimer {
     began: Instant,
     /// True once its text has been logged.
     is_told: bool,
 }
 
-impl Timed {
+impl StatementTimer {
     /// Starts to time a statement, if statements are logged (LOG-1).
     #[inline]
-    pub(crate) fn begin(style: &LogStyle) -> Option<Timed> {
+    pub(crate) fn begin(style: &LogStyle) -> Option<StatementTimer> {
         match style.statements {
-            true => Some(Timed {
+            true => Some(StatementTimer {
                 began: Instant::now(),
                 is_told: false,
             }),
@@ -61,7 +61,7 @@ impl Timed {
         client: &Client,
         style: &LogStyle,
         kind: StatementKind,
-        line: &Line<'_>,
+        line: &StatementFields<'_>,
     ) {
         if !self.is_told && style.statement.has(kind) {
             self.is_told = true;
@@ -70,7 +70,7 @@ impl Timed {
     }
 
     /// Logs the duration of a statement, if the settings include that.
-    pub(crate) fn end(self, client: &Client, style: &LogStyle, line: &Line<'_>) {
+    pub(crate) fn end(self, client: &Client, style: &LogStyle, line: &StatementFields<'_>) {
         let took = self.began.elapsed();
         let is_slow = style.min_duration.is_some_and(|least| took >= least);
         if !is_slow && !style.duration {
@@ -85,7 +85,7 @@ impl Timed {
 }
 
 /// The part of a log line that describes a statement.
-pub(crate) struct Line<'a> {
+pub(crate) struct StatementFields<'a> {
     pub(crate) phase: Phase,
     /// The names of the statement and the portal, if the protocol has them.
     pub(crate) name: &'a str,
@@ -93,10 +93,10 @@ pub(crate) struct Line<'a> {
     pub(crate) parameters: Option<String>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> StatementFields<'a> {
     /// Returns the line of a text of the simple protocol.
-    pub(crate) fn simple(sql: &'a str) -> Line<'a> {
-        Line {
+    pub(crate) fn simple(sql: &'a str) -> StatementFields<'a> {
+        StatementFields {
             phase: Phase::Simple,
             name: "",
             sql,

@@ -21,7 +21,7 @@ use super::backend::{self, string};
 use super::client_message::{self, ClientMessage, Target};
 use super::encode;
 use super::encode::Column;
-use super::startup::{self, Opening};
+use super::startup::{self, FirstPacket};
 use super::{ProtoError, frame};
 
 const LIMIT: usize = 1 << 20;
@@ -223,10 +223,13 @@ fn check(ours: &[u8], message: Back) {
 #[test]
 fn encryption_requests_agree_with_pgwire() {
     for (request, opening) in [
-        (pgwire_bytes(&pg_startup::SslRequest::new()), Opening::Tls),
+        (
+            pgwire_bytes(&pg_startup::SslRequest::new()),
+            FirstPacket::Tls,
+        ),
         (
             pgwire_bytes(&pg_startup::GssEncRequest::new()),
-            Opening::Gss,
+            FirstPacket::Gss,
         ),
     ] {
         assert_eq!(startup::split(&request), Ok(Some((opening, 8))));
@@ -273,7 +276,7 @@ proptest! {
         parameters.push(("user".into(), user.clone()));
         parameters.push(("database".into(), database.clone()));
         let packet = start_up(&parameters);
-        let Ok(Some((Opening::Startup(read), size))) = startup::split(&packet) else {
+        let Ok(Some((FirstPacket::Startup(read), size))) = startup::split(&packet) else {
             panic!("a start-up packet");
         };
         prop_assert_eq!((read.user, read.database, read.settings), (user, database, sent));
@@ -283,7 +286,7 @@ proptest! {
     #[test]
     fn cancel_requests_agree_with_pgwire(pid in any::<i32>(), secret in any::<i32>()) {
         let packet = pgwire_bytes(&CancelRequest::new(pid, SecretKey::I32(secret)));
-        let opening = Opening::Cancel { pid, secret };
+        let opening = FirstPacket::Cancel { pid, secret };
         prop_assert_eq!(startup::split(&packet), Ok(Some((opening, packet.len()))));
     }
 

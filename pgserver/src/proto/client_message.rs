@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn bind_hands_out_parameters_and_formats() {
+    fn bind_decodes_parameters_and_formats() {
         let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x02\0\0\0\x01";
         let Ok(ClientMessage::Bind(bind)) = decoded(b'B', body) else {
             panic!("a Bind")
@@ -357,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn the_stream_may_be_cut_anywhere(all in frames(), cut in any::<prop::sample::Index>()) {
+        fn messages_are_decoded_from_any_pieces(all in frames(), cut in any::<prop::sample::Index>()) {
             let whole: Vec<u8> = all.concat();
             let cut = cut.index(whole.len() + 1);
             let mut seen = Vec::new();

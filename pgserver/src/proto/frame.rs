@@ -61,7 +61,7 @@ mod tests {
     const LIMIT: usize = 1 << 20;
 
     #[test]
-    fn a_frame_is_whole_only_with_its_last_byte() {
+    fn frame_is_complete_only_with_last_byte() {
         let input = b"Q\0\0\0\x06a\0S\0\0\0\x04";
         for cut in 0..7 {
             assert_eq!(split(&input[..cut], LIMIT), Ok(None));

@@ -25,7 +25,7 @@ pub const PROTOCOL_VERSION: u32 = 3 << 16;
 
 /// The first packet of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opening {
+pub enum FirstPacket {
     /// Asks for TLS.
     Tls,
     /// Asks for GSSAPI encryption.
@@ -61,7 +61,7 @@ pub struct Startup {
 /// # Errors
 /// [`ProtoError::Startup`] for a bad length or another protocol version; [`ProtoError::Format`] or
 /// [`ProtoError::Encoding`] for a malformed body. The connection ends.
-pub fn split(input: &[u8]) -> Result<Option<(Opening, usize)>, ProtoError> {
+pub fn split(input: &[u8]) -> Result<Option<(FirstPacket, usize)>, ProtoError> {
     let Some(length) = input.first_chunk::<4>() else {
         return Ok(None);
     };
@@ -80,18 +80,18 @@ fn invalid_length() -> ProtoError {
 }
 
 /// Decodes a complete packet with its length.
-fn opening(packet: &[u8]) -> Result<Opening, ProtoError> {
+fn opening(packet: &[u8]) -> Result<FirstPacket, ProtoError> {
     let (opening, length) = if SslRequest::is_ssl_request_packet(packet) {
-        (Opening::Tls, SslRequest::BODY_SIZE)
+        (FirstPacket::Tls, SslRequest::BODY_SIZE)
     } else if GssEncRequest::is_gss_enc_request_packet(packet) {
-        (Opening::Gss, GssEncRequest::BODY_SIZE)
+        (FirstPacket::Gss, GssEncRequest::BODY_SIZE)
     } else if CancelRequest::is_cancel_request_packet(packet) {
         return cancel(packet);
     } else {
         let mut reader = Reader::new(&packet[4..]);
         let (major, minor) = (reader.u16()?, reader.u16()?);
         if major == 3 {
-            return Ok(Opening::Startup(parameters(&mut reader, minor)?));
+            return Ok(FirstPacket::Startup(parameters(&mut reader, minor)?));
         }
         return Err(ProtoError::Startup(format!(
             "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0"
@@ -103,12 +103,12 @@ fn opening(packet: &[u8]) -> Result<Opening, ProtoError> {
     Ok(opening)
 }
 
-fn cancel(packet: &[u8]) -> Result<Opening, ProtoError> {
+fn cancel(packet: &[u8]) -> Result<FirstPacket, ProtoError> {
     let mut rest = BytesMut::from(packet);
     let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
     match CancelRequest::decode(&mut rest, &context) {
         Ok(Some(request)) if rest.is_empty() => match request.secret_key {
-            SecretKey::I32(secret) => Ok(Opening::Cancel {
+            SecretKey::I32(secret) => Ok(FirstPacket::Cancel {
                 pid: request.pid,
                 secret,
             }),
@@ -240,7 +240,7 @@ mod tests {
 
     fn startup(rest: &[u8]) -> Startup {
         match split(&packet(PROTOCOL_VERSION, rest)) {
-            Ok(Some((Opening::Startup(startup), size))) if size == rest.len() + 8 => startup,
+            Ok(Some((FirstPacket::Startup(startup), size))) if size == rest.len() + 8 => startup,
             other => panic!("not a start-up: {other:?}"),
         }
     }
@@ -269,9 +269,15 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart() {
-        assert_eq!(split(&packet(TLS_CODE, b"")), Ok(Some((Opening::Tls, 8))));
-        assert_eq!(split(&packet(GSS_CODE, b"")), Ok(Some((Opening::Gss, 8))));
-        let cancel = Opening::Cancel { pid: 7, secret: 9 };
+        assert_eq!(
+            split(&packet(TLS_CODE, b"")),
+            Ok(Some((FirstPacket::Tls, 8)))
+        );
+        assert_eq!(
+            split(&packet(GSS_CODE, b"")),
+            Ok(Some((FirstPacket::Gss, 8)))
+        );
+        let cancel = FirstPacket::Cancel { pid: 7, secret: 9 };
         assert_eq!(
             split(&packet(CANCEL_CODE, b"\0\0\0\x07\0\0\0\x09")),
             Ok(Some((cancel, 16)))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sqllogictest::{Condition, QueryExpect, Record, StatementExpect, parse_file};
 
-use super::engine::Letter;
+use super::engine::TypeLetter;
 
 const HEAD: &str = "# What is the same as in PostgreSQL
 
@@ -48,7 +48,7 @@ pub fn text(files: &[PathBuf]) -> String {
 
 /// Counts the statements of a file, the failing ones, and the ones for one server only.
 fn count(file: &Path) -> [usize; 3] {
-    let records = parse_file::<Letter>(file).expect("a file that can be read");
+    let records = parse_file::<TypeLetter>(file).expect("a file that can be read");
     let mut counts = [0; 3];
     for record in records {
         let (fails, conditions): (bool, Vec<Condition>) = match record {

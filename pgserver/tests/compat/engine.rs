@@ -49,11 +49,11 @@ pub fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// The kind of a column's type, as a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Letter(char);
+pub struct TypeLetter(char);
 
-impl ColumnType for Letter {
-    fn from_char(letter: char) -> Option<Letter> {
-        Some(Letter(letter))
+impl ColumnType for TypeLetter {
+    fn from_char(letter: char) -> Option<TypeLetter> {
+        Some(TypeLetter(letter))
     }
 
     fn to_char(&self) -> char {
@@ -61,9 +61,9 @@ impl ColumnType for Letter {
     }
 }
 
-impl Letter {
-    fn of(ty: &Type) -> Letter {
-        Letter(match *ty {
+impl TypeLetter {
+    fn of(ty: &Type) -> TypeLetter {
+        TypeLetter(match *ty {
             Type::BOOL => 'B',
             Type::INT2 | Type::INT4 | Type::INT8 => 'I',
             Type::NUMERIC | Type::FLOAT4 | Type::FLOAT8 => 'R',
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Executes `\c name`: replaces this connection by one to another database of the server.
-    async fn reconnect(&mut self, database: &str) -> Result<DBOutput<Letter>, Failure> {
+    async fn reconnect(&mut self, database: &str) -> Result<DBOutput<TypeLetter>, Failure> {
         let mut ways = self.ways.clone();
         for way in &mut ways {
             way.dbname(database);
@@ -125,13 +125,15 @@ impl Engine {
     }
 
     /// Returns the types of the columns of a statement.
-    async fn letters(&self, sql: &str, columns: usize) -> Vec<Letter> {
+    async fn type_letters(&self, sql: &str, columns: usize) -> Vec<TypeLetter> {
         match self.client().prepare(sql).await {
             Ok(prepared) if prepared.columns().len() == columns => {
                 let columns = prepared.columns().iter();
-                columns.map(|column| Letter::of(column.type_())).collect()
+                columns
+                    .map(|column| TypeLetter::of(column.type_()))
+                    .collect()
             }
-            _ => vec![Letter('?'); columns],
+            _ => vec![TypeLetter('?'); columns],
         }
     }
 }
@@ -148,9 +150,9 @@ fn failure(error: &tokio_postgres::Error, brief: bool) -> Failure {
 #[async_trait]
 impl AsyncDB for Engine {
     type Error = Failure;
-    type ColumnType = Letter;
+    type ColumnType = TypeLetter;
 
-    async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, Failure> {
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<TypeLetter>, Failure> {
         if let Some(database) = sql.strip_prefix("\\c ") {
             return self.reconnect(database.trim()).await;
         }
@@ -188,7 +190,7 @@ impl AsyncDB for Engine {
         Ok(match width {
             None => DBOutput::StatementComplete(count),
             Some(width) => DBOutput::Rows {
-                types: self.letters(sql, width).await,
+                types: self.type_letters(sql, width).await,
                 rows,
             },
         })

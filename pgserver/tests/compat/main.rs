@@ -38,30 +38,30 @@ mod psql;
 
 use std::path::{Path, PathBuf};
 
-use place::Place;
+use place::ServerKind;
 use sqllogictest::{Record, Runner, TestErrorKind, parse_file};
 
 /// The number of failures of a file that are shown.
 const SHOWN: usize = 20;
 
 #[test]
-fn statements_do_here_what_the_files_say() {
+fn statements_match_compatibility_files() {
     match std::env::var("COMPAT_URL") {
-        Ok(url) if std::env::var("COMPAT_FILL").is_ok() => fill(&Place::Server(url)),
-        Ok(url) => run(&Place::Server(url)),
-        Err(_) => run(&Place::Here),
+        Ok(url) if std::env::var("COMPAT_FILL").is_ok() => fill(&ServerKind::Server(url)),
+        Ok(url) => run(&ServerKind::Server(url)),
+        Err(_) => run(&ServerKind::Here),
     }
 }
 
 #[test]
 fn statements_do_the_same_on_three_machines() {
-    run(&Place::Machines);
+    run(&ServerKind::Machines);
 }
 
 #[test]
 fn statements_do_the_same_on_postgresql() {
     match postgres::start() {
-        Ok(server) => run(&Place::Server(server.url())),
+        Ok(server) => run(&ServerKind::Server(server.url())),
         Err(why) => println!("skipped: {why}"),
     }
 }
@@ -84,7 +84,7 @@ fn psql_describes_the_same_as_on_postgresql() {
 }
 
 #[test]
-fn the_document_says_what_is_in_the_files() {
+fn document_matches_compatibility_files() {
     let text = document::text(&all_files());
     if std::env::var("COMPAT_DOCUMENT").is_ok() {
         std::fs::write(document::path(), &text).expect("COMPATIBILITY.md");
@@ -96,7 +96,7 @@ fn the_document_says_what_is_in_the_files() {
     );
 }
 
-fn run(place: &Place) {
+fn run(place: &ServerKind) {
     let (mut statements, mut failed) = (0, Vec::new());
     for file in files() {
         let (ran, mistakes) = run_file(place, &file);
@@ -111,7 +111,7 @@ fn run(place: &Place) {
 }
 
 /// Runs a file in a database of its own. Returns the number of its statements, and the failures.
-fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
+fn run_file(place: &ServerKind, file: &Path) -> (usize, Vec<String>) {
     runtime().block_on(async {
         let home = place.make(file).await;
         let mut runner = Runner::new(|| home.connect(false));
@@ -144,7 +144,7 @@ fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
 }
 
 /// Writes a server's results into the files.
-fn fill(place: &Place) {
+fn fill(place: &ServerKind) {
     for file in files() {
         let text = std::fs::read_to_string(&file).expect("the file");
         // Without a SQLSTATE any failure would match, so mark it to be filled in.

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Failure};
 use crate::machines;
 
 /// The kind of server that runs the files.
-pub enum Place {
+pub enum ServerKind {
     /// A database in memory, which this process serves.
     Here,
     /// A database of three machines, which this process serves.
@@ -21,7 +21,7 @@ pub enum Place {
 }
 
 /// The database of a file.
-pub struct Home {
+pub struct FileDatabase {
     /// The addresses of the database, one for each machine.
     ways: Vec<Config>,
     /// The number of connections so far.
@@ -43,22 +43,22 @@ enum Resources {
     },
 }
 
-impl Place {
+impl ServerKind {
     /// Creates an empty database for the file.
-    pub async fn make(&self, file: &Path) -> Home {
-        let rotates = matches!(self, Place::Machines) && !has_state(file);
+    pub async fn make(&self, file: &Path) -> FileDatabase {
+        let rotates = matches!(self, ServerKind::Machines) && !has_state(file);
         let (ways, kept) = match self {
-            Place::Here => serve(
+            ServerKind::Here => serve(
                 &[Database::in_memory().expect("a database in memory")],
                 None,
             ),
-            Place::Machines => {
+            ServerKind::Machines => {
                 let memory = machines::memory();
                 serve(&machines::open(memory.path()), Some(memory))
             }
-            Place::Server(url) => beside(url, &crate::name_of(file)).await,
+            ServerKind::Server(url) => beside(url, &crate::name_of(file)).await,
         };
-        Home {
+        FileDatabase {
             ways,
             connected: Cell::new(0),
             rotates,
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-impl Home {
+impl FileDatabase {
     /// Connects, each time to another machine. With `brief`, failures contain only the SQLSTATE.
     pub async fn connect(&self, brief: bool) -> Result<Engine, Failure> {
         let nth = self.connected.replace(self.connected.get() + 1) % self.ways.len();

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::known::Known;
-use crate::stage::{Done, Line, Record};
+use crate::known::KnownDifferences;
+use crate::stage::{OutputLine, Record, StepRecord};
 use crate::variable;
 
 /// The first difference between two records.
@@ -62,9 +62,9 @@ fn pair(ours: &str, theirs: &str) -> String {
     format!("here {ours}, there {theirs}")
 }
 
-fn of_steps(ours: &Done, theirs: &Done) -> Option<(&'static str, String)> {
+fn of_steps(ours: &StepRecord, theirs: &StepRecord) -> Option<(&'static str, String)> {
     if ours.waited != theirs.waited {
-        let said = |done: &Done| match (done.waited, done.reported) {
+        let said = |done: &StepRecord| match (done.waited, done.reported) {
             (false, _) => "done at once",
             (true, None) => "waits for ever",
             (true, Some(_)) => "waits",
@@ -75,7 +75,7 @@ fn of_steps(ours: &Done, theirs: &Done) -> Option<(&'static str, String)> {
         return Some(found);
     }
     (ours.reported != theirs.reported && !ignores("completed")).then(|| {
-        let said = |done: &Done| match done.reported {
+        let said = |done: &StepRecord| match done.reported {
             None => "never".to_owned(),
             Some(steps) => format!("after {steps} steps"),
         };
@@ -83,10 +83,10 @@ fn of_steps(ours: &Done, theirs: &Done) -> Option<(&'static str, String)> {
     })
 }
 
-fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
-    let count = |line: &&Line| !(matches!(line, Line::Notice(_)) && ignores("notice"));
-    let ours: Vec<&Line> = ours.iter().filter(count).collect();
-    let theirs: Vec<&Line> = theirs.iter().filter(count).collect();
+fn of_lines(ours: &[OutputLine], theirs: &[OutputLine]) -> Option<(&'static str, String)> {
+    let count = |line: &&OutputLine| !(matches!(line, OutputLine::Notice(_)) && ignores("notice"));
+    let ours: Vec<&OutputLine> = ours.iter().filter(count).collect();
+    let theirs: Vec<&OutputLine> = theirs.iter().filter(count).collect();
     let length = ours.len().max(theirs.len());
     for at in 0..length {
         let (ours, theirs) = (ours.get(at).copied(), theirs.get(at).copied());
@@ -94,25 +94,29 @@ fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
             continue;
         }
         let kind = match (ours, theirs) {
-            (Some(Line::Error(state, _)), Some(Line::Error(other, _))) if state == other => "text",
-            (Some(Line::Error(..)), Some(Line::Error(..))) => "error",
-            (Some(Line::Error(state, _)), _) | (_, Some(Line::Error(state, _)))
+            (Some(OutputLine::Error(state, _)), Some(OutputLine::Error(other, _)))
+                if state == other =>
+            {
+                "text"
+            }
+            (Some(OutputLine::Error(..)), Some(OutputLine::Error(..))) => "error",
+            (Some(OutputLine::Error(state, _)), _) | (_, Some(OutputLine::Error(state, _)))
                 if state == "40001" =>
             {
                 "conflict"
             }
-            (Some(Line::Error(..)), _) | (_, Some(Line::Error(..))) => "error",
-            (Some(Line::Notice(_)), _) | (_, Some(Line::Notice(_))) => "notice",
+            (Some(OutputLine::Error(..)), _) | (_, Some(OutputLine::Error(..))) => "error",
+            (Some(OutputLine::Notice(_)), _) | (_, Some(OutputLine::Notice(_))) => "notice",
             _ => "rows",
         };
         if kind == "text" && ignores(kind) {
             continue;
         }
-        let said = |line: Option<&Line>| match line {
+        let said = |line: Option<&OutputLine>| match line {
             None => "nothing".to_owned(),
-            Some(Line::Result(text)) => format!("«{text}»"),
-            Some(Line::Notice(text)) => text.clone(),
-            Some(Line::Error(state, text)) => format!("{state} {text}"),
+            Some(OutputLine::Result(text)) => format!("«{text}»"),
+            Some(OutputLine::Notice(text)) => text.clone(),
+            Some(OutputLine::Error(state, text)) => format!("{state} {text}"),
         };
         return Some((kind, pair(&said(ours), &said(theirs))));
     }
@@ -121,13 +125,13 @@ fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
 
 /// Returns whether a line is an error that asks for a retry of the transaction. Its text depends on
 /// how the conflict was detected.
-fn is_serialization_failure(line: Option<&Line>) -> bool {
-    matches!(line, Some(Line::Error(state, _)) if state == "40001")
+fn is_serialization_failure(line: Option<&OutputLine>) -> bool {
+    matches!(line, Some(OutputLine::Error(state, _)) if state == "40001")
 }
 
 /// The results of all specifications.
 pub struct Report {
-    known: Known,
+    known: KnownDifferences,
     /// The number of permutations that ran, by file.
     ran: BTreeMap<String, usize>,
     differ: BTreeMap<(String, String), Difference>,
@@ -138,7 +142,7 @@ pub struct Report {
 
 impl Report {
     /// Returns an empty report, with the list of known differences.
-    pub fn new(known: Known) -> Report {
+    pub fn new(known: KnownDifferences) -> Report {
         Report {
             known,
             ran: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Reasons by file and permutation.
-pub type Known = BTreeMap<(String, String), String>;
+pub type KnownDifferences = BTreeMap<(String, String), String>;
 
 /// The head of the list.
 const HEAD: &str = "# Permutations that differ from PostgreSQL 15: file | steps | reason\n";
@@ -33,9 +33,9 @@ pub fn write(lines: &str) {
 }
 
 /// Reads the list.
-pub fn read() -> Known {
+pub fn read() -> KnownDifferences {
     let Some(path) = path().filter(|path| path.exists()) else {
-        return Known::new();
+        return KnownDifferences::new();
     };
     let text = std::fs::read_to_string(path).expect("a list of known differences");
     let lines = text.lines().filter(|line| !line.starts_with('#'));

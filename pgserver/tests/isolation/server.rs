@@ -32,7 +32,7 @@ enum Side<'a> {
     /// ended.
     Here(Option<Box<(Server, Stage)>>),
     /// This process serves all machines of a database.
-    Machines(Option<Box<Several>>),
+    Machines(Option<Box<MachineSet>>),
     /// A running server, in place of this process.
     Running(SocketAddr, Option<Stage>),
     /// A database of PostgreSQL.
@@ -40,21 +40,21 @@ enum Side<'a> {
 }
 
 /// The machines of a database, and the sessions on them.
-struct Several {
+struct MachineSet {
     stage: Stage,
     _servers: Vec<Server>,
     _memory: TempDir,
 }
 
-impl Several {
-    fn open(spec: &Spec, blocked: Blocked) -> Result<Several, String> {
+impl MachineSet {
+    fn open(spec: &Spec, blocked: Blocked) -> Result<MachineSet, String> {
         let memory = machines::memory();
         let opened = machines::open(memory.path());
         let serve = |machine| listen(machine, ListenOptions::new("127.0.0.1:0"));
         let servers = opened.iter().map(serve).collect::<Result<Vec<_>, _>>();
         let servers = servers.map_err(|error| error.to_string())?;
         let ways: Vec<_> = servers.iter().map(Server::local_addr).collect();
-        Ok(Several {
+        Ok(MachineSet {
             stage: Stage::open(&ways, "postgres", spec, blocked)?,
             _servers: servers,
             _memory: memory,
@@ -189,7 +189,7 @@ impl Side<'_> {
             }
             Side::Machines(kept) => {
                 if kept.is_none() {
-                    *kept = Some(Box::new(Several::open(spec, by_time)?));
+                    *kept = Some(Box::new(MachineSet::open(spec, by_time)?));
                 }
                 kept.as_mut().map(|kept| &mut kept.stage)
             }

@@ -399,7 +399,7 @@ fn specification_without_permutations_gives_all_interleavings() {
 }
 
 #[test]
-fn mistakes_of_a_specification_are_told_with_their_line() {
+fn specification_error_names_its_line() {
     let failed = |text: &str| match read(text) {
         Err(why) => why,
         Ok(_) => panic!("a mistake is read: {text}"),

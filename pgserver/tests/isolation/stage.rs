@@ -35,7 +35,7 @@ const LOOKS: u32 = 4;
 
 /// A line of output of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum OutputLine {
     /// A line of a result: its columns, a row or its number of rows.
     Result(String),
     /// An error: SQLSTATE and text.
@@ -46,7 +46,7 @@ pub enum Line {
 
 /// The record of a launched step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct StepRecord {
     /// The name of the step.
     pub step: String,
     /// Whether it waited.
@@ -54,18 +54,18 @@ pub struct Done {
     /// The number of launched steps when it was reported as done; `None` if it never was.
     pub reported: Option<usize>,
     /// The lines that arrived before the report.
-    pub lines: Vec<Line>,
+    pub lines: Vec<OutputLine>,
 }
 
 /// The record of a permutation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The lines of the setup.
-    pub setup: Vec<Line>,
+    pub setup: Vec<OutputLine>,
     /// The steps in the order of their launch.
-    pub steps: Vec<Done>,
+    pub steps: Vec<StepRecord>,
     /// The lines of the teardown.
-    pub teardown: Vec<Line>,
+    pub teardown: Vec<OutputLine>,
     /// The same as a text, similar to the output of `isolationtester`.
     pub text: String,
     /// Whether a step took too long and was cancelled.
@@ -81,7 +81,7 @@ impl Record {
     pub fn failed(why: &str) -> Record {
         Record {
             text: format!("{why}\n"),
-            setup: vec![Line::Error("lost".into(), why.into())],
+            setup: vec![OutputLine::Error("lost".into(), why.into())],
             is_stuck: true,
             is_dirty: true,
             ..Record::default()
@@ -97,7 +97,7 @@ struct Session {
     is_ready: bool,
     /// Whether no transaction is open.
     is_idle: bool,
-    lines: Vec<Line>,
+    lines: Vec<OutputLine>,
     /// The index of the first line of the result in progress, if there is one.
     result: Option<usize>,
     notices: usize,
@@ -108,12 +108,12 @@ impl Session {
         let Some(first) = self.result.take() else {
             return;
         };
-        let is_row = |line: &&Line| matches!(line, Line::Result(_));
+        let is_row = |line: &&OutputLine| matches!(line, OutputLine::Result(_));
         let count = match self.lines[first + 1..].iter().filter(is_row).count() {
             1 => "(1 row)".into(),
             rows => format!("({rows} rows)"),
         };
-        self.lines.push(Line::Result(count));
+        self.lines.push(OutputLine::Result(count));
     }
 
     /// Removes the lines of a result that an error ends.
@@ -122,7 +122,7 @@ impl Session {
             let begun = self.lines.split_off(first);
             let others = begun
                 .into_iter()
-                .filter(|line| !matches!(line, Line::Result(_)));
+                .filter(|line| !matches!(line, OutputLine::Result(_)));
             self.lines.extend(others);
         }
     }
@@ -156,9 +156,10 @@ impl Run<'_> {
         self.spec.steps[self.moves[at].step].session + 1
     }
 
-    fn note(&mut self, lines: &[Line]) {
+    fn note(&mut self, lines: &[OutputLine]) {
         for line in lines {
-            let (Line::Result(text) | Line::Error(_, text) | Line::Notice(text)) = line;
+            let (OutputLine::Result(text) | OutputLine::Error(_, text) | OutputLine::Notice(text)) =
+                line;
             self.record.text += &format!("{text}\n");
         }
     }
@@ -169,7 +170,7 @@ impl Run<'_> {
         self.record.text += &format!("step {}: {} <waiting ...>\n", step.name, step.sql);
     }
 
-    fn complete(&mut self, at: usize, first: bool, lines: Vec<Line>) {
+    fn complete(&mut self, at: usize, first: bool, lines: Vec<OutputLine>) {
         let step = &self.spec.steps[self.moves[at].step];
         let what = if first { &*step.sql } else { "<... completed>" };
         self.record.text += &format!("step {}: {what}\n", step.name);
@@ -217,7 +218,9 @@ impl Stage {
     /// Runs a statement on the control connection; it must not fail.
     pub fn administrate(&mut self, sql: &str) {
         let lines = self.query(CONTROL, sql);
-        let fails = lines.iter().any(|line| matches!(line, Line::Error(..)));
+        let fails = lines
+            .iter()
+            .any(|line| matches!(line, OutputLine::Error(..)));
         assert!(!fails, "{sql}: {lines:?}");
     }
 
@@ -260,7 +263,7 @@ impl Stage {
         run.note(&teardown);
         run.record.is_stuck |= self.is_lost;
         let mut around = run.record.setup.iter().chain(&run.record.teardown);
-        let has_failed = around.any(|line| matches!(line, Line::Error(..)));
+        let has_failed = around.any(|line| matches!(line, OutputLine::Error(..)));
         let is_idle = self.sessions.iter().all(|session| session.is_idle);
         run.record.is_dirty = has_failed || !is_idle;
         run.record
@@ -303,7 +306,7 @@ impl Stage {
     fn launch(&mut self, run: &mut Run<'_>, at: usize) {
         let step = &run.spec.steps[run.moves[at].step];
         let session = run.session(at);
-        run.record.steps.push(Done {
+        run.record.steps.push(StepRecord {
             step: step.name.clone(),
             waited: false,
             reported: None,
@@ -419,26 +422,28 @@ impl Stage {
 
     fn is_true(&mut self, sql: &str) -> bool {
         let lines = self.query(CONTROL, sql);
-        lines.contains(&Line::Result("t".into()))
+        lines.contains(&OutputLine::Result("t".into()))
     }
 
     /// Runs statements of a setup. In lenient mode they run one by one, and failing ones have no
     /// effect.
-    fn set_up(&mut self, session: usize, sql: &str) -> Vec<Line> {
+    fn set_up(&mut self, session: usize, sql: &str) -> Vec<OutputLine> {
         if variable("ISOLATION_LENIENT").is_none() {
             return self.query(session, sql);
         }
         let mut lines = Vec::new();
         for statement in statements(sql) {
             let left = self.query(session, &statement);
-            let fails = left.iter().any(|line| matches!(line, Line::Error(..)));
+            let fails = left
+                .iter()
+                .any(|line| matches!(line, OutputLine::Error(..)));
             lines.extend(left.into_iter().filter(|_| !fails));
         }
         lines
     }
 
     /// Runs statements to their end and returns their lines.
-    fn query(&mut self, session: usize, sql: &str) -> Vec<Line> {
+    fn query(&mut self, session: usize, sql: &str) -> Vec<OutputLine> {
         let began = Instant::now();
         self.send(session, sql);
         while !self.sessions[session].is_ready && !self.is_lost {
@@ -486,7 +491,7 @@ impl Stage {
             let found = sessions.find(|(session, _)| session.connection.pid == pid);
             found.map_or_else(|| "another session".into(), |(_, name)| name.clone())
         };
-        let (line, name) = (|text| Line::Notice(text), &self.names[number]);
+        let (line, name) = (|text| OutputLine::Notice(text), &self.names[number]);
         let notified = match &event {
             Event::Notify(pid, channel, payload) => {
                 let from = sender(*pid);
@@ -499,18 +504,18 @@ impl Stage {
         match event {
             Event::Columns(names) => {
                 session.result = Some(session.lines.len());
-                session.lines.push(Line::Result(names.join("|")));
+                session.lines.push(OutputLine::Result(names.join("|")));
             }
             Event::Row(cells) => {
                 let cells = cells.into_iter().map(Option::unwrap_or_default);
                 let cells: Vec<String> = cells.collect();
-                session.lines.push(Line::Result(cells.join("|")));
+                session.lines.push(OutputLine::Result(cells.join("|")));
             }
             Event::Complete => session.end_result(),
             Event::Error(severity, state, text) => {
                 session.drop_result();
                 let text = format!("{severity}:  {text}");
-                session.lines.push(Line::Error(state, text));
+                session.lines.push(OutputLine::Error(state, text));
             }
             Event::Notice(..) => {
                 session.notices += 1;
@@ -519,7 +524,7 @@ impl Stage {
             Event::Notify(..) => session.lines.push(line(notified)),
             Event::Ready(is_idle) => (session.is_ready, session.is_idle) = (true, is_idle),
             Event::Lost(why) => {
-                session.lines.push(Line::Error("lost".into(), why));
+                session.lines.push(OutputLine::Error("lost".into(), why));
                 session.is_ready = true;
                 self.is_lost = true;
             }

@@ -101,7 +101,7 @@ fn bound(statement: &str, parameters: &[&str], between: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_is_answered_as_if_it_ran_here() {
+fn shipped_batch_gets_same_replies_as_local_batch() {
     let pair = Pair::start();
     let (answer, shipped) = pair.both(&[
         step("i", &["4", "40"]),
@@ -118,7 +118,7 @@ fn a_batch_is_answered_as_if_it_ran_here() {
 }
 
 #[test]
-fn an_error_in_a_batch_leaves_nothing_of_it() {
+fn error_rolls_back_whole_batch() {
     let pair = Pair::start();
     let (answer, shipped) = pair.both(&[
         step("u", &["1", "5"]),
@@ -136,7 +136,7 @@ fn an_error_in_a_batch_leaves_nothing_of_it() {
 }
 
 #[test]
-fn what_is_no_batch_runs_here() {
+fn ineligible_pipeline_runs_locally() {
     let pair = Pair::start();
     for (batch, wanted) in [
         // A statement about all rows; a single statement, which is shipped by itself; a request for
@@ -187,7 +187,7 @@ fn what_is_no_batch_runs_here() {
 }
 
 #[test]
-fn a_batch_that_comes_in_pieces_or_in_a_block_runs_here() {
+fn batch_in_pieces_or_in_block_runs_locally() {
     let pair = Pair::start();
     let mut client = pair.client("always");
     client.run("INSERT INTO t VALUES (1, 10)");

@@ -35,7 +35,7 @@ fn rows_go_in_and_come_out() {
 }
 
 #[test]
-fn what_a_statement_returns_comes_out() {
+fn copy_to_sends_rows_of_returning() {
     let (_server, mut client) = table();
     for (statement, rows) in [
         (
@@ -59,7 +59,7 @@ fn what_a_statement_returns_comes_out() {
 }
 
 #[test]
-fn the_client_may_give_up() {
+fn client_may_fail_copy() {
     let (_server, mut client) = table();
     client.send(&query("COPY t FROM STDIN"));
     client.until('G');
@@ -105,7 +105,7 @@ fn another_message_fails_the_copy() {
 }
 
 #[test]
-fn an_extended_copy_ends_at_sync() {
+fn extended_copy_ends_at_sync() {
     let (_server, mut client) = table();
     client.send_all(&[
         parse("", "COPY t FROM STDIN"),
@@ -128,7 +128,7 @@ fn an_extended_copy_ends_at_sync() {
 }
 
 #[test]
-fn statements_behind_a_copy_run_after_it() {
+fn statements_after_copy_run_after_copy_ends() {
     let (_server, mut client) = table();
     client.send(&query(
         "COPY t FROM STDIN; SELECT count(*) FROM t; COPY t FROM STDIN",

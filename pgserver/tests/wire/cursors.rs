@@ -3,7 +3,7 @@
 use crate::common::{Client, bind, error, execute, named, parse, query, server, sync, tags};
 
 #[test]
-fn a_cursor_is_a_portal_and_a_portal_is_a_cursor() {
+fn cursors_and_portals_are_interchangeable() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE TABLE t (id int PRIMARY KEY)");
@@ -38,7 +38,7 @@ fn a_cursor_is_a_portal_and_a_portal_is_a_cursor() {
 }
 
 #[test]
-fn a_name_is_a_cursors_or_a_portals() {
+fn cursor_and_portal_share_names() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("BEGIN");
@@ -55,7 +55,7 @@ fn a_name_is_a_cursors_or_a_portals() {
 }
 
 #[test]
-fn a_held_cursor_outlives_the_statement_that_made_it() {
+fn held_cursor_outlives_its_statement() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send_all(&[
@@ -95,7 +95,7 @@ fn rows_of_a_binary_cursor_are_sent_in_binary() {
 }
 
 #[test]
-fn a_portal_draws_from_a_sequence_beyond_its_first_range() {
+fn portal_draws_beyond_first_sequence_range() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE SEQUENCE s");

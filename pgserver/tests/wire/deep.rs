@@ -145,7 +145,7 @@ fn deep_statements_are_answered() {
 }
 
 #[test]
-fn statements_as_deep_as_those_of_postgresql_run() {
+fn statements_run_to_same_depth_as_in_postgresql() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let nested = |open: &str, inside: &str, close: &str, levels: usize| {

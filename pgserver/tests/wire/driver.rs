@@ -99,7 +99,7 @@ async fn arrays_go_both_ways_in_binary() {
 }
 
 #[tokio::test]
-async fn a_transaction_commits_or_rolls_back() {
+async fn driver_commits_and_rolls_back() {
     let server = server();
     let mut client = connect(&server).await;
     client
@@ -161,7 +161,7 @@ async fn portals_page_through_a_result() {
 }
 
 #[tokio::test]
-async fn a_hundred_statements_in_flight_keep_their_order() {
+async fn hundred_pipelined_statements_keep_order() {
     let server = server();
     let client = connect(&server).await;
     let statement = client
@@ -186,7 +186,7 @@ async fn a_hundred_statements_in_flight_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_cancel_token_reaches_the_statement() {
+async fn cancel_token_cancels_statement() {
     let server = server();
     let holder = connect(&server).await;
     holder

@@ -25,7 +25,7 @@ fn flush_answers_without_sync() {
 }
 
 #[test]
-fn an_error_in_a_pipeline_skips_to_sync() {
+fn error_in_pipeline_skips_to_sync() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE TABLE t (id int PRIMARY KEY)");
@@ -54,7 +54,7 @@ fn an_error_in_a_pipeline_skips_to_sync() {
 }
 
 #[test]
-fn what_a_client_gets_wrong_is_an_error_until_sync() {
+fn client_mistake_is_error_until_sync() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let mut fails = |messages: &[Vec<u8>], wanted: &str| {
@@ -149,7 +149,7 @@ fn portals_stop_at_the_row_limit_and_go_on() {
 }
 
 #[test]
-fn portals_end_with_their_transaction() {
+fn portals_close_at_transaction_end() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send_all(&[
@@ -169,7 +169,7 @@ fn portals_end_with_their_transaction() {
 }
 
 #[test]
-fn a_huge_row_limit_allocates_nothing() {
+fn huge_row_limit_allocates_nothing() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     for rows_max in [i32::MAX, -1] {
@@ -204,7 +204,7 @@ fn formats_may_differ_by_column() {
 }
 
 #[test]
-fn empty_queries_have_their_own_answer() {
+fn empty_query_gets_empty_query_response() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send(&query(""));
@@ -222,7 +222,7 @@ fn empty_queries_have_their_own_answer() {
 }
 
 #[test]
-fn a_simple_query_may_hold_several_statements() {
+fn simple_query_may_have_several_statements() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send(&query(
@@ -244,7 +244,7 @@ fn a_simple_query_may_hold_several_statements() {
 }
 
 #[test]
-fn the_status_follows_the_block() {
+fn ready_status_follows_transaction_block() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let mut status = |sql: &str| {
@@ -259,7 +259,7 @@ fn the_status_follows_the_block() {
 }
 
 #[test]
-fn an_error_carries_its_fields() {
+fn error_response_has_all_fields() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
@@ -295,7 +295,7 @@ fn settings_that_change_are_told() {
 }
 
 #[test]
-fn a_large_result_streams() {
+fn large_result_is_streamed() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send(&query("SELECT g FROM generate_series(1, 200000) AS g"));

@@ -49,8 +49,8 @@ fn others_go_on_beside(server: &Server, sql: &str) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let asked = Instant::now();
-    let mut newcomer = Client::start(server.local_addr());
-    assert_eq!(newcomer.value("SELECT 2"), "2");
+    let mut new_client = Client::start(server.local_addr());
+    assert_eq!(new_client.value("SELECT 2"), "2");
     let connected = asked.elapsed();
     let asked = Instant::now();
     long.cancel();
@@ -77,7 +77,7 @@ fn check_times(mut times: Vec<Duration>, what: &str) {
 }
 
 #[test]
-fn joins_and_groups_leave_others_their_turns() {
+fn joins_and_groups_do_not_starve_other_clients() {
     let server = one_worker();
     for sql in [
         "SELECT count(*) FROM t a, t b WHERE a.i * b.i % 7 = 1",
@@ -92,7 +92,7 @@ fn joins_and_groups_leave_others_their_turns() {
 }
 
 #[test]
-fn sorts_windows_and_recursion_leave_others_their_turns() {
+fn sorts_windows_and_recursion_do_not_starve_other_clients() {
     let server = one_worker();
     for sql in [
         "SELECT md5(g::text) FROM generate_series(1, 5000000) g ORDER BY 1 OFFSET 4999999",
@@ -107,7 +107,7 @@ fn sorts_windows_and_recursion_leave_others_their_turns() {
 }
 
 #[test]
-fn writes_leave_others_their_turns() {
+fn writes_do_not_starve_other_clients() {
     let server = one_worker();
     for sql in [
         "INSERT INTO w SELECT g, md5(g::text) FROM generate_series(1, 3000000) g",
@@ -118,7 +118,7 @@ fn writes_leave_others_their_turns() {
 }
 
 #[test]
-fn long_calls_leave_others_their_turns() {
+fn long_calls_do_not_starve_other_clients() {
     let server = one_worker();
     for sql in [
         "SELECT length(regexp_replace(repeat('hello world ', 3000000) || g, 'o', '00', 'g'))
@@ -133,7 +133,7 @@ fn long_calls_leave_others_their_turns() {
 }
 
 #[test]
-fn long_calls_anywhere_in_a_statement_leave_others_their_turns() {
+fn long_calls_anywhere_do_not_starve_other_clients() {
     let server = one_worker();
     for sql in [
         "SELECT count(*) FROM t WHERE LONG(i) = 1",
@@ -177,7 +177,7 @@ fn document() -> String {
 }
 
 #[test]
-fn long_documents_of_clients_leave_others_their_turns() {
+fn long_client_documents_do_not_starve_other_clients() {
     let server = one_worker();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE TABLE docs (d jsonb)");

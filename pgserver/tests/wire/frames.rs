@@ -19,7 +19,7 @@ fn final_error(bytes: &[u8]) -> (String, String) {
 }
 
 #[test]
-fn an_unknown_type_ends_the_session() {
+fn unknown_message_type_ends_session() {
     let (state, message) = final_error(b"?");
     assert_eq!(
         (state.as_str(), message.as_str()),
@@ -28,7 +28,7 @@ fn an_unknown_type_ends_the_session() {
 }
 
 #[test]
-fn a_giant_length_is_refused_before_its_bytes_come() {
+fn giant_length_is_refused_before_its_bytes_arrive() {
     assert_eq!(final_error(b"Q\x7f\xff\xff\xff").0, "08P01");
     assert_eq!(final_error(b"Q\xff\xff\xff\xff").0, "08P01");
     assert_eq!(final_error(b"S\0\0\x40\0").0, "08P01");
@@ -36,7 +36,7 @@ fn a_giant_length_is_refused_before_its_bytes_come() {
 }
 
 #[test]
-fn a_password_out_of_place_ends_the_session() {
+fn unexpected_password_message_ends_session() {
     assert_eq!(final_error(&frame(b'p', b"secret\0")).0, "08P01");
 }
 
@@ -83,7 +83,7 @@ fn messages_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_long_query_grows_the_buffer() {
+fn long_query_grows_buffer() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let text = "x".repeat(1_000_000);
@@ -91,7 +91,7 @@ fn a_long_query_grows_the_buffer() {
 }
 
 #[test]
-fn a_promised_message_costs_nothing_until_it_comes() {
+fn announced_message_allocates_nothing_until_received() {
     let server = server();
     let mut clients: Vec<Client> = (0..50)
         .map(|_| Client::start(server.local_addr()))
@@ -129,7 +129,7 @@ fn start_up_packets_that_cannot_be_served() {
 }
 
 #[test]
-fn a_newer_minor_version_is_negotiated_down() {
+fn newer_minor_protocol_version_is_negotiated_down() {
     let server = server();
     let mut client = Client::connect(server.local_addr());
     client.send(&packet(
@@ -144,7 +144,7 @@ fn a_newer_minor_version_is_negotiated_down() {
 }
 
 #[test]
-fn the_settings_are_told_in_order() {
+fn parameter_status_messages_are_in_order() {
     let server = server();
     let mut client = Client::connect(server.local_addr());
     client.send(&startup(

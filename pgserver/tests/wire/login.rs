@@ -79,7 +79,7 @@ async fn scram_takes_the_right_password_only() {
 }
 
 #[tokio::test]
-async fn who_is_trusted_must_still_be_there() {
+async fn trusted_role_must_exist_and_may_log_in() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("CREATE ROLE off; CREATE USER ann");
@@ -90,7 +90,7 @@ async fn who_is_trusted_must_still_be_there() {
 }
 
 #[tokio::test]
-async fn a_changed_password_counts_from_its_commit() {
+async fn changed_password_applies_from_commit() {
     let server = guarded("ALTER ROLE postgres PASSWORD 'old'; CREATE USER ann PASSWORD 'ann'");
     let mut config = tokio_postgres::Config::new();
     config.host("127.0.0.1").port(server.local_addr().port());
@@ -129,7 +129,7 @@ fn scram_that_is_no_scram_ends_the_session() {
 }
 
 #[test]
-fn a_query_before_the_password_ends_the_session() {
+fn query_before_password_ends_session() {
     let server = guarded("");
     let mut client = Client::connect(server.local_addr());
     client.send(&startup(""));
@@ -242,7 +242,7 @@ fn queries_run_under_tls() {
 }
 
 #[test]
-fn a_bad_certificate_is_an_error_of_listen() {
+fn malformed_certificate_fails_listen() {
     let database = fencepost::Database::in_memory().expect("a database");
     let tls = TlsOptions {
         certificate: fixture("localhost.key"),
@@ -261,7 +261,7 @@ fn a_bad_certificate_is_an_error_of_listen() {
 }
 
 #[test]
-fn a_certificate_of_the_role_lets_it_in_and_no_other() {
+fn certificate_admits_only_its_role() {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");

@@ -23,7 +23,7 @@ fn asks_from_everywhere(client: &mut Client, statement: &str) {
 }
 
 #[test]
-fn a_client_that_moves_keeps_its_session() {
+fn moved_client_keeps_session() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let mut other = Client::start(server.local_addr());

@@ -21,7 +21,7 @@ fn said(client: &Client, channel: &str, payload: &str) -> (i32, String, String) 
 }
 
 #[test]
-fn an_idle_client_is_told_at_once_what_has_committed_and_nothing_else() {
+fn idle_listener_gets_only_committed_notifications() {
     let server = server();
     let mut listener = Client::start(server.local_addr());
     let mut other = Client::start(server.local_addr());
@@ -53,7 +53,7 @@ fn an_idle_client_is_told_at_once_what_has_committed_and_nothing_else() {
 }
 
 #[test]
-fn a_client_in_a_block_is_told_at_its_end_and_hears_itself() {
+fn listener_in_block_gets_notifications_at_its_end() {
     let server = server();
     let mut listener = Client::start(server.local_addr());
     let mut other = Client::start(server.local_addr());
@@ -154,7 +154,7 @@ fn sessions_are_cancelled_and_ended_by_others() {
 }
 
 #[test]
-fn a_client_that_idles_too_long_is_told_so() {
+fn idle_timeouts_end_session_with_error() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.run("SET idle_session_timeout = '50ms'");
@@ -171,7 +171,7 @@ fn a_client_that_idles_too_long_is_told_so() {
 }
 
 #[test]
-fn what_sessions_do_is_seen() {
+fn pg_stat_activity_shows_session_state() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     let mut other = Client::start(server.local_addr());

@@ -59,7 +59,7 @@ fn clients_that_do_not_read_get_all_replies_in_the_end() {
 }
 
 #[test]
-fn short_replies_of_many_clients_are_each_their_own() {
+fn batched_replies_reach_their_clients() {
     let server = server();
     std::thread::scope(|scope| {
         for place in 0..CLIENTS * 2 {
@@ -85,7 +85,7 @@ fn short_replies_of_many_clients_are_each_their_own() {
 }
 
 #[test]
-fn what_was_asked_before_good_bye_is_answered() {
+fn requests_before_terminate_are_answered() {
     let server = server();
     let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::start(server.local_addr()))

@@ -25,7 +25,7 @@ fn waiter(server: &fencepost_pgserver::Server) -> Client {
 }
 
 #[test]
-fn a_client_that_vanishes_in_a_block_lets_go() {
+fn vanished_client_releases_its_locks() {
     let (server, holder) = locked();
     let mut other = waiter(&server);
     holder.vanish();
@@ -34,7 +34,7 @@ fn a_client_that_vanishes_in_a_block_lets_go() {
 }
 
 #[test]
-fn a_client_that_vanishes_while_it_waits_leaves_the_line() {
+fn vanished_waiter_leaves_lock_queue() {
     let (server, mut holder) = locked();
     let mut waiter = Client::start(server.local_addr());
     waiter.run("CREATE TABLE u (id int PRIMARY KEY); INSERT INTO u VALUES (1)");
@@ -54,7 +54,7 @@ fn a_client_that_vanishes_while_it_waits_leaves_the_line() {
 }
 
 #[test]
-fn a_statement_that_waits_can_be_cancelled() {
+fn waiting_statement_can_be_cancelled() {
     let (server, mut holder) = locked();
     let mut waiter = waiter(&server);
     waiter.cancel();
@@ -71,7 +71,7 @@ fn a_statement_that_waits_can_be_cancelled() {
 }
 
 #[test]
-fn a_wrong_secret_cancels_nothing() {
+fn wrong_cancel_secret_has_no_effect() {
     let (server, mut holder) = locked();
     let mut waiter = waiter(&server);
     waiter.secret ^= 1;
@@ -82,7 +82,7 @@ fn a_wrong_secret_cancels_nothing() {
 }
 
 #[test]
-fn a_cancel_of_an_idle_session_is_forgotten() {
+fn cancel_of_idle_session_has_no_effect() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.cancel();
@@ -90,7 +90,7 @@ fn a_cancel_of_an_idle_session_is_forgotten() {
 }
 
 #[test]
-fn the_statement_timeout_ends_a_wait() {
+fn statement_timeout_ends_lock_wait() {
     let (server, _holder) = locked();
     let mut waiter = Client::start(server.local_addr());
     waiter.run("SET statement_timeout = '100ms'; BEGIN");
@@ -103,7 +103,7 @@ fn the_statement_timeout_ends_a_wait() {
 }
 
 #[test]
-fn a_client_that_stops_reading_holds_up_nobody() {
+fn client_that_stops_reading_blocks_no_other() {
     let server = server_with(ListenOptions {
         workers: 1,
         ..ListenOptions::new("127.0.0.1:0")
@@ -142,7 +142,7 @@ fn shutdown_ends_idle_sessions_and_lets_statements_finish() {
 }
 
 #[test]
-fn shutdown_cancels_what_does_not_finish() {
+fn shutdown_cancels_unfinished_statements() {
     let server = server();
     let mut busy = Client::start(server.local_addr());
     busy.send(&query("SELECT g FROM generate_series(1, 50000000) AS g"));
@@ -153,7 +153,7 @@ fn shutdown_cancels_what_does_not_finish() {
 }
 
 #[test]
-fn there_is_a_last_seat() {
+fn connection_limit_refuses_further_clients() {
     let server = server_with(ListenOptions {
         connections_max: 2,
         ..ListenOptions::new("127.0.0.1:0")

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fencepost_sql::bound::{Aggregate, Expr, Grouping, Node};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::columns::{Cells, ResultColumn, schema};
@@ -23,7 +23,7 @@ const CHUNK: usize = 512;
 
 /// The source of a column.
 #[derive(Clone, Copy)]
-enum Pick {
+enum ColumnSource {
     /// A slot of the from row.
     Slot(usize),
     /// A group key.
@@ -34,7 +34,7 @@ enum Pick {
 
 /// A batch of columns under construction.
 pub struct Columns {
-    picks: Vec<(Pick, Cells)>,
+    picks: Vec<(ColumnSource, Cells)>,
     schema: SchemaRef,
     rows: usize,
 }
@@ -46,7 +46,12 @@ impl Columns {
         Columns {
             schema: schema(columns.map(|column| column.form)),
             picks: picks
-                .map(|column| (Pick::Slot(column.slot), Cells::new(column.form, BATCH_ROWS)))
+                .map(|column| {
+                    (
+                        ColumnSource::Slot(column.slot),
+                        Cells::new(column.form, BATCH_ROWS),
+                    )
+                })
                 .collect(),
             rows: 0,
         }
@@ -54,9 +59,9 @@ impl Columns {
 
     /// Creates columns of group keys and aggregate arguments.
     pub fn of_groups(shape: &GroupShape) -> Columns {
-        let keys = (0..).map(Pick::Key).zip(&shape.keys);
-        let args = (0..).map(Pick::Arg).zip(&shape.args);
-        let new = |(pick, form): (Pick, &Form)| (pick, Cells::new(*form, BATCH_ROWS));
+        let keys = (0..).map(ColumnSource::Key).zip(&shape.keys);
+        let args = (0..).map(ColumnSource::Arg).zip(&shape.args);
+        let new = |(pick, form): (ColumnSource, &Form)| (pick, Cells::new(*form, BATCH_ROWS));
         Columns {
             schema: schema(shape.keys.iter().chain(&shape.args).copied()),
             picks: keys.chain(args).map(new).collect(),
@@ -77,12 +82,12 @@ impl Columns {
     ) -> Result<(), SqlError> {
         for (pick, cells) in &mut self.picks {
             match (*pick, grouping) {
-                (Pick::Slot(slot), _) => cells.push(&row[slot])?,
-                (Pick::Key(nth), Some(grouping)) => {
+                (ColumnSource::Slot(slot), _) => cells.push(&row[slot])?,
+                (ColumnSource::Key(nth), Some(grouping)) => {
                     let key = &grouping.keys[nth];
                     cx.in_parts(|cx| push_value(cells, key, row, cx)).await?;
                 }
-                (Pick::Arg(nth), Some(grouping)) => {
+                (ColumnSource::Arg(nth), Some(grouping)) => {
                     let aggregate = &grouping.aggregates[nth];
                     cx.in_parts(|cx| push_argument(cells, aggregate, row, cx))
                         .await?;
@@ -154,7 +159,7 @@ impl Leaf {
         cx: &mut Cx<'_>,
         grouping: Option<&Grouping>,
         filter: Option<&Expr>,
-    ) -> Result<Option<RecordBatch>, Halt> {
+    ) -> Result<Option<RecordBatch>, StatementStop> {
         while self.more && self.columns.rows + CHUNK <= BATCH_ROWS {
             self.page.clear();
             self.more = self.state.next(scan, cx, &mut self.page, CHUNK).await?;

@@ -8,7 +8,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use fencepost_sql::bound::{AggregateKind, Expr, Grouping};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::partial_sum;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_txn::Stop;
@@ -29,14 +29,14 @@ const EVENTS: usize = 8;
 
 /// A SELECT that runs through DataFusion, or has not begun.
 #[derive(Default)]
-pub struct Running {
-    live: Option<Box<Live>>,
+pub struct AnalyticExecution {
+    live: Option<Box<StartedExecution>>,
     /// The current batch of the result, and the position of its next row.
     page: Option<(RecordBatch, usize)>,
 }
 
 /// The state of a SELECT that has begun.
-struct Live {
+struct StartedExecution {
     events: mpsc::Receiver<Event>,
     leaves: Vec<(Leaf, Option<mpsc::UnboundedSender<RecordBatch>>)>,
     work: Option<(Work, mpsc::UnboundedSender<RecordBatch>)>,
@@ -47,9 +47,9 @@ struct Live {
 }
 
 /// The grouping and filter that the session evaluates above the joins.
-type Above<'a> = Option<(&'a Grouping, &'a GroupShape, Option<&'a Expr>)>;
+type SessionGrouping<'a> = Option<(&'a Grouping, &'a GroupShape, Option<&'a Expr>)>;
 
-impl Running {
+impl AnalyticExecution {
     /// Adds about `max` joined rows to `out`. Returns false when no more rows follow.
     pub async fn rows(
         &mut self,
@@ -57,7 +57,7 @@ impl Running {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let mut left = max;
         loop {
             if let (Some((batch, at)), Some(live)) = (&mut self.page, &self.live) {
@@ -77,7 +77,7 @@ impl Running {
             }
             let mut live = match self.live.take() {
                 Some(live) => live,
-                None => Box::new(Live::begin(source, cx, None).await?),
+                None => Box::new(StartedExecution::begin(source, cx, None).await?),
             };
             match live.next(source.0, cx, None).await? {
                 Some(batch) => self.page = Some((batch, 0)),
@@ -95,12 +95,12 @@ impl Running {
         grouping: &Grouping,
         cx: &mut Cx<'_>,
         groups: &mut Groups,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let groups_of = || SqlError::internal("groups that are not DataFusion's");
         let shape = source.1.groups_with(grouping, cx.params());
         let shape = &shape.ok_or_else(groups_of)?;
         let above = Some((grouping, shape, filter));
-        let mut live = Live::begin(source, cx, above).await?;
+        let mut live = StartedExecution::begin(source, cx, above).await?;
         let mut values = Vec::new();
         while let Some(batch) = live.next(source.0, cx, above).await? {
             values.clear();
@@ -111,12 +111,12 @@ impl Running {
     }
 }
 
-impl Live {
+impl StartedExecution {
     async fn begin(
         (source, shape): (&Source, &Shape),
         cx: &mut Cx<'_>,
-        above: Above<'_>,
-    ) -> Result<Live, Halt> {
+        above: SessionGrouping<'_>,
+    ) -> Result<StartedExecution, StatementStop> {
         let mut sizes = Vec::new();
         scan_sizes(source, cx.tx.machine(), &mut sizes).await?;
         let (sender, events) = mpsc::channel(EVENTS);
@@ -145,7 +145,7 @@ impl Live {
         let pool = Arc::new(Pool::new(cx.tx.machine()));
         let built = build(source, shape, above, (plans, &sender)).map_err(|e| failed(&e, &pool))?;
         let task = engine::run(built.plan, &pool, sender).map_err(|e| failed(&e, &pool))?;
-        Ok(Live {
+        Ok(StartedExecution {
             events,
             leaves,
             work: built.work,
@@ -160,8 +160,8 @@ impl Live {
         &mut self,
         source: &Source,
         cx: &mut Cx<'_>,
-        above: Above<'_>,
-    ) -> Result<Option<RecordBatch>, Halt> {
+        above: SessionGrouping<'_>,
+    ) -> Result<Option<RecordBatch>, StatementStop> {
         loop {
             cx.breathe().await?;
             match self.events.recv().await {
@@ -190,8 +190,8 @@ impl Live {
         number: usize,
         source: &Source,
         cx: &mut Cx<'_>,
-        above: Above<'_>,
-    ) -> Result<(), Halt> {
+        above: SessionGrouping<'_>,
+    ) -> Result<(), StatementStop> {
         let mut scans = Vec::new();
         for_each_scan(source, &mut |scan| scans.push(scan));
         let (Some(scan), Some((leaf, batches))) = (scans.get(number), self.leaves.get_mut(number))
@@ -221,7 +221,7 @@ fn is_of(column: &Column, scan: &Scan) -> bool {
 }
 
 /// A plan, and the session's part of it.
-struct Built {
+struct PhysicalPlan {
     plan: Arc<dyn ExecutionPlan>,
     columns: Vec<Column>,
     work: Option<(Work, mpsc::UnboundedSender<RecordBatch>)>,
@@ -230,9 +230,9 @@ struct Built {
 fn build(
     source: &Source,
     shape: &Shape,
-    above: Above<'_>,
+    above: SessionGrouping<'_>,
     (leaves, events): (Vec<LeafPlan>, &mpsc::Sender<Event>),
-) -> Result<Built, DataFusionError> {
+) -> Result<PhysicalPlan, DataFusionError> {
     let joined = operators::joins(source, &mut leaves.into_iter(), (events, &mut 0))?;
     let columns = joined.columns.clone();
     let mut work = None;
@@ -251,7 +251,7 @@ fn build(
         },
         None => joined.plan,
     };
-    Ok(Built {
+    Ok(PhysicalPlan {
         plan,
         columns,
         work,
@@ -273,10 +273,10 @@ fn partials(
     };
     let mut parts = Vec::new();
     for (key, form) in grouping.keys.iter().zip(&shape.keys) {
-        parts.push((next(*form)?, Part::Value(key.ty.kind)));
+        parts.push((next(*form)?, GroupColumn::Value(key.ty.kind)));
     }
     for (aggregate, form) in grouping.aggregates.iter().zip(&shape.args) {
-        let count = Part::Value(TypeKind::Int8);
+        let count = GroupColumn::Value(TypeKind::Int8);
         match aggregate.kind {
             AggregateKind::CountStar | AggregateKind::Count => {
                 parts.push((next(Form::Int)?, count))
@@ -284,20 +284,20 @@ fn partials(
             AggregateKind::Sum | AggregateKind::Avg => {
                 let sum = sum_form(aggregate, *form);
                 let small = aggregate.kind == AggregateKind::Sum && sum == Form::Int;
-                let part = if small { count } else { Part::Sum };
+                let part = if small { count } else { GroupColumn::Sum };
                 parts.push((next(sum)?, part));
                 if aggregate.kind == AggregateKind::Avg {
                     parts.push((next(Form::Int)?, count));
                 }
             }
-            _ => parts.push((next(*form)?, Part::Value(aggregate.ty.kind))),
+            _ => parts.push((next(*form)?, GroupColumn::Value(aggregate.ty.kind))),
         }
     }
     for row in 0..batch.num_rows() {
         for (column, part) in &parts {
             out.push(match part {
-                Part::Value(kind) => column.value(row, *kind)?,
-                Part::Sum => column.digits(row)?.map_or(Value::Null, partial_sum),
+                GroupColumn::Value(kind) => column.value(row, *kind)?,
+                GroupColumn::Sum => column.digits(row)?.map_or(Value::Null, partial_sum),
             });
         }
     }
@@ -306,7 +306,7 @@ fn partials(
 
 /// The content of a column of groups.
 #[derive(Clone, Copy)]
-enum Part {
+enum GroupColumn {
     /// Values of a type.
     Value(TypeKind),
     /// Sums that may have more digits than any value.
@@ -314,7 +314,7 @@ enum Part {
 }
 
 /// Converts an error of DataFusion.
-fn failed(error: &DataFusionError, pool: &Pool) -> Halt {
+fn failed(error: &DataFusionError, pool: &Pool) -> StatementStop {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => Stop::OutOfMemory.into(),
         _ if pool.has_refused() => Stop::OutOfMemory.into(),

@@ -27,7 +27,7 @@
 //!
 //! # Failure
 //! The memory of operators counts against the memory limit: 53200. An abandoned SELECT drops its
-//! [`Running`], which ends DataFusion's part at its next batch.
+//! [`AnalyticExecution`], which ends DataFusion's part at its next batch.
 //!
 //! No other module uses DataFusion. Without the feature `analytics` no SELECT is eligible.
 
@@ -50,7 +50,7 @@ mod without;
 
 pub use cost_choice::{may_run, pays, reads_much};
 #[cfg(feature = "analytics")]
-pub use execution::Running;
+pub use execution::AnalyticExecution;
 pub use shape::{Shape, bulk, key_column};
 #[cfg(not(feature = "analytics"))]
-pub use without::Running;
+pub use without::AnalyticExecution;

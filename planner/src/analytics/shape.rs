@@ -59,14 +59,14 @@ fn declared_scale(ty: Type) -> Option<u32> {
 }
 
 /// The information about expressions.
-struct Known<'a> {
+struct ExprFacts<'a> {
     /// The declared types of the from row's slots.
     types: &'a [Option<Type>],
     /// The parameters; `None` during planning.
     params: Option<&'a [Value]>,
 }
 
-impl Known<'_> {
+impl ExprFacts<'_> {
     /// Returns the form of an expression's values.
     fn form(&self, expr: &Expr) -> Option<Form> {
         match expr.ty.kind {
@@ -388,7 +388,7 @@ fn group_shape(
     grouping: &Grouping,
     types: &[Option<Type>],
 ) -> Option<GroupShape> {
-    let known = Known {
+    let known = ExprFacts {
         types,
         params: None,
     };
@@ -407,7 +407,7 @@ fn group_shape(
 impl Shape {
     /// Returns the input of the grouping with these parameters; `None` if they make it ineligible.
     pub fn groups_with(&self, grouping: &Grouping, params: &[Value]) -> Option<GroupShape> {
-        let known = Known {
+        let known = ExprFacts {
             types: &self.types,
             params: Some(params),
         };

@@ -10,9 +10,9 @@ use crate::plan::Source;
 
 /// A state that never exists, because no SELECT is eligible.
 #[derive(Default)]
-pub struct Running;
+pub struct AnalyticExecution;
 
-impl Running {
+impl AnalyticExecution {
     /// Returns an internal error, because no SELECT is eligible.
     pub async fn rows(
         &mut self,

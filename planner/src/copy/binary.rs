@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_are_cut_whatever_pieces_they_arrive_in() {
+    fn tuples_are_decoded_from_any_pieces() {
         let rows = [
             [Value::Int4(7), Value::text("seven")],
             [Value::Null, Value::text("")],
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn malformed_binary_copy_is_reported() {
         let whole = file(&[[Value::Int4(7), Value::text("x")]]);
         let with = |at: usize, bytes: &[u8]| {
             let mut changed = whole.clone();

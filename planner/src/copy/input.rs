@@ -6,31 +6,31 @@ use fencepost_sql::bound::{Copy, CopyFormat, CopyOptions, CopySource, Expr};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{check_fields, read_text};
 use fencepost_sql::sequences::wanted_range;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{binary_in, check_utf8};
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
 use super::binary::{self, Tuples};
-use super::records::{Lines, Record, fields};
+use super::records::{Record, RecordSplitter, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::write::{
-    Doing, Firing, ForeignKeyActions, References, RowWriter, Yield, finish, generate,
-    recheck_unique_keys,
+    ForeignKeyActions, PendingTriggers, References, RowWriter, StatementEvent, Yield, finish,
+    generate, recheck_unique_keys,
 };
 
 /// The splitter of the data.
 enum Records {
-    Lines(Lines),
+    Lines(RecordSplitter),
     Tuples(Tuples),
 }
 
 /// The state of a running COPY FROM.
 pub struct CopyInput {
     table: Arc<TablePlan>,
-    referee: Option<ForeignKeyActions>,
-    firing: Option<Firing>,
+    actions: Option<ForeignKeyActions>,
+    firing: Option<PendingTriggers>,
     /// Whether the first row is still to come.
     begins: bool,
     columns: Vec<usize>,
@@ -64,11 +64,11 @@ impl CopyInput {
             return Err(SqlError::internal("COPY FROM into a query"));
         };
         let table_plan = Arc::new(TablePlan::written(table, integrity.rules.clone()));
-        let firing = Firing::of(&table_plan);
+        let firing = PendingTriggers::of(&table_plan);
         Ok(CopyInput {
             begins: firing.is_some(),
             table: table_plan,
-            referee: References::of(integrity.related.clone()).map(|r| ForeignKeyActions::new(&r)),
+            actions: References::of(integrity.related.clone()).map(|r| ForeignKeyActions::new(&r)),
             columns: columns.clone(),
             defaults: defaults.clone(),
             calls: defaults.iter().flatten().any(Expr::has_subquery),
@@ -76,7 +76,7 @@ impl CopyInput {
             filter: copy.filter.clone(),
             records: match copy.options.format {
                 CopyFormat::Binary => Records::Tuples(Tuples::new(columns.len())),
-                _ => Records::Lines(Lines::default()),
+                _ => Records::Lines(RecordSplitter::default()),
             },
             line: Vec::new(),
             line_number: 0,
@@ -114,7 +114,7 @@ impl CopyInput {
         &'a mut self,
         cx: &'a mut Cx<'_>,
         data: &'a [u8],
-    ) -> Work<'a, Result<(), Halt>> {
+    ) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             match &mut self.records {
                 Records::Lines(lines) => lines.push(data),
@@ -125,20 +125,22 @@ impl CopyInput {
     }
 
     /// Ends the data. Returns the number of inserted rows.
-    pub fn finish<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<u64, Halt>> {
+    pub fn finish<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<u64, StatementStop>> {
         Box::pin(async move {
             self.rows(cx, true).await?;
             let finished = self.writer.finish(cx, &self.table).await;
             finished.map_err(|halt| self.name_duplicate(halt))?;
-            finish(&mut self.referee, &mut self.firing, cx).await?;
+            finish(&mut self.actions, &mut self.firing, cx).await?;
             recheck_unique_keys(cx).await?;
             Ok(self.count)
         })
     }
 
-    async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), Halt> {
+    async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), StatementStop> {
         if let (Some(firing), true) = (&mut self.firing, self.begins) {
-            firing.begin(cx, &self.table, Doing::INSERT).await?;
+            firing
+                .begin(cx, &self.table, StatementEvent::INSERT)
+                .await?;
             self.begins = false;
         }
         loop {
@@ -172,7 +174,7 @@ impl CopyInput {
             if self.table.def.is_view() {
                 match Box::pin(self.instead(cx)).await {
                     Ok(done) => self.count += u64::from(done),
-                    Err(Halt::Error(error)) => return Err(self.in_line(error)),
+                    Err(StatementStop::Error(error)) => return Err(self.in_line(error)),
                     Err(halt) => return Err(halt),
                 }
                 continue;
@@ -181,7 +183,7 @@ impl CopyInput {
                 match Box::pin(self.before(cx)).await {
                     Ok(true) => {}
                     Ok(false) => continue,
-                    Err(Halt::Error(error)) => return Err(self.in_line(error)),
+                    Err(StatementStop::Error(error)) => return Err(self.in_line(error)),
                     Err(halt) => return Err(halt),
                 }
             }
@@ -191,19 +193,26 @@ impl CopyInput {
             match inserted.await {
                 Ok(_) => {
                     self.count += 1;
-                    if let Some(referee) = &mut self.referee {
+                    if let Some(referee) = &mut self.actions {
                         referee.inserted(cx, &self.row).await?;
                     }
                     if let Some(firing) = &mut self.firing {
                         firing
-                            .after(cx, &self.table, Doing::INSERT, (None, Some(&self.row)))
+                            .after(
+                                cx,
+                                &self.table,
+                                StatementEvent::INSERT,
+                                (None, Some(&self.row)),
+                            )
                             .await?;
                     }
                 }
                 Err(halt) if self.writer.duplicate().is_some() => {
                     return Err(self.name_duplicate(halt));
                 }
-                Err(Halt::Error(error)) => return Err(error.context(self.context()).into()),
+                Err(StatementStop::Error(error)) => {
+                    return Err(error.context(self.context()).into());
+                }
                 Err(halt) => return Err(halt),
             }
         }
@@ -211,20 +220,22 @@ impl CopyInput {
     }
 
     /// Fires the triggers before the row. Returns false if they suppress it.
-    async fn before(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    async fn before(&mut self, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
         let generated = self.table.rules.generated.iter();
         generated.for_each(|generated| self.row[generated.column] = Value::Null);
         match &mut self.firing {
             None => Ok(true),
             Some(firing) => {
                 let rows = (None, Some(self.row.as_mut_slice()));
-                firing.before(cx, &self.table, Doing::INSERT, rows).await
+                firing
+                    .before(cx, &self.table, StatementEvent::INSERT, rows)
+                    .await
             }
         }
     }
 
     /// Evaluates the defaults, if some call user-defined functions.
-    async fn call_defaults(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn call_defaults(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         for (column, default) in self.defaults.iter().enumerate() {
             if let Some(default) = default {
                 self.row[column] = cx.deep_value(default, &[]).await?;
@@ -234,24 +245,26 @@ impl CopyInput {
     }
 
     /// Passes the row to the INSTEAD OF triggers of the view. Returns false if they did nothing.
-    async fn instead(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    async fn instead(&mut self, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
         let Some(firing) = &mut self.firing else {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let rows = (None, Some(self.row.as_mut_slice()));
-        firing.instead(cx, &self.table, Doing::INSERT, rows).await
+        firing
+            .instead(cx, &self.table, StatementEvent::INSERT, rows)
+            .await
     }
 
-    fn with_context(&self, halt: Halt) -> Halt {
+    fn with_context(&self, halt: StatementStop) -> StatementStop {
         match halt {
-            Halt::Error(error) => error.context(self.context()).into(),
+            StatementStop::Error(error) => error.context(self.context()).into(),
             halt => halt,
         }
     }
 
     /// Adds the line to the error of a trigger. If a sequence had no values, marks the line to be
     /// read again.
-    fn in_line(&mut self, error: SqlError) -> Halt {
+    fn in_line(&mut self, error: SqlError) -> StatementStop {
         if wanted_range(&error).is_some() {
             self.again = true;
             self.line_number -= 1;
@@ -278,9 +291,9 @@ impl CopyInput {
     }
 
     /// Adds the line number of a duplicate key to the error.
-    fn name_duplicate(&self, halt: Halt) -> Halt {
+    fn name_duplicate(&self, halt: StatementStop) -> StatementStop {
         match (halt, self.writer.duplicate()) {
-            (Halt::Error(error), Some(nth)) => {
+            (StatementStop::Error(error), Some(nth)) => {
                 let line = u64::from(nth) + 1 + u64::from(self.options.header);
                 let table = &self.table.def.name;
                 error.context(format!("COPY {table}, line {line}")).into()

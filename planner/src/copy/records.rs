@@ -43,7 +43,7 @@ impl Record {
 
 /// Splits a stream of bytes into lines that are whole records.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct RecordSplitter {
     pending: Vec<u8>,
     /// The start of the next record in `pending`.
     start: usize,
@@ -54,7 +54,7 @@ pub struct Lines {
     ended: bool,
 }
 
-impl Lines {
+impl RecordSplitter {
     /// Adds bytes that arrived.
     pub fn push(&mut self, data: &[u8]) {
         if !self.ended {
@@ -265,11 +265,11 @@ mod tests {
     }
 
     fn read(input: &[u8], piece: usize, options: &CopyOptions) -> Vec<Vec<Option<String>>> {
-        let mut lines = Lines::default();
+        let mut lines = RecordSplitter::default();
         let mut line = Vec::new();
         let mut record = Record::default();
         let mut rows = Vec::new();
-        let mut take = |lines: &mut Lines, last| {
+        let mut take = |lines: &mut RecordSplitter, last| {
             while lines.next(options, last, &mut line) {
                 fields(&line, options, &mut record).expect("well-formed");
                 let row = (0..record.fields.len()).map(|i| {

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fencepost_sql::binder::Renaming;
+use fencepost_sql::binder::ObjectRename;
 use fencepost_sql::bound::{
     AddColumn, AlterAction, AlterTable, NewCheck, TriggerChange, Volatility,
 };
 use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::check_rules;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
@@ -19,7 +19,7 @@ use super::create::{add_constraint, exists, hidden_index, multiple_keys};
 use super::follow::rename_in_views;
 use super::keep::keep;
 use super::ownership::{about, store};
-use super::partition_hierarchy::{attach, attach_index, detach, hand_down, partitions_of};
+use super::partition_hierarchy::{attach, attach_index, detach, inherit_all, partitions_of};
 use super::referencing::{
     dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced,
     switch_keys, switch_keys_below, tell_of,
@@ -35,7 +35,7 @@ use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 use crate::write::contains_nulls;
 
 /// Runs ALTER TABLE, and ALTER INDEX. Returns the command tag.
@@ -43,7 +43,7 @@ pub async fn alter_table(
     statement: &AlterTable,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let tag = statement.tag();
     let Some(table) = &statement.table else {
         if !matches!(
@@ -82,7 +82,7 @@ async fn act_on_all(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     (table, only): (&mut TableDef, bool),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let before = table.is_parent().then(|| table.clone());
     Box::pin(act(action, cx, ddl, changes, table)).await?;
     let Some(before) = before else {
@@ -107,7 +107,7 @@ async fn act_on_all(
     }
     if let Some(checks) = Box::pin(act_below(action, cx, ddl, changes, (&before, table))).await? {
         let tables = (&before, &*table, only);
-        Box::pin(hand_down(cx, ddl, changes, tables, &checks)).await?;
+        Box::pin(inherit_all(cx, ddl, changes, tables, &checks)).await?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ async fn act_below<'a>(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     (before, table): (&TableDef, &TableDef),
-) -> Result<Option<Vec<(&'a NewCheck, bool)>>, Halt> {
+) -> Result<Option<Vec<(&'a NewCheck, bool)>>, StatementStop> {
     let column;
     let below = match action {
         AlterAction::AddCheck(check, validate) => return Ok(Some(vec![(check, *validate)])),
@@ -224,7 +224,7 @@ async fn forget_columns(
     actions: &[AlterAction],
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let object = Object::new(ObjectKind::Table, table.id);
     let before = about(object, ddl);
     let mut after = before.clone();
@@ -249,7 +249,7 @@ async fn act(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     match action {
         AlterAction::Keep { index, what } => Ok(keep(table, index.as_deref(), what)?),
         AlterAction::Trigger(change) => {
@@ -316,7 +316,7 @@ async fn act(
             drop_column((*column, *cascade), cx, ddl, changes, table).await
         }
         AlterAction::RenameColumn { column, to } => {
-            let renaming = Renaming::Column {
+            let renaming = ObjectRename::Column {
                 relation: table.id,
                 column: *column,
                 to: to.clone(),
@@ -330,7 +330,7 @@ async fn act(
                 return Ok(exists(to, false, ddl)?);
             }
             check_not_type(&table.schema, to, ddl)?;
-            let renaming = Renaming::Relation {
+            let renaming = ObjectRename::Relation {
                 id: table.id,
                 to: to.clone(),
             };
@@ -379,7 +379,7 @@ async fn add_column(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let position = table.columns.len();
     let old = table.clone();
     table.push_column(add.column.clone());
@@ -434,7 +434,7 @@ async fn fill_from(
     old: &TableDef,
     cx: &mut Cx<'_>,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut count = 0;
     let mut rows = Rows::of(old);
     while rows.next(cx).await?.is_some() {
@@ -471,7 +471,7 @@ pub async fn drop_column(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let name = table.columns[column].name.clone();
     let mut triggers = table.rules.triggers.iter();
     if let (Some(trigger), false) = (triggers.find(|t| t.concerns(column, &name)), cascade) {
@@ -499,7 +499,7 @@ pub async fn drop_column(
     let reaches_all =
         |first: &IndexDef| first.is_hidden() || (first.primary && first.kind == IndexKind::BTree);
     if !table.indexes.first().is_some_and(reaches_all) {
-        let hidden = hidden_index(cx, ddl, table, &Places::with(&old)).await?;
+        let hidden = hidden_index(cx, ddl, table, &PartitionPlacement::with(&old)).await?;
         index::drop_index(cx.tx, &hidden).await?;
         table.indexes.insert(0, hidden);
     }
@@ -517,7 +517,7 @@ pub(super) fn rename_index(
     from: &str,
     to: &str,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if ddl.snapshot.relation_exists(&table.schema, to) {
         return Ok(exists(to, false, ddl)?);
     }
@@ -533,7 +533,7 @@ fn rename_constraint(
     from: &str,
     to: &str,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if !table.has_constraint(from) {
         let message = format!(
             "constraint \"{from}\" for table \"{}\" does not exist",
@@ -562,7 +562,7 @@ async fn drop_constraint(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     if !table.has_constraint(name) {
         return Ok(false);
     }
@@ -582,7 +582,7 @@ pub(super) async fn set_not_null(
     table: &mut TableDef,
     column: usize,
     not_null: bool,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let name = table.columns[column].name.clone();
     if not_null {
         check_no_nulls(cx, table, column).await?;
@@ -603,7 +603,11 @@ pub(super) async fn set_not_null(
     Ok(())
 }
 
-async fn check_no_nulls(cx: &mut Cx<'_>, table: &TableDef, column: usize) -> Result<(), Halt> {
+async fn check_no_nulls(
+    cx: &mut Cx<'_>,
+    table: &TableDef,
+    column: usize,
+) -> Result<(), StatementStop> {
     let mut rows = Rows::of(table);
     while let Some(row) = rows.next(cx).await? {
         if row[column].is_null() {

@@ -15,7 +15,7 @@ use super::DdlCx;
 use crate::exec::Cx;
 
 /// The role that runs the statement, and the catalog that decides what it may do.
-pub struct Asker<'a> {
+pub struct Authorizer<'a> {
     /// The oid of the role.
     pub role: u32,
     /// Whether the role is a superuser, which passes every check.
@@ -26,16 +26,19 @@ pub struct Asker<'a> {
 /// The oid that represents a session's role that no longer exists.
 const NOBODY: u32 = u32::MAX;
 
-impl<'a> Asker<'a> {
+impl<'a> Authorizer<'a> {
     /// Returns the current role of the session that runs the statement.
-    pub fn of(cx: &Cx<'_>, ddl: &DdlCx<'a>) -> Result<Asker<'a>, SqlError> {
-        Asker::of_session(cx.eval, ddl.snapshot)
+    pub fn of(cx: &Cx<'_>, ddl: &DdlCx<'a>) -> Result<Authorizer<'a>, SqlError> {
+        Authorizer::of_session(cx.eval, ddl.snapshot)
     }
 
     /// Returns the current role of a session, in a version of the catalog.
-    pub fn of_session(eval: &EvalContext, snapshot: &'a Snapshot) -> Result<Asker<'a>, SqlError> {
+    pub fn of_session(
+        eval: &EvalContext,
+        snapshot: &'a Snapshot,
+    ) -> Result<Authorizer<'a>, SqlError> {
         let role = snapshot.role(&eval.current_user())?;
-        Ok(Asker {
+        Ok(Authorizer {
             role: role.as_ref().map_or(NOBODY, |role| role.id),
             superuser: role.is_some_and(|role| role.superuser),
             snapshot,

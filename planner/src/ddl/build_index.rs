@@ -6,15 +6,15 @@ use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_sql::catalog::{EXPRESSION, IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use crate::exec::Cx;
 use crate::index::{create, trees};
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 use crate::store::{read_columns, read_row};
-use crate::write::{Gather, contains_nulls, not_unique};
+use crate::write::{EntryBuffer, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
 
@@ -39,7 +39,7 @@ impl RowWalk {
     }
 
     /// Returns the fat pointer of the next row.
-    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<FatPtr>, Halt> {
+    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<FatPtr>, StatementStop> {
         cx.breathe().await?;
         while self.next == self.entries.len() {
             let Some(cursor) = &mut self.cursor else {
@@ -64,7 +64,11 @@ impl RowWalk {
 }
 
 /// Builds an index over the existing rows of `table` and returns its roots. Ignores `index.roots`.
-pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Result<Roots, Halt> {
+pub async fn build(
+    cx: &mut Cx<'_>,
+    table: &TableDef,
+    index: &IndexDef,
+) -> Result<Roots, StatementStop> {
     let layout = RowLayout::new(&table.columns);
     let codec = KeyCodec::new(table, index);
     let keys = index.columns.iter().map(|c| c.column);
@@ -83,19 +87,19 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     let mut row = vec![Value::Null; layout.width()];
     let mut words = Vec::new();
     let mut key = Vec::new();
-    let roots = create(cx.tx, table, index, &Places::with(table)).await?;
+    let roots = create(cx.tx, table, index, &PartitionPlacement::with(table)).await?;
     let index = &IndexDef {
         roots,
         ..index.clone()
     };
     let predicate = index.more.predicate.as_ref().map(|p| &p.condition);
-    let mut gather = Gather::of(index);
+    let mut gather = EntryBuffer::of(index);
     // A deferrable constraint is enforced immediately while its index is built.
     let strict = index.more.deferrable.map(|_| IndexDef {
         unique: true,
         ..index.clone()
     });
-    let mut strict = strict.map(|of| (KeyCodec::new(table, &of), Gather::of(&of)));
+    let mut strict = strict.map(|of| (KeyCodec::new(table, &of), EntryBuffer::of(&of)));
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
         if !read_columns(cx.tx, place.addr, (&layout, &columns), &mut words).await? {
@@ -119,12 +123,12 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
             gather.push(cx.tx, partition, &key, place)?;
         }
     }
-    let twin = match &mut strict {
+    let duplicate_key = match &mut strict {
         Some((_, gather)) => gather.sort(cx).await?,
         None => None,
     };
     let sorted = gather.sort(cx).await?;
-    if let Some(twin) = twin.or(sorted) {
+    if let Some(twin) = duplicate_key.or(sorted) {
         read_row(cx.tx, twin.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());

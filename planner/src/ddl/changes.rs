@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use fencepost_sql::catalog::{
-    CatalogView, Guards, Hold, Roots, RoutineDef, TableDef, ViewDef, guard_table,
+    CatalogView, GuardScope, Guards, Roots, RoutineDef, TableDef, ViewDef, guard_table,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::DdlCx;
@@ -31,13 +31,16 @@ pub struct Changes {
 
 impl Changes {
     /// Waits for the lock on changes of the catalog, and begins the changes.
-    pub async fn begin(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
+    pub async fn begin(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, StatementStop> {
         let planned = ddl.snapshot.version();
         Ok(Changes::at(ddl.catalog.begin_change(cx.tx, planned).await?))
     }
 
     /// Begins as [`Changes::begin`] does, for changes that keep existing plans valid.
-    pub async fn begin_unnoticed(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
+    pub async fn begin_unnoticed(
+        cx: &mut Cx<'_>,
+        ddl: &DdlCx<'_>,
+    ) -> Result<Changes, StatementStop> {
         let mut changes = Changes::begin(cx, ddl).await?;
         changes.keeps_plans = true;
         Ok(changes)
@@ -57,12 +60,16 @@ impl Changes {
     }
 
     /// Takes a table that the statement names, and returns its definition for changes.
-    pub async fn take(&mut self, cx: &mut Cx<'_>, table: &TableDef) -> Result<&mut TableDef, Halt> {
+    pub async fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TableDef,
+    ) -> Result<&mut TableDef, StatementStop> {
         let position = match self.tables.iter().position(|t| t.id == table.id) {
             Some(position) => position,
             None => {
-                if !guard_table(cx.tx, table, Hold::Commit).await? {
-                    return Err(Halt::Stale);
+                if !guard_table(cx.tx, table, GuardScope::Commit).await? {
+                    return Err(StatementStop::Stale);
                 }
                 check_settled(cx, table)?;
                 let mut own = table.clone();
@@ -120,7 +127,7 @@ impl Changes {
         ty: u32,
         cx: &mut Cx<'_>,
         ddl: &DdlCx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for routine in ddl.snapshot.all_routines() {
             if routine.names_type(ty) && !self.has_dropped(routine.id) {
                 let routine = RoutineDef {
@@ -144,7 +151,7 @@ impl Changes {
         cx: &mut Cx<'_>,
         ddl: &DdlCx<'_>,
         id: u32,
-    ) -> Result<&mut TableDef, Halt> {
+    ) -> Result<&mut TableDef, StatementStop> {
         let Some(table) = ddl.snapshot.table_by_id(id)? else {
             return Err(SqlError::internal("a table that another leads to is gone").into());
         };
@@ -152,7 +159,7 @@ impl Changes {
     }
 
     /// Stores the views that are changed and not dropped. A view without guards gets guards.
-    async fn store_views(&mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+    async fn store_views(&mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
         for mut view in std::mem::take(&mut self.views) {
             if self.has_dropped(view.id) {
                 continue;
@@ -168,7 +175,7 @@ impl Changes {
 
     /// Stores the changed definitions. Gives new versions to partitioned tables with changed
     /// partitions (FAMILY-2).
-    pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+    pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
         for table in &mut self.tables {
             forget_links(table);
         }

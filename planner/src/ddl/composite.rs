@@ -7,7 +7,7 @@
 use fencepost_sql::bound::{AlterComposite, AttributeChange, CreateComposite};
 use fencepost_sql::catalog::{Guards, Object, ObjectKind, TypeDef, UserType};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::{CompositeDef, Field, is_made_of};
 use fencepost_sql::types::{Composite, Type};
 
@@ -25,7 +25,7 @@ pub async fn create_composite(
     statement: &CreateComposite,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let (schema, name) = (statement.schema.as_str(), statement.name.as_str());
     check_free(schema, name, ddl)?;
     if ddl.snapshot.relation_exists(schema, name) {
@@ -83,7 +83,7 @@ pub async fn alter_composite(
     statement: &AlterComposite,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let ty = &statement.ty;
     let Some(composite) = ty.as_composite() else {
         return Err(SqlError::internal("a composite type is none").into());

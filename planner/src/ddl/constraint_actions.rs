@@ -4,7 +4,7 @@
 use fencepost_sql::bound::{AlterAction, KeyConstraint};
 use fencepost_sql::catalog::{IndexKind, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::alter::{rename_index, set_not_null};
 use super::changes::Changes;
@@ -20,7 +20,7 @@ pub async fn change_constraint(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     match action {
         AlterAction::DropExpression { column } => {
             table.columns[*column].more.generated = None;
@@ -52,7 +52,7 @@ async fn use_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if from != to {
         let message = format!(
             "ALTER TABLE / ADD CONSTRAINT USING INDEX will rename index \"{from}\" to \"{to}\""

@@ -7,11 +7,11 @@ use fencepost_sql::bound::{
     Statement,
 };
 use fencepost_sql::catalog::{
-    Guards, HierarchyPlace, IndexColumn, IndexDef, IndexKind, IndexMore, Object, ObjectKind,
+    Guards, HierarchyPosition, IndexColumn, IndexDef, IndexKind, IndexMore, Object, ObjectKind,
     PartitionOf, Partitioning, Roots, TableDef, TableRules,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 
 use super::build_index::build;
@@ -19,21 +19,21 @@ use super::changes::Changes;
 use super::materialized::run_now;
 use super::names::choose_name;
 use super::ownership::claim;
-use super::partition_hierarchy::{check_default, hand_down_index, inherit};
+use super::partition_hierarchy::{check_default, inherit, inherit_index};
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index::{create, drop_index};
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 
 /// Runs CREATE TABLE. Returns the command tag.
 pub async fn create_table(
     statement: &CreateTable,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let tag = statement.tag();
     if ddl
         .snapshot
@@ -61,7 +61,7 @@ pub async fn create_table(
                 None => id,
             },
         }),
-        family: family_of(statement),
+        family: hierarchy_of(statement),
         materialized: statement.materialized.clone(),
         rules: TableRules {
             storage: statement.storage.clone(),
@@ -72,8 +72,8 @@ pub async fn create_table(
     };
     let with = statement.partition_by.as_ref();
     let places = match with.and_then(|by| by.with.as_deref()) {
-        Some(with) => Places::with(with),
-        None => Places::spread(cx.tx.machine()),
+        Some(with) => PartitionPlacement::with(with),
+        None => PartitionPlacement::spread(cx.tx.machine()),
     };
     let key = statement.primary_key.as_ref();
     let keyed_by_tree = statement.index_kind == IndexKind::BTree
@@ -126,7 +126,7 @@ pub async fn create_table(
 }
 
 /// Returns the position of a new table in its partition hierarchy; `None` if it is in none.
-fn family_of(statement: &CreateTable) -> Option<Box<HierarchyPlace>> {
+fn hierarchy_of(statement: &CreateTable) -> Option<Box<HierarchyPosition>> {
     let of = statement.partition_of.as_ref().map(|new| PartitionOf {
         parent: new.parent.id,
         bound: new.bound.clone(),
@@ -134,7 +134,7 @@ fn family_of(statement: &CreateTable) -> Option<Box<HierarchyPlace>> {
     });
     let key = statement.partition_key.clone();
     (of.is_some() || key.is_some()).then(|| {
-        Box::new(HierarchyPlace {
+        Box::new(HierarchyPosition {
             key,
             of,
             tree: None,
@@ -143,7 +143,11 @@ fn family_of(statement: &CreateTable) -> Option<Box<HierarchyPlace>> {
 }
 
 /// Inserts the rows of a query into a new table. Returns the number of rows.
-pub async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+pub async fn fill(
+    table: &TableDef,
+    select: &Select,
+    cx: &mut Cx<'_>,
+) -> Result<u64, StatementStop> {
     let columns = table.columns.iter().enumerate();
     let row = columns.map(|(slot, column)| Expr::column(column.ty, slot));
     let filling = Statement::Insert(Box::new(Insert {
@@ -164,7 +168,7 @@ pub async fn create_index(
     statement: &CreateIndex,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "CREATE INDEX";
     if let Some(name) = &statement.name
         && ddl.snapshot.relation_exists(&statement.table.schema, name)
@@ -192,7 +196,7 @@ pub async fn create_index(
     };
     let index = add_index(cx, ddl, &mut table, index).await?;
     if !statement.only {
-        hand_down_index(cx, ddl, &mut changes, &table, &index).await?;
+        inherit_index(cx, ddl, &mut changes, &table, &index).await?;
     }
     changes.put(table);
     changes.finish(cx, ddl).await?;
@@ -206,7 +210,7 @@ pub async fn add_index(
     ddl: &DdlCx<'_>,
     table: &mut TableDef,
     mut index: IndexDef,
-) -> Result<IndexDef, Halt> {
+) -> Result<IndexDef, StatementStop> {
     index.id = ddl.catalog.next_oid(cx.tx).await?;
     if index.name.is_empty() {
         let keys = index.columns.iter().map(|key| key.column);
@@ -255,8 +259,8 @@ pub async fn hidden_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &TableDef,
-    places: &Places,
-) -> Result<IndexDef, Halt> {
+    places: &PartitionPlacement,
+) -> Result<IndexDef, StatementStop> {
     let mut index = IndexDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
         name: String::new(),
@@ -280,8 +284,8 @@ pub async fn add_constraint(
     table: &mut TableDef,
     key: &KeyConstraint,
     primary: Option<IndexKind>,
-    empty: Option<&Places>,
-) -> Result<(), Halt> {
+    empty: Option<&PartitionPlacement>,
+) -> Result<(), StatementStop> {
     if key.deferrable.is_some() && primary == Some(IndexKind::Hash) {
         return Err(SqlError::unsupported("a DEFERRABLE key kept by a hash table").into());
     }

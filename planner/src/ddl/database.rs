@@ -13,15 +13,16 @@ use fencepost_sql::bound::{
     AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SettingChange,
 };
 use fencepost_sql::catalog::{
-    About, CatalogView, DatabaseDef, Object, ObjectKind, SUPERUSER_OID, TEMPLATE0_OID, denied,
+    CatalogView, DatabaseDef, Object, ObjectAttributes, ObjectKind, SUPERUSER_OID, TEMPLATE0_OID,
+    denied,
 };
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::sessions::Signal;
 use fencepost_sql::settings::{Settings, check_settable_by, display_name};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::ownership::{role_of, store};
 use super::{DdlCx, Notice};
@@ -38,8 +39,8 @@ pub async fn create_database(
     statement: &CreateDatabase,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let name = &statement.name;
     let owner = match &statement.owner {
         Some(owner) => role_of(owner, cx, ddl)?.id,
@@ -106,9 +107,9 @@ pub async fn create_database(
     ddl.catalog.insert_database(cx.tx, &database).await?;
     copy::copy(&template, &database, changes.version, cx, ddl).await?;
     let object = Object::new(ObjectKind::Database, database.id);
-    let about = About {
+    let about = ObjectAttributes {
         owner: Some(owner).filter(|owner| *owner != SUPERUSER_OID),
-        ..About::of(object)
+        ..ObjectAttributes::of(object)
     };
     if !about.is_empty() {
         store(&about, object, cx, ddl).await?;
@@ -121,7 +122,7 @@ pub async fn drop_database(
     statement: &DropDatabase,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "DROP DATABASE";
     let name = &statement.name;
     let Some(database) = ddl.snapshot.database_named(name) else {
@@ -133,7 +134,7 @@ pub async fn drop_database(
         ddl.notices.push(notice);
         return Ok(TAG);
     };
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     asker.owns(ObjectKind::Database, database.id, name)?;
     if database.is_template {
         let message = "cannot drop a template database";
@@ -158,12 +159,12 @@ pub async fn alter_database(
     statement: &AlterDatabase,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let name = &statement.name;
     let Some(known) = ddl.snapshot.database_named(name) else {
         return Err(missing(name).into());
     };
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     asker.owns(ObjectKind::Database, known.id, name)?;
     let mut database = DatabaseDef::clone(&known);
     match &statement.change {
@@ -199,7 +200,7 @@ pub async fn alter_database(
 }
 
 /// Returns whether the role may create databases (CREATEDB).
-fn may_create(asker: &Asker<'_>, ddl: &DdlCx<'_>) -> bool {
+fn may_create(asker: &Authorizer<'_>, ddl: &DdlCx<'_>) -> bool {
     let role = ddl.snapshot.security().role(asker.role);
     asker.superuser || role.is_some_and(|role| role.create_db)
 }
@@ -266,7 +267,7 @@ async fn others(name: &str, eval: &EvalContext) -> Result<Vec<i32>, SqlError> {
 }
 
 /// Waits until no other session is connected to a database; error 55006 after `TIME_LIMIT`.
-async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(), Halt> {
+async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(), StatementStop> {
     let until = Instant::now() + TIME_LIMIT;
     loop {
         let count = others(name, eval).await?.len();
@@ -288,7 +289,11 @@ async fn await_others(name: &str, refused: &str, eval: &EvalContext) -> Result<(
 }
 
 /// Terminates the other sessions of a database, for WITH (FORCE).
-async fn end_others(name: &str, asker: &Asker<'_>, eval: &EvalContext) -> Result<(), SqlError> {
+async fn end_others(
+    name: &str,
+    asker: &Authorizer<'_>,
+    eval: &EvalContext,
+) -> Result<(), SqlError> {
     let Some(sessions) = &eval.sessions else {
         return Ok(());
     };

@@ -11,7 +11,7 @@ use fencepost_sql::bound::{AlterDomain, CreateDomain, DomainChange, Expr, NewDom
 use fencepost_sql::catalog::{Guards, Object, ObjectKind, TableDef, TypeDef, UserType};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::satisfies;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Domain;
 use fencepost_sql::types::domains::{DomainCheck, DomainDef};
 use fencepost_sql::value::Value;
@@ -28,7 +28,7 @@ pub async fn create_domain(
     statement: &CreateDomain,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     check_free(&statement.schema, &statement.name, ddl)?;
     let changes = Changes::begin(cx, ddl).await?;
     let id = ddl.catalog.next_oid(cx.tx).await?;
@@ -60,7 +60,7 @@ async fn add_check(
     check: &NewDomainCheck,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let taken = |name: &str| definition.checks.iter().any(|of| of.name == name);
     let name = match &check.name {
         Some(name) if taken(name) => {
@@ -96,7 +96,7 @@ pub async fn alter_domain(
     statement: &AlterDomain,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "ALTER DOMAIN";
     let ty = &statement.ty;
     let Some(domain) = ty.as_domain() else {
@@ -217,7 +217,7 @@ async fn validate(
     check: &DomainCheck,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let texts = std::iter::once(check.text.as_str());
     let conditions = domain_conditions(domain.definition(), texts, ddl.snapshot)?;
     let [condition] = conditions.as_slice() else {
@@ -244,7 +244,7 @@ async fn look_at(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     error: &(dyn Fn(&TableDef, usize) -> SqlError + Sync),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for (table, columns) in tables_of(domain, ddl) {
         let mut rows = Rows::of(&table);
         while let Some(row) = rows.next(cx).await? {

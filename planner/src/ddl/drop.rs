@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{DropIndex, DropTable, RowRules, Trigger, Truncate};
-use fencepost_sql::catalog::{CatalogView, Hold, IndexDef, TableDef, guard_routine, guard_table};
+use fencepost_sql::catalog::{
+    CatalogView, GuardScope, IndexDef, TableDef, guard_routine, guard_table,
+};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::build_index::RowWalk;
 use super::cascades::tell;
 use super::changes::{Changes, check_settled};
-use super::family_keys::{WholeKey, drop_foreign_key, keys_to_wholes};
+use super::hierarchy_keys::{WholeKey, drop_foreign_key, keys_to_wholes};
 use super::partition_hierarchy::{partitions_of, unlink, with_partitions};
 use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell_of};
 use super::routine::drop_row_users;
@@ -21,17 +23,17 @@ use super::view::drop_views_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
 use crate::store::free_row;
-use crate::write::{Doing, Firing};
+use crate::write::{PendingTriggers, StatementEvent};
 
 /// Runs DROP TABLE and DROP MATERIALIZED VIEW. Returns the command tag.
 pub async fn drop_table(
     statement: &DropTable,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let what = match statement.materialized {
         true => "materialized view",
         false => "table",
@@ -50,14 +52,14 @@ pub async fn drop_table(
 /// Drops tables and their dependent objects, except views that are already dropped (`gone`).
 pub async fn drop_tables(
     (tables, cascade): (&[Arc<TableDef>], bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let tables = &with_partitions(tables, ddl)?[..];
     let goes = |id: &u32| tables.iter().any(|table| table.id == *id);
-    drop_views_of((tables, cascade), gone, cx, ddl, changes).await?;
+    drop_views_of((tables, cascade), already_dropped, cx, ddl, changes).await?;
     for table in tables {
         if let Some(of) = table.partition_of_table().filter(|of| !goes(&of.parent)) {
             changes.by_id(cx, ddl, of.parent).await?;
@@ -96,7 +98,7 @@ async fn drop_keys_to_wholes(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for WholeKey { child, whole, key } in keys_to_wholes(ddl.snapshot, partition)? {
         if goes(&child.id) || goes(&whole.id) {
             continue;
@@ -119,9 +121,9 @@ pub async fn remove_table(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
-    if !guard_table(cx.tx, table, Hold::Commit).await? {
-        return Err(Halt::Stale);
+) -> Result<(), StatementStop> {
+    if !guard_table(cx.tx, table, GuardScope::Commit).await? {
+        return Err(StatementStop::Stale);
     }
     check_settled(cx, table)?;
     // A routine cannot exist without a type of its signature.
@@ -164,7 +166,7 @@ pub async fn drop_index(
     statement: &DropIndex,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     missing(&statement.missing, "index", ddl);
     if statement.indexes.is_empty() {
         return Ok("DROP INDEX");
@@ -238,7 +240,7 @@ async fn drop_with_parts(
     changes: &mut Changes,
     table: &mut TableDef,
     id: u32,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for member in partitions_of(ddl, table.id)? {
         let mut partition = changes.by_id(cx, ddl, member).await?.clone();
         if let Some(own) = partition.linked(id) {
@@ -259,7 +261,7 @@ pub async fn truncate(
     statement: &Truncate,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "TRUNCATE TABLE";
     if statement.tables.is_empty() {
         return Ok(TAG);
@@ -273,11 +275,11 @@ pub async fn truncate(
         ddl.notices
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    let mut firing = Firing::default();
+    let mut firing = PendingTriggers::default();
     for (table, triggers) in with_triggers(statement) {
         for trigger in triggers {
-            if !guard_routine(cx.tx, &trigger.routine, Hold::Commit).await? {
-                return Err(Halt::Stale);
+            if !guard_routine(cx.tx, &trigger.routine, GuardScope::Commit).await? {
+                return Err(StatementStop::Stale);
             }
         }
         let rules = RowRules {
@@ -285,7 +287,7 @@ pub async fn truncate(
             ..RowRules::default()
         };
         let table = Arc::new(TablePlan::written(table, rules));
-        Box::pin(firing.begin(cx, &table, Doing::TRUNCATE)).await?;
+        Box::pin(firing.begin(cx, &table, StatementEvent::TRUNCATE)).await?;
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     for table in &tables {
@@ -334,10 +336,10 @@ fn check_not_referenced(
 }
 
 /// Gives a table new, empty trees.
-pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
+pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), StatementStop> {
     free_rows(cx, table).await?;
     let before = table.clone();
-    let places = Places::with(&before);
+    let places = PartitionPlacement::with(&before);
     for index in &mut table.indexes {
         index::drop_index(cx.tx, index).await?;
         index.roots = index::create(cx.tx, &before, index, &places).await?;
@@ -346,7 +348,7 @@ pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
 }
 
 /// Frees the rows of a table. The caller frees its indexes.
-pub async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {
+pub async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), StatementStop> {
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
         free_row(cx.tx, place.addr).await?;

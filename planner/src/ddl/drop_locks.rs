@@ -11,17 +11,21 @@ use fencepost_sql::context::EvalContext;
 
 /// The oids of the relations that a DROP locks.
 #[derive(Debug, Default)]
-pub(super) struct Dropped {
+pub(super) struct DropLocks {
     /// The tables, views and sequences that are dropped; the named ones come first.
     pub going: Vec<u32>,
     /// The tables that stay and lose a foreign key.
     pub keyless: Vec<u32>,
 }
 
-impl Dropped {
+impl DropLocks {
     /// Returns the relations that a DROP of `named` relations locks.
-    pub fn of(named: impl IntoIterator<Item = u32>, cascade: bool, catalog: &Snapshot) -> Dropped {
-        let mut dropped = Dropped {
+    pub fn of(
+        named: impl IntoIterator<Item = u32>,
+        cascade: bool,
+        catalog: &Snapshot,
+    ) -> DropLocks {
+        let mut dropped = DropLocks {
             going: named.into_iter().collect(),
             keyless: Vec::new(),
         };
@@ -39,7 +43,7 @@ impl Dropped {
     }
 
     /// Returns the relations that DROP SCHEMA … CASCADE locks.
-    pub fn with_schemas(names: &[String], catalog: &Snapshot) -> Dropped {
+    pub fn with_schemas(names: &[String], catalog: &Snapshot) -> DropLocks {
         let is_in = |schema: &String| names.contains(schema);
         let tables = catalog.tables().into_iter();
         let tables = tables.filter(|table| is_in(&table.schema));
@@ -48,11 +52,11 @@ impl Dropped {
         let named = tables.map(|table| table.id);
         let named = named.chain(views.map(|view| view.id));
         let named = named.chain(sequences.map(|sequence| sequence.id));
-        Dropped::of(named, true, catalog)
+        DropLocks::of(named, true, catalog)
     }
 
     /// Returns the relations that DROP OWNED locks.
-    pub fn owned(statement: &DropOwned, catalog: &Snapshot, eval: &EvalContext) -> Dropped {
+    pub fn owned(statement: &DropOwned, catalog: &Snapshot, eval: &EvalContext) -> DropLocks {
         let mut named = Vec::new();
         let mut schemas = Vec::new();
         for role in &statement.roles {
@@ -77,9 +81,9 @@ impl Dropped {
         let names = catalog.schemas().into_iter();
         let names = names.filter(|(_, id)| schemas.contains(id));
         let names: Vec<String> = names.map(|(name, _)| name).collect();
-        let within = Dropped::with_schemas(&names, catalog);
+        let within = DropLocks::with_schemas(&names, catalog);
         named.extend(within.going);
-        Dropped::of(named, statement.cascade, catalog)
+        DropLocks::of(named, statement.cascade, catalog)
     }
 
     /// Adds the views over dropped relations, and the views over these.

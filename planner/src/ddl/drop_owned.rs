@@ -14,10 +14,10 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::namespace_name;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::drop::drop_tables;
 use super::extension::drop_extensions;
@@ -34,8 +34,8 @@ pub async fn drop_owned(
     statement: &DropOwned,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let mut roles = Vec::new();
     for role in &statement.roles {
         let role = role_of(role, cx, ddl)?;
@@ -57,7 +57,7 @@ pub async fn drop_owned(
         roles.push(role.id);
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    let going = Going::of(&roles, statement.cascade, ddl.snapshot)?;
+    let going = OwnedObjects::of(&roles, statement.cascade, ddl.snapshot)?;
     going.drop(statement.cascade, cx, ddl, &mut changes).await?;
     // The tables that lose a column are stored before the catalog is read again: their old
     // definitions name dropped types.
@@ -81,7 +81,7 @@ pub async fn drop_owned(
 
 /// The objects to drop.
 #[derive(Default)]
-struct Going {
+struct OwnedObjects {
     tables: Vec<Arc<TableDef>>,
     /// The views, including materialized views.
     views: Vec<Arc<ViewDef>>,
@@ -92,10 +92,10 @@ struct Going {
     schemas: Vec<(String, u32)>,
 }
 
-impl Going {
+impl OwnedObjects {
     /// Returns the objects that these roles own. A schema is dropped with all objects in it;
     /// without CASCADE the roles must own these too.
-    fn of(roles: &[u32], cascade: bool, snapshot: &Snapshot) -> Result<Going, SqlError> {
+    fn of(roles: &[u32], cascade: bool, snapshot: &Snapshot) -> Result<OwnedObjects, SqlError> {
         let owned: Vec<Object> = roles
             .iter()
             .flat_map(|role| snapshot.owned_by(*role))
@@ -111,7 +111,7 @@ impl Going {
                 false => Err(still_there(schema)),
             }
         };
-        let mut going = Going::default();
+        let mut going = OwnedObjects::default();
         for table in snapshot.tables() {
             if goes(ObjectKind::Table, table.id, &table.schema)? {
                 going.views.extend(table.as_view().map(Arc::new));
@@ -167,21 +167,21 @@ impl Going {
         cx: &mut Cx<'_>,
         ddl: &mut DdlCx<'_>,
         changes: &mut Changes,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let all: Vec<u32> = self.tables.iter().map(|table| table.id).collect();
         let views = drop_views(&self.views, cascade, ddl)?;
         remove_views(&views, &all, cx, ddl, changes).await?;
-        let mut gone: Vec<u32> = views.iter().map(|view| view.id).collect();
-        self.tables.retain(|table| !gone.contains(&table.id));
-        drop_tables((&self.tables, cascade), &gone, cx, ddl, changes).await?;
-        gone.extend(all);
+        let mut dropped: Vec<u32> = views.iter().map(|view| view.id).collect();
+        self.tables.retain(|table| !dropped.contains(&table.id));
+        drop_tables((&self.tables, cascade), &dropped, cx, ddl, changes).await?;
+        dropped.extend(all);
         let extensions = (&self.extensions[..], cascade);
-        drop_extensions(extensions, &gone, cx, ddl, changes).await?;
-        drop_routines((&self.routines, cascade), &gone, cx, ddl, changes).await?;
-        gone.extend(self.routines.iter().map(|routine| routine.id));
-        drop_types((&self.types, cascade), &gone, cx, ddl, changes).await?;
+        drop_extensions(extensions, &dropped, cx, ddl, changes).await?;
+        drop_routines((&self.routines, cascade), &dropped, cx, ddl, changes).await?;
+        dropped.extend(self.routines.iter().map(|routine| routine.id));
+        drop_types((&self.types, cascade), &dropped, cx, ddl, changes).await?;
         for sequence in &self.sequences {
-            drop_defaults((sequence, cascade), &gone, cx, ddl, changes).await?;
+            drop_defaults((sequence, cascade), &dropped, cx, ddl, changes).await?;
             remove(sequence, cx, ddl).await?;
         }
         for (_, id) in &self.schemas {
@@ -200,7 +200,7 @@ fn still_there(schema: &str) -> SqlError {
 }
 
 /// Revokes the privileges of roles on the remaining objects, and their default privileges.
-async fn take_back(roles: &[u32], cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+async fn take_back(roles: &[u32], cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
     let security = ddl.snapshot.security();
     for about in security.abouts() {
         let Some(object) = ddl.snapshot.object_of(about.class, about.id) else {

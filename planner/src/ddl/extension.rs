@@ -6,19 +6,19 @@ use std::sync::Arc;
 use fencepost_sql::bound::{AlterExtension, CreateExtension, DropExtension, ExtensionChange};
 use fencepost_sql::catalog::acl::Privileges;
 use fencepost_sql::catalog::{
-    About, ArgMode, CATALOG_SCHEMA, CatalogView, ExtensionDef, Guards, Language, Object,
+    ArgMode, CATALOG_SCHEMA, CatalogView, ExtensionDef, Guards, Language, Object, ObjectAttributes,
     ObjectKind, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
     SUPERUSER_OID, TypeDef, UserType, denied, temporary,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::extensions::{Extension, Provided};
+use fencepost_sql::extensions::{Extension, ExtensionFunction};
 use fencepost_sql::parser;
 use fencepost_sql::pg_catalog::class;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::citext::CitextDef;
 use fencepost_sql::types::{Citext, Type};
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::ownership::claim_for;
 use super::routine::{drop_routines, duplicate, same};
@@ -31,7 +31,7 @@ pub async fn create_extension(
     statement: &CreateExtension,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "CREATE EXTENSION";
     let name = &statement.name;
     check_name(name)?;
@@ -62,7 +62,7 @@ pub async fn create_extension(
         SqlError::new(SqlState::INVALID_SCHEMA_NAME, message)
     })?;
     check_schema(schema, ddl)?;
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     check_allowed(&asker, of, ddl)?;
     let changes = Changes::begin(cx, ddl).await?;
     let mut extension = ExtensionDef {
@@ -82,10 +82,10 @@ pub async fn create_extension(
     }
     ddl.catalog.insert_extension(cx.tx, &extension).await?;
     let object = Object::new(ObjectKind::Extension, extension.id);
-    let about = About {
+    let about = ObjectAttributes {
         owner: Some(asker.role).filter(|owner| *owner != SUPERUSER_OID),
         comments: vec![(0, of.comment.to_owned())],
-        ..About::of(object)
+        ..ObjectAttributes::of(object)
     };
     ddl.catalog.replace_about(cx.tx, None, &about).await?;
     changes.finish(cx, ddl).await?;
@@ -130,7 +130,7 @@ fn check_schema(schema: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     }
 }
 
-fn check_allowed(asker: &Asker<'_>, of: &Extension, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+fn check_allowed(asker: &Authorizer<'_>, of: &Extension, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let security = ddl.snapshot.security();
     let may_create = || {
         let allowed = security.allowed(asker.role, security.database(), Privileges::CREATE);
@@ -152,7 +152,7 @@ async fn create_citext(
     version: u64,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<u32, Halt> {
+) -> Result<u32, StatementStop> {
     user_type::check_free(schema, name, ddl)?;
     let id = ddl.catalog.next_oid(cx.tx).await?;
     let array_id = ddl.catalog.next_oid(cx.tx).await?;
@@ -173,11 +173,11 @@ async fn create_citext(
 /// Creates a function of the extension. The first superuser owns it, whichever role creates the
 /// extension.
 async fn create_function(
-    provided: &Provided,
+    provided: &ExtensionFunction,
     (schema, version): (&str, u64),
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<u32, Halt> {
+) -> Result<u32, StatementStop> {
     let function = &provided.function;
     let args = function
         .args
@@ -239,8 +239,8 @@ pub async fn drop_extension(
     statement: &DropExtension,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let mut extensions = Vec::new();
     for name in &statement.names {
         match ddl.snapshot.extension(name) {
@@ -266,11 +266,11 @@ pub async fn drop_extension(
 /// relations that are already dropped (`gone`).
 pub async fn drop_extensions(
     (extensions, cascade): (&[Arc<ExtensionDef>], bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for extension in extensions {
         if !changes.drops(extension.id) {
             continue;
@@ -280,13 +280,27 @@ pub async fn drop_extensions(
             return Err(SqlError::unsupported(what).into());
         }
         let routines = functions(extension, ddl);
-        let dropped = Box::pin(drop_routines((&routines, cascade), gone, cx, ddl, changes)).await;
+        let dropped = Box::pin(drop_routines(
+            (&routines, cascade),
+            already_dropped,
+            cx,
+            ddl,
+            changes,
+        ))
+        .await;
         if let Err(halt) = dropped {
             return Err(needed(halt, extension));
         }
         let mut types = ddl.snapshot.types().all();
         types.retain(|ty| extension.has(Object::new(ObjectKind::Type, ty.id)));
-        let dropped = Box::pin(drop_types((&types, cascade), gone, cx, ddl, changes)).await;
+        let dropped = Box::pin(drop_types(
+            (&types, cascade),
+            already_dropped,
+            cx,
+            ddl,
+            changes,
+        ))
+        .await;
         if let Err(halt) = dropped {
             return Err(needed(halt, extension));
         }
@@ -303,9 +317,9 @@ fn functions(extension: &ExtensionDef, ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> 
 }
 
 /// Rewrites a dependency error of an extension's object as one of the extension itself.
-fn needed(halt: Halt, extension: &ExtensionDef) -> Halt {
+fn needed(halt: StatementStop, extension: &ExtensionDef) -> StatementStop {
     match halt {
-        Halt::Error(error) if error.sqlstate() == SqlState::DEPENDENT_OBJECTS => {
+        StatementStop::Error(error) if error.sqlstate() == SqlState::DEPENDENT_OBJECTS => {
             let message = format!(
                 "cannot drop extension {} because other objects depend on it",
                 extension.name
@@ -340,12 +354,12 @@ pub async fn alter_extension(
     statement: &AlterExtension,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "ALTER EXTENSION";
     let name = &statement.name;
     let extension = ddl.snapshot.extension(name).cloned();
     let extension = extension.ok_or_else(|| missing(name))?;
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     match &statement.change {
         ExtensionChange::Update(to) => {
             asker.owns(ObjectKind::Extension, extension.id, name)?;
@@ -383,7 +397,7 @@ async fn move_extension(
     to: &str,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if extension.members.iter().any(|(of, _)| *of == class::TYPE) {
         let what = format!("SET SCHEMA of the extension {}", extension.name);
         return Err(SqlError::unsupported(what).into());

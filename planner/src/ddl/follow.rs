@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::binder::{Over, Reader, Renaming};
+use fencepost_sql::binder::{DeparseContext, ObjectRename, VisibleColumns};
 use fencepost_sql::catalog::{CatalogView, TableDef, ViewDef};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::parser::names;
 use fencepost_sql::pg_catalog::reader;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::changes::Changes;
@@ -19,17 +19,17 @@ use crate::exec::Cx;
 
 /// Rewrites the views that name a renamed object; its old name is `old`.
 pub async fn rename_in_views(
-    (renaming, old): (&Renaming, &str),
+    (renaming, old): (&ObjectRename, &str),
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for view in ddl.snapshot.queries() {
         let concerned = match renaming {
-            Renaming::Relation { id, .. } | Renaming::Column { relation: id, .. } => {
+            ObjectRename::Relation { id, .. } | ObjectRename::Column { relation: id, .. } => {
                 view.reads(*id) || ddl.snapshot.sequence_by_id(*id)?.is_some()
             }
-            Renaming::Routine { .. } => true,
+            ObjectRename::Routine { .. } => true,
         };
         if !concerned || !names(&view.text, old) {
             continue;
@@ -55,11 +55,11 @@ pub async fn rename_in_views(
 
 /// Rewrites the expressions of tables that call a renamed object; its old name is `old`.
 pub async fn rename_in_tables(
-    (renaming, old): (&Renaming, &str),
+    (renaming, old): (&ObjectRename, &str),
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for table in ddl.snapshot.tables() {
         let mut written = TableDef::clone(&table);
         {
@@ -81,10 +81,10 @@ fn rename_expressions(
     written: &mut TableDef,
     table: &TableDef,
     old: &str,
-    reader: &Reader<'_>,
+    reader: &DeparseContext<'_>,
 ) -> Result<bool, SqlError> {
     let mut found = false;
-    let mut follow = |text: &mut String, over: Over<'_>| {
+    let mut follow = |text: &mut String, over: VisibleColumns<'_>| {
         if !names(text, old) {
             return Ok(());
         }
@@ -95,26 +95,26 @@ fn rename_expressions(
     };
     for column in &mut written.columns {
         if let Some(text) = &mut column.default {
-            follow(text, Over::Nothing)?;
+            follow(text, VisibleColumns::Nothing)?;
         }
         if let Some(text) = &mut column.more.generated {
-            follow(text, Over::Table(table))?;
+            follow(text, VisibleColumns::Table(table))?;
         }
     }
     for check in &mut written.rules.checks {
-        follow(&mut check.text, Over::Table(table))?;
+        follow(&mut check.text, VisibleColumns::Table(table))?;
     }
     for trigger in &mut written.rules.triggers {
         if let Some(text) = &mut trigger.condition {
-            follow(text, Over::Trigger(table))?;
+            follow(text, VisibleColumns::Trigger(table))?;
         }
     }
     for index in &mut written.indexes {
         for expression in &mut index.more.expressions {
-            follow(&mut expression.text, Over::Table(table))?;
+            follow(&mut expression.text, VisibleColumns::Table(table))?;
         }
         if let Some(predicate) = &mut index.more.predicate {
-            follow(&mut predicate.text, Over::Table(table))?;
+            follow(&mut predicate.text, VisibleColumns::Table(table))?;
         }
     }
     Ok(found)
@@ -125,7 +125,7 @@ pub async fn check_followed(
     followed: &[u32],
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if followed.is_empty() {
         return Ok(());
     }

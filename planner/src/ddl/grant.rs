@@ -4,10 +4,10 @@ use fencepost_sql::bound::{DefaultPrivileges, Grant, NamedObject, RoleRef};
 use fencepost_sql::catalog::acl::{self, Acl, Dependent, PUBLIC, Privileges};
 use fencepost_sql::catalog::{DefaultAcl, Object, ObjectKind, RoleDef, denied, no_privilege};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::order::InOrder;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::order::StableSort;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::{Asker, schema_object};
+use super::authorize::{Authorizer, schema_object};
 use super::changes::Changes;
 use super::ownership::{about, role_of, store};
 use super::touch::touch;
@@ -23,7 +23,7 @@ const NOT_REVOKED: SqlState = SqlState::new(b"01006");
 
 /// The kind of change to an access control list.
 #[derive(Clone, Copy)]
-struct How {
+struct GrantChange {
     revoke: bool,
     option: bool,
     cascade: bool,
@@ -32,7 +32,7 @@ struct How {
 /// Returns the oids of the roles that get or lose privileges.
 fn grantees(
     list: &[Option<RoleRef>],
-    how: How,
+    how: GrantChange,
     cx: &Cx<'_>,
     ddl: &DdlCx<'_>,
 ) -> Result<Vec<u32>, SqlError> {
@@ -55,9 +55,9 @@ pub async fn grant(
     statement: &Grant,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
-    let how = How {
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
+    let how = GrantChange {
         revoke: statement.revoke,
         option: statement.option,
         cascade: statement.cascade,
@@ -103,8 +103,8 @@ fn givable(
     named: &NamedObject,
     list: &Acl,
     (wanted, all): (Privileges, bool),
-    how: How,
-    (asker, ddl): (&Asker<'_>, &mut DdlCx<'_>),
+    how: GrantChange,
+    (asker, ddl): (&Authorizer<'_>, &mut DdlCx<'_>),
 ) -> Result<(u32, Privileges), SqlError> {
     let security = ddl.snapshot.security();
     let object = named.object;
@@ -144,7 +144,7 @@ fn change(
     list: &mut Acl,
     (grantor, grantees): (u32, &[u32]),
     privileges: Privileges,
-    how: How,
+    how: GrantChange,
     owner: u32,
 ) -> Result<(), SqlError> {
     for grantee in grantees {
@@ -168,9 +168,9 @@ fn dependent() -> SqlError {
 fn whole(
     named: &NamedObject,
     privileges: Option<Privileges>,
-    (how, grantees): (How, &[u32]),
-    asker: &Asker<'_>,
-    said: &mut fencepost_sql::catalog::About,
+    (how, grantees): (GrantChange, &[u32]),
+    asker: &Authorizer<'_>,
+    said: &mut fencepost_sql::catalog::ObjectAttributes,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), SqlError> {
     let object = named.object;
@@ -195,9 +195,9 @@ fn whole(
 fn one_column(
     (named, column): (&NamedObject, &str),
     wanted: Privileges,
-    (how, grantees): (How, &[u32]),
-    asker: &Asker<'_>,
-    said: &mut fencepost_sql::catalog::About,
+    (how, grantees): (GrantChange, &[u32]),
+    asker: &Authorizer<'_>,
+    said: &mut fencepost_sql::catalog::ObjectAttributes,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), SqlError> {
     let columns = ddl.snapshot.column_names(named.object.id);
@@ -236,9 +236,9 @@ pub async fn default_privileges(
     statement: &DefaultPrivileges,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
-    let how = How {
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
+    let how = GrantChange {
         revoke: statement.revoke,
         option: statement.option,
         cascade: statement.cascade,
@@ -287,10 +287,10 @@ pub async fn default_privileges(
 async fn one_default(
     statement: &DefaultPrivileges,
     (role, schema): (u32, u32),
-    (how, grantees): (How, &[u32]),
+    (how, grantees): (GrantChange, &[u32]),
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let kind = statement.kind;
     let known = ddl.snapshot.security().defaults().iter();
     let mut known = known.filter(|of| of.role == role && of.schema == schema);

@@ -17,9 +17,9 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::table_locks::TableUse;
 
-use super::authorize::Asker;
-use super::drop_locks::Dropped;
-use super::family_keys::keys_to_wholes;
+use super::authorize::Authorizer;
+use super::drop_locks::DropLocks;
+use super::hierarchy_keys::keys_to_wholes;
 
 /// Takes the locks of a DDL statement, one after the other, and holds them until the transaction
 /// ends. Takes none outside a session. Takes none if the role may not run the statement;
@@ -35,7 +35,7 @@ pub async fn lock_for_ddl(
     let Some(locks) = &eval.advisory else {
         return Ok(());
     };
-    let asker = Asker::of_session(eval, catalog)?;
+    let asker = Authorizer::of_session(eval, catalog)?;
     if asker.check(statement, &eval.database).is_err() {
         return Ok(());
     }
@@ -62,7 +62,7 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot, eval: &EvalContext) -> V
                 let leaves = table.leaves().iter().map(|leaf| leaf.id);
                 std::iter::once(table.id).chain(leaves)
             });
-            locks.drop_all(&Dropped::of(named, drop.cascade, catalog));
+            locks.drop_all(&DropLocks::of(named, drop.cascade, catalog));
         }
         Statement::Truncate(truncate) => {
             let tables = truncate.tables.iter();
@@ -103,7 +103,7 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot, eval: &EvalContext) -> V
         }
         Statement::DropView(drop) => {
             let named = drop.views.iter().map(|view| view.id);
-            locks.drop_all(&Dropped::of(named, drop.cascade, catalog));
+            locks.drop_all(&DropLocks::of(named, drop.cascade, catalog));
         }
         Statement::RenameView(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
         Statement::AlterSequence(alter) => {
@@ -119,9 +119,9 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot, eval: &EvalContext) -> V
             }
         }
         Statement::DropSchema(drop) if drop.cascade => {
-            locks.drop_all(&Dropped::with_schemas(&drop.names, catalog));
+            locks.drop_all(&DropLocks::with_schemas(&drop.names, catalog));
         }
-        Statement::DropOwned(drop) => locks.drop_all(&Dropped::owned(drop, catalog, eval)),
+        Statement::DropOwned(drop) => locks.drop_all(&DropLocks::owned(drop, catalog, eval)),
         Statement::AlterOwner(alter) => locks.change(alter.object.as_ref().map(|of| of.object.id)),
         Statement::SetSchema(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
         // Other statements change no tables that statements use, or plans detect their changes by
@@ -171,7 +171,7 @@ impl Locks<'_> {
         }
     }
 
-    fn drop_all(&mut self, dropped: &Dropped) {
+    fn drop_all(&mut self, dropped: &DropLocks) {
         for id in &dropped.going {
             match self.catalog.table_by_id(*id) {
                 Ok(Some(table)) => self.drop(&table),

@@ -4,9 +4,9 @@
 //! view are made again. With CONCURRENTLY it changes only rows, and only those that differ.
 
 use fencepost_sql::bound::{Refresh, RefreshView, Statement};
-use fencepost_sql::catalog::{Hold, guard_table};
+use fencepost_sql::catalog::{GuardScope, guard_table};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::changes::Changes;
@@ -21,7 +21,7 @@ pub async fn refresh(
     statement: &RefreshView,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "REFRESH MATERIALIZED VIEW";
     if let Refresh::Concurrently(changes) = &statement.how {
         for change in changes.iter() {
@@ -44,14 +44,14 @@ pub async fn refresh(
 }
 
 /// Runs an INSERT or DELETE. Returns the number of rows.
-pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, StatementStop> {
     let Ok(plan) = plan(statement) else {
         return Err(SqlError::internal("a statement without a plan").into());
     };
     for table in plan.tables() {
         // A table that this transaction has changed has no guard older than this change.
-        if !guard_table(cx.tx, &table.def, Hold::Commit).await? {
-            return Err(Halt::Stale);
+        if !guard_table(cx.tx, &table.def, GuardScope::Commit).await? {
+            return Err(StatementStop::Stale);
         }
     }
     let queries = match &plan {

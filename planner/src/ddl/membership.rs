@@ -3,9 +3,9 @@
 use fencepost_sql::bound::GrantRole;
 use fencepost_sql::catalog::{Membership, RoleDef, Security, denied};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::ownership::role_of;
 use super::role::existing;
@@ -29,8 +29,8 @@ pub async fn grant_role(
     statement: &GrantRole,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let by = match &statement.by {
         Some(by) => role_of(by, cx, ddl)?.id,
         None => asker.role,
@@ -73,7 +73,7 @@ pub async fn touch_roles(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let security = ddl.snapshot.security();
     let reached = roles
         .iter()
@@ -84,7 +84,11 @@ pub async fn touch_roles(
 
 /// Checks that the role may grant membership in `role`: superusers and its admins may; roles with
 /// CREATEROLE may unless `role` is a superuser.
-pub fn check_admin(asker: &Asker<'_>, role: &RoleDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+pub fn check_admin(
+    asker: &Authorizer<'_>,
+    role: &RoleDef,
+    ddl: &DdlCx<'_>,
+) -> Result<(), SqlError> {
     let security: &Security = ddl.snapshot.security();
     if role.superuser {
         return match asker.superuser {

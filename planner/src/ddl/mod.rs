@@ -15,9 +15,9 @@ mod drop;
 mod drop_locks;
 mod drop_owned;
 mod extension;
-mod family_keys;
 mod follow;
 mod grant;
+mod hierarchy_keys;
 mod keep;
 mod locks;
 mod materialized;
@@ -46,7 +46,7 @@ mod view;
 use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, RoutineKind, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Strength, Work};
 
 use crate::exec::Cx;
@@ -109,7 +109,10 @@ pub struct DdlCx<'a> {
 /// # Errors
 /// 55P03 if the wait exceeds `lock_timeout`; a conflict if they have changed definitions that the
 /// transaction has read.
-pub fn await_turn<'a>(cx: &'a mut Cx<'_>, catalog: &'a Catalog) -> Work<'a, Result<(), Halt>> {
+pub fn await_turn<'a>(
+    cx: &'a mut Cx<'_>,
+    catalog: &'a Catalog,
+) -> Work<'a, Result<(), StatementStop>> {
     Box::pin(async move {
         cx.queue(catalog.heart(), Strength::Update).await?;
         catalog.catch_up(cx.tx).await
@@ -121,9 +124,9 @@ pub fn run_ddl<'a>(
     statement: &'a Statement,
     cx: &'a mut Cx<'_>,
     ddl: &'a mut DdlCx<'_>,
-) -> Work<'a, Result<&'static str, Halt>> {
+) -> Work<'a, Result<&'static str, StatementStop>> {
     Box::pin(async move {
-        authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
+        authorize::Authorizer::of(cx, ddl)?.check(statement, &cx.eval.database)?;
         let notices = ddl.notices.len();
         let done = run_statement(statement, cx, ddl).await?;
         cascades::gather(ddl.notices, notices);
@@ -157,7 +160,7 @@ async fn run_statement(
     statement: &Statement,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     match statement {
         Statement::CreateTable(create) => create::create_table(create, cx, ddl).await,
         Statement::CreateIndex(create) => create::create_index(create, cx, ddl).await,

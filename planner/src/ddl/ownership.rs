@@ -4,13 +4,13 @@
 use fencepost_sql::bound::{AlterOwner, Comment, ReassignOwned, RoleRef};
 use fencepost_sql::catalog::acl::{Privileges, change_owner};
 use fencepost_sql::catalog::{
-    About, CatalogView, Object, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
+    CatalogView, Object, ObjectAttributes, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::class;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::{Asker, schema_object};
+use super::authorize::{Authorizer, schema_object};
 use super::changes::Changes;
 use super::role::existing;
 use super::touch::touch;
@@ -36,8 +36,8 @@ pub async fn claim(
     schema: &str,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<(), StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     claim_for(asker.role, object, schema, cx, ddl).await
 }
 
@@ -48,13 +48,13 @@ pub async fn claim_for(
     schema: &str,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let of = schema_object(ddl.snapshot, schema).id;
     let routine = matches!(object.kind, ObjectKind::Function | ObjectKind::Procedure);
-    let about = About {
+    let about = ObjectAttributes {
         owner: Some(role).filter(|owner| !routine && *owner != SUPERUSER_OID),
         acl: ddl.snapshot.security().new_acl(role, of, object),
-        ..About::of(object)
+        ..ObjectAttributes::of(object)
     };
     match about.is_empty() {
         true => Ok(()),
@@ -63,25 +63,28 @@ pub async fn claim_for(
 }
 
 /// Returns the catalog's entry about an object (owner, privileges, comment) for changes.
-pub fn about(object: Object, ddl: &DdlCx<'_>) -> About {
+pub fn about(object: Object, ddl: &DdlCx<'_>) -> ObjectAttributes {
     let said = ddl.snapshot.security().about(object);
-    said.map_or_else(|| About::of(object), |about| About::clone(about))
+    said.map_or_else(
+        || ObjectAttributes::of(object),
+        |about| ObjectAttributes::clone(about),
+    )
 }
 
 /// Stores the entry about an object.
 pub async fn store(
-    about: &About,
+    about: &ObjectAttributes,
     object: Object,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let before = ddl.snapshot.security().about(object);
     let before = before.map(|before| &**before);
     ddl.catalog.replace_about(cx.tx, before, about).await
 }
 
 /// Removes the entries of dropped objects, after a statement that may have dropped some.
-pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
     let security = ddl.snapshot.security();
     let (abouts, defaults) = (security.abouts(), security.defaults());
     if abouts.is_empty() && defaults.is_empty() {
@@ -90,10 +93,10 @@ pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt
     let now = ddl.catalog.snapshot(cx.tx).await?;
     for about in abouts {
         if !now.has_object(about.class, about.id) {
-            let nothing = About {
+            let nothing = ObjectAttributes {
                 class: about.class,
                 id: about.id,
-                ..About::default()
+                ..ObjectAttributes::default()
             };
             let catalog = ddl.catalog;
             catalog.replace_about(cx.tx, Some(&about), &nothing).await?;
@@ -113,7 +116,7 @@ pub async fn alter_owner(
     statement: &AlterOwner,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let tag = owner_tag(statement.name.0);
     let Some(named) = &statement.object else {
         let message = format!("relation \"{}\" does not exist, skipping", statement.name.1);
@@ -130,7 +133,7 @@ pub async fn alter_owner(
         ));
         return Ok(tag);
     }
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     let security = ddl.snapshot.security();
     security.check_owner(asker.role, object, &named.name)?;
     let to = role_of(&statement.to, cx, ddl)?;
@@ -213,7 +216,7 @@ async fn give(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let from = ddl.snapshot.security().owner(object);
     let mut about = about(object, ddl);
     let routine = matches!(object.kind, ObjectKind::Function | ObjectKind::Procedure);
@@ -257,8 +260,8 @@ pub async fn reassign_owned(
     statement: &ReassignOwned,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let security = ddl.snapshot.security();
     let to = role_of(&statement.to, cx, ddl)?;
     let mut from = Vec::new();
@@ -296,8 +299,8 @@ pub async fn comment(
     statement: &Comment,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     let named = &statement.object;
     if statement.of.kind == ObjectKind::Role {
         let security = ddl.snapshot.security();

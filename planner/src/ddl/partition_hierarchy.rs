@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{KeyConstraint, NewCheck, NewPartition, RowRules};
 use fencepost_sql::catalog::{
-    Bound, CatalogView, CheckDef, HierarchyPlace, IndexDef, Level, PartitionOf, TableDef,
+    Bound, CatalogView, CheckDef, HierarchyPosition, IndexDef, Level, PartitionOf, TableDef,
     TriggerDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::DdlCx;
 use super::changes::Changes;
 use super::create::{add_constraint, add_index, multiple_keys};
-use super::family_keys::{check_unreferenced, give_foreign_key};
+use super::hierarchy_keys::{check_unreferenced, give_foreign_key};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check};
 use super::trigger::{sort_triggers, trigger_exists};
@@ -73,7 +73,7 @@ pub async fn inherit(
     changes: &mut Changes,
     parent: &TableDef,
     partition: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for check in &parent.rules.checks {
         give_check(cx, ddl, partition, check).await?;
     }
@@ -98,7 +98,7 @@ async fn give_trigger(
     changes: &mut Changes,
     partition: &mut TableDef,
     trigger: &TriggerDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let known = partition.linked(trigger.id);
     let mut own = TriggerDef {
         comment: None,
@@ -127,13 +127,13 @@ async fn give_trigger(
 }
 
 /// Gives the partitions of `table` the counterparts of one of its triggers.
-pub async fn hand_down_trigger(
+pub async fn inherit_trigger(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &TableDef,
     trigger: &TriggerDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in partitions_of(ddl, table.id)? {
         let mut partition = changes.by_id(cx, ddl, id).await?.clone();
         give_trigger(cx, ddl, changes, &mut partition, trigger).await?;
@@ -150,7 +150,7 @@ pub async fn change_triggers_below(
     changes: &mut Changes,
     (table, ids): (u32, &[u32]),
     change: &(dyn Fn(&mut TriggerDef) -> bool + Send + Sync),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in partitions_of(ddl, table)? {
         let partition = changes.by_id(cx, ddl, id).await?;
         let own: Vec<u32> = ids.iter().filter_map(|id| partition.linked(*id)).collect();
@@ -167,7 +167,7 @@ async fn give_check(
     ddl: &DdlCx<'_>,
     partition: &mut TableDef,
     check: &CheckDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut own = partition.rules.checks.iter();
     let id = match own.find(|own| own.name == check.name) {
         Some(own) => own.id,
@@ -186,13 +186,13 @@ async fn give_check(
 }
 
 /// Gives the partitions of `table` the counterparts of one of its indexes.
-pub async fn hand_down_index(
+pub async fn inherit_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &TableDef,
     index: &IndexDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in partitions_of(ddl, table.id)? {
         let mut partition = changes.by_id(cx, ddl, id).await?.clone();
         give_index(cx, ddl, changes, &mut partition, index).await?;
@@ -208,7 +208,7 @@ async fn give_index(
     changes: &mut Changes,
     partition: &mut TableDef,
     index: &IndexDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut free = partition.indexes.iter();
     let free = free.find(|own| {
         !own.is_hidden() && own.can_be_part_of(index) && partition.link(own.id).is_none()
@@ -241,18 +241,18 @@ async fn give_index(
         }
     };
     link(partition, own.id, index.id);
-    Box::pin(hand_down_index(cx, ddl, changes, partition, &own)).await
+    Box::pin(inherit_index(cx, ddl, changes, partition, &own)).await
 }
 
 /// Gives the partitions of `table` one of its CHECK constraints, and checks their rows if
 /// `validate` is set.
-async fn hand_down_check(
+async fn inherit_check(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
     (table, check): (&TableDef, &CheckDef),
     (new, validate): (&NewCheck, bool),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in partitions_of(ddl, table.id)? {
         let mut partition = changes.by_id(cx, ddl, id).await?.clone();
         if partition
@@ -271,7 +271,7 @@ async fn hand_down_check(
         let mut own = partition.rules.checks.iter();
         if let Some(own) = own.find(|own| own.name == check.name).cloned() {
             let given = (new, validate);
-            Box::pin(hand_down_check(cx, ddl, changes, (&partition, &own), given)).await?;
+            Box::pin(inherit_check(cx, ddl, changes, (&partition, &own), given)).await?;
         }
         changes.put(partition);
     }
@@ -280,22 +280,22 @@ async fn hand_down_check(
 
 /// Gives the partitions of `table` the objects that it has and `before` did not have: constraints,
 /// and indexes unless ONLY was given. `checks` has the new CHECK constraints as they were bound.
-pub async fn hand_down(
+pub async fn inherit_all(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     (before, table, only): (&TableDef, &TableDef, bool),
     checks: &[(&NewCheck, bool)],
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let had = &before.rules.checks;
     let new_checks = table.rules.checks.iter();
     let new_checks = new_checks.filter(|check| had.iter().all(|old| old.id != check.id));
     for (check, new) in new_checks.zip(checks) {
-        hand_down_check(cx, ddl, changes, (table, check), *new).await?;
+        inherit_check(cx, ddl, changes, (table, check), *new).await?;
     }
     for index in table.indexes.iter().filter(|index| !index.is_hidden()) {
         if !only && before.indexes.iter().all(|old| old.id != index.id) {
-            hand_down_index(cx, ddl, changes, table, index).await?;
+            inherit_index(cx, ddl, changes, table, index).await?;
         }
     }
     let had = &before.rules.foreign_keys;
@@ -319,7 +319,7 @@ pub async fn attach(
     changes: &mut Changes,
     parent: &mut TableDef,
     new: &NewPartition,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let stored = &new.parent;
     let mut partition = changes.take(cx, stored).await?.clone();
     check_rows(cx, ddl, parent, stored, &new.bound).await?;
@@ -341,10 +341,10 @@ pub async fn attach(
         let old = TableDef::clone(stored);
         rewrite(cx, &old, &mut partition, RowRules::default(), &as_it_is).await?;
     }
-    let family = partition
+    let hierarchy = partition
         .family
-        .get_or_insert_with(|| Box::new(HierarchyPlace::default()));
-    family.of = Some(PartitionOf {
+        .get_or_insert_with(|| Box::new(HierarchyPosition::default()));
+    hierarchy.of = Some(PartitionOf {
         parent: parent.id,
         bound: new.bound.clone(),
         links: Vec::new(),
@@ -361,7 +361,7 @@ pub async fn detach(
     changes: &mut Changes,
     parent: &TableDef,
     partition: &TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     check_unreferenced(cx, ddl, (parent, partition)).await?;
     let id = partition.id;
     let partition = changes.take(cx, partition).await?;
@@ -390,7 +390,7 @@ pub async fn attach_index(
     parent: &TableDef,
     index: &str,
     (partition, name): (&TableDef, &str),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let own = partition.index(name).map_or(0, |index| index.id);
     let parents = parent.index(index).map_or(0, |index| index.id);
     match partition.linked(parents) {
@@ -427,7 +427,7 @@ async fn check_rows(
     parent: &TableDef,
     partition: &Arc<TableDef>,
     bound: &Bound,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let Some(key) = parent.partition_key() else {
         return Ok(());
     };
@@ -474,7 +474,7 @@ pub async fn check_default(
     parent: &TableDef,
     partition: &TableDef,
     bound: &Bound,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let (Some(key), Some(tree)) = (parent.partition_key(), parent.tree()) else {
         return Ok(());
     };

@@ -1,8 +1,8 @@
 //! Foreign keys that depend on a unique index or a column of the table they reference (FK-3).
 
-use fencepost_sql::catalog::{Enabled, ForeignKeyDef, TableDef};
+use fencepost_sql::catalog::{ForeignKeyDef, TableDef, TriggerState};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::cascades::tell;
@@ -11,7 +11,7 @@ use super::create::hidden_index;
 use super::partition_hierarchy::partitions_of;
 use crate::exec::Cx;
 use crate::index;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 
 /// A foreign key that depends on an object that is dropped.
 pub struct Dependent {
@@ -38,7 +38,7 @@ pub async fn dependents(
     changes: &mut Changes,
     table: &TableDef,
     depends_on: DependsOn<'_>,
-) -> Result<Vec<Dependent>, Halt> {
+) -> Result<Vec<Dependent>, StatementStop> {
     let mut found = Vec::new();
     for id in &table.rules.referenced_by {
         let child = match *id == table.id {
@@ -92,7 +92,7 @@ pub async fn drop_dependents(
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let old = table.clone();
     for dependent in dependents {
         let child = match dependent.child == table.id {
@@ -113,9 +113,9 @@ pub async fn drop_key(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
-    let gone = table.indexes[position].clone();
-    let what = format!("constraint {} on table {}", gone.name, table.name);
+) -> Result<(), StatementStop> {
+    let dropped = table.indexes[position].clone();
+    let what = format!("constraint {} on table {}", dropped.name, table.name);
     let found = dependents_of_index(position, cx, ddl, changes, table).await?;
     if !found.is_empty() && !cascade {
         return Err(still_referenced(&what, &found).into());
@@ -123,7 +123,7 @@ pub async fn drop_key(
     tell_of(&found, ddl);
     drop_dependents(&found, cx, ddl, changes, table).await?;
     if position == 0 {
-        let mut hidden = hidden_index(cx, ddl, table, &Places::with(table)).await?;
+        let mut hidden = hidden_index(cx, ddl, table, &PartitionPlacement::with(table)).await?;
         index::drop_index(cx.tx, &hidden).await?;
         hidden.roots = super::build_index::build(cx, table, &hidden).await?;
         table.indexes.push(hidden);
@@ -145,7 +145,7 @@ pub async fn dependents_of_index(
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
     table: &TableDef,
-) -> Result<Vec<Dependent>, Halt> {
+) -> Result<Vec<Dependent>, StatementStop> {
     let on = format!("index {}", table.indexes[position].name);
     let depends_on = |_: u32, key: &ForeignKeyDef| {
         let depends = table.referenced_index(key) == Some(position);
@@ -162,7 +162,7 @@ pub async fn dependents_of_column(
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
     table: &TableDef,
-) -> Result<Vec<Dependent>, Halt> {
+) -> Result<Vec<Dependent>, StatementStop> {
     let depends_on = |child: u32, key: &ForeignKeyDef| {
         if child == table.id && key.columns.contains(&column) {
             // The key is dropped with its own column.
@@ -187,7 +187,7 @@ pub async fn forget_references(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let id = table.id;
     for key in &old.rules.foreign_keys {
         let mut left = table.rules.foreign_keys.iter();
@@ -214,13 +214,13 @@ pub async fn forget_references(
 /// Runs ENABLE and DISABLE TRIGGER ALL: switches the checks of a table's foreign keys, and the
 /// actions of foreign keys that reference the table.
 pub async fn switch_keys(
-    enabled: Enabled,
+    enabled: TriggerState,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
     table: &mut TableDef,
-) -> Result<(), Halt> {
-    let off = enabled == Enabled::Disabled;
+) -> Result<(), StatementStop> {
+    let off = enabled == TriggerState::Disabled;
     let id = table.id;
     for key in &mut table.rules.foreign_keys {
         key.unchecked = off;
@@ -238,11 +238,11 @@ pub async fn switch_keys(
 /// Does the same for all partitions below a table.
 pub async fn switch_keys_below(
     table: u32,
-    enabled: Enabled,
+    enabled: TriggerState,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in partitions_of(ddl, table)? {
         let mut partition = changes.by_id(cx, ddl, id).await?.clone();
         switch_keys(enabled, cx, ddl, changes, &mut partition).await?;

@@ -10,7 +10,7 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{names, with_schema_renamed};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::changes::Changes;
@@ -52,7 +52,7 @@ pub async fn rename_schema(
     statement: &RenameSchema,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let (from, to) = (statement.name.as_str(), statement.to.as_str());
     let Some(id) = ddl.snapshot.schema(from) else {
         let message = format!("schema \"{from}\" does not exist");

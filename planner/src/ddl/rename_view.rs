@@ -1,12 +1,12 @@
 //! ALTER VIEW … RENAME TO and ALTER VIEW … RENAME COLUMN.
 
-use fencepost_sql::binder::Renaming;
+use fencepost_sql::binder::ObjectRename;
 use fencepost_sql::bound::RenameView;
 use fencepost_sql::catalog::{ObjectKind, ViewDef};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::create::exists;
 use super::follow::rename_in_views;
@@ -20,7 +20,7 @@ pub async fn rename_view(
     statement: &RenameView,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "ALTER VIEW";
     let Some(named) = &statement.object else {
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
@@ -29,7 +29,7 @@ pub async fn rename_view(
         return Ok(TAG);
     };
     let id = named.object.id;
-    Asker::of(cx, ddl)?.owns(ObjectKind::View, id, &named.name)?;
+    Authorizer::of(cx, ddl)?.owns(ObjectKind::View, id, &named.name)?;
     let mut views = ddl.snapshot.views();
     let Some(view) = views.find(|view| view.id == id).cloned() else {
         let message = format!("\"{}\" is not a view", named.name);
@@ -45,12 +45,12 @@ pub async fn rename_view(
             }
             check_not_type(&view.schema, &to, ddl)?;
             renamed.name.clone_from(&to);
-            (Renaming::Relation { id, to }, view.name.clone())
+            (ObjectRename::Relation { id, to }, view.name.clone())
         }
         Some(name) => {
             let column = rename_column(&mut renamed, name, &to)?;
             let relation = id;
-            let renaming = Renaming::Column {
+            let renaming = ObjectRename::Column {
                 relation,
                 column,
                 to,

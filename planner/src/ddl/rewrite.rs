@@ -7,7 +7,7 @@ use fencepost_sql::bound::{RowRules, SetType};
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::DdlCx;
@@ -15,7 +15,7 @@ use super::build_index::RowWalk;
 use super::create::check_operator_classes;
 use crate::exec::Cx;
 use crate::index;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
 use crate::store::{free_row, read_row};
 use crate::write::{RowWriter, Yield, generate};
@@ -31,8 +31,8 @@ pub async fn rewrite(
     new: &mut TableDef,
     rules: RowRules,
     map: RowMap<'_>,
-) -> Result<(), Halt> {
-    let places = Places::with(old);
+) -> Result<(), StatementStop> {
+    let places = PartitionPlacement::with(old);
     for position in 0..new.indexes.len() {
         let roots = index::create(cx.tx, new, &new.indexes[position], &places).await?;
         new.indexes[position].roots = roots;
@@ -69,7 +69,7 @@ pub async fn set_type(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let old = table.clone();
     table.columns[set.column].ty = set.ty;
     table.columns[set.column].more.domain = set.domain;

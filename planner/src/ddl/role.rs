@@ -16,11 +16,11 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::password::Verifier;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, TypeKind, text_in};
 use fencepost_sql::value::Value;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::database::{alter_database, change_settings, missing};
 use super::membership::{check_admin, join, touch_roles};
@@ -36,9 +36,9 @@ pub async fn create_role(
     statement: &CreateRole,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let (name, options) = (&statement.name, &statement.options);
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     check_attributes(options, &asker, "create")?;
     if !asker.superuser && !creates_roles(&asker, ddl) {
         return Err(denied("permission denied to create role").into());
@@ -83,13 +83,17 @@ fn check_not_reserved(name: &str, detail: &str) -> Result<(), SqlError> {
 }
 
 /// Returns whether the role has CREATEROLE.
-fn creates_roles(asker: &Asker<'_>, ddl: &DdlCx<'_>) -> bool {
+fn creates_roles(asker: &Authorizer<'_>, ddl: &DdlCx<'_>) -> bool {
     let role = ddl.snapshot.security().role(asker.role);
     role.is_some_and(|role| role.create_role)
 }
 
 /// Returns an error if the statement gives an attribute that only superusers may give.
-fn check_attributes(options: &RoleOptions, asker: &Asker<'_>, what: &str) -> Result<(), SqlError> {
+fn check_attributes(
+    options: &RoleOptions,
+    asker: &Authorizer<'_>,
+    what: &str,
+) -> Result<(), SqlError> {
     let given = [
         (options.superuser, "superusers", "superuser"),
         (options.replication, "replication users", "replication"),
@@ -119,8 +123,8 @@ pub async fn alter_role(
     statement: &AlterRole,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     if let RoleChange::SettingOfAll(database, change) = &statement.change {
         return set_for_all((database.as_deref(), change), &asker, cx, ddl).await;
     }
@@ -182,10 +186,10 @@ pub async fn alter_role(
 async fn rename_role(
     role: &RoleDef,
     to: &str,
-    asker: &Asker<'_>,
+    asker: &Authorizer<'_>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     for (name, which) in [
         (cx.eval.session_user.clone(), "session"),
         (cx.eval.current_user(), "current"),
@@ -221,10 +225,10 @@ async fn rename_role(
 async fn set_for_role(
     role: &RoleDef,
     (database, change): (Option<&str>, &SettingChange),
-    asker: &Asker<'_>,
+    asker: &Authorizer<'_>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     if role.superuser && !asker.superuser {
         return Err(denied("must be superuser to alter superusers").into());
     }
@@ -245,10 +249,10 @@ async fn set_for_role(
 /// databases, the settings are stored with the first superuser, which always exists.
 async fn set_for_all(
     (database, change): (Option<&str>, &SettingChange),
-    asker: &Asker<'_>,
+    asker: &Authorizer<'_>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     if !asker.superuser {
         return Err(denied("must be superuser to alter settings globally").into());
     }
@@ -270,10 +274,10 @@ async fn set_for_all(
 async fn keep_settings(
     role: &RoleDef,
     (database, change): (u32, &SettingChange),
-    asker: &Asker<'_>,
+    asker: &Authorizer<'_>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let mut changed = role.clone();
     let at = changed
         .settings
@@ -299,8 +303,8 @@ pub async fn drop_role(
     statement: &DropRole,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    let asker = Asker::of(cx, ddl)?;
+) -> Result<&'static str, StatementStop> {
+    let asker = Authorizer::of(cx, ddl)?;
     if !asker.superuser && !creates_roles(&asker, ddl) {
         return Err(denied("permission denied to drop role").into());
     }
@@ -355,7 +359,11 @@ pub async fn drop_role(
 }
 
 /// Returns error 2BP01 for a role that owns objects, or has privileges on objects.
-async fn check_unused(role: &RoleDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+async fn check_unused(
+    role: &RoleDef,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), StatementStop> {
     let mut used = uses(role, ddl.snapshot, true);
     for database in ddl.snapshot.databases() {
         if database.id == ddl.snapshot.database() {
@@ -413,7 +421,7 @@ fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
     uses
 }
 
-async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
     let planned = ddl.snapshot.version();
     ddl.catalog.begin_change(cx.tx, planned).await.map(drop)
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::binder::Renaming;
+use fencepost_sql::binder::ObjectRename;
 use fencepost_sql::bound::{AlterRoutine, CreateRoutine, DropRoutine};
 use fencepost_sql::catalog::{
     CatalogView, Guards, Object, RoutineDef, RoutineKind, TableDef, ViewDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, RoutineChange};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::ROW_TYPE;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::cascades::tell;
 use super::changes::Changes;
 use super::extension::check_free;
@@ -44,9 +44,9 @@ pub async fn create_routine(
     statement: &CreateRoutine,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let changes = Changes::begin(cx, ddl).await?;
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     if statement.planning.leakproof {
         check_leakproof(&asker)?;
     }
@@ -99,7 +99,7 @@ pub async fn create_routine(
 }
 
 /// Returns error 42501 unless the role is a superuser.
-fn check_leakproof(asker: &Asker<'_>) -> Result<(), SqlError> {
+fn check_leakproof(asker: &Authorizer<'_>) -> Result<(), SqlError> {
     match asker.superuser {
         true => Ok(()),
         false => Err(SqlError::new(
@@ -165,7 +165,7 @@ pub async fn alter_routine(
     statement: &AlterRoutine,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let mut changes = Changes::begin(cx, ddl).await?;
     let mut routine = RoutineDef::clone(&statement.routine);
     routine.version = changes.version;
@@ -174,7 +174,7 @@ pub async fn alter_routine(
         RoutineChange::Schema(schema) => routine.schema.clone_from(schema),
         RoutineChange::Attributes { attributes, .. } => {
             if statement.planning.leakproof && attributes.leakproof.is_some() {
-                check_leakproof(&Asker::of(cx, ddl)?)?;
+                check_leakproof(&Authorizer::of(cx, ddl)?)?;
             }
             routine.settings.clone_from(&statement.settings);
             routine.planning = statement.planning;
@@ -195,7 +195,7 @@ pub async fn alter_routine(
         return Err(SqlError::new(DUPLICATE_FUNCTION, message).into());
     }
     if let RoutineChange::Rename(to) = &statement.change {
-        let renaming = Renaming::Routine {
+        let renaming = ObjectRename::Routine {
             id: routine.id,
             to: to.clone(),
         };
@@ -229,7 +229,7 @@ pub async fn drop_routine(
     statement: &DropRoutine,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     for missing in &statement.missing {
         let message = format!("{missing} does not exist, skipping");
         ddl.notices
@@ -253,7 +253,7 @@ pub async fn drop_row_users(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut users = ddl.snapshot.all_routines();
     users.retain(|routine| routine.names_type(ty) && !changes.has_dropped(routine.id));
     if let (false, Some(_)) = (cascade, users.first()) {
@@ -279,23 +279,23 @@ pub async fn drop_row_users(
 /// depend on them. Skips tables that are already dropped (`gone`).
 pub async fn drop_routines(
     (routines, cascade): (&[Arc<RoutineDef>], bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for routine in routines {
         if !changes.drops(routine.id) {
             continue;
         }
         let calls = |text: &str| parser::calls(text, &routine.name);
         let mut views: Vec<Arc<ViewDef>> = ddl.snapshot.queries();
-        views.retain(|view| calls(&view.text) && !gone.contains(&view.id));
-        let ruled = ruled_by(routine, gone, cx, ddl);
+        views.retain(|view| calls(&view.text) && !already_dropped.contains(&view.id));
+        let ruled = ruled_by(routine, already_dropped, cx, ddl);
         let mut triggered = tables_triggering(ddl, routine.id);
-        triggered.retain(|table| !gone.contains(&table.id));
+        triggered.retain(|table| !already_dropped.contains(&table.id));
         let mut instead = views_triggering(ddl, routine.id);
-        instead.retain(|view| !gone.contains(&view.id));
+        instead.retain(|view| !already_dropped.contains(&view.id));
         if !cascade {
             let needed = |what: String| {
                 let on = format!("{} {}", routine.kind.name(), routine.signature());
@@ -329,7 +329,7 @@ pub async fn drop_routines(
             }
         }
         let going = drop_views(&views, true, ddl)?;
-        remove_views(&going, gone, cx, ddl, changes).await?;
+        remove_views(&going, already_dropped, cx, ddl, changes).await?;
         for (table, texts) in ruled {
             drop_rules(&table, &texts, cx, ddl, changes).await?;
         }

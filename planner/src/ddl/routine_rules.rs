@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencepost_sql::binder::{StoredText, calling};
 use fencepost_sql::catalog::{RoutineDef, TableDef};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::alter::drop_column;
@@ -17,12 +17,12 @@ use crate::exec::Cx;
 /// that are already dropped (`gone`).
 pub fn ruled_by(
     routine: &RoutineDef,
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &Cx<'_>,
     ddl: &DdlCx<'_>,
 ) -> Vec<(Arc<TableDef>, Vec<StoredText>)> {
     let tables = ddl.snapshot.tables().into_iter();
-    let left = tables.filter(|table| !gone.contains(&table.id));
+    let left = tables.filter(|table| !already_dropped.contains(&table.id));
     let ruled = left.map(|table| {
         let texts = calling(&table, routine, ddl.snapshot, cx.eval);
         (table, texts)
@@ -54,7 +54,7 @@ pub async fn drop_rules(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut taken = changes.take(cx, table).await?.clone();
     let mut columns = Vec::new();
     for text in texts {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, NewCheck, NewForeignKey, Related, RowRules};
+use fencepost_sql::bound::{Expr, NewCheck, NewForeignKey, RelatedTable, RowRules};
 use fencepost_sql::catalog::{CheckDef, ForeignKeyDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::DdlCx;
@@ -25,7 +25,7 @@ pub async fn add_check(
     table: &mut TableDef,
     check: &NewCheck,
     validate: bool,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let columns = match check.columns[..] {
         [only] => vec![only],
         _ => Vec::new(),
@@ -49,7 +49,7 @@ pub async fn validate_named_check(
     cx: &mut Cx<'_>,
     table: &mut TableDef,
     (name, condition): (&str, &Expr),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let known = |check: &CheckDef| check.name == name && check.valid;
     if !table.rules.checks.iter().any(known) {
         validate_check(cx, table, (name, condition)).await?;
@@ -66,7 +66,7 @@ pub async fn validate_check(
     cx: &mut Cx<'_>,
     table: &TableDef,
     (name, condition): (&str, &Expr),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut rows = Rows::of(table);
     while let Some(row) = rows.next(cx).await? {
         if cx.deep_value(condition, row).await? == Value::Bool(false) {
@@ -83,7 +83,7 @@ pub async fn validate_foreign_key(
     changes: &mut Changes,
     table: &mut TableDef,
     name: &str,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut last = table.clone();
     let keys = &mut last.rules.foreign_keys;
     let Some(at) = keys.iter().position(|key| key.name == name) else {
@@ -109,7 +109,7 @@ pub async fn add_foreign_key(
     changes: &mut Changes,
     table: &mut TableDef,
     (key, validate): (&NewForeignKey, bool),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let name = constraint_name(table, key.name.as_deref(), &key.columns, "fkey")?;
     let parent = key.parent.as_ref().map_or(table.id, |parent| parent.id);
     let referenced = key.parent.as_deref().unwrap_or(table);
@@ -166,14 +166,14 @@ async fn check_references(
     cx: &mut Cx<'_>,
     child: &TableDef,
     parent: Option<TableDef>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut alone = child.clone();
     let newest = alone
         .rules
         .foreign_keys
         .split_off(child.rules.foreign_keys.len() - 1);
     alone.rules.foreign_keys = newest;
-    let related = |table: TableDef| Related {
+    let related = |table: TableDef| RelatedTable {
         table: Arc::new(table),
         rules: RowRules::default(),
         defaults: Vec::new(),
@@ -183,13 +183,13 @@ async fn check_references(
         return Err(SqlError::internal("a foreign key without an index").into());
     };
     let kept = cx.deferred.take();
-    let mut referee = ForeignKeyActions::new(&references);
+    let mut actions = ForeignKeyActions::new(&references);
     let mut rows = Rows::of(child);
     let checked = async {
         while let Some(row) = rows.next(cx).await? {
-            referee.inserted(cx, row).await?;
+            actions.inserted(cx, row).await?;
         }
-        referee.finish(cx).await
+        actions.finish(cx).await
     };
     let checked = checked.await;
     cx.deferred = kept;
@@ -283,7 +283,7 @@ impl Rows {
         }
     }
 
-    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<&[Value]>, Halt> {
+    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<&[Value]>, StatementStop> {
         while let Some(place) = self.walk.next(cx).await? {
             if read_row(&mut cx.seen(), place.addr, &mut self.words).await? {
                 self.layout.decode(&self.words, &mut self.row)?;

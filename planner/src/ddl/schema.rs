@@ -9,9 +9,9 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::cascades::tell;
 use super::changes::Changes;
 use super::drop::drop_tables;
@@ -33,13 +33,13 @@ pub async fn create_schema(
     statement: &CreateSchema,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "CREATE SCHEMA";
     let owner = match &statement.owner {
         Some(role) => role_of(role, cx, ddl)?,
         None => role_of(&RoleRef::Own, cx, ddl)?,
     };
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     if !ddl.snapshot.security().is_member_of(asker.role, owner.id) {
         return Err(denied(format!("must be member of role \"{}\"", owner.name)).into());
     }
@@ -83,7 +83,7 @@ pub async fn drop_schema(
     statement: &DropSchema,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let mut changes = Changes::begin(cx, ddl).await?;
     for name in &statement.names {
         let Some(id) = ddl.snapshot.schema(name) else {
@@ -137,18 +137,18 @@ pub async fn drop_schema(
         let all: Vec<u32> = tables.iter().map(|table| table.id).collect();
         let going = drop_views(&views, true, ddl)?;
         remove_views(&going, &all, cx, ddl, &mut changes).await?;
-        let mut gone: Vec<u32> = going.iter().map(|view| view.id).collect();
-        tables.retain(|table| !gone.contains(&table.id));
-        drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
-        gone.extend(all);
-        drop_extensions((&extensions, true), &gone, cx, ddl, &mut changes).await?;
-        drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
-        gone.extend(routines.iter().map(|routine| routine.id));
+        let mut dropped: Vec<u32> = going.iter().map(|view| view.id).collect();
+        tables.retain(|table| !dropped.contains(&table.id));
+        drop_tables((&tables, true), &dropped, cx, ddl, &mut changes).await?;
+        dropped.extend(all);
+        drop_extensions((&extensions, true), &dropped, cx, ddl, &mut changes).await?;
+        drop_routines((&routines, true), &dropped, cx, ddl, &mut changes).await?;
+        dropped.extend(routines.iter().map(|routine| routine.id));
         types.retain(|ty| {
             let object = Object::new(ObjectKind::Type, ty.id);
             extensions.iter().all(|of| !of.has(object))
         });
-        drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;
+        drop_types((&types, true), &dropped, cx, ddl, &mut changes).await?;
         for sequence in sequences {
             remove(&sequence, cx, ddl).await?;
         }

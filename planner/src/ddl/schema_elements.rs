@@ -10,7 +10,7 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
 use fencepost_sql::parser;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::{DdlCx, run_ddl};
 use crate::exec::Cx;
@@ -24,7 +24,7 @@ pub async fn make_elements(
     elements: &[String],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut settings = cx.eval.settings_now()?;
     let before = settings.get("search_path").unwrap_or_default().into_owned();
     let path = format!("{}, {before}", quote_ident(schema));
@@ -48,7 +48,7 @@ async fn make_each(
     elements: &[String],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let check = |statement: &Statement| check_schema(statement, schema);
     run_each(elements, &check, cx, ddl).await
 }
@@ -59,7 +59,7 @@ pub async fn run_each(
     check: &(dyn Fn(&Statement) -> Result<(), SqlError> + Send + Sync),
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for text in texts {
         let snapshot = ddl.catalog.snapshot(cx.tx).await?;
         cx.eval.set_private(Some(Arc::clone(&snapshot)));

@@ -1,18 +1,18 @@
 //! CREATE, ALTER and DROP SEQUENCE, and the sequences of SERIAL and IDENTITY columns.
 
-use fencepost_sql::binder::Renaming;
+use fencepost_sql::binder::ObjectRename;
 use fencepost_sql::bound::{
     AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions,
 };
 use fencepost_sql::catalog::{
-    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Reached, SequenceDef, TableDef,
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, SequenceState, TableDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::quoted;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::cascades::tell;
 use super::changes::Changes;
 use super::create::exists;
@@ -27,7 +27,7 @@ pub async fn create_sequence(
     statement: &CreateSequence,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "CREATE SEQUENCE";
     let schema = statement.schema.as_deref().unwrap_or(PUBLIC_SCHEMA);
     if ddl.snapshot.relation_exists(schema, &statement.name) {
@@ -51,7 +51,7 @@ pub async fn alter_sequence(
     statement: &AlterSequence,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let tag = statement.tag();
     let found = ddl
         .snapshot
@@ -75,7 +75,7 @@ pub async fn alter_sequence(
         }
         sequence.name.clone_from(to);
         rename_defaults(&found, &sequence, cx, ddl, &mut changes).await?;
-        let renaming = Renaming::Relation {
+        let renaming = ObjectRename::Relation {
             id: found.id,
             to: to.clone(),
         };
@@ -98,7 +98,7 @@ pub async fn drop_sequence(
     statement: &DropSequence,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "DROP SEQUENCE";
     let mut changes = Changes::begin(cx, ddl).await?;
     for (schema, name) in &statement.names {
@@ -122,13 +122,13 @@ pub async fn drop_sequence(
 /// Without `cascade`, such defaults are an error.
 pub async fn drop_defaults(
     (sequence, cascade): (&SequenceDef, bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut tables = ddl.snapshot.tables();
-    tables.retain(|table| !gone.contains(&table.id));
+    tables.retain(|table| !already_dropped.contains(&table.id));
     for table in tables {
         for (position, column) in table.columns.iter().enumerate() {
             if !calls(column.default.as_deref(), sequence) {
@@ -159,7 +159,7 @@ pub async fn add_for_column(
     table: &mut TableDef,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<SequenceDef, Halt> {
+) -> Result<SequenceDef, StatementStop> {
     let column = table.columns[new.column].name.clone();
     let name = match &new.options.name {
         Some(name) if ddl.snapshot.relation_exists(&table.schema, name) => {
@@ -184,7 +184,7 @@ pub async fn add_for_column(
     let of_table = Object::new(ObjectKind::Table, table.id);
     let owner = match ddl.snapshot.table_by_id(table.id)? {
         Some(_) => ddl.snapshot.security().owner(of_table),
-        None => Asker::of(cx, ddl)?.role,
+        None => Authorizer::of(cx, ddl)?.role,
     };
     claim_for(owner, object, &sequence.schema, cx, ddl).await?;
     Ok(sequence)
@@ -195,7 +195,7 @@ pub async fn drop_owned(
     ids: impl Iterator<Item = u32>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in ids {
         if let Some(sequence) = ddl.snapshot.sequence_by_id(id)? {
             remove(&sequence, cx, ddl).await?;
@@ -209,7 +209,7 @@ pub async fn restart_owned(
     ids: impl Iterator<Item = u32>,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for id in ids {
         if let Some(sequence) = ddl.snapshot.sequence_by_id(id)? {
             write_cell(&sequence, Some(sequence.start), cx).await?;
@@ -225,7 +225,7 @@ async fn write_cell(
     sequence: &SequenceDef,
     restart: Option<i64>,
     cx: &mut Cx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let _lock = cx.eval.sequences.lock(sequence.id).await;
     let given = cx.eval.sequences.alter(sequence.id);
     let Some((cell, taker)) = sequence.read(cx.tx).await? else {
@@ -233,7 +233,7 @@ async fn write_cell(
     };
     let given = given.filter(|_| taker == Some(cx.tx.machine().number()));
     let reached = match restart {
-        Some(value) => Reached {
+        Some(value) => SequenceState {
             value,
             was_given: false,
         },
@@ -249,7 +249,7 @@ pub async fn remove(
     sequence: &SequenceDef,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let _lock = cx.eval.sequences.lock(sequence.id).await;
     cx.eval.sequences.alter(sequence.id);
     sequence.free_cell(cx.tx).await?;
@@ -260,7 +260,7 @@ async fn fresh(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     (schema, name): (&str, &str),
-) -> Result<SequenceDef, Halt> {
+) -> Result<SequenceDef, StatementStop> {
     Ok(SequenceDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
         schema: schema.to_owned(),
@@ -370,7 +370,7 @@ async fn own(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let Some(owner) = &said.owner else {
         return Ok(());
     };
@@ -432,7 +432,7 @@ pub async fn rename_defaults(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for table in ddl.snapshot.tables() {
         for (position, column) in table.columns.iter().enumerate() {
             if calls(column.default.as_deref(), old) {

@@ -12,9 +12,9 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::view_text;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
-use super::authorize::Asker;
+use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::sequence::rename_defaults;
 use super::user_type::check_not_type;
@@ -27,7 +27,7 @@ pub async fn set_schema(
     statement: &SetSchema,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let (tag, to) = (statement.tag, statement.to.as_str());
     let Some(named) = &statement.object else {
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
@@ -36,7 +36,7 @@ pub async fn set_schema(
         return Ok(tag);
     };
     let object = named.object;
-    let asker = Asker::of(cx, ddl)?;
+    let asker = Authorizer::of(cx, ddl)?;
     asker.owns(object.kind, object.id, &named.name)?;
     asker.creates_in(to)?;
     let from = ddl.snapshot.schema_of(object).unwrap_or_default();
@@ -76,7 +76,7 @@ async fn move_table(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     check_unread(table.id, ddl)?;
     let sequences = ddl.snapshot.sequences();
     let sequences = sequences.filter(|sequence| sequence.owner == Some(table.id));
@@ -107,7 +107,7 @@ async fn move_view(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     check_unread(view.id, ddl)?;
     check_free(&view.name, to, ddl)?;
     check_not_type(to, &view.name, ddl)?;
@@ -125,7 +125,7 @@ async fn move_sequence(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let moved = SequenceDef {
         schema: to.to_owned(),
         ..sequence.clone()

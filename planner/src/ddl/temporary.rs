@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Delete, DropSchema, DropTable, Integrity, OnCommit, Statement};
 use fencepost_sql::catalog::temporary::Temporary;
 use fencepost_sql::catalog::{Catalog, CatalogView, Snapshot, temporary};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::Work;
 
 use super::changes::Changes;
@@ -20,7 +20,7 @@ pub fn make_temporary_schema<'a>(
     schema: &'a str,
     cx: &'a mut Cx<'_>,
     ddl: &'a mut DdlCx<'_>,
-) -> Work<'a, Result<Temporary, Halt>> {
+) -> Work<'a, Result<Temporary, StatementStop>> {
     Box::pin(async move {
         let changes = Changes::begin(cx, ddl).await?;
         let id = ddl.catalog.next_oid(cx.tx).await?;
@@ -36,7 +36,7 @@ pub fn make_temporary_schema<'a>(
 pub fn open_temporary_schema<'a>(
     catalog: &'a Catalog,
     cx: &'a mut Cx<'_>,
-) -> Work<'a, Result<Arc<Snapshot>, Halt>> {
+) -> Work<'a, Result<Arc<Snapshot>, StatementStop>> {
     Box::pin(async move {
         let snapshot = catalog.snapshot(cx.tx).await?;
         if cx.eval.temporary_in(&*snapshot).is_some() {
@@ -78,7 +78,7 @@ pub fn drop_temporary_schema<'a>(
     of: &'a Temporary,
     cx: &'a mut Cx<'_>,
     ddl: &'a mut DdlCx<'_>,
-) -> Work<'a, Result<(), Halt>> {
+) -> Work<'a, Result<(), StatementStop>> {
     Box::pin(async move {
         if ddl.snapshot.schema_oid(&of.schema) != Some(of.id) {
             return Ok(());
@@ -100,7 +100,7 @@ pub fn end_temporary<'a>(
     tables: &'a [(u32, OnCommit)],
     cx: &'a mut Cx<'_>,
     ddl: &'a mut DdlCx<'_>,
-) -> Work<'a, Result<(), Halt>> {
+) -> Work<'a, Result<(), StatementStop>> {
     Box::pin(async move {
         let mut going = Vec::new();
         for (id, what) in tables {

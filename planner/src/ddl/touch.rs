@@ -2,10 +2,10 @@
 //! that depend on the privileges.
 
 use fencepost_sql::catalog::{
-    About, CatalogView, Object, ObjectKind, RoutineDef, SUPERUSER_OID, Security,
+    CatalogView, Object, ObjectAttributes, ObjectKind, RoutineDef, SUPERUSER_OID, Security,
 };
 use fencepost_sql::pg_catalog::{self, PUBLIC_NAMESPACE};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::changes::Changes;
@@ -17,7 +17,7 @@ pub async fn touch(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     match object.kind {
         ObjectKind::Table => {
             if let Some(table) = ddl.snapshot.table_by_id(object.id)? {
@@ -70,7 +70,7 @@ pub async fn touch_all_of(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for database in ddl.snapshot.databases() {
         if database.id == ddl.snapshot.database() {
             continue;
@@ -96,7 +96,7 @@ async fn touch_in(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     // The first superuser, and the predefined roles that read or write all data, concern every
     // table.
     let all = roles
@@ -150,7 +150,7 @@ async fn touch_in(
     Ok(())
 }
 
-fn concerns(about: &About, roles: &[u32]) -> bool {
+fn concerns(about: &ObjectAttributes, roles: &[u32]) -> bool {
     let columns = about.columns.iter().map(|(_, acl)| acl);
     let mut items = about.acl.iter().chain(columns).flatten();
     about.owner.is_some_and(|owner| roles.contains(&owner))

@@ -3,11 +3,11 @@
 use fencepost_sql::bound::TriggerChange;
 use fencepost_sql::catalog::{CatalogView, TableDef, TriggerDef};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::order::InOrder;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::order::StableSort;
+use fencepost_sql::stop::StatementStop;
 
 use super::changes::Changes;
-use super::partition_hierarchy::{change_triggers_below, hand_down_trigger};
+use super::partition_hierarchy::{change_triggers_below, inherit_trigger};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -17,7 +17,7 @@ pub async fn change_triggers(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     match change {
         TriggerChange::Create {
             trigger,
@@ -85,7 +85,7 @@ pub async fn change_below(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     (before, table): (&TableDef, &TableDef),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let id_of = |table: &TableDef, name: &str| {
         let mut all = table.rules.triggers.iter();
         all.find(|trigger| trigger.name == name).map(|t| t.id)
@@ -96,11 +96,11 @@ pub async fn change_below(
             let Some(trigger) = all.find(|own| own.name == trigger.name) else {
                 return Ok(());
             };
-            hand_down_trigger(cx, ddl, changes, table, trigger).await
+            inherit_trigger(cx, ddl, changes, table, trigger).await
         }
         TriggerChange::Drop { name, .. } => {
-            let gone: Vec<u32> = id_of(before, name).into_iter().collect();
-            change_triggers_below(cx, ddl, changes, (table.id, &gone), &|_| false).await
+            let dropped: Vec<u32> = id_of(before, name).into_iter().collect();
+            change_triggers_below(cx, ddl, changes, (table.id, &dropped), &|_| false).await
         }
         TriggerChange::Rename { to, .. } => {
             let ids: Vec<u32> = id_of(table, to).into_iter().collect();
@@ -162,7 +162,7 @@ async fn create(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     table: &mut TableDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut trigger = trigger.clone();
     let Ok(at) = find(table, &trigger.name) else {
         trigger.id = ddl.catalog.next_oid(cx.tx).await?;

@@ -14,8 +14,8 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
-use fencepost_sql::order::InOrder;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::order::StableSort;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::citext::CitextDef;
 use fencepost_sql::types::composites::is_made_of;
 use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
@@ -36,7 +36,7 @@ pub async fn create_enum(
     statement: &CreateEnum,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let schema = statement.schema.as_deref().unwrap_or_default();
     check_free(schema, &statement.name, ddl)?;
     let changes = Changes::begin(cx, ddl).await?;
@@ -128,7 +128,7 @@ pub async fn alter_type(
     statement: &AlterType,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "ALTER TYPE";
     let schema = statement.schema.as_deref().unwrap_or_default();
     let Some(ty) = ddl.snapshot.types().named(schema, &statement.name) else {
@@ -225,7 +225,7 @@ pub async fn replace(
     changes: &mut Changes,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for over in ddl.snapshot.types().all() {
         if over.id != changed.id && is_made_of(over.kind(), changed.id) {
             let over = TypeDef {
@@ -366,24 +366,29 @@ fn with_domains(ty: &Arc<TypeDef>, ddl: &DdlCx<'_>) -> Vec<Arc<TypeDef>> {
 }
 
 /// Returns the functions and procedures with one of the types in their signatures.
-fn routines_with(types: &[Arc<TypeDef>], gone: &[u32], ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> {
+fn routines_with(
+    types: &[Arc<TypeDef>],
+    already_dropped: &[u32],
+    ddl: &DdlCx<'_>,
+) -> Vec<Arc<RoutineDef>> {
     let mut all = ddl.snapshot.all_routines();
     all.retain(|routine| {
         let args = routine.args.iter().map(|arg| arg.ty);
         let columns = routine.result.columns.iter().map(|(_, ty)| *ty);
         let mut named = args.chain(columns).chain([routine.result.ty]);
-        !gone.contains(&routine.id) && named.any(|of| types.iter().any(|ty| is_of(of.oid(), ty)))
+        !already_dropped.contains(&routine.id)
+            && named.any(|of| types.iter().any(|ty| is_of(of.oid(), ty)))
     });
     all
 }
 
 /// A text in the catalog that can no longer be bound after the change of types.
-struct Lost {
+struct UnboundText {
     table: Arc<TableDef>,
     text: StoredText,
 }
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for UnboundText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let table = quote_ident(&self.table.name);
         let column = |at: usize| quote_ident(&self.table.columns[at].name);
@@ -407,7 +412,7 @@ impl std::fmt::Display for Lost {
     }
 }
 
-fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<Lost> {
+fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<UnboundText> {
     let after = Snapshot::clone(ddl.snapshot).with_types(TypeSet::of(types));
     let mut lost = Vec::new();
     for table in ddl.snapshot.tables() {
@@ -415,7 +420,7 @@ fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<Lost> {
             // The text may have been invalid before.
             if !unbound(&table, ddl.snapshot, cx.eval).contains(&text) {
                 let table = Arc::clone(&table);
-                lost.push(Lost { table, text });
+                lost.push(UnboundText { table, text });
             }
         }
     }
@@ -427,7 +432,7 @@ pub async fn drop_type(
     statement: &DropType,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let mut types: Vec<Arc<TypeDef>> = Vec::new();
     for (schema, name) in &statement.names {
         let plain = schema.as_deref();
@@ -466,7 +471,7 @@ pub async fn drop_types(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if types.is_empty() {
         return Ok(());
     }
@@ -488,7 +493,7 @@ pub async fn drop_types(
     }
     let mut lost = dependents(left.iter().map(|ty| TypeDef::clone(ty)).collect(), cx, ddl);
     let is_gone = |id: u32| gone.contains(&id);
-    let of_column = |lost: &Lost| match lost.text {
+    let of_column = |lost: &UnboundText| match lost.text {
         StoredText::Default(at) | StoredText::Generated(at) => types
             .iter()
             .any(|ty| is_of_column(&lost.table.columns[at], ty)),
@@ -593,7 +598,7 @@ async fn drop_columns(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let going = |table: &TableDef| {
         let mut columns = table.columns.iter();
         columns.position(|column| types.iter().any(|ty| is_of_column(column, ty)))
@@ -620,7 +625,11 @@ async fn drop_columns(
 }
 
 /// Drops a default, a constraint or an index that names a dropped type.
-async fn lose(lost: &Lost, cx: &mut Cx<'_>, changes: &mut Changes) -> Result<(), Halt> {
+async fn lose(
+    lost: &UnboundText,
+    cx: &mut Cx<'_>,
+    changes: &mut Changes,
+) -> Result<(), StatementStop> {
     let mut table = changes.take(cx, &lost.table).await?.clone();
     match &lost.text {
         StoredText::Default(at) => table.columns[*at].default = None,

@@ -7,8 +7,8 @@ use fencepost_sql::catalog::{
     CatalogView, Guards, Object, ObjectKind, TableDef, ViewDef, ViewMore,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::order::InOrder;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::order::StableSort;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::cascades::tell;
@@ -27,7 +27,7 @@ pub async fn create_view(
     statement: &CreateView,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     const TAG: &str = "CREATE VIEW";
     let old = ddl
         .snapshot
@@ -98,7 +98,7 @@ pub async fn alter_view(
     statement: &AlterView,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     let Some(view) = &statement.view else {
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
         ddl.notices
@@ -142,7 +142,7 @@ pub async fn drop_view(
     statement: &DropView,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
+) -> Result<&'static str, StatementStop> {
     for name in &statement.missing {
         let message = format!("view \"{name}\" does not exist, skipping");
         ddl.notices
@@ -183,13 +183,14 @@ pub fn drop_views(
 /// Adds those of `all` that read the relation with oid `id`, except those already dropped (`gone`).
 fn add_readers(
     (id, on): (u32, &str),
-    gone: &[u32],
+    already_dropped: &[u32],
     cascade: bool,
     (all, going): (&[Arc<ViewDef>], &mut Vec<Arc<ViewDef>>),
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), SqlError> {
     for other in all {
-        let goes = gone.contains(&other.id) || going.iter().any(|view| view.id == other.id);
+        let goes =
+            already_dropped.contains(&other.id) || going.iter().any(|view| view.id == other.id);
         if goes || !other.reads(id) {
             continue;
         }
@@ -211,7 +212,7 @@ pub async fn drop_views_of(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
     let gone = [gone, &ids].concat();
     let all = ddl.snapshot.queries();
@@ -237,7 +238,7 @@ pub async fn remove_views(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for view in views {
         if !changes.drops(view.id) {
             continue;
@@ -266,7 +267,7 @@ pub async fn touch(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     changes.view(view);
     changes.touch_routines(view.id | ROW_TYPE, cx, ddl).await
 }

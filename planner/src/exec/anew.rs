@@ -17,9 +17,9 @@
 //! At REPEATABLE READ, a changed row is a conflict. At SERIALIZABLE, the read or write itself
 //! detects the change if the snapshot cannot move; here the row counts as `Same`.
 
-use fencepost_sql::bound::Hold;
+use fencepost_sql::bound::RowLockOptions;
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{AbortReason, Isolation, Stop, Strength, Timestamp};
@@ -36,7 +36,7 @@ const MOVES_MAX: u32 = 1024;
 
 /// The state of a locked row, compared with the snapshot in which it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LockedRowState {
     /// The snapshot has the row's newest version, or this transaction has changed the row itself.
     Same,
     /// The row has a newer version.
@@ -66,25 +66,29 @@ pub struct LockTarget<'a> {
     /// The columns to read again.
     pub columns: &'a [usize],
     /// The strength of the lock, and the wait policy.
-    pub hold: Hold,
+    pub hold: RowLockOptions,
 }
 
 /// Compares the newest version of a locked row with the snapshot. If the lock excludes other
 /// writers, the commit also validates a newer version, because the lock may be lost (LEVEL-4).
-pub async fn standing(cx: &mut Cx<'_>, row: Addr, strength: Strength) -> Result<Standing, Halt> {
+pub async fn standing(
+    cx: &mut Cx<'_>,
+    row: Addr,
+    strength: Strength,
+) -> Result<LockedRowState, StatementStop> {
     if cx.tx.isolation() == Isolation::Serializable {
-        return Ok(Standing::Same);
+        return Ok(LockedRowState::Same);
     }
     let snapshot = oldest_snapshot(cx);
     let seen = cx.tx.newest().view(row, None, |_| ()).await?;
     Ok(match seen {
-        None => Standing::Gone,
-        Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
+        None => LockedRowState::Gone,
+        Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => LockedRowState::Same,
         Some(((), seen)) => {
             if strength >= Strength::Share {
                 cx.tx.guard(seen);
             }
-            Standing::Changed
+            LockedRowState::Changed
         }
     })
 }
@@ -115,14 +119,14 @@ pub async fn read_standing(
     row: Addr,
     wanted: (&RowLayout, &[usize]),
     words: &mut Vec<u64>,
-) -> Result<Standing, Halt> {
+) -> Result<LockedRowState, StatementStop> {
     let snapshot = oldest_snapshot(cx);
     let mut seen = cx.seen();
     let version = read_version(&mut seen.newest(), row, wanted, words).await?;
     Ok(match version {
-        None => Standing::Gone,
-        Some(seen) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
-        Some(_) => Standing::Changed,
+        None => LockedRowState::Gone,
+        Some(seen) if seen.is_own() || seen.timestamp() <= snapshot => LockedRowState::Same,
+        Some(_) => LockedRowState::Changed,
     })
 }
 
@@ -135,12 +139,12 @@ pub async fn lock_anew(
     of: LockTarget<'_>,
     place: FatPtr,
     row: &mut [Value],
-) -> Result<RowState, Halt> {
+) -> Result<RowState, StatementStop> {
     if !lock_row(cx, of.table, place.addr, of.hold).await? {
         return Ok(RowState::Out);
     }
     match standing(cx, place.addr, of.hold.strength).await? {
-        Standing::Same => Ok(RowState::Same),
+        LockedRowState::Same => Ok(RowState::Same),
         _ if cx.tx.isolation() == Isolation::RepeatableRead => {
             Err(Stop::Retry(AbortReason::WriteConflict).into())
         }
@@ -151,13 +155,13 @@ pub async fn lock_anew(
 async fn read_anew(
     cx: &mut Cx<'_>,
     of: LockTarget<'_>,
-    (found, mut stands): (FatPtr, Standing),
+    (found, mut stands): (FatPtr, LockedRowState),
     row: &mut [Value],
-) -> Result<RowState, Halt> {
+) -> Result<RowState, StatementStop> {
     let mut place = found;
     let mut words = Vec::new();
     for _ in 0..MOVES_MAX {
-        if stands != Standing::Gone {
+        if stands != LockedRowState::Gone {
             let wanted = (&of.table.layout, of.columns);
             if read_columns(&mut cx.tx.newest(), place.addr, wanted, &mut words).await? {
                 of.table.layout.decode_some(&words, of.columns, row)?;
@@ -188,7 +192,7 @@ async fn unique_key(
     cx: &mut Cx<'_>,
     table: &TablePlan,
     found: FatPtr,
-) -> Result<Option<(usize, u32, Vec<u8>)>, Halt> {
+) -> Result<Option<(usize, u32, Vec<u8>)>, StatementStop> {
     let mut indexes = table.def.indexes.iter();
     let whole = indexes.position(|index| index.unique && !index.is_hidden() && !index.is_partial());
     let Some(position) = whole else {
@@ -222,10 +226,10 @@ async fn unique_key(
 /// 40001 at REPEATABLE READ.
 pub async fn lock_point(
     cx: &mut Cx<'_>,
-    (scan, hold): (&Scan, Hold),
+    (scan, hold): (&Scan, RowLockOptions),
     (key, partition): (&[u8], u32),
     words: &mut Vec<u64>,
-) -> Result<Option<PointRow>, Halt> {
+) -> Result<Option<PointRow>, StatementStop> {
     let index = (scan.table.index_def(scan.index), partition);
     let wanted = (&scan.table.layout, scan.columns.as_slice());
     let mut entry = find(&mut cx.seen(), index, key).await?;
@@ -237,10 +241,11 @@ pub async fn lock_point(
             return Ok(None);
         }
         let stands = standing(cx, row.addr, hold.strength).await?;
-        if stands != Standing::Same && cx.tx.isolation() == Isolation::RepeatableRead {
+        if stands != LockedRowState::Same && cx.tx.isolation() == Isolation::RepeatableRead {
             return Err(Stop::Retry(AbortReason::WriteConflict).into());
         }
-        if stands == Standing::Same && read_columns(&mut cx.seen(), row.addr, wanted, words).await?
+        if stands == LockedRowState::Same
+            && read_columns(&mut cx.seen(), row.addr, wanted, words).await?
         {
             return Ok(Some(PointRow { place: row, stands }));
         }
@@ -249,7 +254,7 @@ pub async fn lock_point(
             entry = now;
             continue;
         }
-        let there = stands == Standing::Changed
+        let there = stands == LockedRowState::Changed
             && read_columns(&mut cx.tx.newest(), row.addr, wanted, words).await?;
         return Ok(there.then_some(PointRow { place: row, stands }));
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use fencepost_fabric::processors::anywhere;
 use fencepost_sql::bound::{Expr, Node};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::functions::{Evaluated, KnownCalls, LongCall, in_parts, next_part};
+use fencepost_sql::functions::{EvaluationOutcome, LongCall, LongCallResults, in_parts, next_part};
 use fencepost_sql::value::Value;
 use parking_lot::Mutex;
 
@@ -24,7 +24,7 @@ type Outcome = Result<Value, SqlError>;
 
 /// A long call that is running.
 #[derive(Default)]
-struct Running {
+struct LongCallState {
     state: Mutex<State>,
     stop: Arc<AtomicBool>,
 }
@@ -35,9 +35,9 @@ struct State {
     waiting: Option<Waker>,
 }
 
-impl Running {
-    fn begin(call: LongCall) -> Result<Arc<Running>, SqlError> {
-        let running = Arc::new(Running::default());
+impl LongCallState {
+    fn begin(call: LongCall) -> Result<Arc<LongCallState>, SqlError> {
+        let running = Arc::new(LongCallState::default());
         let end = FinishGuard(Arc::clone(&running));
         let work = move || {
             let outcome = call.run(Arc::clone(&end.0.stop));
@@ -59,7 +59,7 @@ impl Running {
 }
 
 /// A guard that finishes the call if its thread ends without a result.
-struct FinishGuard(Arc<Running>);
+struct FinishGuard(Arc<LongCallState>);
 
 impl Drop for FinishGuard {
     fn drop(&mut self) {
@@ -69,33 +69,33 @@ impl Drop for FinishGuard {
 }
 
 /// A guard that stops a call when its caller no longer waits for it.
-struct Stopped<'a>(&'a Running);
+struct StopGuard<'a>(&'a LongCallState);
 
-impl Drop for Stopped<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 
 /// The result of [`Cx::in_parts`]: ready at once unless a call takes long.
-pub enum InParts<'a, T> {
+pub enum CallProgress<'a, T> {
     /// The result; `None` once it has been taken.
     Done(Option<Result<T, SqlError>>),
     /// A long call is running.
     Long(Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>),
 }
 
-impl<T: Unpin> Future for InParts<'_, T> {
+impl<T: Unpin> Future for CallProgress<'_, T> {
     type Output = Result<T, SqlError>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            InParts::Done(outcome) => match outcome.take() {
+            CallProgress::Done(outcome) => match outcome.take() {
                 Some(outcome) => Poll::Ready(outcome),
                 None => Poll::Pending,
             },
-            InParts::Long(rest) => rest.as_mut().poll(task),
+            CallProgress::Long(rest) => rest.as_mut().poll(task),
         }
     }
 }
@@ -106,10 +106,10 @@ impl Cx<'_> {
     /// # Errors
     /// Those of the expression, and those of [`Cx::pause`].
     #[inline(always)]
-    pub fn value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> InParts<'a, Value> {
+    pub fn value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> CallProgress<'a, Value> {
         match expr.node {
             Node::Column(_) | Node::Const(_) | Node::Param(_) => {
-                InParts::Done(Some(self.value_here(expr, row)))
+                CallProgress::Done(Some(self.value_here(expr, row)))
             }
             _ => self.in_parts(|cx| cx.value_here(expr, row)),
         }
@@ -124,9 +124,9 @@ impl Cx<'_> {
         &'a mut self,
         filter: Option<&'a Expr>,
         row: &'a [Value],
-    ) -> InParts<'a, bool> {
+    ) -> CallProgress<'a, bool> {
         match filter {
-            None => InParts::Done(Some(Ok(true))),
+            None => CallProgress::Done(Some(Ok(true))),
             Some(_) => self.in_parts(move |cx| cx.holds_here(filter, row)),
         }
     }
@@ -143,11 +143,11 @@ impl Cx<'_> {
     pub fn in_parts<'a, T: Send + 'a>(
         &'a mut self,
         mut work: impl FnMut(&Cx<'_>) -> Result<T, SqlError> + Send + 'a,
-    ) -> InParts<'a, T> {
+    ) -> CallProgress<'a, T> {
         match in_parts(self.eval, || work(self)) {
-            Evaluated::Done(outcome) => InParts::Done(Some(outcome)),
-            Evaluated::Long { call, known } => {
-                InParts::Long(Box::pin(self.remaining_parts(work, call, known)))
+            EvaluationOutcome::Done(outcome) => CallProgress::Done(Some(outcome)),
+            EvaluationOutcome::Long { call, known } => {
+                CallProgress::Long(Box::pin(self.remaining_parts(work, call, known)))
             }
         }
     }
@@ -156,13 +156,13 @@ impl Cx<'_> {
         &mut self,
         mut work: impl FnMut(&Cx<'_>) -> Result<T, SqlError> + Send,
         mut call: LongCall,
-        mut known: KnownCalls,
+        mut known: LongCallResults,
     ) -> Result<T, SqlError> {
         loop {
             known.push(Ok(self.run_long(call).await?));
             match next_part(self.eval, known, || work(self)) {
-                Evaluated::Done(outcome) => return outcome,
-                Evaluated::Long {
+                EvaluationOutcome::Done(outcome) => return outcome,
+                EvaluationOutcome::Long {
                     call: next,
                     known: so_far,
                 } => (call, known) = (next, so_far),
@@ -172,8 +172,8 @@ impl Cx<'_> {
 
     /// Waits for a long call, or until the statement is cancelled.
     async fn run_long(&mut self, call: LongCall) -> Outcome {
-        let running = Running::begin(call)?;
-        let _stopped = Stopped(&running);
+        let running = LongCallState::begin(call)?;
+        let _stopped = StopGuard(&running);
         let (cancel, deadline) = (self.cancel, self.deadline);
         let outcome = poll_fn(|task| {
             if let Err(error) = check_stop(cancel, deadline, Instant::now()) {

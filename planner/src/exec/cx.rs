@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use fencepost_sql::advisory::{Asked, lock_timed_out};
+use fencepost_sql::advisory::{LockFuture, lock_timed_out};
 use fencepost_sql::bound::Expr;
 use fencepost_sql::context::EvalContext;
-use fencepost_sql::counts::{Count, Counting};
+use fencepost_sql::counts::{Count, SessionCounters};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{eval, eval_predicate};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::statement_snapshot::SnapshotScope;
-use fencepost_txn::{MarkPlace, Stop, Strength, Transaction, yield_now};
+use fencepost_txn::{MarkIndex, Stop, Strength, Transaction, yield_now};
 use parking_lot::Mutex;
 
-use super::gather::Parts;
-use super::pace::Pace;
+use super::gather::RemoteParts;
+use super::pace::TimeSlice;
 use super::subquery::Queries;
 use crate::routines::Routines;
-use crate::write::Deferred;
+use crate::write::DeferredWork;
 
 const RUNNING: u8 = 0;
 const CANCELLED: u8 = 1;
@@ -141,9 +141,9 @@ pub struct Scratch {
     /// The user-defined functions that have been called.
     pub routines: Routines,
     /// The counters of the session.
-    pub counting: Counting,
+    pub counting: SessionCounters,
     /// The state of the time slice.
-    pub pace: Pace,
+    pub pace: TimeSlice,
 }
 
 /// The size in words above which a row buffer is freed after a statement.
@@ -185,13 +185,13 @@ pub struct Cx<'a> {
     /// The partitions, in order, that the scan of a split plan reads; `None` means all.
     pub part: Option<Vec<u32>>,
     /// Deferred checks, run at the end of the transaction. If it is `None`, no check is deferred.
-    pub deferred: Option<&'a mut Deferred>,
+    pub deferred: Option<&'a mut DeferredWork>,
     /// The parts of the plan that other machines run.
-    pub parts: Option<Box<dyn Parts>>,
+    pub parts: Option<Box<dyn RemoteParts>>,
     /// The state of the statement's subqueries in expressions, if it has any.
     pub queries: Option<Box<Queries>>,
     /// The statement snapshot of its scans; `None` means that they read the current state.
-    pub before: Option<MarkPlace>,
+    pub before: Option<MarkIndex>,
 }
 
 impl Cx<'_> {
@@ -221,7 +221,11 @@ impl Cx<'_> {
     }
 
     /// Evaluates `expr`, including its subqueries, with parameters of its own.
-    pub async fn value_with(&mut self, expr: &Expr, params: &[Value]) -> Result<Value, Halt> {
+    pub async fn value_with(
+        &mut self,
+        expr: &Expr,
+        params: &[Value],
+    ) -> Result<Value, StatementStop> {
         let mut inner = self.within(params);
         let value = match expr.has_subquery() {
             false => Ok(inner.value(expr, &[]).await?),
@@ -276,7 +280,7 @@ impl Cx<'_> {
     /// # Errors
     /// 55P03 if the wait exceeds `lock_timeout`.
     #[inline]
-    pub async fn queue(&mut self, row: Addr, strength: Strength) -> Result<(), Halt> {
+    pub async fn queue(&mut self, row: Addr, strength: Strength) -> Result<(), StatementStop> {
         if let (Some(limit), Some(sessions)) = (self.eval.lock_timeout, &self.eval.sessions) {
             let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
             return Box::pin(queue_until(
@@ -358,12 +362,12 @@ async fn queue_until(
     tx: &mut Transaction,
     intends: bool,
     row: (Addr, Strength),
-    mut over: Asked<'_, ()>,
-) -> Result<(), Halt> {
+    mut over: LockFuture<'_, ()>,
+) -> Result<(), StatementStop> {
     let mut turn = pin!(take_turn(tx, intends, row));
     poll_fn(|task| {
         if let Poll::Ready(taken) = turn.as_mut().poll(task) {
-            return Poll::Ready(taken.map_err(Halt::from));
+            return Poll::Ready(taken.map_err(StatementStop::from));
         }
         let over = over.as_mut().poll(task);
         over.map(|_| Err(lock_timed_out().into()))

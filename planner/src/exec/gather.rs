@@ -13,7 +13,7 @@
 //! A part that no other machine runs is run here, in the same transaction, on the same snapshot.
 
 use fencepost_sql::bound::OrderKey;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
@@ -23,7 +23,7 @@ use super::cx::Cx;
 use super::sort::{Sorter, compare_rows};
 
 /// The result of a part.
-pub enum Part {
+pub enum PartResult {
     /// The values of its rows, side by side.
     Rows(Vec<Value>),
     /// The partitions that were not read.
@@ -31,11 +31,11 @@ pub enum Part {
 }
 
 /// The future of the next result; it yields `None` after the last one.
-pub type NextPart<'a> = Work<'a, Result<Option<Part>, Halt>>;
+pub type NextPartResult<'a> = Work<'a, Result<Option<PartResult>, StatementStop>>;
 
 /// The statistics of a part that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Came {
+pub struct PartStatistics {
     /// The number of the machine that ran the part.
     pub machine: u32,
     /// The number of rows and bytes; `None` if the part was run here after all.
@@ -43,7 +43,7 @@ pub struct Came {
 }
 
 /// The parts of a statement that other machines run.
-pub trait Parts: Send {
+pub trait RemoteParts: Send {
     /// Returns the partitions that no other machine is asked for, in order.
     fn own(&self) -> Vec<u32>;
 
@@ -51,10 +51,10 @@ pub trait Parts: Send {
     fn ask(&mut self) -> u32;
 
     /// Waits for the result of the next part.
-    fn next(&mut self) -> NextPart<'_>;
+    fn next(&mut self) -> NextPartResult<'_>;
 
     /// Returns the statistics of the parts that have finished.
-    fn came(&self) -> Vec<Came>;
+    fn came(&self) -> Vec<PartStatistics>;
 }
 
 /// The progress of a gathering SELECT.
@@ -69,28 +69,28 @@ pub enum Stage {
 }
 
 /// The state of a gathering SELECT.
-pub struct Gather {
+pub struct GatherState {
     pub stage: Stage,
     pub undone: Vec<u32>,
-    merging: Option<Merging>,
+    merging: Option<OrderedMerge>,
 }
 
 /// The rows of other machines in the order of the index, and the rows of this machine.
-pub struct Merging {
+pub struct OrderedMerge {
     theirs: Sorter,
     ours: Batch,
     at: usize,
     more: bool,
 }
 
-impl Gather {
+impl GatherState {
     /// Requests the parts of other machines.
-    pub fn begin(cx: &mut Cx<'_>) -> Option<Gather> {
+    pub fn begin(cx: &mut Cx<'_>) -> Option<GatherState> {
         let parts = cx.parts.as_mut()?;
         let messages = parts.ask();
         cx.part = Some(parts.own());
         cx.tx.count_messages(messages);
-        Some(Gather {
+        Some(GatherState {
             stage: Stage::Own,
             undone: Vec::new(),
             merging: None,
@@ -98,15 +98,15 @@ impl Gather {
     }
 
     /// Returns the rows of the next part. Collects the partitions that were not read.
-    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
+    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, StatementStop> {
         loop {
             let Some(parts) = cx.parts.as_mut() else {
                 return Ok(None);
             };
             match parts.next().await? {
                 None => return Ok(None),
-                Some(Part::Rows(values)) => return Ok(Some(values)),
-                Some(Part::Undone(partitions)) => self.undone.extend(partitions),
+                Some(PartResult::Rows(values)) => return Ok(Some(values)),
+                Some(PartResult::Undone(partitions)) => self.undone.extend(partitions),
             }
         }
     }
@@ -128,7 +128,7 @@ impl Gather {
         &mut self,
         cx: &mut Cx<'_>,
         (order, width): (&[OrderKey], usize),
-    ) -> Result<Option<&mut Merging>, Halt> {
+    ) -> Result<Option<&mut OrderedMerge>, StatementStop> {
         if self.merging.is_none() {
             let mut theirs = Sorter::by(order.to_vec(), width, u64::MAX);
             let mut gathered = CollectedMemory::default();
@@ -140,7 +140,7 @@ impl Gather {
             theirs.finish(cx, 0).await?;
             let own = cx.part.take().unwrap_or_default();
             self.undone.extend(own);
-            self.merging = Some(Merging {
+            self.merging = Some(OrderedMerge {
                 theirs,
                 ours: Batch::new(width),
                 at: 0,
@@ -151,7 +151,7 @@ impl Gather {
     }
 }
 
-impl Merging {
+impl OrderedMerge {
     /// Returns the batch to which rows of this machine must be added before more rows can be
     /// returned; `None` if no rows are needed.
     pub fn wants(&mut self) -> Option<&mut Batch> {

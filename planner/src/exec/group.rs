@@ -3,7 +3,7 @@
 use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping, Node};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Accumulator;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
@@ -69,7 +69,7 @@ impl Groups {
         grouping: &Grouping,
         cx: &mut Cx<'_>,
         input: &Batch,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let from = self.rows.len();
         let grows = grouping.aggregates.iter().any(grows);
         let computes = grouping.aggregates.iter().any(Aggregate::computes);
@@ -143,7 +143,7 @@ impl Groups {
 
     /// Counts the memory of the groups from `from` on. A group's key is stored in its row and in
     /// the hash table.
-    fn count(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), Halt> {
+    fn count(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), StatementStop> {
         self.gathered.add_rows(cx, &self.rows, from)?;
         for _ in from..self.rows.len() {
             self.gathered.add_entry(cx, self.key.len())?;
@@ -157,7 +157,7 @@ impl Groups {
         grouping: &Grouping,
         cx: &mut Cx<'_>,
         (values, width): (&[Value], usize),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let from = self.rows.len();
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for row in values.chunks_exact(width.max(1)) {

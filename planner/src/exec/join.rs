@@ -5,7 +5,7 @@ use std::ops::Range;
 use fencepost_sql::bound::{Expr, JoinKind};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::key::encode_plain;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
@@ -72,7 +72,7 @@ impl JoinState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if !self.built && !matches!(join.method, JoinMethod::Index) {
             self.build(join, cx).await?;
         }
@@ -118,7 +118,7 @@ impl JoinState {
     }
 
     /// Reads the whole right side into memory.
-    async fn build(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn build(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         let mut gathered = CollectedMemory::default();
         while self.right_more {
             let from = self.right_rows.len();
@@ -153,7 +153,7 @@ impl JoinState {
     }
 
     /// Begins the search for matches of the current left row.
-    async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.open = true;
         self.matched = false;
         self.right_at = 0;
@@ -185,7 +185,7 @@ impl JoinState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         target: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         loop {
             let rows = self.right_at..self.right_rows.len();
             if !self.pair(join, cx, out, target, rows).await? {
@@ -209,7 +209,7 @@ impl JoinState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         target: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let end = match join.method {
             JoinMethod::Hash { .. } => self.bucket.len(),
             _ => self.right_rows.len(),
@@ -226,7 +226,7 @@ impl JoinState {
         out: &mut Batch,
         target: usize,
         candidates: Range<usize>,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         for candidate in candidates {
             if out.len() >= target {
                 return Ok(false);

@@ -6,9 +6,9 @@
 //! satisfies the query is left out. SKIP LOCKED leaves out rows that other transactions have
 //! locked, and its result does not depend on rows that it does not return.
 
-use fencepost_sql::bound::{Hold, WaitPolicy};
+use fencepost_sql::bound::{RowLockOptions, WaitPolicy};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{AbortReason, Isolation, Stop, Strength};
@@ -26,8 +26,8 @@ pub async fn lock_row(
     cx: &mut Cx<'_>,
     table: &TablePlan,
     row: Addr,
-    hold: Hold,
-) -> Result<bool, Halt> {
+    hold: RowLockOptions,
+) -> Result<bool, StatementStop> {
     match hold.wait {
         WaitPolicy::Block => {
             cx.queue(row, hold.strength).await?;
@@ -58,7 +58,7 @@ pub async fn lock_rows(
     cx: &mut Cx<'_>,
     out: &mut Batch,
     from: usize,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut row = vec![Value::Null; plan.width];
     let mut places = Vec::with_capacity(lock.leaves.len());
     let mut kept = from;
@@ -69,9 +69,9 @@ pub async fn lock_rows(
         }
         places.clear();
         match lock_leaves(lock, cx, out.row(i), (&mut row, &mut places)).await? {
-            Sight::Out => continue,
-            Sight::Same => {}
-            Sight::Anew => {
+            LockOutcome::Out => continue,
+            LockOutcome::Same => {}
+            LockOutcome::Anew => {
                 if !cx.deep_holds(lock.filter.as_ref(), &row).await? {
                     continue;
                 }
@@ -91,7 +91,7 @@ pub async fn lock_rows(
 
 /// The outcome of locking the rows behind one row of targets.
 #[derive(PartialEq, Eq)]
-enum Sight {
+enum LockOutcome {
     /// The row is left out.
     Out,
     /// The row is as it was found.
@@ -107,12 +107,12 @@ async fn lock_leaves(
     cx: &mut Cx<'_>,
     targets: &[Value],
     (row, places): (&mut [Value], &mut Vec<(usize, FatPtr)>),
-) -> Result<Sight, Halt> {
+) -> Result<LockOutcome, StatementStop> {
     let mut sight = match cx.tx.isolation() {
-        Isolation::ReadCommitted | Isolation::RepeatableRead => Sight::Same,
+        Isolation::ReadCommitted | Isolation::RepeatableRead => LockOutcome::Same,
         // The row was read before its lock was taken, and is not in the read set
         // ([`crate::plan::Hints`]).
-        Isolation::Serializable => Sight::Anew,
+        Isolation::Serializable => LockOutcome::Anew,
     };
     for (nth, leaf) in lock.leaves.iter().enumerate() {
         let pointer = &targets[leaf.pointer];
@@ -128,18 +128,18 @@ async fn lock_leaves(
             hold: lock.hold,
         };
         match lock_anew(cx, of, place, &mut row[leaf.first_slot..]).await? {
-            RowState::Out => return Ok(Sight::Out),
+            RowState::Out => return Ok(LockOutcome::Out),
             RowState::Unknown => return Err(Stop::Retry(AbortReason::WriteConflict).into()),
             RowState::Same => places.push((nth, place)),
             RowState::Changed(place) => {
-                sight = Sight::Anew;
+                sight = LockOutcome::Anew;
                 guard_lock(cx, lock.hold, place).await?;
             }
         }
     }
     for (nth, place) in places.iter().copied() {
-        if sight == Sight::Anew && !read_leaf(&lock.leaves[nth], cx, place, row).await? {
-            return Ok(Sight::Out);
+        if sight == LockOutcome::Anew && !read_leaf(&lock.leaves[nth], cx, place, row).await? {
+            return Ok(LockOutcome::Out);
         }
         guard_lock(cx, lock.hold, place).await?;
     }
@@ -152,7 +152,7 @@ async fn read_leaf(
     cx: &mut Cx<'_>,
     place: FatPtr,
     row: &mut [Value],
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let table = leaf.table()?;
     let wanted = (&table.layout, leaf.columns.as_slice());
     let mut words = std::mem::take(&mut cx.scratch.words);
@@ -161,7 +161,7 @@ async fn read_leaf(
         Ok(true) => {
             let own = &mut row[leaf.first_slot..];
             let decoded = table.layout.decode_some(&words, &leaf.columns, own);
-            decoded.map(|()| true).map_err(Halt::from)
+            decoded.map(|()| true).map_err(StatementStop::from)
         }
         Ok(false) => Ok(false),
         Err(stop) => Err(stop.into()),
@@ -172,7 +172,11 @@ async fn read_leaf(
 
 /// Makes the commit validate that no other transaction has written a locked row, because a lock is
 /// lost if its machine fails. Locks weaker than [`Strength::Share`] do not exclude writers.
-async fn guard_lock(cx: &mut Cx<'_>, hold: Hold, place: FatPtr) -> Result<(), Halt> {
+async fn guard_lock(
+    cx: &mut Cx<'_>,
+    hold: RowLockOptions,
+    place: FatPtr,
+) -> Result<(), StatementStop> {
     if cx.tx.isolation() != Isolation::Serializable && hold.strength >= Strength::Share {
         let seen = cx.tx.newest().view(place.addr, None, |_| ()).await?;
         if let Some(((), seen)) = seen {

@@ -8,7 +8,7 @@ use fencepost_sql::advisory::{LockKey, LockState};
 use fencepost_sql::catalog::{CatalogView, Snapshot};
 use fencepost_sql::pg_catalog::{Relation, Rows};
 use fencepost_sql::sessions::{Activity, SessionState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::Strength;
@@ -37,7 +37,7 @@ pub async fn rows(
     relation: &'static Relation,
     snapshot: &Snapshot,
     cx: &mut Cx<'_>,
-) -> Result<Vec<Vec<Value>>, Halt> {
+) -> Result<Vec<Vec<Value>>, StatementStop> {
     let mut rows = Rows::of(relation);
     if let Some(advisory) = &cx.eval.advisory {
         for lock in advisory.all().await? {

@@ -16,7 +16,7 @@ const AHEAD: usize = 4;
 
 /// A merging scan of several trees.
 pub struct Merge {
-    parts: Vec<Part>,
+    parts: Vec<TreeCursor>,
     /// A heap of the positions of the parts that have more entries. The part with the next key is
     /// first.
     heap: Vec<usize>,
@@ -25,13 +25,13 @@ pub struct Merge {
 }
 
 /// The state of one tree.
-struct Part {
+struct TreeCursor {
     cursor: Cursor,
     entries: ScanBatch,
     next: usize,
 }
 
-impl Part {
+impl TreeCursor {
     fn key(&self) -> &[u8] {
         self.entries.key(self.next)
     }
@@ -49,7 +49,7 @@ impl Part {
 impl Merge {
     /// Merges cursors that all move in `direction`.
     pub fn new(cursors: impl Iterator<Item = Cursor>, direction: Direction) -> Merge {
-        let part = |cursor| Part {
+        let part = |cursor| TreeCursor {
             cursor,
             entries: ScanBatch::new(),
             next: 0,

@@ -35,11 +35,11 @@ mod system;
 mod targets;
 mod window;
 
-pub use anew::{LockTarget, RowState, Standing, decided_by, lock_anew};
+pub use anew::{LockTarget, LockedRowState, RowState, decided_by, lock_anew};
 pub use batch::Batch;
 pub use collected_memory::CollectedMemory;
 pub use cx::{CancelFlag, Cx, Scratch};
-pub use gather::{Came, NextPart, Part, Parts};
+pub use gather::{NextPartResult, PartResult, PartStatistics, RemoteParts};
 pub use group::Groups;
 pub use order::sort_indexes;
 pub use part::run_part;

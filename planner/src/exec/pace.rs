@@ -23,7 +23,7 @@ const STRIDE_FIRST: u32 = 4;
 
 /// The progress of a session's task within its time slice.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct TimeSlice {
     /// The number of steps until the clock is read.
     left: u32,
     stride: u32,
@@ -31,7 +31,7 @@ pub struct Pace {
     times: Option<(Instant, Instant)>,
 }
 
-impl Pace {
+impl TimeSlice {
     /// Begins a statement. Its slice begins with the first reading of the clock.
     #[inline]
     pub fn restart(&mut self) {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// Takes steps of `cost` each until the slice is over. Returns the number of steps.
-    fn steps_in_slice(pace: &mut Pace, now: &mut Instant, cost: Duration) -> u32 {
+    fn steps_in_slice(pace: &mut TimeSlice, now: &mut Instant, cost: Duration) -> u32 {
         for steps in 1..1_000_000 {
             *now += cost;
             if pace.step() && pace.is_over(*now) {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn slice_ends_in_time_at_every_cost_of_step() {
-        let mut pace = Pace::default();
+        let mut pace = TimeSlice::default();
         let mut now = Instant::now();
         pace.restart();
         for cost_ns in [10, 100, 1_000, 20_000, 100_000, 1_000_000] {
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn short_statement_reads_no_clock() {
-        let mut pace = Pace {
+        let mut pace = TimeSlice {
             stride: STRIDE_MAX,
-            ..Pace::default()
+            ..TimeSlice::default()
         };
         pace.restart();
         assert!((1..STRIDE_FIRST).all(|_| !pace.step()));

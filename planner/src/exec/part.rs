@@ -2,7 +2,7 @@
 //! the gathering machine.
 
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_txn::Work;
 
 use super::batch::Batch;
@@ -10,7 +10,7 @@ use super::cx::Cx;
 use super::select::SelectState;
 use crate::plan::SelectPlan;
 use crate::sink::RowSink;
-use crate::split::Gives;
+use crate::split::PartOutput;
 use crate::statement::Plan;
 
 const CHUNK: usize = 256;
@@ -21,7 +21,7 @@ pub fn run_part<'a>(
     plan: &'a Plan,
     cx: &'a mut Cx<'_>,
     sink: &'a mut dyn RowSink,
-) -> Work<'a, Result<u64, Halt>> {
+) -> Work<'a, Result<u64, StatementStop>> {
     Box::pin(async move {
         let Some(plan) = plan.part() else {
             return Err(SqlError::internal("a plan that is not split").into());
@@ -37,13 +37,13 @@ async fn give_part(
     plan: &SelectPlan,
     cx: &mut Cx<'_>,
     sink: &mut dyn RowSink,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     let mut state = SelectState::new(plan);
     if let Some(grouping) = &plan.grouping {
         if plan
             .split
             .as_ref()
-            .is_some_and(|split| split.gives == Gives::Columns)
+            .is_some_and(|split| split.gives == PartOutput::Columns)
         {
             return state.give_columns(plan, cx, sink).await;
         }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use foldhash::HashSet;
 
 use super::batch::Batch;
@@ -54,7 +54,7 @@ impl RecursiveState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let select = if self.first_round {
             &plan.base
         } else {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::catalog::{Known, TableDef, Tree};
+use fencepost_sql::catalog::{ColumnConstraint, TableDef, Tree};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
@@ -83,7 +83,7 @@ impl Prune {
         &self,
         table: &TableDef,
         value: &dyn Fn(&Expr) -> Result<Value, SqlError>,
-    ) -> Result<Known, SqlError> {
+    ) -> Result<ColumnConstraint, SqlError> {
         let kind = table.columns[self.column].ty.kind;
         match &self.by {
             PruneBy::Term(term) => {
@@ -91,7 +91,7 @@ impl Prune {
                     KeyTerm::One(expr) => vec![value(expr)?],
                     KeyTerm::Any(list) if is_array(list) => elements(value(&list[0])?),
                     KeyTerm::Any(list) => list.iter().map(value).collect::<Result<_, _>>()?,
-                    KeyTerm::Members(_) => return Ok(Known::Nothing),
+                    KeyTerm::Members(_) => return Ok(ColumnConstraint::Nothing),
                 };
                 let fitted = values
                     .into_iter()
@@ -99,7 +99,7 @@ impl Prune {
                         Fit::Value(value) => Some(value),
                         _ => None,
                     });
-                Ok(Known::Among(fitted.collect()))
+                Ok(ColumnConstraint::Among(fitted.collect()))
             }
             PruneBy::Bounds(lower, upper) => {
                 let (mut low, mut high) = (None, None);
@@ -107,17 +107,17 @@ impl Prune {
                     match fit(value(expr)?, kind) {
                         Fit::Value(value) => low = Some((value, *included)),
                         Fit::Below => {}
-                        Fit::Above | Fit::Null => return Ok(Known::Among(Vec::new())),
+                        Fit::Above | Fit::Null => return Ok(ColumnConstraint::Among(Vec::new())),
                     }
                 }
                 if let Some((expr, included)) = upper {
                     match fit(value(expr)?, kind) {
                         Fit::Value(value) => high = Some((value, *included)),
                         Fit::Above => {}
-                        Fit::Below | Fit::Null => return Ok(Known::Among(Vec::new())),
+                        Fit::Below | Fit::Null => return Ok(ColumnConstraint::Among(Vec::new())),
                     }
                 }
-                Ok(Known::Between(low, high))
+                Ok(ColumnConstraint::Between(low, high))
             }
         }
     }
@@ -137,7 +137,7 @@ pub fn leaves(
     Ok(tree.leaves_with(&|column| {
         let mut of = known.iter();
         let of = of.find(|(known, _)| *known == column);
-        of.map_or(Known::Nothing, |(_, known)| known.clone())
+        of.map_or(ColumnConstraint::Nothing, |(_, known)| known.clone())
     }))
 }
 

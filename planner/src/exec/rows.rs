@@ -1,7 +1,7 @@
 //! The rows of functions that return arrays row by row, such as `unnest`.
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
@@ -23,7 +23,7 @@ impl Rows {
         wide: bool,
         ordinality: bool,
         cx: &mut Cx<'_>,
-    ) -> Result<Rows, Halt> {
+    ) -> Result<Rows, StatementStop> {
         let mut columns = Vec::with_capacity(args.len());
         for arg in args {
             let Value::Array(array) = cx.deep_value(arg, &[]).await? else {

@@ -2,12 +2,12 @@
 
 use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_sql::counts::Count;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::Isolation;
 
-use super::anew::{Standing, lock_point, read_standing};
+use super::anew::{LockedRowState, lock_point, read_standing};
 use super::batch::Batch;
 use super::cx::Cx;
 use super::lock::lock_row;
@@ -45,7 +45,12 @@ enum Walk {
 
 impl ScanState {
     /// Starts or restarts the scan: computes the keys from `row`.
-    pub async fn open(&mut self, scan: &Scan, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+    pub async fn open(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        row: &[Value],
+    ) -> Result<(), StatementStop> {
         self.keys = Some(cx.in_parts(|cx| keys(scan, cx, row)).await?);
         self.position = 0;
         self.walk = None;
@@ -62,7 +67,7 @@ impl ScanState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if self.keys.is_none() {
             self.open(scan, cx, &[]).await?;
         }
@@ -87,7 +92,7 @@ impl ScanState {
         scan: &Scan,
         cx: &mut Cx<'_>,
         out: &mut Batch,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let Some(Keys::Points(points)) = &self.keys else {
             return Ok(false);
         };
@@ -115,7 +120,7 @@ impl ScanState {
         scan: &Scan,
         cx: &mut Cx<'_>,
         out: &mut Batch,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let Some(Keys::Place(place)) = &mut self.keys else {
             return Ok(false);
         };
@@ -140,7 +145,7 @@ impl ScanState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         (target, heavy): (usize, usize),
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if self.walk.is_none() && !self.open_range(scan, cx) {
             return Ok(false);
         }
@@ -242,7 +247,7 @@ pub struct PointRow {
     /// The row's fat pointer.
     pub place: FatPtr,
     /// [`Standing::Changed`] if the row was locked and is newer than the snapshot.
-    pub stands: Standing,
+    pub stands: LockedRowState,
 }
 
 /// Finds the row with the whole key `key` in its partition. Fills `words` with the part of its
@@ -252,7 +257,7 @@ pub async fn fetch_point(
     cx: &mut Cx<'_>,
     (key, partition): (&[u8], u32),
     words: &mut Vec<u64>,
-) -> Result<Option<PointRow>, Halt> {
+) -> Result<Option<PointRow>, StatementStop> {
     let index = scan.table.index_def(scan.index);
     cx.count(index.id, Count::Scans, 1);
     let mut last = Addr::NULL;
@@ -277,7 +282,7 @@ pub async fn fetch_point(
         let wanted = (&scan.table.layout, scan.columns.as_slice());
         let there = match locks {
             Some(hold) if cx.tx.isolation() != Isolation::Serializable => {
-                if read_standing(cx, row.addr, wanted, words).await? != Standing::Same {
+                if read_standing(cx, row.addr, wanted, words).await? != LockedRowState::Same {
                     let found = lock_point(cx, (scan, hold), (key, partition), words);
                     return Box::pin(found).await;
                 }
@@ -291,7 +296,7 @@ pub async fn fetch_point(
             page.add(Count::Fetched, 1);
             return Ok(Some(PointRow {
                 place: row,
-                stands: Standing::Same,
+                stands: LockedRowState::Same,
             }));
         }
         // The row was deleted or moved while this transaction waited for its lock: read the index
@@ -309,7 +314,7 @@ async fn is_rejected(
     cx: &mut Cx<'_>,
     row: Addr,
     words: &mut Vec<u64>,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let wanted = (&scan.table.layout, scan.columns.as_slice());
     if !read_columns(&mut cx.seen(), row, wanted, words).await? {
         return Ok(false);
@@ -352,7 +357,7 @@ async fn emit(
     row: FatPtr,
     words: &[u64],
     out: &mut Batch,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let slots = out.push();
     let own = &mut slots[scan.first_slot..];
     scan.table.layout.decode_some(words, &scan.columns, own)?;

@@ -1,23 +1,23 @@
 //! The execution of a SELECT: from rows of the source to rows of the select list.
 
 use fencepost_sql::bound::Grouping;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use foldhash::HashSet;
 
 use super::batch::Batch;
 use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
-use super::gather::{Gather, Stage, push_rows};
+use super::gather::{GatherState, Stage, push_rows};
 use super::group::Groups;
 use super::lock::lock_rows;
 use super::sort::Sorter;
 use super::source::SourceState;
 use super::targets::{Limits, deep_target_row, keep_new, limits, target_row};
-use super::window::Windowed;
+use super::window::WindowRows;
 use crate::locking::RowLock;
 use crate::plan::{SelectPlan, Source};
 use crate::sink::RowSink;
-use crate::split::Gives;
+use crate::split::PartOutput;
 
 const CHUNK: usize = 1024;
 
@@ -34,9 +34,9 @@ pub struct SelectState {
     gathered: CollectedMemory,
     key: Vec<u8>,
     /// The state of gathering, if other machines run parts of the plan.
-    gather: Option<Box<Gather>>,
+    gather: Option<Box<GatherState>>,
     /// With window function calls: all rows that the targets read.
-    windowed: Option<Box<Windowed>>,
+    windowed: Option<Box<WindowRows>>,
 }
 
 impl SelectState {
@@ -65,7 +65,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if self.limits.is_none() {
             let all = limits(plan, cx)?;
             self.limits = Some(Limits::of_first(all.skip.saturating_add(all.take)));
@@ -83,7 +83,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let limits = match self.limits {
             Some(limits) => limits,
             None => {
@@ -97,7 +97,7 @@ impl SelectState {
             return Ok(false);
         }
         if cx.parts.is_some() && self.gather.is_none() && plan.split.is_some() {
-            self.gather = Gather::begin(cx).map(Box::new);
+            self.gather = GatherState::begin(cx).map(Box::new);
         }
         if plan.sort.is_empty() {
             return self.next_unsorted(plan, cx, out, max).await;
@@ -125,7 +125,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let target = out.len() + max;
         while out.len() < target {
             let Some(limits) = self.limits else {
@@ -167,7 +167,7 @@ impl SelectState {
         plan: &SelectPlan,
         cx: &mut Cx<'_>,
         limits: Limits,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         // The sort cannot know which rows will be left out because of their locks.
         let (skip, keep) = match plan.lock {
             None if !plan.with_ties => (limits.skip, limits.skip.saturating_add(limits.take)),
@@ -201,7 +201,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if !plan.windows.is_empty() {
             return self.project_windows(plan, cx, out, max).await;
         }
@@ -224,7 +224,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let from = out.len();
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
@@ -251,7 +251,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let mut windowed = match self.windowed.take() {
             Some(windowed) => windowed,
             None => Box::pin(self.window(plan, cx)).await?,
@@ -272,10 +272,14 @@ impl SelectState {
     }
 
     /// Returns all rows that the targets read, with the values of the window function calls.
-    async fn window(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<Box<Windowed>, Halt> {
+    async fn window(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+    ) -> Result<Box<WindowRows>, StatementStop> {
         let calls = plan.windows.len();
         let Some(grouping) = &plan.grouping else {
-            let mut windowed = Windowed::new(plan.width);
+            let mut windowed = WindowRows::new(plan.width);
             loop {
                 let more = self.next_input(plan, cx, CHUNK).await?;
                 windowed.add(cx, &self.input, plan.width - calls)?;
@@ -288,7 +292,7 @@ impl SelectState {
             return Ok(Box::new(windowed));
         };
         let width = grouping.keys.len() + grouping.aggregates.len();
-        let mut windowed = Windowed::new(width + calls);
+        let mut windowed = WindowRows::new(width + calls);
         let mut groups = self.group(plan, grouping, cx).await?;
         groups.finish(grouping, cx).await?;
         loop {
@@ -316,7 +320,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let from = out.len();
         if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
             let mut groups = self.group(plan, grouping, cx).await?;
@@ -355,7 +359,7 @@ impl SelectState {
         plan: &SelectPlan,
         grouping: &Grouping,
         cx: &mut Cx<'_>,
-    ) -> Result<Groups, Halt> {
+    ) -> Result<Groups, StatementStop> {
         let mut groups = Groups::new(grouping);
         if let (SourceState::Analytics(running), Source::Analytics { input, shape }) =
             (&mut self.source, &plan.source)
@@ -368,7 +372,7 @@ impl SelectState {
         self.group_input(plan, (grouping, &mut groups), cx).await?;
         if let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) {
             while let Some(mut values) = gather.next(cx).await? {
-                if split.gives == Gives::Groups {
+                if split.gives == PartOutput::Groups {
                     let theirs = (values.as_slice(), split.columns.len());
                     groups.merge(grouping, cx, theirs).await?;
                     continue;
@@ -399,7 +403,7 @@ impl SelectState {
         plan: &SelectPlan,
         cx: &mut Cx<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let Some(scan) = plan.split_scan() else {
             return Ok(0);
         };
@@ -426,7 +430,7 @@ impl SelectState {
         plan: &SelectPlan,
         (grouping, groups): (&Grouping, &mut Groups),
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         while self.next_input(plan, cx, CHUNK).await? {
             groups.add(grouping, cx, &self.input).await?;
         }
@@ -440,7 +444,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let stage = self.gather.as_ref().map(|gather| gather.stage);
         if stage != Some(Stage::Others) {
             let more = self.project_rows(plan, cx, out, max).await?;
@@ -481,7 +485,7 @@ impl SelectState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) else {
             return Ok(false);
         };
@@ -513,7 +517,7 @@ impl SelectState {
         plan: &SelectPlan,
         cx: &mut Cx<'_>,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         self.input.clear();
         if !self.input_more {
             return Ok(false);
@@ -553,7 +557,11 @@ impl SelectState {
     }
 
     /// Runs the subqueries that the keys of scans and the limits read.
-    async fn begin_deep(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn begin_deep(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), StatementStop> {
         for init in &plan.inits {
             cx.run_init(init).await?;
         }
@@ -574,7 +582,7 @@ async fn next_locked(
     (sorter, limits): (&mut Sorter, &mut Option<Limits>),
     out: &mut Batch,
     max: usize,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let target = out.len() + max;
     let Some(limits) = limits else {
         return Ok(false);

@@ -2,16 +2,16 @@
 //! values.
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::catalog::{CatalogView, Reached, SequenceDef, Snapshot};
+use fencepost_sql::catalog::{CatalogView, SequenceDef, SequenceState, Snapshot};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::cx::Cx;
 use super::system::catalog;
 
 /// Returns `last_value`, `log_cnt` and `is_called` of the sequence whose oid is the argument.
-pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Halt> {
+pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], StatementStop> {
     let gone = || SqlError::internal("the sequence is gone");
     let oid = args.first().ok_or_else(gone)?;
     let Value::Oid(oid) = cx.value(oid, &[]).await? else {
@@ -28,7 +28,7 @@ pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Ha
 pub(super) async fn reached(
     sequence: &SequenceDef,
     cx: &mut Cx<'_>,
-) -> Result<Option<Reached>, Halt> {
+) -> Result<Option<SequenceState>, StatementStop> {
     let machine = cx.tx.machine().number();
     let cell = sequence.read(cx.tx).await?;
     let sequences = &cx.eval.sequences;
@@ -40,7 +40,7 @@ pub(super) async fn add_last_values(
     rows: &mut [Vec<Value>],
     snapshot: &Snapshot,
     cx: &mut Cx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for row in rows {
         let [Value::Text(schema), Value::Text(name), .., last] = &mut row[..] else {
             continue;

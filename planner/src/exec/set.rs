@@ -5,7 +5,7 @@
 //! read and count the rows of the right side, and then look up the left rows.
 
 use fencepost_sql::bound::SetOp;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use foldhash::HashMap;
 
@@ -63,7 +63,7 @@ impl SetState {
         cx: &mut Cx<'_>,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if self.side == Side::Count {
             self.count(set, cx).await?;
         }
@@ -98,7 +98,7 @@ impl SetState {
     }
 
     /// Counts the rows of the right side.
-    async fn count(&mut self, set: &SetPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn count(&mut self, set: &SetPlan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         loop {
             self.rows.clear();
             let next = self.current.next(&set.right, cx, &mut self.rows, CHUNK);
@@ -133,7 +133,7 @@ impl SetState {
         cx: &mut Cx<'_>,
         i: usize,
         width: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         key_of(&self.rows.row(i)[..width], &mut self.key);
         match (set.op, self.counts.get_mut(&self.key)) {
             (SetOp::Union, Some(_)) | (SetOp::Intersect, None) => Ok(false),

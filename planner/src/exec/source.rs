@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Expr, Node, TableFunction};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Series;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
@@ -19,12 +19,12 @@ use super::scan::ScanState;
 use super::select::SelectState;
 use super::set::SetState;
 use super::{sequence, status, system};
-use crate::analytics::Running;
+use crate::analytics::AnalyticExecution;
 use crate::plan::Source;
 use crate::subplans::any_deep;
 
 /// The future of a batch; it yields true if more rows may follow.
-pub type NextBatch<'a> = Work<'a, Result<bool, Halt>>;
+pub type NextBatch<'a> = Work<'a, Result<bool, StatementStop>>;
 
 /// The state of a source. It mirrors the plan, which is passed to every call.
 pub enum SourceState {
@@ -65,7 +65,7 @@ pub enum SourceState {
     /// A filtered source.
     Filter(Box<SourceState>),
     /// Scans and joins that run on DataFusion's operators.
-    Analytics(Box<Running>),
+    Analytics(Box<AnalyticExecution>),
 }
 
 impl SourceState {
@@ -112,7 +112,7 @@ impl SourceState {
         source: &Source,
         cx: &mut Cx<'_>,
         (row, slots): (&[Value], (usize, usize)),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         match (self, source) {
             (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row).await,
             (state, _) => {
@@ -326,7 +326,7 @@ impl SourceState {
     }
 }
 
-async fn routine_rows(args: &[Expr], cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+async fn routine_rows(args: &[Expr], cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, StatementStop> {
     match args {
         [
             Expr {
@@ -344,7 +344,7 @@ async fn values(
     cx: &mut Cx<'_>,
     out: &mut Batch,
     max: usize,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let end = rows.len().min(*at + max);
     for row in &rows[*at..end] {
         cx.breathe().await?;
@@ -363,7 +363,7 @@ async fn deep_values(
     cx: &mut Cx<'_>,
     out: &mut Batch,
     max: usize,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let end = rows.len().min(*at + max);
     for row in &rows[*at..end] {
         cx.breathe().await?;
@@ -379,7 +379,7 @@ async fn deep_values(
     Ok(end < rows.len())
 }
 
-async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Halt> {
+async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, StatementStop> {
     let mut values = Vec::with_capacity(args.len());
     for arg in args {
         values.push(cx.deep_value(arg, &[]).await?);
@@ -392,7 +392,7 @@ fn fill_slots(
     source: &Source,
     cx: &mut Cx<'_>,
     row: (&[Value], (usize, usize)),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     match source {
         Source::Lateral { args, .. } => cx.fill_slots(args, row.0, row.1),
         Source::Filter { input, .. } => fill_slots(input, cx, row),
@@ -411,7 +411,7 @@ async fn filtered(
     cx: &mut Cx<'_>,
     out: &mut Batch,
     max: usize,
-) -> Result<bool, Halt> {
+) -> Result<bool, StatementStop> {
     let start = out.len();
     let more = state.next(input, cx, out, max).await?;
     let mut kept = start;

@@ -6,7 +6,7 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::counts::{Count, Event, Totals};
 use fencepost_sql::pg_catalog::{Relation, Rows};
 use fencepost_sql::statements::number_of;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Machine;
 
@@ -14,7 +14,7 @@ use crate::index::trees;
 
 /// The kind of tables that a view covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum TableFilter {
     All,
     System,
     Users,
@@ -26,7 +26,7 @@ pub async fn rows(
     snapshot: &Snapshot,
     eval: &EvalContext,
     machine: &Machine,
-) -> Result<Option<Vec<Vec<Value>>>, Halt> {
+) -> Result<Option<Vec<Vec<Value>>>, StatementStop> {
     let Some(name) = relation.name.strip_prefix("pg_stat") else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ pub async fn rows(
         }
         "io_sequences" => {
             for sequence in snapshot.sequences() {
-                if whose != Whose::System {
+                if whose != TableFilter::System {
                     rows.add([
                         ("relid", Value::Oid(sequence.id)),
                         ("schemaname", Value::text(&sequence.schema)),
@@ -92,24 +92,24 @@ pub async fn rows(
 }
 
 /// Splits a view's name into the kind of tables that it covers, and the rest of the name.
-fn whose(name: &str) -> (Whose, String) {
+fn whose(name: &str) -> (TableFilter, String) {
     for (word, whose) in [
-        ("_all_", Whose::All),
-        ("_sys_", Whose::System),
-        ("_user_", Whose::Users),
+        ("_all_", TableFilter::All),
+        ("_sys_", TableFilter::System),
+        ("_user_", TableFilter::Users),
     ] {
         if let Some((before, of)) = name.split_once(word) {
             return (whose, format!("{before}_{of}"));
         }
     }
-    (Whose::All, name.to_owned())
+    (TableFilter::All, name.to_owned())
 }
 
-async fn totals(eval: &EvalContext) -> Result<Totals, Halt> {
+async fn totals(eval: &EvalContext) -> Result<Totals, StatementStop> {
     totals_of(eval.database_oid(), eval).await
 }
 
-async fn totals_of(database: u32, eval: &EvalContext) -> Result<Totals, Halt> {
+async fn totals_of(database: u32, eval: &EvalContext) -> Result<Totals, StatementStop> {
     Ok(match &eval.counters {
         Some(counters) => counters.totals(database).await?,
         None => Totals::default(),
@@ -117,16 +117,16 @@ async fn totals_of(database: u32, eval: &EvalContext) -> Result<Totals, Halt> {
 }
 
 /// Returns the user tables, if the view covers them.
-fn of(snapshot: &Snapshot, whose: Whose) -> Vec<std::sync::Arc<TableDef>> {
+fn of(snapshot: &Snapshot, whose: TableFilter) -> Vec<std::sync::Arc<TableDef>> {
     match whose {
-        Whose::System => Vec::new(),
-        Whose::All | Whose::Users => snapshot.tables(),
+        TableFilter::System => Vec::new(),
+        TableFilter::All | TableFilter::Users => snapshot.tables(),
     }
 }
 
 /// Calls `add` for each system table, if the view covers them. Fencepost does not count their use.
-fn each_system(whose: Whose, mut add: impl FnMut(&'static Relation)) {
-    if whose != Whose::Users {
+fn each_system(whose: TableFilter, mut add: impl FnMut(&'static Relation)) {
+    if whose != TableFilter::Users {
         let all = Relation::all().iter().filter(|system| system.kind == "r");
         all.for_each(&mut add);
     }
@@ -161,7 +161,7 @@ fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
 }
 
 /// Estimates the number of rows of a table; `None` if that is expensive.
-async fn live(table: &TableDef, machine: &Machine) -> Result<Option<i64>, Halt> {
+async fn live(table: &TableDef, machine: &Machine) -> Result<Option<i64>, StatementStop> {
     let first = table.primary();
     if first.kind != IndexKind::BTree {
         return Ok(None);
@@ -203,7 +203,11 @@ fn add_table(rows: &mut Rows, table: &TableDef, totals: &Totals, live: Option<i6
 }
 
 /// Adds `pg_stat_database`: a row without a database, and a row for each database.
-async fn databases(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
+async fn databases(
+    rows: &mut Rows,
+    snapshot: &Snapshot,
+    eval: &EvalContext,
+) -> Result<(), StatementStop> {
     let sessions = match &eval.sessions {
         Some(sessions) => sessions.all().await?,
         None => Vec::new(),
@@ -258,7 +262,11 @@ fn database(rows: &mut Rows, of: &DatabaseDef, totals: &Totals, (opened, now): (
 
 /// Adds `pg_stat_conflicts`: the statements that had to be retried, the table, the conflicting
 /// statements, the number of retries, and the number of errors that clients received.
-async fn conflicts(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
+async fn conflicts(
+    rows: &mut Rows,
+    snapshot: &Snapshot,
+    eval: &EvalContext,
+) -> Result<(), StatementStop> {
     let Some(counters) = &eval.counters else {
         return Ok(());
     };

@@ -2,7 +2,7 @@
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{Catalog, TransactionOutcome};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::cx::Cx;
@@ -10,7 +10,7 @@ use super::cx::Cx;
 /// Returns the status of the transaction whose number is the argument. Unlike in PostgreSQL, the
 /// answer is final: a transaction that has not committed yet will not commit later, except the
 /// calling one.
-pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, Halt> {
+pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, StatementStop> {
     let Some(number) = args.first() else {
         return Ok(Value::Null);
     };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{ScalarFunction, compare};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::{Array, Value};
 use fencepost_txn::Work;
 use foldhash::{HashMap, HashSet};
@@ -29,7 +29,7 @@ use crate::terms::{member_test, reads_only};
 const CHUNK: usize = 1024;
 
 /// The future of a value.
-pub type Evaluation<'a> = Work<'a, Result<Value, Halt>>;
+pub type Evaluation<'a> = Work<'a, Result<Value, StatementStop>>;
 
 /// The state of the subqueries in expressions of a running statement.
 #[derive(Debug)]
@@ -129,7 +129,11 @@ impl Cx<'_> {
     }
 
     /// Returns whether `filter` is true for `row`; NULL counts as false.
-    pub async fn deep_holds(&mut self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, Halt> {
+    pub async fn deep_holds(
+        &mut self,
+        filter: Option<&Expr>,
+        row: &[Value],
+    ) -> Result<bool, StatementStop> {
         match filter {
             None => Ok(true),
             Some(filter) => Ok(self.deep_value(filter, row).await?.as_bool() == Some(true)),
@@ -137,7 +141,7 @@ impl Cx<'_> {
     }
 
     /// Evaluates a node that needs the values of all of its parts: the parts are computed first.
-    async fn strict(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, Halt> {
+    async fn strict(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, StatementStop> {
         let mut parts = Vec::new();
         expr.for_each_part(|part| parts.push(part));
         let mut values = Vec::with_capacity(parts.len());
@@ -165,7 +169,7 @@ impl Cx<'_> {
         function: &ScalarFunction,
         args: &[Expr],
         row: &[Value],
-    ) -> Result<Value, Halt> {
+    ) -> Result<Value, StatementStop> {
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
             values.push(self.deep_value(arg, row).await?);
@@ -187,7 +191,12 @@ impl Cx<'_> {
     }
 
     /// Evaluates AND or OR.
-    async fn junction(&mut self, parts: &[Expr], and: bool, row: &[Value]) -> Result<Value, Halt> {
+    async fn junction(
+        &mut self,
+        parts: &[Expr],
+        and: bool,
+        row: &[Value],
+    ) -> Result<Value, StatementStop> {
         let mut result = Value::Bool(and);
         for part in parts {
             match self.deep_value(part, row).await?.as_bool() {
@@ -199,7 +208,7 @@ impl Cx<'_> {
         Ok(result)
     }
 
-    async fn deep_case(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, Halt> {
+    async fn deep_case(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, StatementStop> {
         let Node::Case {
             operand,
             branches,
@@ -236,7 +245,7 @@ impl Cx<'_> {
         args: &[(usize, Expr)],
         row: &[Value],
         slots: (usize, usize),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for (slot, arg) in args {
             if reads_only(arg, slots) {
                 let value = self.value_here(arg, row)?;
@@ -256,7 +265,7 @@ impl Cx<'_> {
         from: &mut usize,
         out: &mut Batch,
         max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         if *from == 0 {
             let mut args = Vec::with_capacity(cte.args.len());
             for (_, arg) in &cte.args {
@@ -277,7 +286,7 @@ impl Cx<'_> {
     }
 
     /// Returns the value of a subquery.
-    async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, Halt> {
+    async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, StatementStop> {
         let mut args = Vec::with_capacity(sub.args.len());
         for (_, arg) in &sub.args {
             args.push(self.value(arg, row).await?);
@@ -333,7 +342,7 @@ impl Cx<'_> {
         sub: &Subquery,
         args: Vec<Value>,
         wanted: usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let slots: Vec<usize> = sub.args.iter().map(|(slot, _)| *slot).collect();
         let again = args.is_empty() || !sub.volatile;
         self.run_kept((sub.id, &slots), args, wanted, again).await
@@ -346,7 +355,7 @@ impl Cx<'_> {
         args: Vec<Value>,
         wanted: usize,
         again: bool,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let kept = self.kept(id)?;
         if again && kept.args.as_ref() == Some(&args) {
             return Ok(());
@@ -385,7 +394,7 @@ impl Cx<'_> {
     }
 
     /// Runs a subquery that the keys of a scan read.
-    pub fn run_init<'a>(&'a mut self, init: &'a Expr) -> Work<'a, Result<(), Halt>> {
+    pub fn run_init<'a>(&'a mut self, init: &'a Expr) -> Work<'a, Result<(), StatementStop>> {
         Box::pin(async move {
             if let Node::Subquery(sub) = &init.node
                 && let SubqueryKind::Any { test, columns, .. } = &sub.kind
@@ -420,7 +429,7 @@ impl Cx<'_> {
         id: usize,
         candidate: &Expr,
         columns: &[usize],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if self.kept(id)?.members.is_some() {
             return Ok(());
         }
@@ -457,7 +466,7 @@ impl Cx<'_> {
         input: &Value,
         candidate: &Expr,
         columns: &[usize],
-    ) -> Result<Value, Halt> {
+    ) -> Result<Value, StatementStop> {
         self.find_members(sub.id, candidate, columns).await?;
         let kept = self.kept(sub.id)?;
         let Some(members) = kept.members.as_ref().filter(|_| kept.rows.len() > 0) else {
@@ -481,7 +490,7 @@ impl Cx<'_> {
         id: usize,
         (all, test, columns): (bool, &Expr, &[usize]),
         row: &[Value],
-    ) -> Result<Value, Halt> {
+    ) -> Result<Value, StatementStop> {
         // A subquery within the test may run for each row, so the rows of this one are taken out
         // meanwhile.
         let kept = std::mem::take(self.kept(id)?);

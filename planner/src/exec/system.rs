@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fencepost_sql::catalog::{
     Catalog, CatalogView, Ddl, ObjectKind, Snapshot, no_privilege, statements,
 };
-use fencepost_sql::pg_catalog::{self, Around, class};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::pg_catalog::{self, RowInputs, class};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Account, Addr};
@@ -17,7 +17,7 @@ use super::{Cx, live, locks, sequence, statistics};
 
 /// Returns all rows of a table. Cluster tables show what this machine and the configuration manager
 /// know now. Catalog tables show what the transaction sees.
-pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, StatementStop> {
     if let SystemTable::Catalog(relation) = table {
         if let Some(rows) = live::rows(relation, cx.eval).await? {
             return Ok(rows);
@@ -33,7 +33,7 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
         if relation.schema == "pg_catalog" && relation.name == "pg_locks" {
             return locks::rows(relation, &snapshot, cx).await;
         }
-        let around = Around {
+        let around = RowInputs {
             snapshot: &snapshot,
             cx: cx.eval,
             database: &cx.eval.database,
@@ -92,7 +92,7 @@ fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
 }
 
 /// Returns the catalog, as the transaction sees it.
-pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
+pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, StatementStop> {
     match &cx.eval.database_catalog {
         Some(catalog) => catalog.snapshot(cx.tx).await,
         None => {
@@ -103,12 +103,12 @@ pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
 }
 
 /// Returns whether the current role is a superuser.
-fn is_superuser(snapshot: &Snapshot, cx: &Cx<'_>) -> Result<bool, Halt> {
+fn is_superuser(snapshot: &Snapshot, cx: &Cx<'_>) -> Result<bool, StatementStop> {
     let role = snapshot.role(&cx.eval.current_user())?;
     Ok(role.is_some_and(|role| role.superuser))
 }
 
-async fn ddl(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+async fn ddl(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, StatementStop> {
     let snapshot = catalog(cx).await?;
     let all = statements(&snapshot, is_superuser(&snapshot, cx)?);
     let row = |(at, ddl): (usize, Ddl)| {
@@ -123,7 +123,7 @@ async fn ddl(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
     Ok(all.into_iter().enumerate().map(row).collect())
 }
 
-async fn partitions(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+async fn partitions(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, StatementStop> {
     let snapshot = catalog(cx).await?;
     let tx = &mut *cx.tx;
     let mut rows = Vec::new();

@@ -3,7 +3,7 @@
 use fencepost_sql::bound::Expr;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_row_count;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use foldhash::HashSet;
 
@@ -55,7 +55,7 @@ pub async fn deep_target_row(
     out: &mut Batch,
     seen: &mut HashSet<Vec<u8>>,
     key: &mut Vec<u8>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let mut values = Vec::with_capacity(plan.targets.len());
     for target in &plan.targets {
         values.push(cx.deep_value(&target.expr, row).await?);

@@ -17,7 +17,7 @@ use fencepost_sql::bound::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{Accumulator, sort_compare};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::calendar::DAY_US;
 use fencepost_sql::value::Value;
 
@@ -33,7 +33,7 @@ const BREATH: usize = 1024;
 /// Rows with the values of their window function calls. Before the calls are computed, it only
 /// collects rows.
 #[derive(Default)]
-pub struct Windowed {
+pub struct WindowRows {
     rows: Batch,
     order: Vec<u32>,
     next: usize,
@@ -42,13 +42,13 @@ pub struct Windowed {
     width: usize,
 }
 
-impl Windowed {
+impl WindowRows {
     /// Creates an empty collection of rows with `width` values, including the slots for the calls.
-    pub fn new(width: usize) -> Windowed {
-        Windowed {
+    pub fn new(width: usize) -> WindowRows {
+        WindowRows {
             rows: Batch::new(width),
             width,
-            ..Windowed::default()
+            ..WindowRows::default()
         }
     }
 
@@ -58,7 +58,12 @@ impl Windowed {
     }
 
     /// Adds the first `width` values of each row.
-    pub fn add(&mut self, cx: &mut Cx<'_>, rows: &Batch, width: usize) -> Result<(), Halt> {
+    pub fn add(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rows: &Batch,
+        width: usize,
+    ) -> Result<(), StatementStop> {
         let from = self.rows.len();
         for i in 0..rows.len() {
             self.rows.push()[..width].clone_from_slice(&rows.row(i)[..width]);
@@ -73,7 +78,7 @@ impl Windowed {
         calls: &[WindowCall],
         cx: &mut Cx<'_>,
         first: usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         self.order = (0..self.rows.len() as u32).collect();
         let mut done = vec![false; calls.len()];
         for at in 0..calls.len() {
@@ -81,7 +86,7 @@ impl Windowed {
                 continue;
             }
             let window = &calls[at];
-            let sorted = Sorted::new(&mut self.order, &self.rows, window, cx).await?;
+            let sorted = WindowOrder::new(&mut self.order, &self.rows, window, cx).await?;
             for (nth, call) in calls.iter().enumerate() {
                 let same =
                     call.partition_by == window.partition_by && call.order_by == window.order_by;
@@ -97,13 +102,13 @@ impl Windowed {
     async fn call(
         &mut self,
         call: &WindowCall,
-        sorted: &Sorted,
+        sorted: &WindowOrder,
         cx: &mut Cx<'_>,
         slot: usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let bounds = Bounds::new(&call.frame, cx)?;
         for partition in &sorted.partitions {
-            let part = Part {
+            let part = WindowPartition {
                 rows: &self.rows,
                 order: &self.order[partition.clone()],
                 first: partition.start,
@@ -134,7 +139,7 @@ impl Windowed {
 }
 
 /// Rows in the order of a window. A place is a position in that order.
-struct Sorted {
+struct WindowOrder {
     /// The places of each partition.
     partitions: Vec<Range<usize>>,
     /// For each place, the number of its peer group.
@@ -145,14 +150,14 @@ struct Sorted {
     keys: Vec<Value>,
 }
 
-impl Sorted {
+impl WindowOrder {
     /// Sorts `order` into the window's order.
     async fn new(
         order: &mut Vec<u32>,
         rows: &Batch,
         window: &WindowCall,
         cx: &mut Cx<'_>,
-    ) -> Result<Sorted, Halt> {
+    ) -> Result<WindowOrder, StatementStop> {
         let parts = window.partition_by.len();
         let exprs: Vec<(&Expr, bool, bool)> = window
             .partition_by
@@ -192,7 +197,7 @@ impl Sorted {
         if !exprs.is_empty() {
             sort_indexes(order, cx, |a, b| compare(a, b, 0..exprs.len())).await?;
         }
-        let mut sorted = Sorted {
+        let mut sorted = WindowOrder {
             partitions: Vec::new(),
             groups: Vec::with_capacity(order.len()),
             group_ranges: Vec::new(),
@@ -278,18 +283,18 @@ fn check_offset(value: &Value, unit: FrameUnit, which: &str) -> Result<(), SqlEr
 }
 
 /// A partition, for one call.
-struct Part<'a> {
+struct WindowPartition<'a> {
     rows: &'a Batch,
     /// Its rows, in the window's order.
     order: &'a [u32],
     /// The place of its first row.
     first: usize,
-    sorted: &'a Sorted,
+    sorted: &'a WindowOrder,
     call: &'a WindowCall,
     bounds: &'a Bounds,
 }
 
-impl Part<'_> {
+impl WindowPartition<'_> {
     fn row(&self, at: usize) -> &[Value] {
         self.rows.row(self.order[at] as usize)
     }
@@ -306,7 +311,7 @@ impl Part<'_> {
     }
 
     /// Returns the call's value for each row.
-    async fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+    async fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, StatementStop> {
         if let WindowFunction::Aggregate(aggregate) = &self.call.function {
             return self.aggregates(aggregate, cx).await;
         }
@@ -415,7 +420,11 @@ impl Part<'_> {
         }
     }
 
-    async fn aggregates(&self, aggregate: &Aggregate, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+    async fn aggregates(
+        &self,
+        aggregate: &Aggregate,
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<Value>, StatementStop> {
         if self.call.frame.exclude != Exclude::Nobody {
             return self.aggregates_of_pieces(aggregate, cx).await;
         }
@@ -454,12 +463,12 @@ impl Part<'_> {
         Ok(values)
     }
 
-    /// Computes as [`Part::aggregates`] does, for frames with an EXCLUDE clause.
+    /// Computes as [`WindowPartition::aggregates`] does, for frames with an EXCLUDE clause.
     async fn aggregates_of_pieces(
         &self,
         aggregate: &Aggregate,
         cx: &mut Cx<'_>,
-    ) -> Result<Vec<Value>, Halt> {
+    ) -> Result<Vec<Value>, StatementStop> {
         let mut values = Vec::with_capacity(self.order.len());
         for at in 0..self.order.len() {
             if cx.is_due() {

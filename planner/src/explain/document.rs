@@ -24,11 +24,11 @@ pub(super) enum Entry {
 
 /// The description of a plan.
 #[derive(Debug)]
-pub struct Explained(pub(super) Vec<Entry>);
+pub struct PlanDescription(pub(super) Vec<Entry>);
 
 /// Information besides the plan.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Extra {
+pub enum RunInformation {
     /// The number of rows that the root node returned.
     ActualRows(usize),
     /// A property of the whole statement.
@@ -46,7 +46,7 @@ enum Doc {
     Map(Vec<(String, Doc)>),
 }
 
-impl Explained {
+impl PlanDescription {
     /// Returns the lines of the text format: the root is bare, each child has an arrow.
     pub fn lines(&self) -> Vec<String> {
         let line = |entry: &Entry| match entry {
@@ -68,7 +68,7 @@ impl Explained {
     }
 
     /// Returns the document in JSON, YAML or XML.
-    pub fn document(&self, format: ExplainFormat, extras: &[Extra]) -> String {
+    pub fn document(&self, format: ExplainFormat, extras: &[RunInformation]) -> String {
         let mut at = 0;
         let mut plan = self.node(&mut at, None, extras);
         // Subqueries in expressions come after the plan; the document shows them as children of the
@@ -101,11 +101,11 @@ impl Explained {
         let mut whole = vec![("Plan".to_owned(), Doc::Map(plan))];
         for extra in extras {
             match extra {
-                Extra::ActualRows(_) => {}
-                Extra::Whole(name, text) => {
+                RunInformation::ActualRows(_) => {}
+                RunInformation::Whole(name, text) => {
                     whole.push(((*name).to_owned(), Doc::Text(text.clone())));
                 }
-                Extra::Time(name, ms) => {
+                RunInformation::Time(name, ms) => {
                     whole.push(((*name).to_owned(), Doc::Number(format!("{ms:.3}"))));
                 }
             }
@@ -132,7 +132,7 @@ impl Explained {
         &self,
         at: &mut usize,
         relationship: Option<&str>,
-        extras: &[Extra],
+        extras: &[RunInformation],
     ) -> Vec<(String, Doc)> {
         let Some(Entry::Node { depth, text }) = self.0.get(*at) else {
             return Vec::new();
@@ -144,7 +144,7 @@ impl Explained {
             map.insert(1, place);
         }
         for extra in extras {
-            if let Extra::ActualRows(rows) = extra {
+            if let RunInformation::ActualRows(rows) = extra {
                 map.push(("Actual Rows".into(), Doc::Number(rows.to_string())));
             }
         }

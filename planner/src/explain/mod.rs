@@ -8,18 +8,18 @@ use fencepost_sql::bound::{JoinKind, OrderKey, SetOp, Target};
 use fencepost_txn::MachineId;
 
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source, is_array};
-use crate::split::Gives;
+use crate::split::PartOutput;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
 use crate::write::{ChangePlan, InsertSource};
 use document::Entry;
-pub use document::{Explained, Extra};
-pub use partitions::Known;
+pub use document::{PlanDescription, RunInformation};
+pub use partitions::ExplainContext;
 use text::Names;
 
 /// Describes `plan`; with `verbose`, includes the output columns of its nodes.
-pub fn explain(plan: &Plan, known: &Known<'_>, verbose: bool) -> Explained {
-    let mut out = Lines {
+pub fn explain(plan: &Plan, known: &ExplainContext<'_>, verbose: bool) -> PlanDescription {
+    let mut out = ExplainBuilder {
         entries: Vec::new(),
         known,
         verbose,
@@ -53,12 +53,12 @@ pub fn explain(plan: &Plan, known: &Known<'_>, verbose: bool) -> Explained {
     if let Some(queries) = plan.queries() {
         out.queries(queries);
     }
-    Explained(out.entries)
+    PlanDescription(out.entries)
 }
 
 /// The part of the work above a source that is described.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Share {
+enum PlanPhase {
     All,
     /// The partial aggregation, for one part of the rows.
     Partial,
@@ -66,23 +66,23 @@ enum Share {
     Final,
 }
 
-impl Share {
+impl PlanPhase {
     fn prefix(self) -> &'static str {
         match self {
-            Share::All => "",
-            Share::Partial => "Partial ",
-            Share::Final => "Finalize ",
+            PlanPhase::All => "",
+            PlanPhase::Partial => "Partial ",
+            PlanPhase::Final => "Finalize ",
         }
     }
 }
 
-struct Lines<'a> {
+struct ExplainBuilder<'a> {
     entries: Vec<Entry>,
-    known: &'a Known<'a>,
+    known: &'a ExplainContext<'a>,
     verbose: bool,
 }
 
-impl Lines<'_> {
+impl ExplainBuilder<'_> {
     /// Describes the subqueries in expressions, below the statement.
     fn queries(&mut self, queries: &Subplans) {
         for (id, plan) in queries.numbered() {
@@ -141,7 +141,7 @@ impl Lines<'_> {
     fn select(&mut self, plan: &SelectPlan, depth: usize) {
         let names = slot_names(&plan.source);
         let first = self.entries.len();
-        let below = self.above(plan, &names, depth, Share::All);
+        let below = self.above(plan, &names, depth, PlanPhase::All);
         self.below(plan, &names, below);
         if self.verbose {
             let rows = match &plan.grouping {
@@ -177,15 +177,15 @@ impl Lines<'_> {
             return self.select(plan, 0);
         };
         let names = slot_names(&plan.source);
-        if split.gives == Gives::Columns {
-            let depth = self.above(plan, &names, 0, Share::All);
+        if split.gives == PartOutput::Columns {
+            let depth = self.above(plan, &names, 0, PlanPhase::All);
             let depth = self.gather(depth, "");
             return self.below(plan, &names, depth);
         }
-        let depth = self.above(plan, &names, 0, Share::Final);
+        let depth = self.above(plan, &names, 0, PlanPhase::Final);
         let merges = if split.order.is_empty() { "" } else { " Merge" };
         let depth = self.gather(depth, merges);
-        let depth = self.above(plan, &names, depth, Share::Partial);
+        let depth = self.above(plan, &names, depth, PlanPhase::Partial);
         self.below(plan, &names, depth);
     }
 
@@ -204,7 +204,7 @@ impl Lines<'_> {
         plan: &SelectPlan,
         from_names: &Names,
         mut depth: usize,
-        share: Share,
+        share: PlanPhase,
     ) -> usize {
         let row_names = match &plan.grouping {
             None => from_names.clone(),
@@ -212,13 +212,14 @@ impl Lines<'_> {
         };
         // A part returns all of its groups, or those rows that may be among the first of the whole
         // result.
-        let ends = share != Share::Partial || plan.grouping.is_none();
-        let limited = plan.limit.is_some() || (plan.offset.is_some() && share != Share::Partial);
+        let ends = share != PlanPhase::Partial || plan.grouping.is_none();
+        let limited =
+            plan.limit.is_some() || (plan.offset.is_some() && share != PlanPhase::Partial);
         if limited && ends {
             self.node(depth, "Limit".into());
             depth += 1;
         }
-        if !plan.sort.is_empty() && ends && (limited || share != Share::Partial) {
+        if !plan.sort.is_empty() && ends && (limited || share != PlanPhase::Partial) {
             self.node(depth, "Sort".into());
             let keys = sort_keys(&plan.sort, &plan.targets, &row_names);
             self.detail(depth, "Sort Key", &keys);

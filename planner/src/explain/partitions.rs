@@ -14,7 +14,7 @@ use crate::exec::{Fit, fit, leaves};
 use crate::plan::{Access, KeyTerm, Scan, TablePlan};
 
 /// The information that is available when a plan is explained.
-pub struct Known<'a> {
+pub struct ExplainContext<'a> {
     /// The parameters; empty if they are not bound yet.
     pub params: &'a [Value],
     /// Settings and clocks.
@@ -27,7 +27,7 @@ pub struct Known<'a> {
     pub bulk: bool,
 }
 
-impl Known<'_> {
+impl ExplainContext<'_> {
     /// Returns the partitions that a scan reads, as properties with their texts.
     pub(super) fn of_scan(&self, scan: &Scan) -> Vec<(&'static str, String)> {
         if let Some(tree) = scan.table.def.tree() {

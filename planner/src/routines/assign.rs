@@ -1,24 +1,24 @@
 //! Assignments to variables.
 
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Into, Target, VariableKind};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::plpgsql::{IntoClause, Target, VariableKind};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Fields, Type};
 use fencepost_sql::value::Value;
 
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use super::returned::fit;
 use super::variables::{Row, Slot};
 use crate::exec::Cx;
 
-impl Machine {
+impl BodyExecution {
     /// Initializes a variable at its declaration.
     pub async fn declare(
         &mut self,
         variable: usize,
         value: Option<usize>,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let body = std::sync::Arc::clone(&self.body);
         let kind = &body.code.variables[variable].kind;
         match (kind, value) {
@@ -50,7 +50,7 @@ impl Machine {
         value: Value,
         from: Type,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let body = std::sync::Arc::clone(&self.body);
         let code = &body.code;
         match target {
@@ -121,11 +121,11 @@ impl Machine {
     /// Assigns a row, or no row, to a row variable or to one variable for each column.
     pub async fn assign_row(
         &mut self,
-        into: &Into,
+        into: &IntoClause,
         row: Option<Vec<Value>>,
         columns: &[(String, Type)],
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if let [Target::Variable(variable)] = into.targets.as_slice()
             && self.body.code.is_row(*variable)
         {

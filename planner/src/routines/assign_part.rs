@@ -3,23 +3,23 @@
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{WITH_ELEMENT, WITH_JSON, WITH_SLICE, set_element};
 use fencepost_sql::plpgsql::{Subscript, Target};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use super::returned::fit;
 use super::variables::Slot;
 use crate::exec::Cx;
 
 /// Evaluated subscripts.
-struct Places {
+struct SubscriptValues {
     values: Vec<Value>,
     /// For a slice: a bit mask of the bounds that are omitted.
     slice: Option<i32>,
 }
 
-impl Machine {
+impl BodyExecution {
     /// Assigns a value to the part of a variable or field that the subscripts select.
     pub(super) async fn assign_part(
         &mut self,
@@ -27,7 +27,7 @@ impl Machine {
         subscripts: &[Subscript],
         (value, from): (Value, Type),
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let ty = self.place_of(of)?.1;
         let plain = ty.plain();
         let places = match plain.kind {
@@ -96,7 +96,11 @@ impl Machine {
         }
     }
 
-    async fn places(&mut self, subscripts: &[Subscript], cx: &mut Cx<'_>) -> Result<Places, Halt> {
+    async fn places(
+        &mut self,
+        subscripts: &[Subscript],
+        cx: &mut Cx<'_>,
+    ) -> Result<SubscriptValues, StatementStop> {
         let is_slice = |subscript: &Subscript| matches!(subscript, Subscript::Slice(..));
         let sliced = subscripts.iter().any(is_slice);
         let (mut values, mut left_out) = (Vec::new(), 0);
@@ -123,13 +127,13 @@ impl Machine {
                 }
             }
         }
-        Ok(Places {
+        Ok(SubscriptValues {
             values,
             slice: sliced.then_some(left_out),
         })
     }
 
-    async fn place(&mut self, index: usize, cx: &mut Cx<'_>) -> Result<Value, Halt> {
+    async fn place(&mut self, index: usize, cx: &mut Cx<'_>) -> Result<Value, StatementStop> {
         let (value, ty) = self.value(index, cx).await?;
         Ok(fit(value, &ty, &Type::INT4, cx.eval)?)
     }
@@ -138,7 +142,7 @@ impl Machine {
         &mut self,
         subscripts: &[Subscript],
         cx: &mut Cx<'_>,
-    ) -> Result<Places, Halt> {
+    ) -> Result<SubscriptValues, StatementStop> {
         let mut values = Vec::with_capacity(subscripts.len());
         for subscript in subscripts {
             let Subscript::Index(index) = subscript else {
@@ -155,7 +159,7 @@ impl Machine {
             };
             values.push(fit(value, &ty, &to, cx.eval)?);
         }
-        Ok(Places {
+        Ok(SubscriptValues {
             values,
             slice: None,
         })

@@ -3,38 +3,41 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{RoutineCall, Volatility};
-use fencepost_sql::catalog::{Hold, Language, RoutineDef, RoutineKind, guard_type};
+use fencepost_sql::catalog::{GuardScope, Language, RoutineDef, RoutineKind, guard_type};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Header, compile};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Fields;
 use fencepost_sql::value::Value;
 
 use super::Owner;
-use super::machine::{Body, Machine, Step};
+use super::machine::{Body, BodyExecution, Step};
 use super::prepared::snapshot;
-use super::returned::Returned;
+use super::returned::RoutineOutput;
 use super::settings::settings_of;
 use super::sql::SqlBody;
 use crate::exec::Cx;
 
 /// A compiled routine.
 #[derive(Clone, Debug)]
-pub enum Compiled {
+pub enum CompiledRoutine {
     Sql(Arc<SqlBody>),
     PlPgSql(Arc<Body>),
 }
 
 /// Returns the routine's compiled code. Compiles it unless the session has it.
-pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Compiled, Halt> {
+pub async fn compiled(
+    routine: &Arc<RoutineDef>,
+    cx: &mut Cx<'_>,
+) -> Result<CompiledRoutine, StatementStop> {
     let mut again = false;
     if let Some(compiled) = cx.scratch.routines.get(routine, cx.eval) {
         // The code is valid only while the types of its variables are unchanged.
         let mut same = true;
-        if let Compiled::PlPgSql(body) = &compiled {
+        if let CompiledRoutine::PlPgSql(body) = &compiled {
             for ty in &body.code.types {
-                same = same && guard_type(cx.tx, ty, Hold::Statement).await?;
+                same = same && guard_type(cx.tx, ty, GuardScope::Statement).await?;
             }
         }
         if same {
@@ -47,7 +50,9 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
         writes: routine.volatility == Volatility::Volatile,
     };
     let compiled = match routine.language {
-        Language::Sql => Compiled::Sql(Arc::new(SqlBody::of(routine, owner, false, cx).await?)),
+        Language::Sql => {
+            CompiledRoutine::Sql(Arc::new(SqlBody::of(routine, owner, false, cx).await?))
+        }
         Language::PlPgSql => {
             let header = Header {
                 name: &routine.name,
@@ -68,7 +73,7 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
                 }
             };
             let body = Body::new(code, owner, Some(Arc::clone(routine)));
-            Compiled::PlPgSql(Arc::new(body))
+            CompiledRoutine::PlPgSql(Arc::new(body))
         }
         Language::C => return Err(no_symbol(routine).into()),
     };
@@ -92,7 +97,7 @@ pub async fn run_routine(
     args: Vec<Value>,
     columns: &[(String, fencepost_sql::types::Type)],
     cx: &mut Cx<'_>,
-) -> Result<Returned, Halt> {
+) -> Result<RoutineOutput, StatementStop> {
     if !routine.settings.is_empty() {
         return Box::pin(under_own(routine, args, columns, cx)).await;
     }
@@ -105,7 +110,7 @@ async fn under_own(
     args: Vec<Value>,
     columns: &[(String, fencepost_sql::types::Type)],
     cx: &mut Cx<'_>,
-) -> Result<Returned, Halt> {
+) -> Result<RoutineOutput, StatementStop> {
     let eval = settings_of(routine, cx.eval)?;
     let params = cx.params;
     let mut inner = cx.within(params);
@@ -122,21 +127,21 @@ async fn run_here(
     args: Vec<Value>,
     columns: &[(String, fencepost_sql::types::Type)],
     cx: &mut Cx<'_>,
-) -> Result<Returned, Halt> {
-    let _acting = Acting::of(routine, cx.eval);
+) -> Result<RoutineOutput, StatementStop> {
+    let _acting = OwnerGuard::of(routine, cx.eval);
     let compiled = compiled(routine, cx).await?;
     cx.scratch.routines.enter()?;
     let before = cx.held;
     let result = match compiled {
-        Compiled::Sql(body) => body.run(routine, &args, columns, cx).await,
-        Compiled::PlPgSql(body) => {
-            let mut machine = Machine::new(&body, columns.to_vec());
+        CompiledRoutine::Sql(body) => body.run(routine, &args, columns, cx).await,
+        CompiledRoutine::PlPgSql(body) => {
+            let mut machine = BodyExecution::new(&body, columns.to_vec());
             machine.give(args, cx.eval)?;
             machine.run_through(cx).await
         }
     };
     cx.scratch.routines.leave();
-    if matches!(result, Ok(Returned::Row(_))) {
+    if matches!(result, Ok(RoutineOutput::Row(_))) {
         // The memory of its loops and cursors is free again.
         let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);
         cx.tx.release_memory(held);
@@ -145,32 +150,32 @@ async fn run_here(
 }
 
 /// A guard that makes the session act as the owner of a SECURITY DEFINER routine while it runs.
-pub struct Acting<'a> {
+pub struct OwnerGuard<'a> {
     eval: &'a EvalContext,
     before: Option<Arc<str>>,
 }
 
-impl<'a> Acting<'a> {
+impl<'a> OwnerGuard<'a> {
     /// Starts to act as the owner, if the routine is SECURITY DEFINER.
-    pub fn of(routine: &RoutineDef, eval: &'a EvalContext) -> Option<Acting<'a>> {
+    pub fn of(routine: &RoutineDef, eval: &'a EvalContext) -> Option<OwnerGuard<'a>> {
         if !routine.definer {
             return None;
         }
         let owner = eval.catalog().security().role_name(routine.owner);
         let before = eval.act_as(Some(owner.into()));
-        Some(Acting { eval, before })
+        Some(OwnerGuard { eval, before })
     }
 }
 
-impl Drop for Acting<'_> {
+impl Drop for OwnerGuard<'_> {
     fn drop(&mut self) {
         self.eval.act_as(self.before.take());
     }
 }
 
-impl Machine {
+impl BodyExecution {
     /// Runs to the end, in a context that must not end the transaction.
-    pub async fn run_through(&mut self, cx: &mut Cx<'_>) -> Result<Returned, Halt> {
+    pub async fn run_through(&mut self, cx: &mut Cx<'_>) -> Result<RoutineOutput, StatementStop> {
         match Box::pin(self.run(cx)).await? {
             Step::Done(returned) => Ok(returned),
             _ => Err(SqlError::internal("a function that ends transactions").into()),
@@ -183,7 +188,7 @@ impl Cx<'_> {
         &mut self,
         call: &RoutineCall,
         row: &[Value],
-    ) -> Result<Option<Vec<Value>>, Halt> {
+    ) -> Result<Option<Vec<Value>>, StatementStop> {
         let mut args = Vec::with_capacity(call.args.len());
         for arg in &call.args {
             args.push(self.deep_value(arg, row).await?);
@@ -193,7 +198,11 @@ impl Cx<'_> {
     }
 
     /// Returns the single value of a user-defined function.
-    pub async fn call_value(&mut self, call: &RoutineCall, row: &[Value]) -> Result<Value, Halt> {
+    pub async fn call_value(
+        &mut self,
+        call: &RoutineCall,
+        row: &[Value],
+    ) -> Result<Value, StatementStop> {
         let Some(args) = self.routine_args(call, row).await? else {
             return Ok(Value::Null);
         };
@@ -214,7 +223,7 @@ impl Cx<'_> {
         &mut self,
         call: &RoutineCall,
         row: &[Value],
-    ) -> Result<Vec<Vec<Value>>, Halt> {
+    ) -> Result<Vec<Vec<Value>>, StatementStop> {
         let width = call.columns.len().max(1);
         let Some(args) = self.routine_args(call, row).await? else {
             return Ok(match call.routine.result.set {

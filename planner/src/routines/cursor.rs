@@ -2,20 +2,20 @@
 
 use fencepost_sql::bound::Direction;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Into, Op, RowSource, Way};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::plpgsql::{FetchDirection, IntoClause, Op, RowSource};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 
 use super::loops::query_of;
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use super::portals::no_cursor;
 use super::returned::fit;
 use super::variables::null_cursor;
 use crate::exec::Cx;
 
-impl Machine {
-    pub async fn cursor_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), Halt> {
+impl BodyExecution {
+    pub async fn cursor_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         match op {
             Op::Open {
                 cursor,
@@ -51,7 +51,7 @@ impl Machine {
         source: &RowSource,
         scroll: Option<bool>,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let named = self.slots.get(cursor);
         if let Some(name) = named.as_text() {
             let portals = &cx.scratch.routines.portals;
@@ -84,13 +84,17 @@ impl Machine {
     }
 
     /// Evaluates the direction of a FETCH.
-    async fn direction(&mut self, way: Way, cx: &mut Cx<'_>) -> Result<Direction, Halt> {
+    async fn direction(
+        &mut self,
+        way: FetchDirection,
+        cx: &mut Cx<'_>,
+    ) -> Result<Direction, StatementStop> {
         let (made, count): (fn(i64) -> Direction, usize) = match way {
-            Way::Known(direction) => return Ok(direction),
-            Way::Forward(count) => (Direction::Forward, count),
-            Way::Backward(count) => (|n| Direction::Forward(n.saturating_neg()), count),
-            Way::Absolute(count) => (Direction::Absolute, count),
-            Way::Relative(count) => (Direction::Relative, count),
+            FetchDirection::Known(direction) => return Ok(direction),
+            FetchDirection::Forward(count) => (Direction::Forward, count),
+            FetchDirection::Backward(count) => (|n| Direction::Forward(n.saturating_neg()), count),
+            FetchDirection::Absolute(count) => (Direction::Absolute, count),
+            FetchDirection::Relative(count) => (Direction::Relative, count),
         };
         let (value, ty) = self.value(count, cx).await?;
         let value = fit(value, &ty, &Type::INT4, cx.eval)?;
@@ -108,9 +112,9 @@ impl Machine {
         &mut self,
         cursor: usize,
         direction: Direction,
-        into: Option<&Into>,
+        into: Option<&IntoClause>,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let name = self.cursor_name(cursor)?;
         let open = cx.scratch.routines.portals.named(&name, cx.eval)?;
         let way = open.go(direction, into.is_none())?;

@@ -6,11 +6,11 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::notify::NotifyMark;
 use fencepost_sql::plpgsql::{Condition, Diagnostic, covers};
 use fencepost_sql::sequences::SequenceMark;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Savepoint, Stop};
 
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use super::prepared::is_inner;
 use crate::exec::Cx;
 use crate::write::DeferredMark;
@@ -32,7 +32,7 @@ pub struct Try {
     errors: usize,
 }
 
-impl Machine {
+impl BodyExecution {
     /// Enters a block with handlers.
     pub fn enter(&mut self, handlers: usize, cx: &mut Cx<'_>) {
         self.tries.push(Try {
@@ -57,11 +57,15 @@ impl Machine {
 
     /// Rolls back to the start of the innermost block that handles the error, and continues with
     /// its handler. Returns the error if no block handles it.
-    pub async fn catch(&mut self, halt: Halt, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn catch(
+        &mut self,
+        halt: StatementStop,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), StatementStop> {
         let error = match halt {
-            Halt::Error(error) if !is_inner(&error) => error,
+            StatementStop::Error(error) if !is_inner(&error) => error,
             // ROUT-2: only a procedure that may end transactions sees a conflict.
-            Halt::Stop(Stop::Retry(_) | Stop::Deadlock) if self.ends && !self.doomed => {
+            StatementStop::Stop(Stop::Retry(_) | Stop::Deadlock) if self.ends && !self.doomed => {
                 return self.catch_conflict(halt);
             }
             halt => return Err(halt),
@@ -94,11 +98,11 @@ impl Machine {
             self.handle(error, block.errors, (handlers.state, handlers.message), *to);
             return Ok(());
         }
-        Err(Halt::Error(error))
+        Err(StatementStop::Error(error))
     }
 
     /// Passes a conflict to the handlers of a procedure that may end transactions.
-    fn catch_conflict(&mut self, halt: Halt) -> Result<(), Halt> {
+    fn catch_conflict(&mut self, halt: StatementStop) -> Result<(), StatementStop> {
         let body = Arc::clone(&self.body);
         let error = halt.clone().into_error();
         while let Some(block) = self.tries.pop() {

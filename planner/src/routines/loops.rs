@@ -6,12 +6,12 @@ use std::sync::Arc;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
 use fencepost_sql::plpgsql::{Code, Op, RowSource, Target, VariableKind};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, checked_text};
 use fencepost_sql::value::{Array, Value};
 
-use super::machine::Machine;
-use super::prepared::{self, Body as What, Prepared, prepared_by};
+use super::machine::BodyExecution;
+use super::prepared::{self, Body as What, PreparedBody, prepared_by};
 use super::returned::fit;
 use super::rows::Rows;
 use crate::exec::Cx;
@@ -30,7 +30,7 @@ pub enum Loop {
         rows: std::vec::IntoIter<Vec<Value>>,
         any: bool,
         /// The cursor that the loop reads, if it is a cursor loop.
-        cursor: Option<Over>,
+        cursor: Option<LoopCursor>,
     },
     /// A loop over an array: the values that are left, and their type.
     Array {
@@ -42,16 +42,16 @@ pub enum Loop {
 
 /// The cursor of a loop, open while the loop runs.
 #[derive(Debug)]
-pub struct Over {
+pub struct LoopCursor {
     name: Box<str>,
     serial: u64,
     /// The variable that holds the cursor's generated name while the loop runs.
     unnamed: Option<usize>,
 }
 
-impl Machine {
+impl BodyExecution {
     /// Starts a loop, runs its next iteration, or ends it.
-    pub async fn loop_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn loop_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         match op {
             Op::RangeStart {
                 register,
@@ -188,7 +188,12 @@ impl Machine {
     }
 
     /// Opens the cursor of a loop for as long as the loop runs.
-    fn loop_over(&mut self, cursor: usize, rows: Rows, cx: &mut Cx<'_>) -> Result<Over, SqlError> {
+    fn loop_over(
+        &mut self,
+        cursor: usize,
+        rows: Rows,
+        cx: &mut Cx<'_>,
+    ) -> Result<LoopCursor, SqlError> {
         let portals = &mut cx.scratch.routines.portals;
         let named = self.slots.get(cursor);
         let (name, unnamed) = match named.as_text() {
@@ -200,7 +205,7 @@ impl Machine {
         if unnamed.is_some() {
             self.slots.put(cursor, Value::text(name.as_str()));
         }
-        Ok(Over {
+        Ok(LoopCursor {
             name: name.into(),
             serial,
             unnamed,
@@ -234,7 +239,12 @@ impl Machine {
         self.slots.put(found, Value::Bool(any));
     }
 
-    async fn bound(&mut self, text: usize, what: &str, cx: &mut Cx<'_>) -> Result<i64, Halt> {
+    async fn bound(
+        &mut self,
+        text: usize,
+        what: &str,
+        cx: &mut Cx<'_>,
+    ) -> Result<i64, StatementStop> {
         let (value, ty) = self.value(text, cx).await?;
         let value = fit(value, &ty, &Type::INT4, cx.eval)?;
         value.as_int().ok_or_else(|| {
@@ -244,7 +254,11 @@ impl Machine {
     }
 
     /// Returns all rows of a query, or of a cursor that is opened for the loop.
-    pub async fn rows_of(&mut self, source: &RowSource, cx: &mut Cx<'_>) -> Result<Rows, Halt> {
+    pub async fn rows_of(
+        &mut self,
+        source: &RowSource,
+        cx: &mut Cx<'_>,
+    ) -> Result<Rows, StatementStop> {
         match source {
             RowSource::Query(text) => {
                 let prepared = self.ready(*text, cx).await?;
@@ -280,10 +294,10 @@ impl Machine {
     /// Returns all rows of a statement.
     pub async fn all_rows(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedBody,
         params: &[Value],
         cx: &mut Cx<'_>,
-    ) -> Result<Rows, Halt> {
+    ) -> Result<Rows, StatementStop> {
         match &prepared.body {
             What::Value(expr) => Ok(Rows {
                 columns: vec![(super::prepared::VALUE_NAME.to_owned(), expr.ty)],
@@ -309,13 +323,17 @@ impl Machine {
         text: usize,
         using: &[usize],
         cx: &mut Cx<'_>,
-    ) -> Result<(Arc<Prepared>, Vec<Value>), Halt> {
+    ) -> Result<(Arc<PreparedBody>, Vec<Value>), StatementStop> {
         let text = self.dynamic_text(text, cx).await?;
         self.dynamic_of(&text, using, cx).await
     }
 
     /// Evaluates the text of an EXECUTE.
-    pub async fn dynamic_text(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<String, Halt> {
+    pub async fn dynamic_text(
+        &mut self,
+        text: usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<String, StatementStop> {
         let (value, ty) = self.value(text, cx).await?;
         if value.is_null() {
             return Err(SqlError::new(
@@ -333,7 +351,7 @@ impl Machine {
         text: &str,
         using: &[usize],
         cx: &mut Cx<'_>,
-    ) -> Result<(Arc<Prepared>, Vec<Value>), Halt> {
+    ) -> Result<(Arc<PreparedBody>, Vec<Value>), StatementStop> {
         let (mut params, mut types) = (Vec::new(), Vec::new());
         for value in using {
             let (value, ty) = self.value(*value, cx).await?;
@@ -341,7 +359,7 @@ impl Machine {
             params.push(value);
         }
         let prepare = |cx: &Cx<'_>, snapshot: &fencepost_sql::catalog::Snapshot| {
-            let made = Prepared::of(text, &types, None, (cx, snapshot));
+            let made = PreparedBody::of(text, &types, None, (cx, snapshot));
             made.map_err(SqlError::without_position)
         };
         let mut prepared = prepared::ready(cx, None, &prepare).await?;
@@ -354,10 +372,10 @@ impl Machine {
     /// Runs EXECUTE, which leaves FOUND unchanged.
     pub async fn run_dynamic(
         &mut self,
-        (prepared, params): (Arc<Prepared>, Vec<Value>),
-        into: Option<&fencepost_sql::plpgsql::Into>,
+        (prepared, params): (Arc<PreparedBody>, Vec<Value>),
+        into: Option<&fencepost_sql::plpgsql::IntoClause>,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let found = self.slots.get(self.body.code.found);
         // Without INTO, EXECUTE discards its rows.
         let place = (into, into.is_none());

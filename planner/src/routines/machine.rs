@@ -9,7 +9,7 @@ use fencepost_sql::catalog::RoutineDef;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Code, Op, VariableKind};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use parking_lot::Mutex;
@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use super::Owner;
 use super::handlers::Try;
 use super::loops::{Loop, statements_of};
-use super::prepared::{self, Prepared};
-use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked};
+use super::prepared::{self, PreparedBody};
+use super::returned::{RoutineOutput, check_query, check_types, fit, fit_row, unpacked};
 use super::variables::{Row, Slot, Slots};
 use crate::exec::{CollectedMemory, Cx};
 
@@ -29,7 +29,7 @@ pub struct Body {
     pub owner: Owner,
     pub routine: Option<Arc<RoutineDef>>,
     /// The prepared statements, by number of the text.
-    pub(super) kept: Mutex<Vec<Option<Arc<Prepared>>>>,
+    pub(super) kept: Mutex<Vec<Option<Arc<PreparedBody>>>>,
     /// The types of the parameters `$1` and so on.
     pub(super) given: Vec<Type>,
 }
@@ -53,7 +53,7 @@ pub enum Step {
     /// No reason: it continues with the next step.
     Go,
     /// The body has ended.
-    Done(Returned),
+    Done(RoutineOutput),
     /// COMMIT.
     Commit { chain: bool },
     /// ROLLBACK.
@@ -64,7 +64,7 @@ pub enum Step {
 
 /// The state of a running body.
 #[derive(Debug)]
-pub struct Machine {
+pub struct BodyExecution {
     pub body: Arc<Body>,
     pub slots: Slots,
     /// The columns that it returns; empty for a single value without a name.
@@ -87,9 +87,9 @@ pub struct Machine {
     pub doomed: bool,
 }
 
-impl Machine {
-    pub fn new(body: &Arc<Body>, columns: Vec<(String, Type)>) -> Machine {
-        Machine {
+impl BodyExecution {
+    pub fn new(body: &Arc<Body>, columns: Vec<(String, Type)>) -> BodyExecution {
+        BodyExecution {
             slots: Slots::new(&body.code),
             columns,
             next: 0,
@@ -134,7 +134,7 @@ impl Machine {
     }
 
     /// Runs until it stops. Settings that the body changes apply to the steps after the change.
-    pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
+    pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, StatementStop> {
         loop {
             if !cx.eval.is_unsettled()
                 && let Some(step) = self.run_settled(cx).await?
@@ -156,7 +156,7 @@ impl Machine {
     }
 
     /// Runs until it stops; returns `None` if settings have changed.
-    async fn run_settled(&mut self, cx: &mut Cx<'_>) -> Result<Option<Step>, Halt> {
+    async fn run_settled(&mut self, cx: &mut Cx<'_>) -> Result<Option<Step>, StatementStop> {
         loop {
             if cx.eval.is_unsettled() {
                 return Ok(None);
@@ -172,14 +172,14 @@ impl Machine {
             }
             let ran = self.step(cx).await;
             let range = match &ran {
-                Err(Halt::Error(error)) => fencepost_sql::sequences::wanted_range(error),
+                Err(StatementStop::Error(error)) => fencepost_sql::sequences::wanted_range(error),
                 _ => None,
             };
             if let Some(before) = before {
                 if range.is_some() {
                     cx.tx.rollback_to(&before);
                 }
-                if !matches!(ran, Err(Halt::Stop(_))) {
+                if !matches!(ran, Err(StatementStop::Stop(_))) {
                     cx.tx.release(before);
                 }
             }
@@ -204,19 +204,21 @@ impl Machine {
     }
 
     /// Adds the location in the body to an error.
-    fn placed(&self, halt: Halt, at: usize) -> Halt {
-        let Halt::Error(error) = halt else {
+    fn placed(&self, halt: StatementStop, at: usize) -> StatementStop {
+        let StatementStop::Error(error) = halt else {
             return halt;
         };
         if prepared::is_inner(&error) {
-            return Halt::Error(error);
+            return StatementStop::Error(error);
         }
         let (line, what) = self.body.code.places.get(at).copied().unwrap_or((0, ""));
         let name = &self.body.owner.name;
-        Halt::Error(error.within(&format!("PL/pgSQL function {name} line {line} at {what}")))
+        StatementStop::Error(
+            error.within(&format!("PL/pgSQL function {name} line {line} at {what}")),
+        )
     }
 
-    async fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
+    async fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, StatementStop> {
         let body = Arc::clone(&self.body);
         let code = &body.code;
         let Some(op) = code.ops.get(self.next) else {
@@ -282,7 +284,7 @@ impl Machine {
                     .into());
             }
             Op::Return(value) => return self.returns(*value, cx).await,
-            Op::ReturnRow(row) => return self.returns_row(*row, cx).map_err(Halt::Error),
+            Op::ReturnRow(row) => return self.returns_row(*row, cx).map_err(StatementStop::Error),
             Op::ReturnNext(value) => {
                 let row = match value {
                     Some(value) => {
@@ -343,7 +345,7 @@ impl Machine {
                     _ => Step::Rollback { chain },
                 });
             }
-            Op::End => return self.ended(cx.eval).map_err(Halt::Error),
+            Op::End => return self.ended(cx.eval).map_err(StatementStop::Error),
         }
         Ok(Step::Go)
     }

@@ -43,15 +43,15 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::OnCommit;
 
-use fencepost_sql::catalog::{AsCalled, RoutineDef};
+use fencepost_sql::catalog::{PolymorphicInstance, RoutineDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::ddl::Notice;
 
-pub use portals::{Opened, Portals};
-pub use procedure::{Paused, Procedure};
+pub use portals::{OpenCursor, Portals};
+pub use procedure::{CallState, Procedure};
 pub use trigger::{TriggerCall, call_trigger};
 
 /// The maximal depth of nested calls.
@@ -63,15 +63,15 @@ const COMPILED_MAX: usize = 512;
 
 /// The key of compiled code: the routine's oid, the role that a SECURITY DEFINER function acts as,
 /// the search path of its settings, and its polymorphic types in this call.
-type Known = (
+type RoutineKey = (
     u32,
     Option<Arc<str>>,
     Option<Arc<str>>,
-    Option<Arc<AsCalled>>,
+    Option<Arc<PolymorphicInstance>>,
 );
 
 /// Returns the key under which the code of a routine is kept in this context.
-fn known_as(routine: &RoutineDef, eval: &EvalContext) -> Known {
+fn known_as(routine: &RoutineDef, eval: &EvalContext) -> RoutineKey {
     let called = routine.as_called.clone();
     (routine.id, eval.acting(), eval.within.clone(), called)
 }
@@ -79,7 +79,7 @@ fn known_as(routine: &RoutineDef, eval: &EvalContext) -> Known {
 /// The state of the routines that a session has called.
 #[derive(Default)]
 pub struct Routines {
-    compiled: HashMap<Known, (u64, call::Compiled)>,
+    compiled: HashMap<RoutineKey, (u64, call::CompiledRoutine)>,
     /// The depth of the current call.
     depth: usize,
     /// The stack address of the outermost call.
@@ -111,12 +111,12 @@ impl Routines {
         self.compiled = HashMap::new();
     }
 
-    fn get(&self, routine: &RoutineDef, eval: &EvalContext) -> Option<call::Compiled> {
+    fn get(&self, routine: &RoutineDef, eval: &EvalContext) -> Option<call::CompiledRoutine> {
         let (version, compiled) = self.compiled.get(&known_as(routine, eval))?;
         (*version == routine.version).then(|| compiled.clone())
     }
 
-    fn keep(&mut self, routine: &RoutineDef, eval: &EvalContext, compiled: &call::Compiled) {
+    fn keep(&mut self, routine: &RoutineDef, eval: &EvalContext, compiled: &call::CompiledRoutine) {
         if self.compiled.len() >= COMPILED_MAX {
             self.forget();
         }

@@ -22,7 +22,7 @@ use crate::materialized_rows::MaterializedRows;
 /// The cursors that routines of a session have opened, by name.
 #[derive(Debug, Default)]
 pub struct Portals {
-    open: HashMap<Box<str>, Opened>,
+    open: HashMap<Box<str>, OpenCursor>,
     /// The number of cursors opened so far.
     made: u64,
     /// The number of cursors with generated names so far.
@@ -33,7 +33,7 @@ pub struct Portals {
 
 /// An open cursor.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenCursor {
     /// The names and types of its columns.
     pub columns: Vec<(String, Type)>,
     rows: MaterializedRows,
@@ -54,7 +54,7 @@ pub struct Opened {
 
 /// The result of a FETCH: rows by number, and the count that it reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct FetchRange {
     /// The number of the first row.
     pub first: u64,
     /// The number of rows.
@@ -65,7 +65,7 @@ pub struct Way {
     pub count: u64,
 }
 
-impl Way {
+impl FetchRange {
     /// Returns the numbers of its rows.
     pub fn numbers(self) -> impl Iterator<Item = u64> {
         (0..self.rows).map(move |nth| match self.backward {
@@ -104,12 +104,12 @@ impl Portals {
     }
 
     /// Returns a cursor for changes.
-    pub fn get_mut(&mut self, name: &str) -> Option<&mut Opened> {
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut OpenCursor> {
         self.open.get_mut(name)
     }
 
     /// Returns a cursor.
-    pub fn get(&self, name: &str) -> Option<&Opened> {
+    pub fn get(&self, name: &str) -> Option<&OpenCursor> {
         self.open.get(name)
     }
 
@@ -177,7 +177,7 @@ impl Portals {
         }
         self.made += 1;
         self.changed = true;
-        let portal = Opened {
+        let portal = OpenCursor {
             columns: rows.columns,
             rows: kept,
             of: rows.of,
@@ -195,7 +195,7 @@ impl Portals {
 
     /// Returns the cursor with this name, or error 34000. Routines cannot use cursors of DECLARE or
     /// Bind.
-    pub fn named(&mut self, name: &str, eval: &EvalContext) -> Result<&mut Opened, SqlError> {
+    pub fn named(&mut self, name: &str, eval: &EvalContext) -> Result<&mut OpenCursor, SqlError> {
         let missing = || {
             let mut others = eval.cursors.iter().filter(|other| !other.is_routines);
             match others.any(|other| *other.name == *name) {
@@ -215,7 +215,7 @@ pub fn no_cursor(name: &str) -> SqlError {
     )
 }
 
-impl Opened {
+impl OpenCursor {
     /// Returns the row with this number.
     pub fn row(&self, number: u64) -> Option<&[Value]> {
         self.rows.get(number)
@@ -252,7 +252,7 @@ impl Opened {
     ///
     /// # Errors
     /// 55000 if it would move backward and is not scrollable.
-    pub fn go(&mut self, direction: Direction, moves: bool) -> Result<Way, SqlError> {
+    pub fn go(&mut self, direction: Direction, moves: bool) -> Result<FetchRange, SqlError> {
         let way = self.way(direction, moves)?;
         if self.of.is_some() {
             *self.place.lock() = self.place_at();
@@ -260,15 +260,15 @@ impl Opened {
         Ok(way)
     }
 
-    fn way(&mut self, direction: Direction, moves: bool) -> Result<Way, SqlError> {
+    fn way(&mut self, direction: Direction, moves: bool) -> Result<FetchRange, SqlError> {
         let last = self.rows.last();
         let on_row = (1..=last).contains(&self.at);
         match direction {
             Direction::Forward(0) | Direction::Relative(0) => {
                 if moves || !on_row {
-                    return Ok(Way {
+                    return Ok(FetchRange {
                         count: u64::from(on_row),
-                        ..Way::default()
+                        ..FetchRange::default()
                     });
                 }
                 self.check_backward()?;
@@ -283,9 +283,9 @@ impl Opened {
                 }
                 let passed = self.at.saturating_sub(1);
                 self.at = 0;
-                Ok(Way {
+                Ok(FetchRange {
                     count: passed,
-                    ..Way::default()
+                    ..FetchRange::default()
                 })
             }
             Direction::BackwardAll => self.backward(u64::MAX),
@@ -311,10 +311,10 @@ impl Opened {
     }
 
     /// Moves to the row with this number, if there is one.
-    fn one(&mut self, to: u64) -> Way {
+    fn one(&mut self, to: u64) -> FetchRange {
         self.at = to.min(self.rows.last() + 1);
         let given = u64::from((1..=self.rows.last()).contains(&self.at));
-        Way {
+        FetchRange {
             first: self.at,
             rows: given,
             backward: false,
@@ -322,14 +322,14 @@ impl Opened {
         }
     }
 
-    fn forward(&mut self, wanted: u64) -> Way {
+    fn forward(&mut self, wanted: u64) -> FetchRange {
         let left = self.rows.last().saturating_sub(self.at);
         let (first, given) = (self.at + 1, left.min(wanted));
         self.at = match given < wanted {
             true => self.rows.last() + 1,
             false => self.at + given,
         };
-        Way {
+        FetchRange {
             first,
             rows: given,
             backward: false,
@@ -337,7 +337,7 @@ impl Opened {
         }
     }
 
-    fn backward(&mut self, wanted: u64) -> Result<Way, SqlError> {
+    fn backward(&mut self, wanted: u64) -> Result<FetchRange, SqlError> {
         self.check_backward()?;
         let before = self.at.saturating_sub(1);
         let given = before.min(wanted);
@@ -345,7 +345,7 @@ impl Opened {
             true => 0,
             false => self.at - given,
         };
-        Ok(Way {
+        Ok(FetchRange {
             first: before,
             rows: given,
             backward: true,

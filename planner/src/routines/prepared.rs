@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use fencepost_sql::binder::{ParamTypes, Prefer, Variable, Variables, bind_among, goes_back};
+use fencepost_sql::binder::{NamePriority, ParamTypes, Variable, Variables, bind_among, goes_back};
 use fencepost_sql::bound::{Expr, ResultColumn, Statement};
 use fencepost_sql::catalog::{Dependencies, RoutineDef, Snapshot, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
-use fencepost_sql::plpgsql::{Code, Named};
+use fencepost_sql::plpgsql::{Code, NameMeaning};
 use fencepost_sql::sequences::wanted_range;
-use fencepost_sql::stack::{Deep, is_roomy, polled, roomy, with_room};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stack::{StackDepth, is_roomy, on_large_stack, polled, roomy};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Composite, Type};
 use fencepost_sql::value::Value;
 use fencepost_txn::Mode;
@@ -35,13 +35,13 @@ const PLANS_MAX: usize = 8;
 
 /// A statement that is ready to run.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedBody {
     pub body: Body,
     /// The variables that follow the routine's own parameters, and their types.
-    pub references: Vec<(Named, Type)>,
+    pub references: Vec<(NameMeaning, Type)>,
     /// The search path under which names were resolved.
     pub within: Option<Arc<str>>,
-    deep: Deep,
+    deep: StackDepth,
 }
 
 /// The form of a prepared statement.
@@ -50,14 +50,14 @@ pub enum Body {
     /// A single expression.
     Value(Expr),
     /// A statement that runs by a plan.
-    Planned(Box<Planned>),
+    Planned(Box<CachedPlan>),
     /// DDL, a change of settings, or a CALL or DO.
     Utility(Box<Statement>),
 }
 
 /// A plan with the objects that it uses.
 #[derive(Debug)]
-pub struct Planned {
+pub struct CachedPlan {
     pub plan: Plan,
     pub used: UsedTables,
     /// The columns of its rows, if it returns rows.
@@ -67,21 +67,21 @@ pub struct Planned {
     /// Whether a cursor can read its rows backward.
     pub goes_back: bool,
     /// Whether it needs a larger stack.
-    pub deep: Deep,
+    pub deep: StackDepth,
 }
 
 /// The variables of a scope that a statement may name. It records those that the statement uses.
-struct Seen<'a> {
+struct VisibleVariables<'a> {
     code: &'a Code,
     scope: usize,
     slots: &'a Slots,
     /// The number of parameters before them.
     before: usize,
-    taken: RefCell<Vec<(Named, Type)>>,
+    taken: RefCell<Vec<(NameMeaning, Type)>>,
 }
 
-impl Seen<'_> {
-    fn take(&self, named: Named) -> Result<Variable, SqlError> {
+impl VisibleVariables<'_> {
+    fn take(&self, named: NameMeaning) -> Result<Variable, SqlError> {
         let ty = self.slots.type_of(self.code, &named)?;
         let mut taken = self.taken.borrow_mut();
         let known = taken.iter().position(|(of, _)| *of == named);
@@ -97,12 +97,12 @@ impl Seen<'_> {
     }
 }
 
-impl Variables for Seen<'_> {
+impl Variables for VisibleVariables<'_> {
     fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
         match self.code.named(self.scope, path) {
             None => Ok(None),
             // An assigned record is resolved by its fields, not as a single variable.
-            Some(Named::Variable(variable))
+            Some(NameMeaning::Variable(variable))
                 if self.code.is_record(variable) && !self.slots.has_no_row(variable) =>
             {
                 Ok(None)
@@ -112,7 +112,7 @@ impl Variables for Seen<'_> {
     }
 
     fn fields(&self, path: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError> {
-        let Some(Named::Variable(row)) = self.code.named(self.scope, path) else {
+        let Some(NameMeaning::Variable(row)) = self.code.named(self.scope, path) else {
             return Ok(None);
         };
         if !self.code.is_row(row) {
@@ -121,7 +121,7 @@ impl Variables for Seen<'_> {
         let names = self.slots.field_names(self.code, row)?;
         let mut fields = Vec::with_capacity(names.len());
         for name in names {
-            let field = self.take(Named::Field(row, name.clone()))?;
+            let field = self.take(NameMeaning::Field(row, name.clone()))?;
             fields.push((name, field));
         }
         Ok(Some(fields))
@@ -129,9 +129,9 @@ impl Variables for Seen<'_> {
 
     fn row_type(&self, path: &[String]) -> Option<(Variable, Composite)> {
         match self.code.named(self.scope, path) {
-            Some(Named::Variable(row)) => {
+            Some(NameMeaning::Variable(row)) => {
                 let of = self.slots.row_type(row)?;
-                Some((self.take(Named::Variable(row)).ok()?, of))
+                Some((self.take(NameMeaning::Variable(row)).ok()?, of))
             }
             _ => None,
         }
@@ -139,27 +139,29 @@ impl Variables for Seen<'_> {
 
     fn rows(&self, name: &str) -> Result<Option<Variable>, SqlError> {
         let found = self.slots.1.iter().position(|rows| rows.name == name);
-        found.map(|nth| self.take(Named::Rows(nth))).transpose()
+        found
+            .map(|nth| self.take(NameMeaning::Rows(nth)))
+            .transpose()
     }
 
     fn place(&self, cursor: &str, (table, oid): (&str, u32)) -> Option<Variable> {
         let named = self.code.named(self.scope, &[cursor.to_owned()]);
-        let Some(Named::Variable(variable)) = named else {
+        let Some(NameMeaning::Variable(variable)) = named else {
             return None;
         };
         self.code.is_cursor(variable).then_some(())?;
-        self.take(Named::Place(variable, table.to_owned(), oid))
+        self.take(NameMeaning::Place(variable, table.to_owned(), oid))
             .ok()
     }
 
-    fn prefer(&self) -> Prefer {
+    fn prefer(&self) -> NamePriority {
         self.code.prefer
     }
 }
 
 /// The scope in which the names of a statement are resolved.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct NameScope<'a> {
     pub code: &'a Code,
     pub scope: usize,
     pub slots: &'a Slots,
@@ -167,7 +169,7 @@ pub struct Place<'a> {
     pub cursor: bool,
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedBody {
     fn drop(&mut self) {
         if self.deep.is_deep() {
             let nothing = Body::Value(Expr::constant(Type::UNKNOWN, Value::Null));
@@ -177,23 +179,23 @@ impl Drop for Prepared {
     }
 }
 
-impl Prepared {
+impl PreparedBody {
     /// Binds and plans the single statement of a text. `given` are the types of its parameters.
     pub fn of(
         text: &str,
         given: &[Type],
-        place: Option<Place<'_>>,
+        place: Option<NameScope<'_>>,
         cx: (&Cx<'_>, &Snapshot),
-    ) -> Result<Prepared, SqlError> {
-        with_room(|| Prepared::made(text, given, place, cx))
+    ) -> Result<PreparedBody, SqlError> {
+        on_large_stack(|| PreparedBody::made(text, given, place, cx))
     }
 
     fn made(
         text: &str,
         given: &[Type],
-        place: Option<Place<'_>>,
+        place: Option<NameScope<'_>>,
         (cx, snapshot): (&Cx<'_>, &Snapshot),
-    ) -> Result<Prepared, SqlError> {
+    ) -> Result<PreparedBody, SqlError> {
         let mut statements = parser::parse(text)?;
         let Some(parsed) = statements.pop() else {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "an empty statement"));
@@ -203,7 +205,7 @@ impl Prepared {
         }
         let mut types = ParamTypes::declared(given.to_vec());
         let cursor = place.as_ref().is_some_and(|place| place.cursor);
-        let seen = place.map(|place| Seen {
+        let seen = place.map(|place| VisibleVariables {
             code: place.code,
             scope: place.scope,
             slots: place.slots,
@@ -223,7 +225,7 @@ impl Prepared {
             ));
         }
         let depends = types.dependencies(snapshot.version());
-        let mut prepared = Prepared::planned(bound, references, depends)?;
+        let mut prepared = PreparedBody::planned(bound, references, depends)?;
         prepared.within = cx.eval.within.clone();
         Ok(prepared)
     }
@@ -231,9 +233,9 @@ impl Prepared {
     /// Plans a statement.
     pub fn planned(
         bound: Statement,
-        references: Vec<(Named, Type)>,
+        references: Vec<(NameMeaning, Type)>,
         depends: Dependencies,
-    ) -> Result<Prepared, SqlError> {
+    ) -> Result<PreparedBody, SqlError> {
         check_supported(&bound)?;
         let of = |column: ResultColumn| (column.name, column.ty);
         let columns = bound.columns().map(|c| c.into_iter().map(of).collect());
@@ -247,28 +249,28 @@ impl Prepared {
             {
                 Body::Value(row.targets.swap_remove(0).expr)
             }
-            Ok(plan) => Body::Planned(Box::new(Planned {
+            Ok(plan) => Body::Planned(Box::new(CachedPlan {
                 used: plan.used(&depends),
                 plan,
                 columns,
                 depends,
                 goes_back,
-                deep: Deep::now(),
+                deep: StackDepth::now(),
             })),
             Err(utility) => Body::Utility(utility),
         };
-        Ok(Prepared {
+        Ok(PreparedBody {
             body,
             references,
             within: None,
-            deep: Deep::now(),
+            deep: StackDepth::now(),
         })
     }
 }
 
 /// Locks the tables of a plan, and adds the objects it uses to the read set. Returns false if an
 /// object has changed since planning.
-pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+pub async fn guard(planned: &CachedPlan, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
     if let Some(locks) = &cx.eval.advisory {
         let database = cx.eval.database_oid();
         if !locks.use_at_once(database, &planned.used.locks) {
@@ -295,7 +297,7 @@ pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
 }
 
 /// Returns the catalog to plan with. With `again`, it is the newest that the transaction sees.
-pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, Halt> {
+pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, StatementStop> {
     match (again, &cx.eval.database_catalog) {
         (true, Some(catalog)) if !cx.eval.has_private() => {
             let catalog = Arc::clone(catalog);
@@ -309,8 +311,8 @@ pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, Hal
 pub async fn prepared_by(
     cx: &mut Cx<'_>,
     again: bool,
-    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<Prepared, SqlError> + Send + Sync),
-) -> Result<Arc<Prepared>, Halt> {
+    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<PreparedBody, SqlError> + Send + Sync),
+) -> Result<Arc<PreparedBody>, StatementStop> {
     let known = snapshot(cx, again).await?;
     let error = match prepare(cx, &known) {
         Ok(prepared) => return Ok(Arc::new(prepared)),
@@ -327,9 +329,9 @@ pub async fn prepared_by(
 /// Prepares and guards a statement by `prepare`, or reuses the prepared statement `kept`.
 pub async fn ready(
     cx: &mut Cx<'_>,
-    kept: Option<Arc<Prepared>>,
-    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<Prepared, SqlError> + Send + Sync),
-) -> Result<Arc<Prepared>, Halt> {
+    kept: Option<Arc<PreparedBody>>,
+    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<PreparedBody, SqlError> + Send + Sync),
+) -> Result<Arc<PreparedBody>, StatementStop> {
     let mut prepared = match kept {
         Some(kept) => kept,
         None => prepared_by(cx, false, prepare).await?,
@@ -343,18 +345,18 @@ pub async fn ready(
         }
         prepared = prepared_by(cx, true, prepare).await?;
     }
-    Err(Halt::Stale)
+    Err(StatementStop::Stale)
 }
 
 /// Runs a guarded plan. Returns at most `wanted` rows of a query, and the number of rows read or
 /// changed.
 pub async fn run(
-    planned: &Planned,
+    planned: &CachedPlan,
     params: &[Value],
     owner: &Owner,
     cx: &mut Cx<'_>,
     wanted: usize,
-) -> Result<(Rows, u64), Halt> {
+) -> Result<(Rows, u64), StatementStop> {
     let plan = &planned.plan;
     let refused = match plan {
         Plan::CopyIn(_) => Some("COPY FROM"),

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{RoutineCall, Statement};
-use fencepost_sql::catalog::{Hold, Language, guard_routine};
+use fencepost_sql::catalog::{GuardScope, Language, guard_routine};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::plpgsql::{Header, compile};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
 use super::Owner;
-use super::call::{Compiled, compiled, run_routine};
-use super::machine::{Body, Machine, Step};
+use super::call::{CompiledRoutine, compiled, run_routine};
+use super::machine::{Body, BodyExecution, Step};
 use super::prepared::snapshot;
-use super::returned::Returned;
+use super::returned::RoutineOutput;
 use crate::exec::Cx;
 
 /// The state of a running CALL or DO.
@@ -24,14 +24,14 @@ pub struct Procedure(State);
 
 #[derive(Debug)]
 enum State {
-    Machine(Box<Machine>),
+    Machine(Box<BodyExecution>),
     /// The routine has already run: an SQL procedure, for example, ends no transactions.
     Over(Option<Vec<Value>>),
 }
 
 /// The reason for which a call has stopped.
 #[derive(Debug)]
-pub enum Paused {
+pub enum CallState {
     /// It has ended, and returns this row.
     Done(Option<Vec<Value>>),
     /// COMMIT, with or without AND CHAIN.
@@ -49,7 +49,7 @@ pub enum Paused {
 }
 
 /// Compiles the code of a DO.
-pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
+pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, StatementStop> {
     const NAME: &str = "inline_code_block";
     let result = fencepost_sql::catalog::RoutineResult {
         ty: Type::of(TypeKind::Void),
@@ -86,11 +86,11 @@ impl Procedure {
         statement: &'a Statement,
         ends: bool,
         cx: &'a mut Cx<'_>,
-    ) -> Work<'a, Result<Procedure, Halt>> {
+    ) -> Work<'a, Result<Procedure, StatementStop>> {
         Box::pin(async move {
             let mut machine = match statement {
                 Statement::Do(body) => {
-                    Machine::new(&Arc::new(anonymous(body, cx).await?), Vec::new())
+                    BodyExecution::new(&Arc::new(anonymous(body, cx).await?), Vec::new())
                 }
                 Statement::Call(call) => match Procedure::called(call, cx).await? {
                     State::Machine(machine) => *machine,
@@ -103,9 +103,9 @@ impl Procedure {
         })
     }
 
-    async fn called(call: &RoutineCall, cx: &mut Cx<'_>) -> Result<State, Halt> {
-        if !guard_routine(cx.tx, &call.routine, Hold::Statement).await? {
-            return Err(Halt::Stale);
+    async fn called(call: &RoutineCall, cx: &mut Cx<'_>) -> Result<State, StatementStop> {
+        if !guard_routine(cx.tx, &call.routine, GuardScope::Statement).await? {
+            return Err(StatementStop::Stale);
         }
         let mut args = Vec::with_capacity(call.args.len());
         for arg in &call.args {
@@ -116,33 +116,33 @@ impl Procedure {
         if call.routine.language == Language::Sql || own {
             let ran = run_routine(&call.routine, args, &call.columns, cx).await?;
             return Ok(State::Over(match ran {
-                Returned::Row(row) => row,
-                Returned::Set(_) => None,
+                RoutineOutput::Row(row) => row,
+                RoutineOutput::Set(_) => None,
             }));
         }
-        let Compiled::PlPgSql(body) = compiled(&call.routine, cx).await? else {
+        let CompiledRoutine::PlPgSql(body) = compiled(&call.routine, cx).await? else {
             return Err(SqlError::internal("a procedure of another language").into());
         };
-        let mut machine = Machine::new(&body, call.columns.clone());
+        let mut machine = BodyExecution::new(&body, call.columns.clone());
         machine.give(args, cx.eval)?;
         Ok(State::Machine(Box::new(machine)))
     }
 
     /// Continues until it stops.
-    pub fn run<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<Paused, Halt>> {
+    pub fn run<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<CallState, StatementStop>> {
         Box::pin(async move {
             match &mut self.0 {
-                State::Over(row) => Ok(Paused::Done(row.take())),
+                State::Over(row) => Ok(CallState::Done(row.take())),
                 State::Machine(machine) => {
                     cx.scratch.routines.enter()?;
                     let ran = machine.run(cx).await;
                     cx.scratch.routines.leave();
                     Ok(match ran? {
-                        Step::Commit { chain } => Paused::Commit { chain },
-                        Step::Rollback { chain } => Paused::Rollback { chain },
-                        Step::Range(id) => Paused::Range(id),
-                        Step::Done(Returned::Row(row)) => Paused::Done(row),
-                        Step::Done(Returned::Set(_)) | Step::Go => Paused::Done(None),
+                        Step::Commit { chain } => CallState::Commit { chain },
+                        Step::Rollback { chain } => CallState::Rollback { chain },
+                        Step::Range(id) => CallState::Range(id),
+                        Step::Done(RoutineOutput::Row(row)) => CallState::Done(row),
+                        Step::Done(RoutineOutput::Set(_)) | Step::Go => CallState::Done(None),
                     })
                 }
             }
@@ -150,7 +150,7 @@ impl Procedure {
     }
 
     /// Returns whether it has met a conflict that its transaction cannot survive.
-    pub fn is_doomed(&self) -> bool {
+    pub fn must_abort(&self) -> bool {
         matches!(&self.0, State::Machine(machine) if machine.doomed)
     }
 

@@ -2,19 +2,23 @@
 
 use fencepost_sql::error::{ErrorFields, SqlError, SqlState};
 use fencepost_sql::plpgsql::{Level, Raise, RaiseOption, errcode};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::checked_text;
 
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use crate::ddl::Notice;
 use crate::exec::Cx;
 
 /// SQLSTATE P0001, `raise_exception`.
 const RAISED: SqlState = SqlState::new(b"P0001");
 
-impl Machine {
+impl BodyExecution {
     /// Returns the text of a value; `None` for NULL.
-    async fn text_of(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Option<String>, Halt> {
+    async fn text_of(
+        &mut self,
+        text: usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<String>, StatementStop> {
         let (value, ty) = self.value(text, cx).await?;
         if value.is_null() {
             return Ok(None);
@@ -23,7 +27,7 @@ impl Machine {
     }
 
     /// Runs RAISE.
-    pub async fn raise(&mut self, raise: &Raise, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn raise(&mut self, raise: &Raise, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         let mut message = None;
         if let Some(format) = &raise.format {
             let mut args = Vec::with_capacity(raise.args.len());
@@ -109,7 +113,7 @@ impl Machine {
         condition: usize,
         message: Option<usize>,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if cx.eval.setting("plpgsql.check_asserts").as_deref() == Some("off")
             || self.holds(condition, cx).await?
         {

@@ -8,19 +8,19 @@ use fencepost_sql::value::{Record, Value};
 
 /// The result of a routine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Returned {
+pub enum RoutineOutput {
     /// One row, or one value. `None` means no row, which reads as NULL.
     Row(Option<Vec<Value>>),
     /// A set of rows.
     Set(Vec<Vec<Value>>),
 }
 
-impl Returned {
+impl RoutineOutput {
     /// Returns the single value. For a function that returns rows, `fields` describes their fields.
     pub fn into_value(self, fields: Option<Fields>) -> Value {
         let row = match self {
-            Returned::Row(row) => row,
-            Returned::Set(rows) => rows.into_iter().next(),
+            RoutineOutput::Row(row) => row,
+            RoutineOutput::Set(rows) => rows.into_iter().next(),
         };
         match (row, fields) {
             (Some(row), Some(fields)) => Record::new(fields, row).into(),
@@ -33,9 +33,9 @@ impl Returned {
     /// Returns the rows, which have `width` columns.
     pub fn into_rows(self, width: usize) -> Vec<Vec<Value>> {
         match self {
-            Returned::Row(Some(row)) => vec![row],
-            Returned::Row(None) => vec![vec![Value::Null; width]],
-            Returned::Set(rows) => rows,
+            RoutineOutput::Row(Some(row)) => vec![row],
+            RoutineOutput::Row(None) => vec![vec![Value::Null; width]],
+            RoutineOutput::Set(rows) => rows,
         }
     }
 }

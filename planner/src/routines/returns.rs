@@ -3,24 +3,28 @@
 use fencepost_sql::catalog::RoutineKind;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
-use super::machine::{Machine, Step};
-use super::returned::{Returned, check_types, fit, fit_row, mismatch, unpacked};
+use super::machine::{BodyExecution, Step};
+use super::returned::{RoutineOutput, check_types, fit, fit_row, mismatch, unpacked};
 use super::variables::{Row, Slot};
 use crate::exec::Cx;
 
-impl Machine {
-    pub async fn returns(&mut self, value: Option<usize>, cx: &mut Cx<'_>) -> Result<Step, Halt> {
+impl BodyExecution {
+    pub async fn returns(
+        &mut self,
+        value: Option<usize>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Step, StatementStop> {
         let Some(text) = value else {
-            return self.finish(cx.eval).map_err(Halt::Error);
+            return self.finish(cx.eval).map_err(StatementStop::Error);
         };
         let (value, ty) = self.value(text, cx).await?;
         let routine = self.body.routine.as_ref();
         if routine.is_some_and(|r| r.result.trigger) {
-            return Ok(Step::Done(Returned::Row(self.trigger_value(value)?)));
+            return Ok(Step::Done(RoutineOutput::Row(self.trigger_value(value)?)));
         }
         if routine.is_some_and(|r| r.gives_row()) {
             let row = match self.columns.is_empty() {
@@ -28,10 +32,10 @@ impl Machine {
                 true => Some(vec![record_only(value)?]),
                 false => unpacked(value, &self.columns, cx.eval)?,
             };
-            return Ok(Step::Done(Returned::Row(row)));
+            return Ok(Step::Done(RoutineOutput::Row(row)));
         }
         let value = fit(value, &ty, &self.lone_type(), cx.eval)?;
-        Ok(Step::Done(Returned::Row(Some(vec![value]))))
+        Ok(Step::Done(RoutineOutput::Row(Some(vec![value]))))
     }
 
     /// Converts the value of RETURN in a trigger function: NULL, or a row.
@@ -57,42 +61,44 @@ impl Machine {
         let Some(Slot::Row(Some(row))) = self.slots.0.get(variable) else {
             // A record without a row so far is NULL.
             return match trigger {
-                true => Ok(Step::Done(Returned::Row(None))),
+                true => Ok(Step::Done(RoutineOutput::Row(None))),
                 false => self.slots.row(&self.body.code, variable).map(|_| Step::Go),
             };
         };
         if trigger {
             let row = self.returns_trigger_row(row)?;
-            return Ok(Step::Done(Returned::Row(row)));
+            return Ok(Step::Done(RoutineOutput::Row(row)));
         }
         let gives_row = self.body.routine.as_ref().is_some_and(|r| r.gives_row());
         if !gives_row {
             return Err(mismatch());
         }
         if row.values.is_empty() {
-            return Ok(Step::Done(Returned::Row(None)));
+            return Ok(Step::Done(RoutineOutput::Row(None)));
         }
         if self.columns.is_empty() {
-            return Ok(Step::Done(Returned::Row(Some(vec![row.as_value()]))));
+            return Ok(Step::Done(RoutineOutput::Row(Some(vec![row.as_value()]))));
         }
         check_types(&row.columns, &self.columns)?;
         let values = fit_row(row.values.clone(), &row.columns, &self.columns, cx.eval)?;
-        Ok(Step::Done(Returned::Row(Some(values))))
+        Ok(Step::Done(RoutineOutput::Row(Some(values))))
     }
 
     /// Runs RETURN without a value.
     fn finish(&mut self, eval: &EvalContext) -> Result<Step, SqlError> {
         let Some(routine) = &self.body.routine else {
-            return Ok(Step::Done(Returned::Row(None)));
+            return Ok(Step::Done(RoutineOutput::Row(None)));
         };
         if routine.result.set {
-            return Ok(Step::Done(Returned::Set(std::mem::take(&mut self.set))));
+            return Ok(Step::Done(RoutineOutput::Set(std::mem::take(
+                &mut self.set,
+            ))));
         }
         let outputs = self.outputs(eval)?;
         let is_void = routine.kind == RoutineKind::Function
             && routine.result.ty.kind == TypeKind::Void
             && !routine.result.trigger;
-        Ok(Step::Done(Returned::Row(match outputs.is_empty() {
+        Ok(Step::Done(RoutineOutput::Row(match outputs.is_empty() {
             true if is_void => Some(vec![Value::text("")]),
             true => None,
             false => Some(outputs),
@@ -117,7 +123,7 @@ impl Machine {
         self.finish(eval)
     }
 
-    pub fn gather(&mut self, row: Vec<Value>, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub fn gather(&mut self, row: Vec<Value>, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.gathered.add_row(cx, &row)?;
         self.set.push(row);
         Ok(())

@@ -6,14 +6,14 @@ use fencepost_sql::binder::bind_body;
 use fencepost_sql::catalog::{RoutineDef, Snapshot};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stack::with_room;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stack::on_large_stack;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Fields, Type, TypeKind};
 use fencepost_sql::value::{Record, Value};
 
 use super::Owner;
-use super::prepared::{Body, Prepared, guard, run, snapshot};
-use super::returned::{Returned, fit, fit_row, unpacked};
+use super::prepared::{Body, PreparedBody, guard, run, snapshot};
+use super::returned::{RoutineOutput, fit, fit_row, unpacked};
 use super::utility::run_utility;
 use crate::ddl::ddl_command;
 use crate::exec::Cx;
@@ -27,14 +27,14 @@ fn planned_body(
     routine: &RoutineDef,
     catalog: &Snapshot,
     eval: &EvalContext,
-) -> Result<Vec<Prepared>, SqlError> {
+) -> Result<Vec<PreparedBody>, SqlError> {
     let text = (routine.body.as_str(), routine.atomic);
     let of = (routine.name.as_str(), &routine.args[..], &routine.result);
-    with_room(|| {
+    on_large_stack(|| {
         let bound = bind_body(text, of, catalog, eval)?;
         let planned = bound.statements.into_iter().map(|(statement, params)| {
             let depends = params.dependencies(catalog.version());
-            Prepared::planned(statement, Vec::new(), depends)
+            PreparedBody::planned(statement, Vec::new(), depends)
         });
         planned.collect()
     })
@@ -44,7 +44,7 @@ fn planned_body(
 #[derive(Debug)]
 pub struct SqlBody {
     owner: Owner,
-    statements: Vec<Prepared>,
+    statements: Vec<PreparedBody>,
 }
 
 impl SqlBody {
@@ -54,7 +54,7 @@ impl SqlBody {
         owner: Owner,
         again: bool,
         cx: &mut Cx<'_>,
-    ) -> Result<SqlBody, Halt> {
+    ) -> Result<SqlBody, StatementStop> {
         let mut catalog = snapshot(cx, again).await?;
         let mut bound = planned_body(routine, &catalog, cx.eval);
         if bound.is_err() && !again {
@@ -72,12 +72,12 @@ impl SqlBody {
         args: &[Value],
         columns: &[(String, Type)],
         cx: &mut Cx<'_>,
-    ) -> Result<Returned, Halt> {
+    ) -> Result<RoutineOutput, StatementStop> {
         let mut body = self;
-        let mut returned = Returned::Row(None);
+        let mut returned = RoutineOutput::Row(None);
         for nth in 0..body.statements.len() {
             let mut planned = 0;
-            while let Some(Prepared {
+            while let Some(PreparedBody {
                 body: Body::Planned(plan),
                 ..
             }) = body.statements.get(nth)
@@ -85,19 +85,19 @@ impl SqlBody {
             {
                 planned += 1;
                 if planned > PLANS_MAX {
-                    return Err(Halt::Stale);
+                    return Err(StatementStop::Stale);
                 }
                 let owner = body.owner.clone();
                 body = Arc::new(SqlBody::of(routine, owner, true, cx).await?);
-                let compiled = super::call::Compiled::Sql(Arc::clone(&body));
+                let compiled = super::call::CompiledRoutine::Sql(Arc::clone(&body));
                 cx.scratch.routines.keep(routine, cx.eval, &compiled);
             }
             let last = nth + 1 == body.statements.len();
             let ran = Box::pin(body.statement(nth, (routine, args, columns), last, cx)).await;
             returned = ran.map_err(|halt| match halt {
-                Halt::Error(error) => {
+                StatementStop::Error(error) => {
                     let place = format!("SQL function \"{}\" statement {}", routine.name, nth + 1);
-                    Halt::Error(error.within(&place))
+                    StatementStop::Error(error.within(&place))
                 }
                 halt => halt,
             })?;
@@ -111,12 +111,12 @@ impl SqlBody {
         (routine, args, columns): (&RoutineDef, &[Value], &[(String, Type)]),
         last: bool,
         cx: &mut Cx<'_>,
-    ) -> Result<Returned, Halt> {
+    ) -> Result<RoutineOutput, StatementStop> {
         let result = &routine.result;
         let void = columns.is_empty() && result.ty.kind == TypeKind::Void;
         let nothing = match result.set {
-            true => Returned::Set(Vec::new()),
-            false => Returned::Row(None),
+            true => RoutineOutput::Set(Vec::new()),
+            false => RoutineOutput::Row(None),
         };
         match &self.statements[nth].body {
             Body::Value(expr) => {
@@ -127,15 +127,17 @@ impl SqlBody {
                 if expr.ty.kind.is_row() && routine.gives_row() {
                     let row = row_of(value, &expr.ty, (routine, columns), cx)?;
                     return Ok(match (result.set, row) {
-                        (true, row) => Returned::Set(vec![row.unwrap_or_else(|| nulls(columns))]),
-                        (false, row) => Returned::Row(row),
+                        (true, row) => {
+                            RoutineOutput::Set(vec![row.unwrap_or_else(|| nulls(columns))])
+                        }
+                        (false, row) => RoutineOutput::Row(row),
                     });
                 }
                 let to = columns.first().map_or(&result.ty, |(_, ty)| ty);
                 let row = vec![fit(value, &expr.ty, to, cx.eval)?];
                 Ok(match result.set {
-                    true => Returned::Set(vec![row]),
-                    false => Returned::Row(Some(row)),
+                    true => RoutineOutput::Set(vec![row]),
+                    false => RoutineOutput::Row(Some(row)),
                 })
             }
             Body::Planned(planned) => {
@@ -162,11 +164,11 @@ impl SqlBody {
                     return Ok(match result.set {
                         true => {
                             let all = fitted.into_iter();
-                            Returned::Set(
+                            RoutineOutput::Set(
                                 all.map(|r| r.unwrap_or_else(|| nulls(columns))).collect(),
                             )
                         }
-                        false => Returned::Row(fitted.into_iter().next().flatten()),
+                        false => RoutineOutput::Row(fitted.into_iter().next().flatten()),
                     });
                 }
                 // Without a column definition list, each record describes its own fields.
@@ -175,8 +177,8 @@ impl SqlBody {
                     let all = rows.rows.into_iter();
                     let mut all = all.map(|row| vec![Record::new(fields.clone(), row).into()]);
                     return Ok(match result.set {
-                        true => Returned::Set(all.collect()),
-                        false => Returned::Row(all.next()),
+                        true => RoutineOutput::Set(all.collect()),
+                        false => RoutineOutput::Row(all.next()),
                     });
                 }
                 let mut fitted = Vec::with_capacity(rows.rows.len());
@@ -184,8 +186,8 @@ impl SqlBody {
                     fitted.push(fit_row(row, &rows.columns, to, cx.eval)?);
                 }
                 Ok(match result.set {
-                    true => Returned::Set(fitted),
-                    false => Returned::Row(fitted.into_iter().next()),
+                    true => RoutineOutput::Set(fitted),
+                    false => RoutineOutput::Row(fitted.into_iter().next()),
                 })
             }
             Body::Utility(statement) if ddl_command(statement).is_some() => {

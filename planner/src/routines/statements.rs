@@ -8,28 +8,32 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Node, RoutineCall, Statement};
 use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Into, Named, Target};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::plpgsql::{IntoClause, NameMeaning, Target};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, is_same};
 use fencepost_sql::value::Value;
 
-use super::machine::Machine;
-use super::prepared::{self, Body as What, Place, Prepared, prepared_by};
+use super::machine::BodyExecution;
+use super::prepared::{self, Body as What, NameScope, PreparedBody, prepared_by};
 use super::returned::fit;
 use super::rows::Rows;
 use super::utility::run_utility;
 use crate::ddl::ddl_command;
 use crate::exec::Cx;
 
-impl Machine {
+impl BodyExecution {
     /// Returns the prepared statement of a text, for the current types of the parameters and of the
     /// variables that it names.
-    pub async fn ready(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Arc<Prepared>, Halt> {
+    pub async fn ready(
+        &mut self,
+        text: usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<Arc<PreparedBody>, StatementStop> {
         let body = Arc::clone(&self.body);
         let code = &body.code;
         let kept = body.kept.lock().get(text).cloned().flatten();
         let slots = &self.slots;
-        let same = |(named, ty): &(Named, Type)| {
+        let same = |(named, ty): &(NameMeaning, Type)| {
             slots
                 .type_of(code, named)
                 .is_ok_and(|now| is_same(now, *ty))
@@ -39,13 +43,13 @@ impl Machine {
         let known = kept.clone();
         let of = &code.texts[text];
         let prepare = |cx: &Cx<'_>, snapshot: &Snapshot| {
-            let place = Place {
+            let place = NameScope {
                 code,
                 scope: of.scope,
                 slots,
                 cursor: of.cursor,
             };
-            let made = Prepared::of(&of.sql, &body.given, Some(place), (cx, snapshot));
+            let made = PreparedBody::of(&of.sql, &body.given, Some(place), (cx, snapshot));
             made.map_err(SqlError::without_position)
         };
         let prepared = match &kept {
@@ -66,7 +70,7 @@ impl Machine {
     }
 
     /// Returns the parameters of a statement.
-    pub fn params(&self, prepared: &Prepared, cx: &Cx<'_>) -> Result<Vec<Value>, SqlError> {
+    pub fn params(&self, prepared: &PreparedBody, cx: &Cx<'_>) -> Result<Vec<Value>, SqlError> {
         let code = &self.body.code;
         let given = code.args.iter().map(|arg| self.slots.get(*arg));
         let mut params: Vec<Value> = given.collect();
@@ -78,7 +82,11 @@ impl Machine {
     }
 
     /// Returns the value of an expression, and its type.
-    pub async fn value(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<(Value, Type), Halt> {
+    pub async fn value(
+        &mut self,
+        text: usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Value, Type), StatementStop> {
         let prepared = self.ready(text, cx).await?;
         let params = self.params(&prepared, cx)?;
         match &prepared.body {
@@ -112,7 +120,7 @@ impl Machine {
     }
 
     /// Returns whether a condition is true; NULL counts as false.
-    pub async fn holds(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    pub async fn holds(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
         let (value, ty) = self.value(text, cx).await?;
         let value = fit(value, &ty, &Type::BOOL, cx.eval)?;
         Ok(value.as_bool() == Some(true))
@@ -122,10 +130,10 @@ impl Machine {
     pub async fn statement(
         &mut self,
         text: usize,
-        into: Option<&Into>,
+        into: Option<&IntoClause>,
         perform: bool,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let prepared = self.ready(text, cx).await?;
         let params = self.params(&prepared, cx)?;
         let place = (into, perform);
@@ -135,11 +143,11 @@ impl Machine {
     /// Runs a prepared statement, and stores its row in the INTO targets.
     pub async fn run_prepared(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedBody,
         params: &[Value],
-        (into, perform): (Option<&Into>, bool),
+        (into, perform): (Option<&IntoClause>, bool),
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let owner = self.body.owner.clone();
         let (rows, count, changes) = match &prepared.body {
             What::Value(expr) => {
@@ -218,10 +226,10 @@ impl Machine {
     async fn call(
         &mut self,
         call: &RoutineCall,
-        prepared: &Prepared,
+        prepared: &PreparedBody,
         params: &[Value],
         cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let mut targets = Vec::new();
         let inputs = call.routine.inputs().zip(&call.args);
         for (arg, given) in inputs.filter(|(arg, _)| arg.mode.is_output()) {
@@ -240,10 +248,12 @@ impl Machine {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
             };
             targets.push(match named {
-                Named::Variable(variable) => Target::Variable(*variable),
-                Named::Field(row, field) => Target::Field(*row, field.clone()),
-                Named::Place(cursor, ..) => Target::Variable(*cursor),
-                Named::Rows(_) => return Err(SqlError::unsupported("rows as an argument").into()),
+                NameMeaning::Variable(variable) => Target::Variable(*variable),
+                NameMeaning::Field(row, field) => Target::Field(*row, field.clone()),
+                NameMeaning::Place(cursor, ..) => Target::Variable(*cursor),
+                NameMeaning::Rows(_) => {
+                    return Err(SqlError::unsupported("rows as an argument").into());
+                }
             });
         }
         if targets.len() != call.columns.len() {
@@ -261,7 +271,7 @@ impl Machine {
     }
 }
 
-fn is_ddl(prepared: &Prepared) -> bool {
+fn is_ddl(prepared: &PreparedBody) -> bool {
     matches!(&prepared.body, What::Utility(statement) if ddl_command(statement).is_some())
 }
 

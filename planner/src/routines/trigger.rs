@@ -11,14 +11,14 @@ use fencepost_sql::catalog::{Event, TableDef, row_type};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::TriggerVariables;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::{Array, Value};
 use fencepost_txn::Work;
 
-use super::call::{Acting, Compiled, compiled};
-use super::machine::{Body, Machine};
-use super::returned::Returned;
+use super::call::{CompiledRoutine, OwnerGuard, compiled};
+use super::machine::{Body, BodyExecution};
+use super::returned::RoutineOutput;
 use super::settings::settings_of;
 use super::variables::{Row, Slot, Transition};
 use crate::exec::Cx;
@@ -42,7 +42,7 @@ pub struct TriggerCall<'a> {
 }
 
 /// The future of a call; it returns a row, or `None` for NULL.
-type Called<'a> = Work<'a, Result<Option<Vec<Value>>, Halt>>;
+type TriggerFuture<'a> = Work<'a, Result<Option<Vec<Value>>, StatementStop>>;
 
 /// A guard that counts the nesting of triggers, for `pg_trigger_depth()`.
 struct Depth<'a>(&'a EvalContext);
@@ -61,11 +61,11 @@ impl Drop for Depth<'_> {
 }
 
 /// Runs the function of a trigger.
-pub fn call_trigger<'a>(call: TriggerCall<'a>, cx: &'a mut Cx<'_>) -> Called<'a> {
+pub fn call_trigger<'a>(call: TriggerCall<'a>, cx: &'a mut Cx<'_>) -> TriggerFuture<'a> {
     Box::pin(run(call, cx))
 }
 
-async fn run(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
+async fn run(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, StatementStop> {
     let routine = &call.trigger.routine;
     if routine.settings.is_empty() {
         return run_here(call, cx).await;
@@ -79,9 +79,12 @@ async fn run(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>
     result
 }
 
-async fn run_here(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
-    let _acting = Acting::of(&call.trigger.routine, cx.eval);
-    let Compiled::PlPgSql(body) = compiled(&call.trigger.routine, cx).await? else {
+async fn run_here(
+    call: TriggerCall<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Option<Vec<Value>>, StatementStop> {
+    let _acting = OwnerGuard::of(&call.trigger.routine, cx.eval);
+    let CompiledRoutine::PlPgSql(body) = compiled(&call.trigger.routine, cx).await? else {
         return Err(SqlError::internal("a trigger in SQL").into());
     };
     cx.scratch.routines.enter()?;
@@ -96,12 +99,12 @@ async fn run_here(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<V
     let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);
     cx.tx.release_memory(held);
     match returned? {
-        Returned::Row(row) => Ok(row),
-        Returned::Set(_) => Err(SqlError::internal("a trigger that gives a set").into()),
+        RoutineOutput::Row(row) => Ok(row),
+        RoutineOutput::Set(_) => Err(SqlError::internal("a trigger that gives a set").into()),
     }
 }
 
-fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
+fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> BodyExecution {
     let columns = call.table.columns.iter();
     let columns: Vec<(String, Type)> = columns.map(|c| (c.name.clone(), c.ty)).collect();
     let given = if call.trigger.def.row {
@@ -109,7 +112,7 @@ fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
     } else {
         Vec::new()
     };
-    let mut machine = Machine::new(body, given);
+    let mut machine = BodyExecution::new(body, given);
     machine.slots.put(body.code.found, Value::Bool(false));
     if let Some(variables) = &body.code.trigger {
         tell(&mut machine, variables, call, columns);
@@ -131,7 +134,7 @@ fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
 
 /// Sets the variables of a trigger function.
 fn tell(
-    machine: &mut Machine,
+    machine: &mut BodyExecution,
     variables: &TriggerVariables,
     call: TriggerCall<'_>,
     columns: Vec<(String, Type)>,
@@ -163,7 +166,7 @@ fn tell(
     }
 }
 
-impl Machine {
+impl BodyExecution {
     /// Converts the row that RETURN gives in a trigger function.
     pub fn returns_trigger_row(&self, row: &Row) -> Result<Option<Vec<Value>>, SqlError> {
         if row.values.is_empty() || self.columns.is_empty() {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Maintenance, SetScope, SetStatement, SetValue, Statement};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::notify::{Listening, Notification};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::notify::{ListenChange, Notification};
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Mode;
 
 use super::Owner;
 use super::call::run_routine;
-use super::machine::Machine;
+use super::machine::BodyExecution;
 use super::procedure::anonymous;
-use super::returned::Returned;
+use super::returned::RoutineOutput;
 use crate::ddl::{
     DdlCx, await_turn, command_alone, ddl_command, lock_for_ddl, made_until_commit,
     makes_temporary, open_temporary_schema, run_ddl,
@@ -26,7 +26,7 @@ pub async fn run_utility(
     params: &[Value],
     owner: &Owner,
     cx: &mut Cx<'_>,
-) -> Result<Option<Vec<Value>>, Halt> {
+) -> Result<Option<Vec<Value>>, StatementStop> {
     if let Some(command) = ddl_command(statement) {
         if let Some(command) = command_alone(statement) {
             let message = format!("{command} cannot be executed from a function");
@@ -48,8 +48,8 @@ pub async fn run_utility(
         }
         Statement::Listen(change) => {
             let command = match change {
-                Listening::To(_) => "LISTEN",
-                Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+                ListenChange::To(_) => "LISTEN",
+                ListenChange::NoMore(_) | ListenChange::ToNothing => "UNLISTEN",
             };
             not_in_others(command, owner)?;
             cx.eval.notifications.listen(change.clone());
@@ -70,14 +70,14 @@ pub async fn run_utility(
             }
             let called = run_routine(&call.routine, args, &call.columns, cx);
             return Ok(match Box::pin(called).await? {
-                Returned::Row(row) => row,
-                Returned::Set(_) => None,
+                RoutineOutput::Row(row) => row,
+                RoutineOutput::Set(_) => None,
             });
         }
         Statement::Do(body) => {
             let body = Arc::new(anonymous(body, cx).await?);
             cx.scratch.routines.enter()?;
-            let mut machine = Machine::new(&body, Vec::new());
+            let mut machine = BodyExecution::new(&body, Vec::new());
             let ran = machine.run_through(cx).await;
             cx.scratch.routines.leave();
             ran?;
@@ -168,7 +168,7 @@ async fn ddl(
     command: &str,
     owner: &Owner,
     cx: &mut Cx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     not_in_others(command, owner)?;
     if cx.tx.mode() == Mode::ReadOnly {
         return Err(SqlError::read_only(command).into());

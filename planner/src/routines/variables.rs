@@ -2,7 +2,7 @@
 
 use fencepost_sql::cursors::place_of;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Code, Named, VariableKind};
+use fencepost_sql::plpgsql::{Code, NameMeaning, VariableKind};
 use fencepost_sql::types::{Composite, Fields, Type, TypeKind};
 use fencepost_sql::value::{Record, Value};
 
@@ -81,9 +81,9 @@ impl Slots {
     }
 
     /// Returns the type of a named variable or field.
-    pub fn type_of(&self, code: &Code, named: &Named) -> Result<Type, SqlError> {
+    pub fn type_of(&self, code: &Code, named: &NameMeaning) -> Result<Type, SqlError> {
         match named {
-            Named::Variable(variable) => match self.0.get(*variable) {
+            NameMeaning::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(_, ty)) => Ok(*ty),
                 Some(Slot::Row(row)) => Ok(match row.as_ref().and_then(|row| row.of) {
                     Some(of) => Type::of(TypeKind::Composite(of)),
@@ -91,13 +91,13 @@ impl Slots {
                 }),
                 None => Err(SqlError::internal("a name of no variable")),
             },
-            Named::Field(variable, field) => {
+            NameMeaning::Field(variable, field) => {
                 let row = self.row(code, *variable)?;
                 let at = row.field(code, *variable, field)?;
                 Ok(row.columns[at].1.plain())
             }
-            Named::Place(..) => Ok(Type::of(TypeKind::Uuid)),
-            Named::Rows(nth) => {
+            NameMeaning::Place(..) => Ok(Type::of(TypeKind::Uuid)),
+            NameMeaning::Rows(nth) => {
                 let rows = self.1.get(*nth).map(|rows| rows.ty);
                 rows.ok_or_else(|| SqlError::internal("rows of no trigger"))
             }
@@ -108,25 +108,25 @@ impl Slots {
     pub fn value_of(
         &self,
         code: &Code,
-        named: &Named,
+        named: &NameMeaning,
         portals: &Portals,
     ) -> Result<Value, SqlError> {
         match named {
-            Named::Variable(variable) => match self.0.get(*variable) {
+            NameMeaning::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(value, _)) => Ok(value.clone()),
                 Some(Slot::Row(_)) => Ok(self.get(*variable)),
                 None => Err(SqlError::internal("a name of no variable")),
             },
-            Named::Field(variable, field) => {
+            NameMeaning::Field(variable, field) => {
                 let row = self.row(code, *variable)?;
                 let at = row.field(code, *variable, field)?;
                 Ok(row.values.get(at).cloned().unwrap_or_default())
             }
-            Named::Rows(nth) => {
+            NameMeaning::Rows(nth) => {
                 let rows = self.1.get(*nth);
                 Ok(rows.map_or(Value::Null, |rows| rows.rows.clone()))
             }
-            Named::Place(cursor, table, oid) => {
+            NameMeaning::Place(cursor, table, oid) => {
                 let name = self.get(*cursor);
                 let Some(name) = name.as_text() else {
                     return Err(null_cursor(&code.variables[*cursor].name));

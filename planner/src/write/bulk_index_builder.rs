@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use fencepost_btree::{BTree, Bulk};
 use fencepost_sql::catalog::{IndexDef, IndexKind};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_storage::FatPtr;
 use fencepost_txn::Transaction;
 
@@ -34,7 +34,7 @@ pub struct Entry {
 
 /// The collected entries of one index.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct EntryBuffer {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     held: usize,
@@ -45,13 +45,13 @@ pub struct Gather {
 /// Length of a partition number in bytes.
 const PARTITION_BYTES: usize = 4;
 
-impl Gather {
+impl EntryBuffer {
     /// Creates an empty collection for `index`.
-    pub fn of(index: &IndexDef) -> Gather {
+    pub fn of(index: &IndexDef) -> EntryBuffer {
         let partitioned = index.roots.are_partitioned();
-        Gather {
+        EntryBuffer {
             prefix: if partitioned { PARTITION_BYTES } else { 0 },
-            ..Gather::default()
+            ..EntryBuffer::default()
         }
     }
 
@@ -62,7 +62,7 @@ impl Gather {
         partition: u32,
         key: &[u8],
         place: FatPtr,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let bytes = self.keys.capacity() + self.entries.capacity() * size_of::<Entry>();
         if bytes >= self.held + CHARGE_BYTES {
             tx.hold_memory(bytes - self.held)?;
@@ -106,7 +106,7 @@ impl Gather {
     ///
     /// # Errors
     /// As [`Cx::pause`].
-    pub async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<Option<Entry>, Halt> {
+    pub async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<Option<Entry>, StatementStop> {
         let (keys, entries) = (&self.keys, &self.entries);
         let key = |at: u32| {
             let entry = &entries[at as usize];
@@ -115,7 +115,7 @@ impl Gather {
         let mut order: Vec<u32> = (0..entries.len() as u32).collect();
         sort_indexes(&mut order, cx, |a, b| key(a).cmp(key(b))).await?;
         let mut sorted = Vec::with_capacity(order.len());
-        let mut twin: Option<Entry> = None;
+        let mut duplicate_key: Option<Entry> = None;
         for (place, at) in order.iter().enumerate() {
             if cx.is_due() {
                 cx.pause().await?;
@@ -123,19 +123,23 @@ impl Gather {
             let entry = entries[*at as usize];
             let before = place.checked_sub(1).map(|before| order[before]);
             if before.is_some_and(|before| key(before) == key(*at))
-                && twin.is_none_or(|twin| entry.nth < twin.nth)
+                && duplicate_key.is_none_or(|twin| entry.nth < twin.nth)
             {
-                twin = Some(entry);
+                duplicate_key = Some(entry);
             }
             sorted.push(entry);
         }
         self.entries = sorted;
-        Ok(twin)
+        Ok(duplicate_key)
     }
 
     /// Builds the sorted entries into empty trees and removes them. If a tree is not empty, returns
     /// false and keeps the entries that are not built yet.
-    pub async fn build(&mut self, cx: &mut Cx<'_>, index: &IndexDef) -> Result<bool, Halt> {
+    pub async fn build(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: &IndexDef,
+    ) -> Result<bool, StatementStop> {
         if index.kind != IndexKind::BTree {
             return Ok(false);
         }
@@ -164,7 +168,7 @@ impl Gather {
         cx: &mut Cx<'_>,
         tree: BTree,
         entries: Range<usize>,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let Some(mut bulk) = Bulk::into(cx.tx, tree).await? else {
             return Ok(false);
         };
@@ -183,7 +187,7 @@ impl Gather {
         &mut self,
         cx: &mut Cx<'_>,
         index: &IndexDef,
-    ) -> Result<Option<Entry>, Halt> {
+    ) -> Result<Option<Entry>, StatementStop> {
         for entry in &self.entries {
             cx.breathe().await?;
             let place = entry.place.to_words();
@@ -199,9 +203,9 @@ impl Gather {
 
     fn forget(&mut self, tx: &mut Transaction) {
         tx.release_memory(self.held);
-        *self = Gather {
+        *self = EntryBuffer {
             prefix: self.prefix,
-            ..Gather::default()
+            ..EntryBuffer::default()
         };
     }
 }

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    self, Assignment, Expr, From, Hold, Integrity, Join, JoinKind, Leaf, LeafSource, Select, Target,
+    self, Assignment, Expr, From, Integrity, Join, JoinKind, Leaf, LeafSource, RowLockOptions,
+    Select, Target,
 };
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use fencepost_txn::Timestamp;
@@ -18,14 +19,14 @@ use foldhash::{HashSet, HashSetExt};
 
 use super::find::{deep_values, find_and_lock, hold_of, is_changed};
 use super::foreign_key_actions::ForeignKeyActions;
-use super::merge::{When, begin_merge};
+use super::merge::{MergeClause, begin_merge};
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
-use super::triggers::{Doing, Firing, already_modified, check_unchanged};
-use crate::build::{Builder, Changed, mark, mark_joins};
-use crate::exec::{Cx, PointRow, Standing, decided_by, fetch_point, point_key, pointer_of};
+use super::triggers::{PendingTriggers, StatementEvent, already_modified, check_unchanged};
+use crate::build::{Builder, TargetTable, mark, mark_joins};
+use crate::exec::{Cx, LockedRowState, PointRow, decided_by, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan, are_plain};
 use crate::subplans::{Subplans, any_deep, inits};
@@ -46,7 +47,7 @@ pub struct ChangePlan {
     /// found.
     pub(super) whole: Option<Expr>,
     /// The lock on its rows.
-    pub(super) hold: Hold,
+    pub(super) hold: RowLockOptions,
     /// The change to make to each row.
     pub action: Action,
     /// RETURNING.
@@ -80,7 +81,7 @@ pub enum Action {
     /// Delete the row.
     Delete,
     /// Apply the first WHEN clause of a MERGE that matches.
-    Merge(Vec<When>),
+    Merge(Vec<MergeClause>),
 }
 
 impl Action {
@@ -134,14 +135,14 @@ pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
 
 /// The parts of a change besides its table: the other relations, WHERE with the row of WHERE
 /// CURRENT OF, and RETURNING.
-type Rest = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
+type ChangeClauses = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
 
 /// The table or view to change, its alias, and its query if it is a view.
-type Changing = (Arc<TableDef>, String, Option<Box<Select>>);
+type TargetRelation = (Arc<TableDef>, String, Option<Box<Select>>);
 
 pub(super) fn plan_change(
-    (table, alias, view): Changing,
-    (others, (mut filter, place), returning): Rest,
+    (table, alias, view): TargetRelation,
+    (others, (mut filter, place), returning): ChangeClauses,
     action: Action,
     integrity: Integrity,
 ) -> ChangePlan {
@@ -192,7 +193,7 @@ pub(super) fn plan_change(
     mark_joins(&from, &mut needed);
     returning.iter().for_each(|t| mark(&t.expr, &mut needed));
     action.for_each_expr(&mut |expr| mark(expr, &mut needed));
-    let pointers = [Changed {
+    let pointers = [TargetTable {
         first_slot: 0,
         pointer_slot: width,
     }];
@@ -250,7 +251,7 @@ pub async fn run_change(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
     returning: &mut Returning<'_>,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     if let Some(scan) = plan.single_point() {
         return change_point(plan, scan, cx, returning).await;
     }
@@ -306,7 +307,7 @@ async fn change_point(
     scan: &Scan,
     cx: &mut Cx<'_>,
     returning: &mut Returning<'_>,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     let mut key = std::mem::take(&mut cx.scratch.key);
     let mut words = std::mem::take(&mut cx.scratch.words);
     let mut row = std::mem::take(&mut cx.scratch.row);
@@ -330,11 +331,11 @@ async fn change_point(
             return Ok(0);
         }
         let latest = match stands {
-            Standing::Changed => {
+            LockedRowState::Changed => {
                 cx.tx.refresh().await?;
                 Timestamp::MAX
             }
-            Standing::Same | Standing::Gone => decided_by(cx),
+            LockedRowState::Same | LockedRowState::Gone => decided_by(cx),
         };
         row.clear();
         row.resize(plan.width, Value::Null);
@@ -360,8 +361,8 @@ async fn change_point(
 /// The state and buffers for changing the rows of a statement.
 pub(super) struct Changer {
     writer: RowWriter,
-    referee: Option<ForeignKeyActions>,
-    firing: Option<Firing>,
+    actions: Option<ForeignKeyActions>,
+    firing: Option<PendingTriggers>,
     new: Vec<Value>,
     /// The values of SET for the next row, if they are already computed.
     pub(super) set: Option<Vec<Value>>,
@@ -373,8 +374,8 @@ impl Changer {
     pub(super) fn new(plan: &ChangePlan) -> Changer {
         Changer {
             writer: RowWriter::default(),
-            referee: plan.references.as_ref().map(ForeignKeyActions::new),
-            firing: Firing::of(&plan.table),
+            actions: plan.references.as_ref().map(ForeignKeyActions::new),
+            firing: PendingTriggers::of(&plan.table),
             new: Vec::with_capacity(plan.width),
             set: None,
             latest: Timestamp::MAX,
@@ -382,15 +383,19 @@ impl Changer {
     }
 
     /// Fires BEFORE STATEMENT triggers, before the first row.
-    pub(super) async fn begin(&mut self, plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub(super) async fn begin(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), StatementStop> {
         let Some(firing) = &mut self.firing else {
             return Ok(());
         };
         let table = &plan.table;
         match &plan.action {
-            Action::Delete => Box::pin(firing.begin(cx, table, Doing::DELETE)).await,
+            Action::Delete => Box::pin(firing.begin(cx, table, StatementEvent::DELETE)).await,
             Action::Update { columns, .. } => {
-                Box::pin(firing.begin(cx, table, Doing::update(columns))).await
+                Box::pin(firing.begin(cx, table, StatementEvent::update(columns))).await
             }
             Action::Merge(whens) => Box::pin(begin_merge(whens, firing, cx, table)).await,
         }
@@ -405,7 +410,7 @@ impl Changer {
         place: FatPtr,
         row: &[Value],
         returning: &mut Returning<'_>,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         match &plan.action {
             Action::Delete => {
                 if !self.delete(plan, cx, place, row).await? {
@@ -440,11 +445,11 @@ impl Changer {
         cx: &mut Cx<'_>,
         place: FatPtr,
         row: &[Value],
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let table = &plan.table;
         let row = &row[..table.layout.width()];
         if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, Doing::DELETE, (Some(row), None));
+            let before = firing.before(cx, table, StatementEvent::DELETE, (Some(row), None));
             if !Box::pin(before).await? {
                 return Ok(false);
             }
@@ -452,12 +457,12 @@ impl Changer {
         }
         cx.tx.decide_by(place.addr, self.latest);
         self.writer.delete(cx, table, place, row).await?;
-        if let Some(referee) = &mut self.referee {
+        if let Some(referee) = &mut self.actions {
             referee.deleted(row);
         }
         if let Some(firing) = &mut self.firing {
             firing
-                .after(cx, table, Doing::DELETE, (Some(row), None))
+                .after(cx, table, StatementEvent::DELETE, (Some(row), None))
                 .await?;
         }
         Ok(true)
@@ -471,10 +476,10 @@ impl Changer {
         (assignments, changed): (&[Assignment], &[usize]),
         place: FatPtr,
         row: &[Value],
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let columns = plan.table.layout.width();
         self.assign(plan, cx, assignments, row).await?;
-        let doing = Doing::update(changed);
+        let doing = StatementEvent::update(changed);
         let mut written = changed;
         let all: Vec<usize>;
         if let Some(firing) = &mut self.firing {
@@ -493,7 +498,7 @@ impl Changer {
         cx.tx.decide_by(place.addr, self.latest);
         let written = self.writer.update(cx, &plan.table, place, rows, written);
         written.await?;
-        if let Some(referee) = &mut self.referee {
+        if let Some(referee) = &mut self.actions {
             Box::pin(referee.updated(cx, rows)).await?;
         }
         if let Some(firing) = &mut self.firing {
@@ -540,7 +545,7 @@ impl Changer {
         cx: &mut Cx<'_>,
         row: &[Value],
         returning: &mut Returning<'_>,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let view = &plan.table;
         let old = &row[..view.layout.width()];
         let set = match &plan.action {
@@ -557,7 +562,7 @@ impl Changer {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let Some(columns) = set else {
-            let deleted = firing.instead(cx, view, Doing::DELETE, (Some(old), None));
+            let deleted = firing.instead(cx, view, StatementEvent::DELETE, (Some(old), None));
             if !Box::pin(deleted).await? {
                 return Ok(0);
             }
@@ -565,7 +570,7 @@ impl Changer {
             return Ok(1);
         };
         let rows = (Some(old), Some(&mut self.new[..]));
-        let updated = firing.instead(cx, view, Doing::update(columns), rows);
+        let updated = firing.instead(cx, view, StatementEvent::update(columns), rows);
         if !Box::pin(updated).await? {
             return Ok(0);
         }
@@ -580,10 +585,10 @@ impl Changer {
         plan: &ChangePlan,
         cx: &mut Cx<'_>,
         row: &mut [Value],
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let table = &plan.table;
         if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, Doing::INSERT, (None, Some(&mut *row)));
+            let before = firing.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
                 return Ok(false);
             }
@@ -591,20 +596,20 @@ impl Changer {
         generate(cx, table, row).await?;
         let inserted = self.writer.insert(cx, table, row, Yield::Never);
         inserted.await?;
-        if let Some(referee) = &mut self.referee {
+        if let Some(referee) = &mut self.actions {
             Box::pin(referee.inserted(cx, row)).await?;
         }
         if let Some(firing) = &mut self.firing {
             firing
-                .after(cx, table, Doing::INSERT, (None, Some(row)))
+                .after(cx, table, StatementEvent::INSERT, (None, Some(row)))
                 .await?;
         }
         Ok(true)
     }
 
     /// Ends the statement, after all rows have changed.
-    pub(super) async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
-        finish(&mut self.referee, &mut self.firing, cx).await
+    pub(super) async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
+        finish(&mut self.actions, &mut self.firing, cx).await
     }
 }
 
@@ -612,9 +617,9 @@ impl Changer {
 /// and then the triggers of the rows that foreign-key actions changed.
 pub async fn finish(
     referee: &mut Option<ForeignKeyActions>,
-    firing: &mut Option<Firing>,
+    firing: &mut Option<PendingTriggers>,
     cx: &mut Cx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     if let Some(referee) = referee {
         Box::pin(referee.finish(cx)).await?;
     }

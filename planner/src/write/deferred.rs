@@ -8,44 +8,44 @@
 use std::sync::Arc;
 
 use fencepost_sql::catalog::ForeignKeyDef;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::foreign_key_actions::{Check, verify};
 use super::references::References;
-use super::triggers::Queued;
+use super::triggers::QueuedTrigger;
 use super::unique_recheck::DuplicateKey;
 use crate::exec::Cx;
 
 /// The deferred checks and triggers of a transaction.
 #[derive(Debug, Default)]
-pub struct Deferred {
-    waiting: Vec<Waiting>,
+pub struct DeferredWork {
+    waiting: Vec<DeferredItem>,
     /// The positions of the triggers that have already run.
     ran: Vec<usize>,
     /// The length of the queue at the last check for duplicate keys.
     seen: usize,
     /// Whether duplicate keys were queued since then.
-    has_new_twins: bool,
+    has_unchecked_duplicates: bool,
     /// The SET CONSTRAINTS commands: the constraint (`None`: all), and whether it is deferred.
     said: Vec<(Option<u32>, bool)>,
 }
 
 /// A deferred check or trigger.
 #[derive(Clone, Debug)]
-enum Waiting {
+enum DeferredItem {
     Check(Arc<References>, Check),
-    Trigger(Queued),
+    Trigger(QueuedTrigger),
     Twin(DuplicateKey),
 }
 
-impl Waiting {
+impl DeferredItem {
     /// Returns the oid of the constraint, whether it is deferrable, and whether it is initially
     /// deferred.
     fn constraint(&self) -> (u32, bool, bool) {
         match self {
-            Waiting::Check(references, check) => of_key(&references.keys[check.key].def),
-            Waiting::Trigger(queued) => queued.waits(),
-            Waiting::Twin(twin) => twin.waits(),
+            DeferredItem::Check(references, check) => of_key(&references.keys[check.key].def),
+            DeferredItem::Trigger(queued) => queued.waits(),
+            DeferredItem::Twin(twin) => twin.waits(),
         }
     }
 }
@@ -69,7 +69,7 @@ pub fn is_deferred(cx: &Cx<'_>, key: &ForeignKeyDef) -> bool {
         .is_some_and(|deferred| deferred.is(key))
 }
 
-impl Deferred {
+impl DeferredWork {
     /// Returns whether the queue is empty and no SET CONSTRAINTS command was given.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.said.is_empty()
@@ -95,33 +95,33 @@ impl Deferred {
 
     pub(super) fn push(&mut self, references: &Arc<References>, check: Check) {
         self.waiting
-            .push(Waiting::Check(Arc::clone(references), check));
+            .push(DeferredItem::Check(Arc::clone(references), check));
     }
 
-    pub(super) fn push_trigger(&mut self, queued: Queued) {
-        self.waiting.push(Waiting::Trigger(queued));
+    pub(super) fn push_trigger(&mut self, queued: QueuedTrigger) {
+        self.waiting.push(DeferredItem::Trigger(queued));
     }
 
-    pub(super) fn push_twin(&mut self, twin: DuplicateKey) {
-        self.has_new_twins = true;
-        self.waiting.push(Waiting::Twin(twin));
+    pub(super) fn push_duplicate(&mut self, duplicate_key: DuplicateKey) {
+        self.has_unchecked_duplicates = true;
+        self.waiting.push(DeferredItem::Twin(duplicate_key));
     }
 
     /// Returns whether duplicate keys were queued that no end of a statement has checked.
     pub(super) fn has_new_duplicates(&self) -> bool {
-        self.has_new_twins
+        self.has_unchecked_duplicates
     }
 
     /// Returns the new duplicate keys of constraints that are not deferred now.
     pub(super) fn new_duplicates(&mut self) -> Vec<DuplicateKey> {
         let new = self.waiting.iter().skip(self.seen);
         let due = new.filter_map(|waiting| match waiting {
-            Waiting::Twin(twin) if !self.waits(twin.waits()) => Some(twin.clone()),
+            DeferredItem::Twin(twin) if !self.waits(twin.waits()) => Some(twin.clone()),
             _ => None,
         });
         let due = due.collect();
         self.seen = self.waiting.len();
-        self.has_new_twins = false;
+        self.has_unchecked_duplicates = false;
         due
     }
 
@@ -151,28 +151,28 @@ impl Deferred {
     pub fn concerns(&self, id: u32) -> bool {
         let mut waiting = self.waiting.iter().enumerate();
         waiting.any(|(position, waiting)| match waiting {
-            Waiting::Check(references, _) => references.tables.iter().any(|t| t.def.id == id),
-            Waiting::Trigger(queued) => queued.table() == id && !self.ran.contains(&position),
-            Waiting::Twin(twin) => twin.table() == id,
+            DeferredItem::Check(references, _) => references.tables.iter().any(|t| t.def.id == id),
+            DeferredItem::Trigger(queued) => queued.table() == id && !self.ran.contains(&position),
+            DeferredItem::Twin(twin) => twin.table() == id,
         })
     }
 
     /// Runs the checks and triggers that are no longer deferred; at the `end` of the transaction,
     /// all of them. Checks and triggers that triggers queue run afterwards.
-    pub async fn run(&mut self, cx: &mut Cx<'_>, end: bool) -> Result<(), Halt> {
+    pub async fn run(&mut self, cx: &mut Cx<'_>, end: bool) -> Result<(), StatementStop> {
         let mut position = 0;
         while let Some(waiting) = self.waiting.get(position).cloned() {
             let due = end || !self.waits(waiting.constraint());
             match waiting {
-                Waiting::Check(references, check) if due => {
+                DeferredItem::Check(references, check) if due => {
                     cx.breathe().await?;
                     verify(cx, &references, &check).await?;
                 }
-                Waiting::Twin(twin) if due => {
+                DeferredItem::Twin(twin) if due => {
                     cx.breathe().await?;
                     twin.verify(cx).await?;
                 }
-                Waiting::Trigger(queued) if due && !self.ran.contains(&position) => {
+                DeferredItem::Trigger(queued) if due && !self.ran.contains(&position) => {
                     self.ran.push(position);
                     let mut inner = cx.within(&[]);
                     inner.deferred = Some(&mut *self);

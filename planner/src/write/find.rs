@@ -1,9 +1,9 @@
 //! The rows that an UPDATE, DELETE or MERGE changes. All of them are found before the first is
 //! changed.
 
-use fencepost_sql::bound::{Assignment, Hold};
+use fencepost_sql::bound::{Assignment, RowLockOptions};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use fencepost_txn::{AbortReason, Stop, Timestamp};
@@ -18,7 +18,7 @@ const CHUNK: usize = 1024;
 
 /// Returns all from rows that pass WHERE, with their fat pointers. The memory of long rows is
 /// charged.
-pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
+pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, StatementStop> {
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
@@ -55,10 +55,10 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
 /// Returns the lock that an action takes on the rows it changes. An UPDATE lets other transactions
 /// reference its rows. If it changes a key, it locks the row again, more strongly
 /// ([`super::rows::RowWriter::update`]).
-pub(super) fn hold_of(action: &Action) -> Hold {
+pub(super) fn hold_of(action: &Action) -> RowLockOptions {
     match action {
-        Action::Update { .. } => Hold::CHANGED_NO_KEY,
-        Action::Delete | Action::Merge(_) => Hold::CHANGED,
+        Action::Update { .. } => RowLockOptions::CHANGED_NO_KEY,
+        Action::Delete | Action::Merge(_) => RowLockOptions::CHANGED,
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn hold_of(action: &Action) -> Hold {
 pub(super) async fn find_and_lock(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
-) -> Result<(Batch, Decisions), Halt> {
+) -> Result<(Batch, Decisions), StatementStop> {
     let mut decisions = Decisions {
         by: decided_by(cx),
         anew: HashSet::new(),
@@ -134,7 +134,7 @@ async fn lock_found(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
     (rows, decisions): (&mut Batch, &mut Decisions),
-) -> Result<Lock, Halt> {
+) -> Result<Lock, StatementStop> {
     let columns: Vec<usize> = (0..plan.table.layout.width()).collect();
     let mut lock = Lock::OfAll;
     let mut kept = 0;
@@ -195,7 +195,7 @@ pub(super) async fn deep_values(
     assignments: &[Assignment],
     cx: &mut Cx<'_>,
     rows: &Batch,
-) -> Result<Vec<Vec<Value>>, Halt> {
+) -> Result<Vec<Vec<Value>>, StatementStop> {
     let mut all = Vec::with_capacity(rows.len());
     for i in 0..rows.len() {
         cx.breathe().await?;

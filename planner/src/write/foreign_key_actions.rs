@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use fencepost_sql::catalog::{Event, ForeignKeyDef, Referential};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_txn::Strength;
@@ -28,7 +28,7 @@ use super::errors::{not_present, partly_null, still_referenced};
 use super::references::{LocatedRow, References, as_kind, picked, same};
 use super::rows::RowWriter;
 use super::rules::generate;
-use super::triggers::{Doing, Firing, check_unchanged, is_replica};
+use super::triggers::{PendingTriggers, StatementEvent, check_unchanged, is_replica};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
@@ -41,7 +41,7 @@ pub struct ForeignKeyActions {
     writer: RowWriter,
     /// The triggers of the rows that actions change, and the tables and events for which statement
     /// triggers have fired.
-    firing: Option<Firing>,
+    firing: Option<PendingTriggers>,
     begun: Vec<(usize, Event)>,
     /// Whether `session_replication_role` is `replica`; `None` until it is read.
     off: Option<bool>,
@@ -83,7 +83,11 @@ impl ForeignKeyActions {
     pub fn new(references: &Arc<References>) -> ForeignKeyActions {
         let triggers = |table: &Arc<TablePlan>| table.fires;
         ForeignKeyActions {
-            firing: references.tables.iter().any(triggers).then(Firing::default),
+            firing: references
+                .tables
+                .iter()
+                .any(triggers)
+                .then(PendingTriggers::default),
             begun: Vec::new(),
             references: Arc::clone(references),
             effects: VecDeque::new(),
@@ -100,7 +104,7 @@ impl ForeignKeyActions {
     }
 
     /// Handles an inserted row of the statement's table.
-    pub async fn inserted(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+    pub async fn inserted(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), StatementStop> {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             if references.binds(key, 0, row) {
@@ -117,13 +121,13 @@ impl ForeignKeyActions {
         &mut self,
         cx: &mut Cx<'_>,
         rows: (&[Value], &[Value]),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         self.changed(cx, 0, rows).await
     }
 
     /// Handles a deleted row of the statement's table.
     pub fn deleted(&mut self, row: &[Value]) {
-        self.gone(0, row);
+        self.queue_removed(0, row);
     }
 
     async fn changed(
@@ -131,7 +135,7 @@ impl ForeignKeyActions {
         cx: &mut Cx<'_>,
         table: usize,
         (old, new): (&[Value], &[Value]),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             let (child, parent) = references.ends(key);
@@ -157,7 +161,7 @@ impl ForeignKeyActions {
         Ok(())
     }
 
-    fn gone(&mut self, table: usize, row: &[Value]) {
+    fn queue_removed(&mut self, table: usize, row: &[Value]) {
         for (at, key) in self.references.keys.iter().enumerate() {
             if self.references.is_row_of(key.parent, table, row) {
                 let old = picked(row, &key.def.parent_columns);
@@ -180,7 +184,7 @@ impl ForeignKeyActions {
         at: usize,
         row: &[Value],
         later: bool,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let references = Arc::clone(&self.references);
         let key = &references.keys[at];
         if key.def.unchecked || self.is_off(cx) {
@@ -214,7 +218,7 @@ impl ForeignKeyActions {
     }
 
     /// Runs the actions and the remaining checks, after the statement has changed all its rows.
-    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         while let Some(effect) = self.effects.pop_front() {
             cx.breathe().await?;
             self.act(cx, effect).await?;
@@ -234,7 +238,7 @@ impl ForeignKeyActions {
         Ok(())
     }
 
-    async fn act(&mut self, cx: &mut Cx<'_>, effect: Effect) -> Result<(), Halt> {
+    async fn act(&mut self, cx: &mut Cx<'_>, effect: Effect) -> Result<(), StatementStop> {
         let references = Arc::clone(&self.references);
         let key = &references.keys[effect.key];
         if key.def.inert || self.is_off(cx) {
@@ -281,7 +285,7 @@ impl ForeignKeyActions {
         effect: &Effect,
         action: Referential,
         (place, seen): LocatedRow,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let references = Arc::clone(&self.references);
         let key = &references.keys[effect.key];
         let table = &references.tables[key.child];
@@ -298,19 +302,19 @@ impl ForeignKeyActions {
         }
         if action == Referential::Cascade && effect.new.is_none() {
             if let Some(firing) = &mut self.firing {
-                let before = firing.before(cx, table, Doing::DELETE, (Some(&old), None));
+                let before = firing.before(cx, table, StatementEvent::DELETE, (Some(&old), None));
                 if !before.await? {
                     return Ok(());
                 }
                 check_unchanged(cx, table, place, &old, "deleted").await?;
             }
             self.writer.delete(cx, table, place, &old).await?;
-            self.gone(key.child, &old);
+            self.queue_removed(key.child, &old);
             return match &mut self.firing {
                 None => Ok(()),
                 Some(firing) => {
                     firing
-                        .after(cx, table, Doing::DELETE, (Some(&old), None))
+                        .after(cx, table, StatementEvent::DELETE, (Some(&old), None))
                         .await
                 }
             };
@@ -335,7 +339,7 @@ impl ForeignKeyActions {
             };
         }
         let mut changed = columns.clone();
-        let doing = Doing::update(&columns);
+        let doing = StatementEvent::update(&columns);
         if let Some(firing) = &mut self.firing {
             let both = (Some(old.as_slice()), Some(new.as_mut_slice()));
             if !firing.before(cx, table, doing, both).await? {
@@ -365,13 +369,13 @@ impl ForeignKeyActions {
         child: usize,
         (action, effect): (Referential, &Effect),
         columns: &[usize],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let Some(firing) = &mut self.firing else {
             return Ok(());
         };
         let doing = match action == Referential::Cascade && effect.new.is_none() {
-            true => Doing::DELETE,
-            false => Doing::update(columns),
+            true => StatementEvent::DELETE,
+            false => StatementEvent::update(columns),
         };
         if self.begun.contains(&(child, doing.event)) {
             return Ok(());
@@ -383,7 +387,7 @@ impl ForeignKeyActions {
     }
 
     /// Runs the triggers of the rows that actions changed.
-    pub async fn finish_triggers(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn finish_triggers(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         match &mut self.firing {
             None => Ok(()),
             Some(firing) => firing.finish(cx).await,
@@ -396,7 +400,7 @@ pub async fn verify(
     cx: &mut Cx<'_>,
     references: &Arc<References>,
     check: &Check,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let key = &references.keys[check.key];
     if check.fault != Fault::Restrict && references.is_present(cx, key, &check.values).await? {
         return Ok(());

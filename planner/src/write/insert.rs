@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{self, ConflictUpdate, Expr, Target};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::change::finish;
@@ -13,8 +13,8 @@ use super::references::References;
 use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::{check_views, generate};
-use super::triggers::{Doing, Firing};
-use super::upsert::{Put, Upsert};
+use super::triggers::{PendingTriggers, StatementEvent};
+use super::upsert::{Upsert, UpsertOutcome};
 use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
 use crate::home::HomeKey;
@@ -141,11 +141,11 @@ pub async fn run_insert(
     plan: &InsertPlan,
     cx: &mut Cx<'_>,
     returning: &mut Returning<'_>,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     let mut inserter = Inserter {
         writer: RowWriter::default(),
-        referee: plan.references.as_ref().map(ForeignKeyActions::new),
-        firing: Firing::of(&plan.table),
+        actions: plan.references.as_ref().map(ForeignKeyActions::new),
+        firing: PendingTriggers::of(&plan.table),
         upsert: Upsert::default(),
     };
     if let Some(firing) = &mut inserter.firing {
@@ -233,7 +233,7 @@ async fn called(
     (exprs, from): (&[Expr], &[Value]),
     cx: &mut Cx<'_>,
     row: &mut [Value],
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for (slot, expr) in row.iter_mut().zip(exprs) {
         *slot = cx.deep_value(expr, from).await?;
     }
@@ -243,19 +243,27 @@ async fn called(
 /// The state that an INSERT keeps from row to row.
 struct Inserter {
     writer: RowWriter,
-    referee: Option<ForeignKeyActions>,
-    firing: Option<Firing>,
+    actions: Option<ForeignKeyActions>,
+    firing: Option<PendingTriggers>,
     upsert: Upsert,
 }
 
 /// Fires the BEFORE STATEMENT triggers.
-async fn begin(plan: &InsertPlan, firing: &mut Firing, cx: &mut Cx<'_>) -> Result<(), Halt> {
-    firing.begin(cx, &plan.table, Doing::INSERT).await?;
+async fn begin(
+    plan: &InsertPlan,
+    firing: &mut PendingTriggers,
+    cx: &mut Cx<'_>,
+) -> Result<(), StatementStop> {
+    firing
+        .begin(cx, &plan.table, StatementEvent::INSERT)
+        .await?;
     let Some(update) = &plan.update else {
         return Ok(());
     };
     let set: Vec<usize> = update.assignments.iter().map(|a| a.column).collect();
-    firing.begin(cx, &plan.table, Doing::update(&set)).await
+    firing
+        .begin(cx, &plan.table, StatementEvent::update(&set))
+        .await
 }
 
 /// Returns a 32-bit number for `xmax` of an existing row that this transaction has changed. It
@@ -273,7 +281,7 @@ impl Inserter {
         (exprs, from): (&[Expr], &[Value]),
         row: &mut [Value],
         returning: &mut Returning<'_>,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         for (slot, expr) in row.iter_mut().zip(exprs) {
             *slot = cx.value(expr, from).await?;
         }
@@ -285,17 +293,17 @@ impl Inserter {
         &mut self,
         plan: &InsertPlan,
         cx: &mut Cx<'_>,
-        with_room: &mut [Value],
+        buffer: &mut [Value],
         returning: &mut Returning<'_>,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let table = &plan.table;
-        let row = &mut with_room[..table.layout.width()];
-        let mut put = Put::Inserted;
+        let row = &mut buffer[..table.layout.width()];
+        let mut put = UpsertOutcome::Inserted;
         if table.def.is_view() {
             return Box::pin(self.put_instead(plan, cx, row, returning)).await;
         }
         if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, Doing::INSERT, (None, Some(&mut *row)));
+            let before = firing.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
                 return Ok(0);
             }
@@ -303,22 +311,22 @@ impl Inserter {
         generate(cx, table, row).await?;
         if let (Yield::Index(index), Some(update)) = (plan.yields, &plan.update) {
             let at = (table, index);
-            let watching = (&mut self.referee, &mut self.firing);
+            let watching = (&mut self.actions, &mut self.firing);
             let (writer, rest) = (&mut self.writer, (&mut *row, watching));
             put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
-            if put == Put::Neither {
+            if put == UpsertOutcome::Neither {
                 return Ok(0);
             }
         } else {
             match self.writer.insert(cx, table, row, plan.yields).await? {
                 Inserted::Conflict => return Ok(0),
                 Inserted::Done => {
-                    if let Some(referee) = &mut self.referee {
+                    if let Some(referee) = &mut self.actions {
                         Box::pin(referee.inserted(cx, row)).await?;
                     }
                     if let Some(firing) = &mut self.firing {
                         firing
-                            .after(cx, table, Doing::INSERT, (None, Some(row)))
+                            .after(cx, table, StatementEvent::INSERT, (None, Some(row)))
                             .await?;
                     }
                 }
@@ -327,15 +335,15 @@ impl Inserter {
         if !table.rules.views.is_empty() {
             Box::pin(check_views(cx, table, row)).await?;
         }
-        if let Some(xmax) = with_room.get_mut(table.layout.width()) {
+        if let Some(xmax) = buffer.get_mut(table.layout.width()) {
             *xmax = Value::Oid(match put {
-                Put::Updated => xmax_of(cx),
-                Put::Inserted | Put::Neither => 0,
+                UpsertOutcome::Updated => xmax_of(cx),
+                UpsertOutcome::Inserted | UpsertOutcome::Neither => 0,
             });
         }
         match plan.deep_returning {
-            true => Box::pin(returning.deep_row(&plan.returning, cx, with_room)).await?,
-            false => returning.row(&plan.returning, cx, with_room).await?,
+            true => Box::pin(returning.deep_row(&plan.returning, cx, buffer)).await?,
+            false => returning.row(&plan.returning, cx, buffer).await?,
         }
         Ok(1)
     }
@@ -347,13 +355,16 @@ impl Inserter {
         cx: &mut Cx<'_>,
         row: &mut [Value],
         returning: &mut Returning<'_>,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let table = &plan.table;
         let Some(firing) = &mut self.firing else {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let rows = (None, Some(&mut *row));
-        if !firing.instead(cx, table, Doing::INSERT, rows).await? {
+        if !firing
+            .instead(cx, table, StatementEvent::INSERT, rows)
+            .await?
+        {
             return Ok(0);
         }
         check_views(cx, table, row).await?;
@@ -362,8 +373,8 @@ impl Inserter {
     }
 
     /// Ends the statement, after all rows are inserted.
-    async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.writer.finish(cx, &plan.table).await?;
-        finish(&mut self.referee, &mut self.firing, cx).await
+        finish(&mut self.actions, &mut self.firing, cx).await
     }
 }

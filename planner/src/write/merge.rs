@@ -8,28 +8,28 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{self, Assignment, Expr, MergeAction};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
 use super::change::{Action, ChangePlan, Changer, plan_change};
 use super::find::{find_and_lock, is_changed};
-use super::triggers::{Doing, Firing};
+use super::triggers::{PendingTriggers, StatementEvent};
 use crate::exec::{Cx, pointer_of};
 use crate::plan::TablePlan;
 
 /// A WHEN clause.
 #[derive(Debug)]
-pub struct When {
+pub struct MergeClause {
     matched: bool,
     condition: Option<Expr>,
-    does: Does,
+    does: ClauseAction,
 }
 
 /// The action of a WHEN clause.
 #[derive(Debug)]
-enum Does {
+enum ClauseAction {
     Nothing,
     Delete,
     Update {
@@ -39,14 +39,16 @@ enum Does {
     Insert(Vec<Expr>),
 }
 
-impl When {
+impl MergeClause {
     /// Calls `f` on each expression in it.
     pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         self.condition.iter().for_each(&mut *f);
         match &self.does {
-            Does::Update { assignments, .. } => assignments.iter().for_each(|a| f(&a.value)),
-            Does::Insert(row) => row.iter().for_each(f),
-            Does::Nothing | Does::Delete => {}
+            ClauseAction::Update { assignments, .. } => {
+                assignments.iter().for_each(|a| f(&a.value))
+            }
+            ClauseAction::Insert(row) => row.iter().for_each(f),
+            ClauseAction::Nothing | ClauseAction::Delete => {}
         }
     }
 }
@@ -54,17 +56,17 @@ impl When {
 /// Plans `merge`.
 pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
     let generated = &merge.integrity.rules.generated;
-    let when = |when: bound::MergeWhen| When {
+    let when = |when: bound::MergeWhen| MergeClause {
         matched: when.matched,
         condition: when.condition,
         does: match when.action {
-            MergeAction::Nothing => Does::Nothing,
-            MergeAction::Delete => Does::Delete,
-            MergeAction::Insert(row) => Does::Insert(row),
+            MergeAction::Nothing => ClauseAction::Nothing,
+            MergeAction::Delete => ClauseAction::Delete,
+            MergeAction::Insert(row) => ClauseAction::Insert(row),
             MergeAction::Update(assignments) => {
                 let set = assignments.iter().map(|a| a.column);
                 let columns = set.chain(generated.iter().map(|g| g.column)).collect();
-                Does::Update {
+                ClauseAction::Update {
                     assignments,
                     columns,
                 }
@@ -80,7 +82,7 @@ pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
 }
 
 /// Runs the statement. Returns the number of rows inserted, updated or deleted.
-pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, StatementStop> {
     let Action::Merge(whens) = &plan.action else {
         return Err(SqlError::internal("no MERGE").into());
     };
@@ -96,10 +98,10 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
         cx.breathe().await?;
         let when = first_when(whens, cx, rows.row(i), place(i).is_some()).await?;
         let exprs: Vec<&Expr> = match when.map(|when| &when.does) {
-            Some(Does::Update { assignments, .. }) => {
+            Some(ClauseAction::Update { assignments, .. }) => {
                 assignments.iter().map(|a| &a.value).collect()
             }
-            Some(Does::Insert(row)) => row.iter().collect(),
+            Some(ClauseAction::Insert(row)) => row.iter().collect(),
             _ => Vec::new(),
         };
         let mut values = Vec::with_capacity(exprs.len());
@@ -119,12 +121,12 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
             changer.latest = decisions.latest(place);
         }
         match (when.map(|when| &when.does), place(i)) {
-            (Some(Does::Delete), Some(place)) => {
+            (Some(ClauseAction::Delete), Some(place)) => {
                 once(cx, &mut changed, place)?;
                 count += u64::from(changer.delete(plan, cx, place, row).await?);
             }
             (
-                Some(Does::Update {
+                Some(ClauseAction::Update {
                     assignments,
                     columns,
                 }),
@@ -135,7 +137,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
                 let set = (&assignments[..], &columns[..]);
                 count += u64::from(changer.update(plan, cx, set, place, row).await?);
             }
-            (Some(Does::Insert(_)), None) => {
+            (Some(ClauseAction::Insert(_)), None) => {
                 count += u64::from(changer.insert(plan, cx, &mut values).await?);
             }
             _ => {}
@@ -148,37 +150,39 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
 
 /// Fires the BEFORE STATEMENT triggers of each action that the MERGE may take.
 pub(super) async fn begin_merge(
-    whens: &[When],
-    firing: &mut Firing,
+    whens: &[MergeClause],
+    firing: &mut PendingTriggers,
     cx: &mut Cx<'_>,
     table: &Arc<TablePlan>,
-) -> Result<(), Halt> {
-    let does = |wanted: &dyn Fn(&Does) -> bool| whens.iter().any(|when| wanted(&when.does));
-    if does(&|does| matches!(does, Does::Insert(_))) {
-        firing.begin(cx, table, Doing::INSERT).await?;
+) -> Result<(), StatementStop> {
+    let does = |wanted: &dyn Fn(&ClauseAction) -> bool| whens.iter().any(|when| wanted(&when.does));
+    if does(&|does| matches!(does, ClauseAction::Insert(_))) {
+        firing.begin(cx, table, StatementEvent::INSERT).await?;
     }
     let mut set = Vec::new();
     for when in whens {
-        if let Does::Update { columns, .. } = &when.does {
+        if let ClauseAction::Update { columns, .. } = &when.does {
             set.extend_from_slice(columns);
         }
     }
     if !set.is_empty() {
-        firing.begin(cx, table, Doing::update(&set)).await?;
+        firing
+            .begin(cx, table, StatementEvent::update(&set))
+            .await?;
     }
-    match does(&|does| matches!(does, Does::Delete)) {
-        true => firing.begin(cx, table, Doing::DELETE).await,
+    match does(&|does| matches!(does, ClauseAction::Delete)) {
+        true => firing.begin(cx, table, StatementEvent::DELETE).await,
         false => Ok(()),
     }
 }
 
 /// Returns the first WHEN clause that applies to a row.
 async fn first_when<'a>(
-    whens: &'a [When],
+    whens: &'a [MergeClause],
     cx: &mut Cx<'_>,
     row: &[Value],
     matched: bool,
-) -> Result<Option<&'a When>, Halt> {
+) -> Result<Option<&'a MergeClause>, StatementStop> {
     for when in whens.iter().filter(|when| when.matched == matched) {
         if cx.deep_holds(when.condition.as_ref(), row).await? {
             return Ok(Some(when));

@@ -16,9 +16,9 @@ mod triggers;
 mod unique_recheck;
 mod upsert;
 
-pub use bulk_index_builder::Gather;
+pub use bulk_index_builder::EntryBuffer;
 pub use change::{Action, ChangePlan, finish, plan_delete, plan_update, run_change};
-pub use deferred::{Deferred, DeferredMark};
+pub use deferred::{DeferredMark, DeferredWork};
 pub use errors::{
     contains_nulls, key_text, no_partition, not_unique, outside_partition, still_in_partition,
 };
@@ -29,5 +29,5 @@ pub use references::{Key, References};
 pub use returning::Returning;
 pub use rows::{RowWriter, Yield};
 pub use rules::generate;
-pub use triggers::{Doing, Firing};
+pub use triggers::{PendingTriggers, StatementEvent};
 pub use unique_recheck::recheck_unique_keys;

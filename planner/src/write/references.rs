@@ -4,10 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use fencepost_btree::{BTree, Direction, ScanBatch};
-use fencepost_sql::bound::{Expr, Related};
+use fencepost_sql::bound::{Expr, RelatedTable};
 use fencepost_sql::catalog::{ForeignKeyDef, IndexKind, TableDef};
 use fencepost_sql::key::{encode_plain, successor};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
@@ -29,12 +29,12 @@ pub struct References {
     /// The foreign keys among them.
     pub keys: Vec<Key>,
     /// The pairs of a partitioned table and a table of its partition hierarchy, among the tables.
-    parts: Vec<Part>,
+    parts: Vec<HierarchyTable>,
 }
 
 /// A partitioned table, and a table of its partition hierarchy.
 #[derive(Debug)]
-struct Part {
+struct HierarchyTable {
     /// The partitioned table, by position.
     whole: usize,
     /// The other table, by position.
@@ -63,7 +63,7 @@ pub type LocatedRow = (FatPtr, Vec<Value>);
 
 impl References {
     /// Collects the foreign keys among `related`. Returns `None` if there are none.
-    pub fn of(related: Vec<Related>) -> Option<Arc<References>> {
+    pub fn of(related: Vec<RelatedTable>) -> Option<Arc<References>> {
         let mut references = References {
             tables: Vec::with_capacity(related.len()),
             defaults: Vec::with_capacity(related.len()),
@@ -87,7 +87,7 @@ impl References {
         (!references.keys.is_empty()).then(|| Arc::new(references))
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<HierarchyTable> {
         let mut all = Vec::new();
         for (whole, table) in self.tables.iter().enumerate() {
             let Some(tree) = table.def.tree() else {
@@ -96,7 +96,7 @@ impl References {
             for (part, other) in self.tables.iter().enumerate() {
                 let leaves = tree.below(other.def.id);
                 if !leaves.is_empty() {
-                    all.push(Part {
+                    all.push(HierarchyTable {
                         whole,
                         part,
                         leaves,
@@ -109,7 +109,7 @@ impl References {
 
     /// Returns whether a row of the table at position `table` is also a row of the table at `of`.
     pub fn is_row_of(&self, of: usize, table: usize, row: &[Value]) -> bool {
-        let contains = |part: &Part| part.whole == of && part.part == table;
+        let contains = |part: &HierarchyTable| part.whole == of && part.part == table;
         of == table || self.parts.iter().any(contains) || self.is_row_below(of, table, row)
     }
 
@@ -121,7 +121,7 @@ impl References {
 
     /// Returns whether the tables at two positions can have a row in common.
     pub fn share_rows(&self, a: usize, b: usize) -> bool {
-        let both = |part: &Part| [(a, b), (b, a)].contains(&(part.whole, part.part));
+        let both = |part: &HierarchyTable| [(a, b), (b, a)].contains(&(part.whole, part.part));
         a == b || self.parts.iter().any(both)
     }
 
@@ -178,7 +178,7 @@ impl References {
         cx: &mut Cx<'_>,
         key: &Key,
         values: &[Value],
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let parent = &self.tables[key.parent];
         let Some(values) = fitted(values, &parent.def, &key.def.parent_columns) else {
             return Ok(false);
@@ -223,7 +223,7 @@ impl References {
         key: &Key,
         values: &[Value],
         limit: usize,
-    ) -> Result<Vec<LocatedRow>, Halt> {
+    ) -> Result<Vec<LocatedRow>, StatementStop> {
         let child = &self.tables[key.child];
         let mut found = Vec::new();
         let Some(values) = fitted(values, &child.def, &key.def.columns) else {
@@ -267,7 +267,7 @@ impl References {
         (tree, prefix): (&BTree, &[u8]),
         wanted: &[u8],
         (found, limit): (&mut Vec<LocatedRow>, usize),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let child = &self.tables[key.child];
         let mut end = prefix.to_vec();
         let lower = match prefix.is_empty() {

@@ -2,7 +2,7 @@
 
 use fencepost_sql::bound::Target;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use crate::exec::{Batch, Cx};
@@ -51,7 +51,7 @@ impl Returning<'_> {
         targets: &[Target],
         cx: &mut Cx<'_>,
         row: &[Value],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if targets.is_empty() {
             return Ok(());
         }

@@ -11,15 +11,15 @@ use fencepost_btree::Insert;
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::counts::Count;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Isolation, ObjectLocation, Strength};
 
-use super::bulk_index_builder::Gather;
+use super::bulk_index_builder::EntryBuffer;
 use super::errors::duplicate;
 use super::rules::check_row;
-use super::unique_recheck::note_twin;
+use super::unique_recheck::record_duplicate;
 use crate::exec::Cx;
 use crate::index::{find, insert, is_taken, key_lock, remove, replace, trees, try_insert};
 use crate::leaves::Leaves;
@@ -70,7 +70,7 @@ enum Entries {
     /// Not decided yet; the first row decides.
     Undecided,
     /// At the end, one index after the other.
-    Gathered(Vec<Gather>),
+    Gathered(Vec<EntryBuffer>),
 }
 
 /// The maximal number of unique keys that one statement locks.
@@ -110,7 +110,7 @@ fn changes_keys(table: &TableDef, (old, new): (&[Value], &[Value]), changed: &[u
 }
 
 /// Waits until no open transaction has changed or deleted a row. Keeps no lock on the row.
-async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), Halt> {
+async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), StatementStop> {
     if cx.tx.has_image(row) {
         return Ok(());
     }
@@ -137,7 +137,7 @@ impl RowWriter {
         self.duplicate
     }
 
-    async fn decide(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
+    async fn decide(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), StatementStop> {
         self.entries = Entries::AtOnce;
         for index in &table.def.indexes {
             if index.kind != IndexKind::BTree || index.more.deferrable.is_some() {
@@ -149,26 +149,30 @@ impl RowWriter {
                 }
             }
         }
-        let each = table.def.indexes.iter().map(Gather::of);
+        let each = table.def.indexes.iter().map(EntryBuffer::of);
         self.entries = Entries::Gathered(each.collect());
         Ok(())
     }
 
     /// Creates the remaining index entries.
-    pub async fn finish(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
+    pub async fn finish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+    ) -> Result<(), StatementStop> {
         let Entries::Gathered(gathered) = std::mem::take(&mut self.entries) else {
             return Ok(());
         };
         for (position, mut gather) in gathered.into_iter().enumerate() {
             let index = table.index_def(position);
-            let mut twin = gather.sort(cx).await?;
-            if twin.is_none() {
+            let mut duplicate_key = gather.sort(cx).await?;
+            if duplicate_key.is_none() {
                 let built = gather.len() >= MANY && gather.build(cx, index).await?;
                 if !built {
-                    twin = gather.insert(cx, index).await?;
+                    duplicate_key = gather.insert(cx, index).await?;
                 }
             }
-            if let Some(entry) = twin {
+            if let Some(entry) = duplicate_key {
                 self.duplicate = Some(entry.nth);
                 let mut row = vec![Value::Null; table.layout.width()];
                 read_row(cx.tx, entry.place.addr, &mut self.words).await?;
@@ -186,7 +190,7 @@ impl RowWriter {
         table: &TablePlan,
         row: &[Value],
         yields: Yield,
-    ) -> Result<Inserted, Halt> {
+    ) -> Result<Inserted, StatementStop> {
         if let Some(leaves) = &table.leaves {
             return Box::pin(self.insert_routed(cx, (table, leaves), row, yields)).await;
         }
@@ -209,7 +213,7 @@ impl RowWriter {
         table: &TablePlan,
         row: &[Value],
         yields: Yield,
-    ) -> Result<Inserted, Halt> {
+    ) -> Result<Inserted, StatementStop> {
         let mark = cx.tx.reads_mark();
         let conflicts = self.conflicts(cx, table, row, yields).await?;
         if cx.tx.isolation() == Isolation::ReadCommitted {
@@ -235,7 +239,7 @@ impl RowWriter {
         table: &TablePlan,
         row: &[Value],
         yields: Yield,
-    ) -> Result<Inserted, Halt> {
+    ) -> Result<Inserted, StatementStop> {
         table.layout.encode(row, &mut self.words)?;
         let partition = table.def.partition_of(row, &mut self.new_key);
         let near = self.near(table, partition);
@@ -289,7 +293,7 @@ impl RowWriter {
         cx: &mut Cx<'_>,
         (table, position): (&TablePlan, usize),
         row: &[Value],
-    ) -> Result<Option<FatPtr>, Halt> {
+    ) -> Result<Option<FatPtr>, StatementStop> {
         let codec = &table.keys[position];
         let keys = cx.in_parts(|cx| codec.key_row(row, cx.eval)).await?;
         if codec.encode_row(&keys, &mut self.old_key) {
@@ -316,7 +320,7 @@ impl RowWriter {
         (position, partition): (usize, u32),
         row: &[Value],
         place: FatPtr,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let index = table.index_def(position);
         entry(cx, (table, position), row, place.addr, &mut self.new_key).await?;
         let at = (index, partition);
@@ -332,7 +336,7 @@ impl RowWriter {
         &mut self,
         cx: &mut Cx<'_>,
         (index, partition): (&IndexDef, u32),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if !index.unique || self.keys_locked == KEY_LOCKS_MAX {
             return Ok(());
         }
@@ -353,7 +357,7 @@ impl RowWriter {
         table: &TablePlan,
         row: &[Value],
         yields: Yield,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         for (position, codec) in table.keys.iter().enumerate() {
             let asked = yields == Yield::Any || yields == Yield::Index(position);
             if !asked || !codec.is_unique() || !table.has_entry(cx, position, row).await? {
@@ -383,7 +387,7 @@ impl RowWriter {
         (position, partition): (usize, u32),
         row: &[Value],
         place: FatPtr,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let index = table.index_def(position);
         entry(cx, (table, position), row, place.addr, &mut self.new_key).await?;
         let at = (index, partition);
@@ -395,7 +399,7 @@ impl RowWriter {
         }
         match added {
             Insert::Done if index.more.deferrable.is_some() => {
-                Box::pin(note_twin(cx, table, (position, partition), row)).await
+                Box::pin(record_duplicate(cx, table, (position, partition), row)).await
             }
             Insert::Done => Ok(()),
             Insert::Exists(_) => Err(duplicate(&table.def, index, row, &cx.eval.settings).into()),
@@ -412,7 +416,7 @@ impl RowWriter {
         place: FatPtr,
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
-    ) -> Result<Addr, Halt> {
+    ) -> Result<Addr, StatementStop> {
         if let Some(leaves) = &table.leaves {
             let rows = (old, new);
             return Box::pin(self.update_routed(cx, (table, leaves), place, rows, changed)).await;
@@ -448,7 +452,7 @@ impl RowWriter {
         (place, partition): (FatPtr, u32),
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for position in 0..table.keys.len() {
             let index = table.index_def(position);
             if !index.is_partial() && !changed.iter().any(|c| index.depends_on(*c)) {
@@ -485,7 +489,7 @@ impl RowWriter {
         from: FatPtr,
         old: &[Value],
         new: &[Value],
-    ) -> Result<Addr, Halt> {
+    ) -> Result<Addr, StatementStop> {
         let leaves = table.def.partition_of(old, &mut self.old_key);
         let enters = table.def.partition_of(new, &mut self.new_key);
         let near = match leaves == enters {
@@ -527,7 +531,7 @@ impl RowWriter {
         table: &TablePlan,
         place: FatPtr,
         old: &[Value],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if let Some(leaves) = &table.leaves {
             let leaf = leaves.leaf_of(table, old, &cx.eval.settings)?;
             return Box::pin(self.delete(cx, leaves.plan(leaf), place, old)).await;
@@ -555,7 +559,7 @@ impl RowWriter {
         (table, leaves): (&TablePlan, &Leaves),
         row: &[Value],
         yields: Yield,
-    ) -> Result<Inserted, Halt> {
+    ) -> Result<Inserted, StatementStop> {
         let leaf = leaves.leaf_of(table, row, &cx.eval.settings)?;
         let yields = match yields {
             Yield::Index(index) => Yield::Index(leaves.index_in(table, index, leaf)?),
@@ -573,7 +577,7 @@ impl RowWriter {
         place: FatPtr,
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
-    ) -> Result<Addr, Halt> {
+    ) -> Result<Addr, StatementStop> {
         let from = leaves.leaf_of(table, old, &cx.eval.settings)?;
         let to = leaves.leaf_of(table, new, &cx.eval.settings)?;
         if from == to {

@@ -2,7 +2,7 @@
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::check_rules;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::errors::{check_violated, null_value, outside_partition, outside_view};
@@ -18,7 +18,7 @@ pub async fn check_row(
     table: &TablePlan,
     row: &[Value],
     changed: Option<&[usize]>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for (column, domain) in &table.rules.domains {
         if changed.is_none_or(|changed| changed.contains(column)) {
             check_rules(*domain, &row[*column], cx.eval)?;
@@ -58,7 +58,11 @@ async fn run_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result
 }
 
 /// Runs the CHECK constraints of a table whose constraints call user-defined functions.
-async fn call_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
+async fn call_checks(
+    cx: &mut Cx<'_>,
+    table: &TablePlan,
+    row: &[Value],
+) -> Result<(), StatementStop> {
     for check in &table.rules.checks {
         if cx.deep_value(&check.condition, row).await? == Value::Bool(false) {
             let settings = &cx.eval.settings;
@@ -69,7 +73,11 @@ async fn call_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Resul
 }
 
 /// Returns an error if `row` violates WITH CHECK OPTION of a view through which it was written.
-pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
+pub async fn check_views(
+    cx: &mut Cx<'_>,
+    table: &TablePlan,
+    row: &[Value],
+) -> Result<(), StatementStop> {
     for check in &table.rules.views {
         if !cx.deep_holds(Some(&check.condition), row).await? {
             let settings = &cx.eval.settings;
@@ -81,7 +89,11 @@ pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> R
 
 /// Computes the generated columns of `row`.
 #[inline]
-pub async fn generate(cx: &mut Cx<'_>, table: &TablePlan, row: &mut [Value]) -> Result<(), Halt> {
+pub async fn generate(
+    cx: &mut Cx<'_>,
+    table: &TablePlan,
+    row: &mut [Value],
+) -> Result<(), StatementStop> {
     for generated in &table.rules.generated {
         row[generated.column] = match table.rules.calls {
             true => cx.deep_value(&generated.value, row).await?,

@@ -13,7 +13,7 @@
 //! another leaf deletes it there, after the BEFORE UPDATE triggers, and inserts it in the other
 //! leaf.
 //!
-//! A statement whose tables have no triggers has no [`Firing`], and no cost of triggers.
+//! A statement whose tables have no triggers has no [`PendingTriggers`], and no cost of triggers.
 //!
 //! Invariants
 //! - TRG-3: WHEN is evaluated when the row changes, whenever the trigger runs.
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::Trigger;
 use fencepost_sql::catalog::{Event, Timing, row_type};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::{Composite, Fields};
 use fencepost_sql::value::{Array, Record, Value};
 use fencepost_storage::FatPtr;
@@ -40,7 +40,7 @@ const TRIGGERED_CHANGE: SqlState = SqlState::new(b"27000");
 
 /// A trigger to run, with the rows that it sees.
 #[derive(Clone, Debug)]
-pub struct Queued {
+pub struct QueuedTrigger {
     table: Arc<TablePlan>,
     /// Its position among the triggers of the table.
     trigger: usize,
@@ -54,7 +54,7 @@ pub struct Queued {
 /// The old and new rows of a table that a statement has changed by one event: its transition
 /// tables.
 #[derive(Debug)]
-struct Changed {
+struct TransitionRows {
     table: u32,
     event: Event,
     row: Composite,
@@ -63,33 +63,33 @@ struct Changed {
 
 /// The event of a statement, and the columns that it sets.
 #[derive(Clone, Copy, Debug)]
-pub struct Doing<'a> {
+pub struct StatementEvent<'a> {
     /// The trigger event.
     pub event: Event,
     /// The columns that UPDATE sets.
     pub set: &'a [usize],
 }
 
-impl Doing<'_> {
+impl StatementEvent<'_> {
     /// An INSERT.
-    pub const INSERT: Doing<'static> = Doing {
+    pub const INSERT: StatementEvent<'static> = StatementEvent {
         event: Event::Insert,
         set: &[],
     };
     /// A DELETE.
-    pub const DELETE: Doing<'static> = Doing {
+    pub const DELETE: StatementEvent<'static> = StatementEvent {
         event: Event::Delete,
         set: &[],
     };
     /// A TRUNCATE.
-    pub const TRUNCATE: Doing<'static> = Doing {
+    pub const TRUNCATE: StatementEvent<'static> = StatementEvent {
         event: Event::Truncate,
         set: &[],
     };
 
     /// Creates the event of an UPDATE of these columns.
-    pub fn update(set: &[usize]) -> Doing<'_> {
-        Doing {
+    pub fn update(set: &[usize]) -> StatementEvent<'_> {
+        StatementEvent {
             event: Event::Update,
             set,
         }
@@ -101,16 +101,16 @@ pub type Change<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
 /// The pending triggers of one statement.
 #[derive(Debug, Default)]
-pub struct Firing {
-    queue: Vec<Queued>,
+pub struct PendingTriggers {
+    queue: Vec<QueuedTrigger>,
     gathered: CollectedMemory,
     /// AFTER STATEMENT triggers to run at the end.
-    at_end: Vec<Queued>,
+    at_end: Vec<QueuedTrigger>,
     /// The rows of transition tables.
-    changed: Vec<Changed>,
+    changed: Vec<TransitionRows>,
 }
 
-impl Queued {
+impl QueuedTrigger {
     fn trigger(&self) -> &Trigger {
         &self.table.rules.triggers[self.trigger]
     }
@@ -130,7 +130,7 @@ impl Queued {
     }
 
     /// Runs the trigger.
-    pub async fn run(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn run(&self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         cx.breathe().await?;
         let call = TriggerCall {
             trigger: self.trigger(),
@@ -148,7 +148,7 @@ impl Queued {
 fn firing<'a>(
     cx: &Cx<'_>,
     table: &'a TablePlan,
-    doing: Doing<'a>,
+    doing: StatementEvent<'a>,
     (timing, row): (Timing, bool),
 ) -> impl Iterator<Item = (usize, &'a Trigger)> + use<'a> {
     let replica = !table.rules.triggers.is_empty() && is_replica(cx);
@@ -187,7 +187,7 @@ fn home<'t>(
 fn check_stays(
     cx: &Cx<'_>,
     (whole, leaf): (&Arc<TablePlan>, &TablePlan),
-    doing: Doing<'_>,
+    doing: StatementEvent<'_>,
     row: &[Value],
 ) -> Result<(), SqlError> {
     let def = &leaf.def;
@@ -234,7 +234,7 @@ async fn holds(
     cx.holds(Some(condition), &both).await
 }
 
-impl Changed {
+impl TransitionRows {
     fn into_arrays(self) -> ((u32, Event), Arc<[Value; 2]>) {
         let arrays = self.rows.map(|rows| match rows.is_empty() {
             true => Value::from(Array::default()),
@@ -244,11 +244,11 @@ impl Changed {
     }
 }
 
-impl Firing {
+impl PendingTriggers {
     /// Creates the state for a statement that writes to `table`. Returns `None` if no trigger can
     /// fire.
-    pub fn of(table: &TablePlan) -> Option<Firing> {
-        table.fires.then(Firing::default)
+    pub fn of(table: &TablePlan) -> Option<PendingTriggers> {
+        table.fires.then(PendingTriggers::default)
     }
 
     /// Fires the BEFORE STATEMENT triggers of `table`, and queues its AFTER STATEMENT triggers.
@@ -256,8 +256,8 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
-        doing: Doing<'_>,
-    ) -> Result<(), Halt> {
+        doing: StatementEvent<'_>,
+    ) -> Result<(), StatementStop> {
         for (_, trigger) in firing(cx, table, doing, (Timing::Before, false)) {
             if holds(cx, table, trigger, (None, None)).await? {
                 let call = TriggerCall {
@@ -274,7 +274,7 @@ impl Firing {
         let mut after = Vec::new();
         for (position, trigger) in firing(cx, table, doing, (Timing::After, false)) {
             if holds(cx, table, trigger, (None, None)).await? {
-                after.push(Queued {
+                after.push(QueuedTrigger {
                     table: Arc::clone(table),
                     trigger: position,
                     event: doing.event,
@@ -299,9 +299,9 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
-        doing: Doing<'_>,
+        doing: StatementEvent<'_>,
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let from = match (old, &new) {
             (Some(row), _) => home(cx, table, row)?,
             (None, Some(row)) => home(cx, table, row)?,
@@ -323,13 +323,13 @@ impl Firing {
             return Ok(true);
         }
         if !self
-            .run_before(cx, from, Doing::DELETE, (old, None))
+            .run_before(cx, from, StatementEvent::DELETE, (old, None))
             .await?
         {
             return Ok(false);
         }
         match self
-            .run_before(cx, to, Doing::INSERT, (None, Some(new)))
+            .run_before(cx, to, StatementEvent::INSERT, (None, Some(new)))
             .await?
         {
             true => Ok(true),
@@ -345,9 +345,9 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         table: &TablePlan,
-        doing: Doing<'_>,
+        doing: StatementEvent<'_>,
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let width = table.layout.width();
         for (_, trigger) in firing(cx, table, doing, (Timing::Before, true)) {
             let rows = (old, new.as_deref().map(|new| &new[..width]));
@@ -378,9 +378,9 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         view: &TablePlan,
-        doing: Doing<'_>,
+        doing: StatementEvent<'_>,
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         let width = view.layout.width();
         for (_, trigger) in firing(cx, view, doing, (Timing::Instead, true)) {
             let call = TriggerCall {
@@ -402,7 +402,7 @@ impl Firing {
     }
 
     /// Returns whether a trigger may run before rows of `table` change in this way.
-    pub fn looks_at_rows(&self, cx: &Cx<'_>, table: &TablePlan, doing: Doing<'_>) -> bool {
+    pub fn looks_at_rows(&self, cx: &Cx<'_>, table: &TablePlan, doing: StatementEvent<'_>) -> bool {
         let of_leaf = |leaf: &Arc<TablePlan>| {
             let mut all = leaf.rules.triggers.iter();
             all.any(|trigger| trigger.def.row && trigger.def.timing == Timing::Before)
@@ -420,18 +420,18 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
-        doing: Doing<'_>,
+        doing: StatementEvent<'_>,
         rows: Change<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         match rows {
             (Some(old), Some(new)) => {
                 let (from, to) = (home(cx, table, old)?, home(cx, table, new)?);
                 if from.def.id == to.def.id {
                     self.queue_after(cx, from, doing, rows).await?;
                 } else {
-                    self.queue_after(cx, from, Doing::DELETE, (Some(old), None))
+                    self.queue_after(cx, from, StatementEvent::DELETE, (Some(old), None))
                         .await?;
-                    self.queue_after(cx, to, Doing::INSERT, (None, Some(new)))
+                    self.queue_after(cx, to, StatementEvent::INSERT, (None, Some(new)))
                         .await?;
                 }
             }
@@ -453,9 +453,9 @@ impl Firing {
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
-        doing: Doing<'_>,
+        doing: StatementEvent<'_>,
         rows: Change<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for (position, trigger) in firing(cx, table, doing, (Timing::After, true)) {
             if !holds(cx, table, trigger, rows).await? {
                 continue;
@@ -463,7 +463,7 @@ impl Firing {
             for row in [rows.0, rows.1].into_iter().flatten() {
                 self.gathered.add_row(cx, row)?;
             }
-            self.queue.push(Queued {
+            self.queue.push(QueuedTrigger {
                 table: Arc::clone(table),
                 trigger: position,
                 event: doing.event,
@@ -482,11 +482,11 @@ impl Firing {
         table: &TablePlan,
         event: Event,
         rows: Change<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let of = (table.def.id, event);
         let known = self.changed.iter().position(|c| (c.table, c.event) == of);
         let at = known.unwrap_or_else(|| {
-            self.changed.push(Changed {
+            self.changed.push(TransitionRows {
                 table: of.0,
                 event,
                 row: row_type(&table.def),
@@ -508,10 +508,10 @@ impl Firing {
 
     /// Runs the queued triggers after the statement has changed all its rows: row by row, then the
     /// statement triggers.
-    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         let queue = std::mem::take(&mut self.queue);
         let changed = std::mem::take(&mut self.changed).into_iter();
-        let changed: Vec<_> = changed.map(Changed::into_arrays).collect();
+        let changed: Vec<_> = changed.map(TransitionRows::into_arrays).collect();
         let none = Arc::new([Value::from(Array::default()), Value::from(Array::default())]);
         for mut queued in queue.into_iter().chain(std::mem::take(&mut self.at_end)) {
             cx.breathe().await?;
@@ -536,7 +536,7 @@ pub async fn check_unchanged(
     place: FatPtr,
     row: &[Value],
     verb: &str,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let width = table.layout.width();
     let mut words = Vec::new();
     let mut now = vec![Value::Null; width];

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use fencepost_btree::{Direction, ScanBatch};
 use fencepost_sql::catalog::{IndexDef, TableDef};
 use fencepost_sql::key::successor;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::errors::duplicate;
@@ -55,7 +55,7 @@ impl DuplicateKey {
     }
 
     /// Returns error 23505 if two rows still have the key.
-    pub async fn verify(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    pub async fn verify(&self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         match self.is_alone(cx).await? {
             true => Ok(()),
             false => {
@@ -65,7 +65,7 @@ impl DuplicateKey {
         }
     }
 
-    async fn is_alone(&self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    async fn is_alone(&self, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
         let mut end = self.key.clone();
         let upper = match successor(&mut end) {
             true => Bound::Excluded(end.as_slice()),
@@ -88,12 +88,12 @@ impl DuplicateKey {
 }
 
 /// Queues the key of a row that was added to a deferrable index, if another row has the same key.
-pub async fn note_twin(
+pub async fn record_duplicate(
     cx: &mut Cx<'_>,
     table: &TablePlan,
     (position, partition): (usize, u32),
     row: &[Value],
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let codec = &table.keys[position];
     let keys = codec.key_row(row, cx.eval)?;
     let index = table.index_def(position);
@@ -103,27 +103,27 @@ pub async fn note_twin(
     }
     let mut key = Vec::new();
     codec.encode_row(&keys, &mut key);
-    let twin = DuplicateKey {
+    let duplicate_key = DuplicateKey {
         table: Arc::clone(&table.def),
         position,
         partition,
         key,
         row: row.to_vec(),
     };
-    if twin.is_alone(cx).await? {
+    if duplicate_key.is_alone(cx).await? {
         return Ok(());
     }
     match &mut cx.deferred {
         Some(deferred) => {
-            deferred.push_twin(twin);
+            deferred.push_duplicate(duplicate_key);
             Ok(())
         }
-        None => twin.verify(cx).await,
+        None => duplicate_key.verify(cx).await,
     }
 }
 
 /// Rechecks the keys of constraints that are not deferred, at the end of a statement.
-pub async fn recheck_unique_keys(cx: &mut Cx<'_>) -> Result<(), Halt> {
+pub async fn recheck_unique_keys(cx: &mut Cx<'_>) -> Result<(), StatementStop> {
     let due = match &mut cx.deferred {
         Some(deferred) if deferred.has_new_duplicates() => deferred.new_duplicates(),
         _ => return Ok(()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::ConflictUpdate;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{AbortReason, Stop, Strength};
@@ -17,17 +17,20 @@ use foldhash::HashSet;
 use super::foreign_key_actions::ForeignKeyActions;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::{check_row, generate};
-use super::triggers::{Doing, Firing, check_unchanged};
+use super::triggers::{PendingTriggers, StatementEvent, check_unchanged};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
 
 /// The foreign-key checks and triggers to notify of changed rows.
-type Watching<'a> = (&'a mut Option<ForeignKeyActions>, &'a mut Option<Firing>);
+type RowObservers<'a> = (
+    &'a mut Option<ForeignKeyActions>,
+    &'a mut Option<PendingTriggers>,
+);
 
 /// The outcome of an upsert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum UpsertOutcome {
     /// The row was inserted.
     Inserted,
     /// The existing row was updated.
@@ -55,8 +58,8 @@ impl Upsert {
         (table, index): (&Arc<TablePlan>, usize),
         update: &ConflictUpdate,
         writer: &mut RowWriter,
-        (row, watching): (&mut [Value], Watching<'_>),
-    ) -> Result<Put, Halt> {
+        (row, watching): (&mut [Value], RowObservers<'_>),
+    ) -> Result<UpsertOutcome, StatementStop> {
         let whole = table;
         let (mut table, mut index) = (table, index);
         if let Some(leaves) = &whole.leaves {
@@ -78,10 +81,10 @@ impl Upsert {
                         }
                         if let Some(firing) = watching.1 {
                             firing
-                                .after(cx, whole, Doing::INSERT, (None, Some(row)))
+                                .after(cx, whole, StatementEvent::INSERT, (None, Some(row)))
                                 .await?;
                         }
-                        return Ok(Put::Inserted);
+                        return Ok(UpsertOutcome::Inserted);
                     }
                 }
             };
@@ -113,15 +116,15 @@ impl Upsert {
         update: &ConflictUpdate,
         writer: &mut RowWriter,
         place: FatPtr,
-        (row, (referee, firing)): (&mut [Value], Watching<'_>),
-    ) -> Result<Put, Halt> {
+        (row, (referee, firing)): (&mut [Value], RowObservers<'_>),
+    ) -> Result<UpsertOutcome, StatementStop> {
         let width = table.layout.width();
         self.both.clear();
         self.both.resize(width, Value::Null);
         table.layout.decode(&self.words, &mut self.both)?;
         self.both.extend_from_slice(row);
         if !cx.deep_holds(update.filter.as_ref(), &self.both).await? {
-            return Ok(Put::Neither);
+            return Ok(UpsertOutcome::Neither);
         }
         row.clone_from_slice(&self.both[..width]);
         let mut changed: Vec<usize> = Vec::with_capacity(update.assignments.len());
@@ -134,11 +137,11 @@ impl Upsert {
         }
         // The columns that SET assigns, for the triggers.
         let set = firing.as_ref().map_or_else(Vec::new, |_| changed.clone());
-        let doing = Doing::update(&set);
+        let doing = StatementEvent::update(&set);
         if let Some(firing) = firing {
             let both = (Some(&self.both[..width]), Some(&mut *row));
             if !firing.before(cx, table, doing, both).await? {
-                return Ok(Put::Neither);
+                return Ok(UpsertOutcome::Neither);
             }
             check_unchanged(cx, table, place, &self.both, "updated").await?;
             if firing.looks_at_rows(cx, table, doing) {
@@ -164,7 +167,7 @@ impl Upsert {
                 .after(cx, whole, doing, (Some(rows.0), Some(rows.1)))
                 .await?;
         }
-        Ok(Put::Updated)
+        Ok(UpsertOutcome::Updated)
     }
 }
 

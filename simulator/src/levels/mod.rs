@@ -203,7 +203,7 @@ impl Violation {
 /// # Errors
 /// The first anomaly, the one that the weakest level forbids before others.
 pub fn check_levels(history: &[Execution]) -> Result<(), Violation> {
-    let orders = orders::Orders::of(history)?;
+    let orders = orders::ListOrders::of(history)?;
     let points = points::Points::of(history, &orders);
     match graph::find_violation(&points, history) {
         None => Ok(()),

@@ -8,7 +8,7 @@ use crate::history::Object;
 use crate::lists::Contents;
 
 /// The elements of each list in their order, and the executions that appended them.
-pub(super) struct Orders<'a> {
+pub(super) struct ListOrders<'a> {
     of: BTreeMap<Object, &'a [u64]>,
     /// The place of each committed transaction in the history, by its number.
     places: BTreeMap<u64, usize>,
@@ -20,9 +20,9 @@ fn contents(execution: &Execution) -> impl Iterator<Item = &Contents> {
     statements.flat_map(|statement| statement.seen.iter().chain(&statement.locked))
 }
 
-impl<'a> Orders<'a> {
+impl<'a> ListOrders<'a> {
     /// Infers the orders of all lists.
-    pub(super) fn of(history: &'a [Execution]) -> Result<Orders<'a>, Violation> {
+    pub(super) fn of(history: &'a [Execution]) -> Result<ListOrders<'a>, Violation> {
         let committed = || history.iter().filter(|execution| execution.committed);
         let appended: BTreeSet<(Object, u64)> = committed()
             .flat_map(|execution| execution.appended.iter().copied())
@@ -33,7 +33,7 @@ impl<'a> Orders<'a> {
         find_lost_append(&of, appended)?;
         let places = history.iter().enumerate();
         let places = places.filter(|(_, execution)| execution.committed);
-        Ok(Orders {
+        Ok(ListOrders {
             of,
             places: places.map(|(place, of)| (of.id, place)).collect(),
         })

@@ -2,7 +2,7 @@
 
 use fencepost_txn::Isolation;
 
-use super::orders::Orders;
+use super::orders::ListOrders;
 use super::{Execution, writer_of};
 use crate::history::{Object, SOMETIME};
 use crate::lists::Contents;
@@ -42,7 +42,7 @@ struct Point {
 
 /// The points of an execution.
 #[derive(Clone, Debug, Default)]
-struct Own {
+struct ExecutionPoints {
     /// The point to which the reads of each statement belong.
     reads: Vec<usize>,
     /// The point to which its writes belong, if it took effect.
@@ -61,13 +61,13 @@ pub(super) struct Points {
 
 impl Points {
     /// Builds the graph of a history.
-    pub(super) fn of(history: &[Execution], orders: &Orders<'_>) -> Points {
+    pub(super) fn of(history: &[Execution], orders: &ListOrders<'_>) -> Points {
         let mut points = Points {
             points: Vec::new(),
             edges: Vec::new(),
         };
         let places = history.iter().enumerate();
-        let own: Vec<Own> = places
+        let own: Vec<ExecutionPoints> = places
             .map(|(place, execution)| points.add_execution(place, execution))
             .collect();
         points.add_writes(orders, &own);
@@ -99,10 +99,10 @@ impl Points {
         }
     }
 
-    fn add_execution(&mut self, place: usize, execution: &Execution) -> Own {
+    fn add_execution(&mut self, place: usize, execution: &Execution) -> ExecutionPoints {
         let span = (execution.began, execution.ended);
         let statements = execution.statements.len();
-        let mut own = Own::default();
+        let mut own = ExecutionPoints::default();
         if execution.isolation == Isolation::ReadCommitted {
             for statement in &execution.statements {
                 let began = match execution.began {
@@ -136,7 +136,7 @@ impl Points {
         own
     }
 
-    fn add_writes(&mut self, orders: &Orders<'_>, own: &[Own]) {
+    fn add_writes(&mut self, orders: &ListOrders<'_>, own: &[ExecutionPoints]) {
         for (list, elements) in orders.all() {
             for pair in elements.windows(2) {
                 let [first, second] = [pair[0], pair[1]].map(|element| orders.place_of(element));
@@ -153,8 +153,8 @@ impl Points {
     fn add_reads(
         &mut self,
         (place, execution): (usize, &Execution),
-        orders: &Orders<'_>,
-        own: &[Own],
+        orders: &ListOrders<'_>,
+        own: &[ExecutionPoints],
     ) {
         let mine = &own[place];
         // A commit that writes nothing does not validate its locks.
@@ -176,8 +176,8 @@ impl Points {
         &mut self,
         (at, reader): (usize, &Execution),
         contents: &Contents,
-        orders: &Orders<'_>,
-        own: &[Own],
+        orders: &ListOrders<'_>,
+        own: &[ExecutionPoints],
     ) {
         let Contents { list, numbers } = contents;
         let commit_of = |element: &u64| own[orders.place_of(*element)].commit;

@@ -4,7 +4,7 @@
 use fencepost_fabric::{MachineId, Random};
 
 use super::{LONG_NS, Plan};
-use crate::faults::{Direction, Fault, StepAt, When};
+use crate::faults::{Direction, Fault, FaultTime, StepAt};
 
 impl Plan {
     /// Draws a plan in which a machine crashes and is replaced, some of its messages are lost, and
@@ -18,7 +18,7 @@ impl Plan {
         plan.net.lose_one_in = of(&[0, 1, 2]);
         // On a fast network the work of clients takes less than a millisecond.
         let within = of(&[200_000, 1_000_000, 5_000_000, 20_000_000]);
-        let when = When::After(random.below(within));
+        let when = FaultTime::After(random.below(within));
         plan.faults.push(Fault::Crash(machine, when));
         plan.survives_late_answers();
         plan
@@ -164,7 +164,7 @@ impl Plan {
         }
         plan.net.lose_one_in = [0, 1, 2][random.below(3) as usize];
         plan.faults.push(match random.below(3) {
-            0 => Fault::Crash(machine, When::After(random.below(20_000_000))),
+            0 => Fault::Crash(machine, FaultTime::After(random.below(20_000_000))),
             _ => Fault::CrashAt(StepAt {
                 name: STEPS[random.below(STEPS.len() as u64) as usize],
                 by: Some(machine),

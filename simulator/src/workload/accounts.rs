@@ -1,7 +1,7 @@
 //! Steps over accounts: transfers, which keep the total constant.
 
 use super::step::{Halt, Step};
-use crate::history::{Object, Saw};
+use crate::history::{Object, ReadVersion};
 use crate::world::DEPOSIT;
 
 /// Returns an account as an object of the history.
@@ -42,7 +42,7 @@ impl Step<'_> {
 
     async fn balance(&mut self, at: usize) -> Result<u64, Halt> {
         let words = self.words(account(at), self.world.accounts[at]).await?;
-        self.saw(account(at), Saw::By(words[1]))?;
+        self.saw(account(at), ReadVersion::By(words[1]))?;
         Ok(words[0])
     }
 }

@@ -11,7 +11,7 @@ use fencepost_txn::fault::{self, Fault};
 use fencepost_txn::{AbortReason, FatPtr, MachineId, ObjectLocation, Stop, Strength};
 
 use super::step::{Halt, Step};
-use crate::history::Saw;
+use crate::history::ReadVersion;
 use crate::schema::{
     CATALOG, COUNTER_WORDS, COUNTERS, Definition, Row, Schema, SecondIndex, counter, hash_options,
     table, table_row, tree_options,
@@ -44,7 +44,7 @@ impl Step<'_> {
         let names = self.schema()?.names;
         let found = names.get(self.tx, &name.to_be_bytes()).await?;
         let Some(place) = found.map(FatPtr::from_words) else {
-            self.saw(table(name), Saw::Absent)?;
+            self.saw(table(name), ReadVersion::Absent)?;
             return Ok(None);
         };
         let (snapshot, mut words) = (self.tx.read_timestamp(), Vec::new());
@@ -55,7 +55,7 @@ impl Step<'_> {
             let what = format!("{} leads to {place:?}, where {words:?} is", table(name));
             return Err(self.unfit(snapshot, what));
         };
-        self.saw(table(name), Saw::By(definition.writer))?;
+        self.saw(table(name), ReadVersion::By(definition.writer))?;
         Ok(Some((definition, place)))
     }
 
@@ -64,7 +64,7 @@ impl Step<'_> {
         let heart = self.schema()?.heart;
         self.tx.intend(heart, Strength::Update).await?;
         let words = self.words(CATALOG, heart).await?;
-        self.saw(CATALOG, Saw::By(words[1]))?;
+        self.saw(CATALOG, ReadVersion::By(words[1]))?;
         let version = words[0] + 1;
         self.tx.write(heart, &[version, self.id()]).await?;
         self.wrote(CATALOG, true, None)?;

@@ -3,7 +3,7 @@
 use fencepost_txn::{Addr, Strength};
 
 use super::step::{Halt, Step};
-use crate::history::{Object, Saw};
+use crate::history::{Object, ReadVersion};
 use crate::lists::{self, Contents};
 use crate::world::{LARGE_EACH, LARGE_WORDS, LIST_WORDS, SECTION_WORDS, SECTIONS, World};
 
@@ -144,7 +144,7 @@ impl Step<'_> {
             if words.iter().any(|word| *word != words[0]) {
                 return Err(format!("{} is torn: {words:?}", section(page, at)).into());
             }
-            self.saw(section(page, at), Saw::By(words[0]))?;
+            self.saw(section(page, at), ReadVersion::By(words[0]))?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Step<'_> {
             return Err(format!("{} has {length} words", list(at)).into());
         }
         let mut numbers = numbers.to_vec();
-        let saw = Saw::By(numbers.last().copied().unwrap_or(0));
+        let saw = ReadVersion::By(numbers.last().copied().unwrap_or(0));
         let owns = self.attempt.borrow().owns(list(at));
         self.saw(list(at), saw)?;
         if !owns {
@@ -225,7 +225,7 @@ impl Step<'_> {
         if words[..count].iter().any(|word| *word != writer) {
             return Err(format!("{object} is torn: {:?}", &words[..count]).into());
         }
-        self.saw(object, Saw::By(writer))
+        self.saw(object, ReadVersion::By(writer))
     }
 
     /// Overwrites an object with its present content.

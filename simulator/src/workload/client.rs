@@ -11,8 +11,8 @@ use fencepost_txn::{AbortReason, Coordinator, Isolation, Machine, Mode, Outcome,
 use super::cut_off::cut_off;
 use super::step::{Halt, Step};
 use crate::attempt::{Attempt, Stage};
-use crate::doom::Doom;
-use crate::history::{NEVER, Seen};
+use crate::doom::CrashState;
+use crate::history::{NEVER, ObservedTransaction};
 use crate::levels::Execution;
 use crate::lists::Contents;
 use crate::plan::Plan;
@@ -21,11 +21,11 @@ use crate::world::World;
 
 /// The records of all clients of a run.
 #[derive(Debug, Default)]
-pub struct Logbook {
+pub struct ClientRecords {
     numbers: u64,
     markers: usize,
     /// The transactions whose outcome is known.
-    pub history: Vec<Seen>,
+    pub history: Vec<ObservedTransaction>,
     /// The transactions that were dropped during their commit.
     pub doubtful: Vec<Attempt>,
     /// The contents of lists that were read.
@@ -36,7 +36,7 @@ pub struct Logbook {
     pub ends: BTreeMap<&'static str, u64>,
 }
 
-impl Logbook {
+impl ClientRecords {
     /// Returns the number of the next transaction.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
@@ -84,11 +84,11 @@ pub struct Client {
     /// The simulated environment.
     pub sim: Sim,
     /// The record of transactions.
-    pub log: Rc<RefCell<Logbook>>,
+    pub log: Rc<RefCell<ClientRecords>>,
     /// The client's random numbers.
     pub random: Random,
     /// The crash state of its machine.
-    pub doom: Doom,
+    pub doom: CrashState,
 }
 
 /// The planned end of a transaction.

@@ -32,7 +32,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn a_future_is_polled_as_often_as_was_said() {
+    fn future_is_polled_requested_number_of_times() {
         for polls in 1..5 {
             let polled = Cell::new(0);
             let future = poll_fn(|_| {

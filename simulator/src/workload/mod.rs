@@ -16,5 +16,5 @@ mod step;
 mod tables;
 mod values;
 
-pub use client::{Client, Logbook};
+pub use client::{Client, ClientRecords};
 pub use step::{Halt, Step};

@@ -9,7 +9,7 @@ use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_txn::{AbortReason, Addr, FatPtr, ObjectLocation, Stop};
 
 use super::step::{Halt, Step};
-use crate::history::{Object, Saw};
+use crate::history::{Object, ReadVersion};
 
 /// Returns a key of the B-tree as an object of the history.
 pub const fn row(key: u64) -> Object {
@@ -53,7 +53,7 @@ impl Step<'_> {
     async fn get_row(&mut self, key: u64) -> Result<Option<FatPtr>, Halt> {
         let found = self.tree()?.get(self.tx, &key.to_be_bytes()).await?;
         let Some(place) = found.map(FatPtr::from_words) else {
-            self.saw(row(key), Saw::Absent)?;
+            self.saw(row(key), ReadVersion::Absent)?;
             return Ok(None);
         };
         self.read_row(key, place).await?;
@@ -70,7 +70,7 @@ impl Step<'_> {
             if words != row_of(key, place, writer) {
                 return Err(format!("{} is torn: {words:?}", row(key)).into());
             }
-            return self.saw(row(key), Saw::By(writer));
+            return self.saw(row(key), ReadVersion::By(writer));
         }
         // The entry was not guarded yet when the snapshot moved.
         if self.writes() && self.tx.read_timestamp() != snapshot {
@@ -171,7 +171,7 @@ impl Step<'_> {
                     return Err(format!("a scan of {low}..{high} went from {next} to {key}").into());
                 }
                 for absent in passed {
-                    self.saw(row(absent), Saw::Absent)?;
+                    self.saw(row(absent), ReadVersion::Absent)?;
                 }
                 self.read_row(key, FatPtr::from_words(place)).await?;
                 next = match direction {
@@ -186,7 +186,7 @@ impl Step<'_> {
             Direction::Backward => low..next,
         };
         for absent in passed {
-            self.saw(row(absent), Saw::Absent)?;
+            self.saw(row(absent), ReadVersion::Absent)?;
         }
         Ok(())
     }

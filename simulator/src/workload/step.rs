@@ -8,7 +8,7 @@ use fencepost_hashtable::IndexError as TableError;
 use fencepost_txn::{Mode, Stop, Transaction};
 
 use crate::attempt::Attempt;
-use crate::history::{Object, Saw};
+use crate::history::{Object, ReadVersion};
 use crate::plan::Plan;
 use crate::sim::Sim;
 use crate::world::World;
@@ -98,7 +98,7 @@ impl Step<'_> {
     }
 
     /// Records a read.
-    pub fn saw(&self, object: Object, saw: Saw) -> Result<(), Halt> {
+    pub fn saw(&self, object: Object, saw: ReadVersion) -> Result<(), Halt> {
         let at = self.tx.read_timestamp();
         Ok(self.attempt.borrow_mut().saw(object, saw, at)?)
     }

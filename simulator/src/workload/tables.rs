@@ -15,7 +15,7 @@ use fencepost_txn::{FatPtr, ObjectLocation};
 
 use super::catalog::VALUES;
 use super::step::{Halt, Step};
-use crate::history::Saw;
+use crate::history::ReadVersion;
 use crate::schema::{Definition, Row, SecondIndex, counter, table, table_row};
 
 /// The words of rows: several sizes, so that blocks change their size class as rows are allocated
@@ -62,7 +62,7 @@ impl Step<'_> {
         if let Some(cached) = schema.cached(machine, name).filter(|_| !owns)
             && (fault::injected(Fault::SkipTableGuard) || cached.hold(self.tx).await?)
         {
-            self.saw(table(name), Saw::By(cached.writer))?;
+            self.saw(table(name), ReadVersion::By(cached.writer))?;
             return Ok(Some(cached));
         }
         let Some((definition, _)) = self.look_up(name).await? else {
@@ -104,7 +104,7 @@ impl Step<'_> {
             _ => definition.first.get(self.tx, &bytes).await?,
         };
         let Some(place) = found.map(FatPtr::from_words) else {
-            self.saw(table_row(definition.name, key), Saw::Absent)?;
+            self.saw(table_row(definition.name, key), ReadVersion::Absent)?;
             return Ok(None);
         };
         self.read_row_of(definition, key, place).await.map(Some)
@@ -127,7 +127,7 @@ impl Step<'_> {
             if words != row.to_words(writer) {
                 return Err(format!("{object} is torn: {words:?}").into());
             }
-            self.saw(object, Saw::By(writer))?;
+            self.saw(object, ReadVersion::By(writer))?;
             return Ok(row);
         }
         let found = there.then_some(words);
@@ -230,7 +230,7 @@ impl Step<'_> {
         let at = self.one_of(definition.counters.len());
         let (object, addr) = (counter(definition.name, at), definition.counters[at]);
         let words = self.words(object, addr).await?;
-        self.saw(object, Saw::By(words[2]))?;
+        self.saw(object, ReadVersion::By(words[2]))?;
         let (rows, sum) = (words[0].wrapping_add(rows), words[1].wrapping_add(sum));
         self.tx.write(addr, &[rows, sum, self.id()]).await?;
         self.wrote(object, true, Some(true))
@@ -258,7 +258,7 @@ impl Step<'_> {
                     return Err(format!("a scan of {} met {key} at {next}", table(name)).into());
                 }
                 for absent in next..key {
-                    self.saw(table_row(name, absent), Saw::Absent)?;
+                    self.saw(table_row(name, absent), ReadVersion::Absent)?;
                 }
                 found.push((key, FatPtr::from_words(place)));
                 next = key + 1;
@@ -266,7 +266,7 @@ impl Step<'_> {
             self.pause().await;
         }
         for absent in next..keys {
-            self.saw(table_row(name, absent), Saw::Absent)?;
+            self.saw(table_row(name, absent), ReadVersion::Absent)?;
         }
         Ok(found)
     }
@@ -283,7 +283,7 @@ impl Step<'_> {
         for (at, addr) in definition.counters.iter().enumerate() {
             let object = counter(definition.name, at);
             let words = self.words(object, *addr).await?;
-            self.saw(object, Saw::By(words[2]))?;
+            self.saw(object, ReadVersion::By(words[2]))?;
             counted = [0, 1].map(|i| counted[i].wrapping_add(words[i]));
         }
         let has = [rows.len() as u64, sum];

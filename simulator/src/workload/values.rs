@@ -4,7 +4,7 @@ use fencepost_hashtable::{HashBatch, HashTable, Insert};
 use fencepost_txn::Stop;
 
 use super::step::{Halt, Step};
-use crate::history::{Object, Saw};
+use crate::history::{Object, ReadVersion};
 
 /// Returns a key of the hash table as an object of the history.
 pub const fn value(key: u64) -> Object {
@@ -32,11 +32,11 @@ impl Step<'_> {
                 },
                 5 => match table.replace(self.tx, &bytes, &new).await? {
                     true => self.wrote(object, true, Some(true))?,
-                    false => self.saw(object, Saw::Absent)?,
+                    false => self.saw(object, ReadVersion::Absent)?,
                 },
                 _ => match table.remove(self.tx, &bytes).await? {
                     true => self.wrote(object, false, Some(true))?,
-                    false => self.saw(object, Saw::Absent)?,
+                    false => self.saw(object, ReadVersion::Absent)?,
                 },
             }
             self.pause().await;
@@ -51,8 +51,8 @@ impl Step<'_> {
 
     fn saw_value(&self, key: u64, found: Option<[u64; 2]>) -> Result<(), Halt> {
         match found {
-            None => self.saw(value(key), Saw::Absent),
-            Some([writer, of]) if of == key => self.saw(value(key), Saw::By(writer)),
+            None => self.saw(value(key), ReadVersion::Absent),
+            Some([writer, of]) if of == key => self.saw(value(key), ReadVersion::By(writer)),
             Some(other) => Err(format!("{} has the value {other:?}", value(key)).into()),
         }
     }

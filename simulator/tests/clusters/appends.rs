@@ -1,6 +1,6 @@
 //! The checker of appends finds anomalies in short written histories.
 
-use fencepost_simulator::appends::{Visit, check_appends};
+use fencepost_simulator::appends::{ListTransaction, check_appends};
 use fencepost_simulator::history::Object;
 use fencepost_simulator::lists::Contents;
 
@@ -9,12 +9,17 @@ const Y: Object = Object("list", 1);
 /// A span that overlaps all others.
 const ALWAYS: (u64, u64) = (0, u64::MAX);
 
-fn visit(id: u64, span: (u64, u64), found: &[(Object, &[u64])], appended: &[Object]) -> Visit {
+fn visit(
+    id: u64,
+    span: (u64, u64),
+    found: &[(Object, &[u64])],
+    appended: &[Object],
+) -> ListTransaction {
     let contents = |(list, numbers): &(Object, &[u64])| Contents {
         list: *list,
         numbers: numbers.to_vec(),
     };
-    Visit {
+    ListTransaction {
         id,
         began: span.0,
         ended: span.1,
@@ -25,7 +30,7 @@ fn visit(id: u64, span: (u64, u64), found: &[(Object, &[u64])], appended: &[Obje
 
 /// Checks a history that appends 1 to X, 2 to both and 3 to Y, then reads both, followed by
 /// `further`.
-fn with(further: &[Visit]) -> Result<(), String> {
+fn with(further: &[ListTransaction]) -> Result<(), String> {
     let mut history = vec![
         visit(1, (1, 2), &[(X, &[])], &[X]),
         visit(2, (3, 4), &[(X, &[1])], &[X, Y]),
@@ -37,13 +42,13 @@ fn with(further: &[Visit]) -> Result<(), String> {
 }
 
 #[track_caller]
-fn assert_found(further: &[Visit], what: &str) {
+fn assert_found(further: &[ListTransaction], what: &str) {
     let found = with(further).expect_err("it is not right");
     assert!(found.contains(what), "{found}");
 }
 
 #[test]
-fn what_is_serial_is_right() {
+fn serial_history_passes() {
     assert_eq!(with(&[]), Ok(()));
     let aborted = visit(5, (5, 9), &[(X, &[1, 2]), (Y, &[2])], &[]);
     assert_eq!(with(&[aborted]), Ok(()));

@@ -81,7 +81,7 @@ fn nothing_is_read_or_written_before_the_time_is_known() {
 }
 
 #[test]
-fn a_transaction_reads_once_its_timestamp_has_come_everywhere() {
+fn transaction_waits_until_its_timestamp_has_passed_everywhere() {
     on_two_hosts(|machines, sim| async move {
         complete(&machines, &sim).await;
         let object = object(&machines[0]).await;
@@ -100,7 +100,7 @@ fn a_transaction_reads_once_its_timestamp_has_come_everywhere() {
 }
 
 #[test]
-fn what_is_said_to_be_passed_nobody_reads_below() {
+fn no_reader_is_below_reported_low_water_mark() {
     on_two_hosts(|machines, sim| async move {
         complete(&machines, &sim).await;
         for _ in 0..50 {
@@ -117,7 +117,7 @@ fn what_is_said_to_be_passed_nobody_reads_below() {
 }
 
 #[test]
-fn who_has_not_asked_for_long_asks_rather_than_wait() {
+fn idle_machine_asks_for_time_instead_of_waiting() {
     on_two_hosts(|machines, sim| async move {
         complete(&machines, &sim).await;
         let object = object(&machines[0]).await;

@@ -30,17 +30,17 @@ fn nothing_is_lost_with_a_machine_that_crashes_while_another_is_replaced() {
 }
 
 #[test]
-fn commits_are_whole_whatever_step_their_machine_crashes_at() {
+fn crash_at_any_commit_step_leaves_whole_commits() {
     hold(0..200, Plan::draw_with_crash_in_commit);
 }
 
 #[test]
-fn a_record_may_be_lost_before_its_machine() {
+fn lost_record_before_crash_loses_no_commit() {
     hold(0..100, Plan::draw_with_lost_record);
 }
 
 #[test]
-fn machines_are_replaced_whatever_step_of_that_another_crashes_at() {
+fn crash_at_any_reconfiguration_step_is_survived() {
     hold(0..200, Plan::draw_with_crash_at_recovery);
 }
 
@@ -60,12 +60,12 @@ fn machines_that_were_cut_off_do_no_harm() {
 }
 
 #[test]
-fn who_acknowledges_what_it_never_sees_has_not_got_it() {
+fn acknowledged_but_unprocessed_records_are_recovered() {
     hold(0..60, Plan::draw_with_hole);
 }
 
 #[test]
-fn nothing_is_lost_where_memory_changes_while_it_is_read() {
+fn torn_reads_during_recovery_lose_nothing() {
     hold(0..50, Plan::draw_with_torn_reads);
 }
 
@@ -75,22 +75,22 @@ fn nothing_is_lost_where_some_ways_are_much_longer_than_others() {
 }
 
 #[test]
-fn nothing_is_lost_with_a_machine_that_is_far_ahead_of_what_it_has_written() {
+fn crash_of_machine_far_ahead_of_its_writes_loses_nothing() {
     hold(0..150, Plan::draw_with_crash_on_slow_ways);
 }
 
 #[test]
-fn what_was_under_way_for_long_while_a_machine_was_replaced_is_whole_or_not_at_all() {
+fn long_commits_across_reconfiguration_are_atomic() {
     hold(0..50, Plan::draw_with_crash_beside_slow_ways);
 }
 
 #[test]
-fn commits_whose_clients_have_left_are_whole_whatever_becomes_of_their_machine() {
+fn abandoned_commits_are_atomic_despite_crash() {
     hold(0..50, Plan::draw_with_client_that_leaves);
 }
 
 #[test]
-fn machines_whose_end_only_leases_tell_are_replaced() {
+fn crash_detected_only_by_leases_is_survived() {
     hold(0..100, Plan::draw_with_unnoticed_crash);
 }
 
@@ -100,6 +100,6 @@ fn two_machines_that_do_not_hear_each_other_for_a_while_do_no_harm() {
 }
 
 #[test]
-fn machines_are_replaced_whatever_quiet_step_of_that_another_crashes_at() {
+fn crash_at_any_quiet_reconfiguration_step_is_survived() {
     hold(0..100, Plan::draw_with_crash_at_quiet_step);
 }

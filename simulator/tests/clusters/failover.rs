@@ -29,7 +29,7 @@ fn plan(seed: u64, machines: u32) -> Plan {
 }
 
 #[test]
-fn whoever_crashes_is_out_of_the_next_configuration() {
+fn crashed_machine_is_evicted() {
     for seed in 0..30 {
         let machines = 3 + (seed % 3) as u32;
         with(&plan(seed, machines), move |world| async move {
@@ -56,7 +56,7 @@ fn whoever_crashes_is_out_of_the_next_configuration() {
 /// Checks that a query for all regions is answered, also if the question or the answer belonged to
 /// the previous configuration.
 #[test]
-fn whoever_asks_for_the_regions_meanwhile_is_answered() {
+fn region_lookup_during_reconfiguration_is_answered() {
     for seed in 0..30 {
         with(&plan(seed, 3), move |world| async move {
             let mut random = Random::new(seed);

@@ -41,7 +41,7 @@ async fn commit(tx: Transaction) {
 }
 
 #[test]
-fn a_change_of_a_node_elsewhere_is_still_there_after_a_refresh() {
+fn remote_node_change_survives_refresh() {
     on_two_machines(|machines| async move {
         let mut theirs = machines[1].coordinator();
         let mut tx = theirs.begin(Mode::ReadWrite);

@@ -6,13 +6,13 @@ use fencepost_simulator::plan::Plan;
 use crate::held::hold;
 
 #[test]
-fn who_is_out_waits_for_nobody_in_a_line_of_its_own() {
+fn evicted_machine_does_not_wait_in_local_lock_queue() {
     hold(400_174..400_175, Plan::draw_with_hole);
     hold(400_596..400_597, Plan::draw_with_hole);
 }
 
 #[test]
-fn who_missed_a_configuration_waits_for_regions_that_moved_in_it() {
+fn machine_that_missed_configuration_awaits_moved_regions() {
     hold(200_073..200_074, Plan::draw_with_crash_at_recovery);
 }
 
@@ -22,16 +22,16 @@ fn slots_that_come_back_late_come_before_rest() {
 }
 
 #[test]
-fn a_slot_is_as_a_new_life_of_its_block_left_it() {
+fn slot_keeps_state_of_latest_block_use() {
     hold(200_115..200_116, Plan::draw_with_join);
 }
 
 #[test]
-fn a_new_object_whose_slot_is_another_s_by_now_is_not_taken_for_what_is_there() {
+fn new_object_is_not_confused_with_current_slot_owner() {
     hold(400_526..400_527, Plan::draw_with_stalls);
 }
 
 #[test]
-fn machine_that_hears_no_other_one_may_have_the_manager_left_out_beside_itself() {
+fn isolated_machine_may_be_evicted_together_with_cm() {
     hold(700_049..700_050, Plan::draw_with_partition);
 }

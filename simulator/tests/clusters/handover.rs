@@ -66,7 +66,7 @@ async fn next_manager(world: &World, alive: &[usize], id: u64) -> usize {
 }
 
 #[test]
-fn the_time_goes_on_with_the_clock_of_another_host() {
+fn time_continues_with_clock_of_new_cm() {
     for seed in 0..25 {
         let machines = 3 + (seed % 3) as u32;
         with(&plan(seed, machines), move |world| async move {
@@ -87,7 +87,7 @@ fn the_time_goes_on_with_the_clock_of_another_host() {
 }
 
 #[test]
-fn it_goes_on_where_the_next_manager_fails_before_anybody_has_asked_it() {
+fn failure_of_next_cm_before_any_exchange_is_survived() {
     for seed in 0..25 {
         with(&plan(seed, 5), move |world| async move {
             let mut random = Random::new(seed);
@@ -106,7 +106,7 @@ fn it_goes_on_where_the_next_manager_fails_before_anybody_has_asked_it() {
 }
 
 #[test]
-fn it_goes_on_where_a_next_manager_fails_before_its_configuration_is_in_force() {
+fn failure_of_next_cm_before_its_activation_is_survived() {
     for seed in 0..25 {
         with(&plan(seed, 5), move |world| async move {
             let mut random = Random::new(seed);

@@ -127,7 +127,7 @@ async fn fails_after(world: World, looks: u64) -> bool {
 }
 
 #[test]
-fn whoever_follows_a_pointer_of_a_commit_in_doubt_finds_what_it_leads_to() {
+fn reader_of_in_doubt_pointer_finds_its_object() {
     for hosts in [1, 3] {
         let waited = Rc::new(Cell::new(0));
         for looks in 1..40 {
@@ -173,7 +173,7 @@ async fn leaves_after(world: World, looks: u64) {
 }
 
 #[test]
-fn nothing_is_left_of_a_commit_in_doubt_that_nobody_waits_for() {
+fn unawaited_in_doubt_commit_leaves_nothing_behind() {
     for hosts in [1, 3] {
         for looks in 1..40 {
             with(&plan(looks, hosts), move |world| leaves_after(world, looks));

@@ -60,7 +60,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
+fn root_in_reused_node_slot_is_found_remotely() {
     with(&plan(), |world| async move {
         let (mut here, mut there) = (
             world.machines[0].coordinator(),
@@ -133,7 +133,7 @@ async fn reads_of_lookup(coordinator: &mut Coordinator, table: HashTable, key: u
 }
 
 #[test]
-fn stale_copies_of_a_hash_table_are_replaced_by_the_first_lookup_that_they_mislead() {
+fn misled_lookup_replaces_stale_hash_table_copies() {
     with(&plan(), |world| async move {
         let (mut here, mut there) = (
             world.machines[0].coordinator(),

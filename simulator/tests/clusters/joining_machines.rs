@@ -6,11 +6,11 @@ use fencepost_simulator::plan::Plan;
 use crate::held::hold;
 
 #[test]
-fn a_machine_that_joins_sees_and_writes_everything_and_becomes_a_backup() {
+fn joined_machine_reads_writes_and_becomes_backup() {
     hold(0..100, Plan::draw_with_join);
 }
 
 #[test]
-fn a_machine_joins_while_another_one_crashes() {
+fn machine_joins_during_crash() {
     hold(0..100, Plan::draw_with_join_and_crash);
 }

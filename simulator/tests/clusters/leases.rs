@@ -44,7 +44,7 @@ fn with_three<T: Future<Output = ()> + 'static>(
 }
 
 #[test]
-fn a_machine_that_crashes_is_suspected_by_the_manager_alone_once_its_lease_has_run_out() {
+fn crashed_machine_is_suspected_by_cm_after_lease_expiry() {
     for seed in 0..20 {
         with_three(seed, move |world| async move {
             world.sim.nap(seed * 777_777).await;
@@ -64,7 +64,7 @@ fn a_machine_that_crashes_is_suspected_by_the_manager_alone_once_its_lease_has_r
 }
 
 #[test]
-fn a_manager_that_crashes_is_suspected_by_all_others() {
+fn crashed_cm_is_suspected_by_all() {
     for seed in 0..10 {
         with_three(seed, move |world| async move {
             world.sim.net().crash(MachineId(1));
@@ -77,7 +77,7 @@ fn a_manager_that_crashes_is_suspected_by_all_others() {
 }
 
 #[test]
-fn a_machine_that_is_cut_off_for_longer_than_its_lease_comes_back() {
+fn partitioned_machine_regains_its_lease() {
     for seed in 0..10 {
         with_three(seed, move |world| async move {
             let net = world.sim.net().clone();
@@ -99,7 +99,7 @@ fn a_machine_that_is_cut_off_for_longer_than_its_lease_comes_back() {
 }
 
 #[test]
-fn a_card_that_stands_still_for_less_than_a_lease_is_no_suspicion() {
+fn agent_pause_shorter_than_lease_causes_no_suspicion() {
     for seed in 0..10 {
         with_three(seed, move |world| async move {
             let net = world.sim.net().clone();
@@ -116,7 +116,7 @@ fn a_card_that_stands_still_for_less_than_a_lease_is_no_suspicion() {
 }
 
 #[test]
-fn a_seed_with_leases_and_a_crash_is_a_history_bit_for_bit() {
+fn same_seed_with_leases_and_crash_gives_identical_history() {
     let run = |seed| {
         let counts: Rc<RefCell<Vec<_>>> = Rc::default();
         let seen = Rc::clone(&counts);

@@ -6,11 +6,11 @@ use fencepost_simulator::plan::Plan;
 use crate::held::hold;
 
 #[test]
-fn a_machine_leaves_nothing_behind_and_takes_nothing_along() {
+fn leaving_machine_loses_no_data_and_leaves_no_locks() {
     hold(0..100, Plan::draw_with_leaving);
 }
 
 #[test]
-fn a_machine_leaves_while_a_machine_crashes() {
+fn machine_leaves_during_crash() {
     hold(0..100, Plan::draw_with_leaving_and_crash);
 }

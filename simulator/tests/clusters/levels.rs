@@ -303,7 +303,7 @@ fn long_fork_is_permitted_at_read_committed() {
 }
 
 #[test]
-fn write_skew_of_mixed_levels_is_permitted_by_its_weakest_reader() {
+fn weakest_reader_permits_write_skew() {
     for (first, second, forbidden) in [
         (Serializable, Serializable, true),
         (Serializable, RepeatableRead, false),
@@ -332,7 +332,7 @@ fn stale_read_is_forbidden_at_every_level() {
 }
 
 #[test]
-fn transactions_of_all_levels_keep_their_promises() {
+fn isolation_levels_hold() {
     hold(0..60, Plan::draw_with_levels);
 }
 
@@ -347,6 +347,6 @@ fn row_freed_past_a_lost_lock_is_a_conflict() {
 }
 
 #[test]
-fn transactions_of_all_levels_keep_their_promises_beside_faults() {
+fn isolation_levels_hold_despite_faults() {
     hold(0..36, Plan::draw_with_levels_and_faults);
 }

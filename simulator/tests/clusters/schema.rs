@@ -27,6 +27,6 @@ fn hash_table_that_is_dropped_under_a_split_makes_a_conflict() {
 }
 
 #[test]
-fn insert_into_a_tree_whose_root_is_not_yet_committed_carries_the_commit_timestamp() {
+fn insert_into_uncommitted_tree_carries_commit_timestamp() {
     hold(2604..2605, Plan::draw_with_schema);
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use fencepost_simulator::checker::check;
-use fencepost_simulator::history::{NEVER, Object, Saw, Seen};
+use fencepost_simulator::history::{NEVER, Object, ObservedTransaction, ReadVersion};
 use fencepost_simulator::snapshots::check_snapshots;
-use fencepost_simulator::{Met, Summary, record, run};
+use fencepost_simulator::{SituationCounts, Summary, record, run};
 
 fn held(seed: u64) -> Summary {
     run(seed).unwrap_or_else(|found| panic!("seed {seed}: {found}"))
@@ -15,7 +15,7 @@ fn held(seed: u64) -> Summary {
 #[test]
 fn sixty_seeds_hold() {
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
-    let (mut machines, mut unseen, mut met) = ([0; 6], 0, Met::default());
+    let (mut machines, mut unseen, mut met) = ([0; 6], 0, SituationCounts::default());
     for seed in 0..60 {
         let summary = held(seed);
         machines[summary.machines as usize] += 1;
@@ -42,7 +42,7 @@ fn sixty_seeds_hold() {
 }
 
 #[test]
-fn a_seed_is_a_history_bit_for_bit() {
+fn same_seed_gives_identical_history() {
     for seed in 0..8 {
         let (first, second) = (held(seed), held(seed));
         assert_eq!(first, second);
@@ -54,8 +54,11 @@ fn a_seed_is_a_history_bit_for_bit() {
 
 /// Makes histories in which a transaction misses a version that it should have seen: one read at a
 /// time is changed to the previous version.
-fn without_validation(history: &[Seen], mut inject: impl FnMut(&Seen, Object, Vec<Seen>)) {
-    let mut versions: BTreeMap<Object, Vec<&Seen>> = BTreeMap::new();
+fn without_validation(
+    history: &[ObservedTransaction],
+    mut inject: impl FnMut(&ObservedTransaction, Object, Vec<ObservedTransaction>),
+) {
+    let mut versions: BTreeMap<Object, Vec<&ObservedTransaction>> = BTreeMap::new();
     for t in history {
         for write in &t.writes {
             versions.entry(write.object).or_default().push(t);
@@ -67,18 +70,20 @@ fn without_validation(history: &[Seen], mut inject: impl FnMut(&Seen, Object, Ve
     for (at, t) in history.iter().enumerate() {
         for (read, (object, saw)) in t.reads.iter().enumerate() {
             let order = versions.get(object).map_or(&[][..], Vec::as_slice);
-            let met = order.iter().position(|writer| Saw::By(writer.id) == *saw);
+            let met = order
+                .iter()
+                .position(|writer| ReadVersion::By(writer.id) == *saw);
             let Some(met) = met else { continue };
             let before = met.checked_sub(1).map(|before| order[before]);
-            let there = |writer: &&Seen| {
+            let there = |writer: &&ObservedTransaction| {
                 let mut writes = writer.writes.iter();
                 writes.any(|write| write.object == *object && write.stays)
             };
             let cell = !matches!(object.0, "key" | "hashed key");
             let missed = match before {
-                Some(writer) if there(&writer) => Saw::By(writer.id),
-                None if cell => Saw::By(0),
-                _ => Saw::Absent,
+                Some(writer) if there(&writer) => ReadVersion::By(writer.id),
+                None if cell => ReadVersion::By(0),
+                _ => ReadVersion::Absent,
             };
             let mut injected = history.to_vec();
             injected[at].reads[read].1 = missed;
@@ -88,7 +93,7 @@ fn without_validation(history: &[Seen], mut inject: impl FnMut(&Seen, Object, Ve
 }
 
 #[test]
-fn what_validation_prevents_is_found_in_histories_that_did_happen() {
+fn checker_finds_anomaly_injected_into_recorded_history() {
     let (mut found, mut kinds) = (0, BTreeMap::new());
     for seed in 0..6 {
         let history = record(seed).expect("holds").history;

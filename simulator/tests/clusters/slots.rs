@@ -76,7 +76,7 @@ async fn commits_after(world: World) -> bool {
 }
 
 #[test]
-fn a_slot_that_was_not_needed_is_not_given_back_to_who_has_its_region_then() {
+fn unneeded_slot_is_not_returned_to_new_primary() {
     let came = Rc::new(Cell::new(0));
     for seed in 0..6 {
         let came = Rc::clone(&came);

@@ -61,7 +61,7 @@ fn check(timelines: &[Timeline], crashed: u64, seed: u64) {
 }
 
 #[test]
-fn steps_are_remembered_in_the_order_in_which_they_have_to_happen() {
+fn reconfiguration_steps_are_recorded_in_order() {
     for seed in 0..20 {
         let machines = 3 + (seed % 3) as u32;
         with(&plan(seed, machines), move |world| async move {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, Coordinator, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture};
+use fencepost_txn::{
+    Addr, Coordinator, Mode, NodeKind, ObjectLocation, Outcome, Refusal, RerouteFuture,
+};
 use fencepost_txn::{Revalidate, Stop, Timestamp, View};
 use pollster::block_on;
 
@@ -17,7 +19,7 @@ fn committed(outcome: Result<Outcome, fencepost_txn::Stop>) {
 }
 
 #[test]
-fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
+fn remotely_freed_slot_is_reused_only_at_its_machine() {
     for kind in [Kind::Local, Kind::Shm, Kind::Tcp] {
         let world = World::over(kind, 2, 1, 2);
         let theirs = world.objects[1];
@@ -40,7 +42,7 @@ fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
 }
 
 #[test]
-fn a_large_transaction_does_not_stand_in_its_own_way() {
+fn large_transaction_does_not_block_itself() {
     let world = World::over(Kind::Local, 2, 2, 2);
     for (turn, theirs) in [(0, 1), (1, 0)] {
         let mut tx = world.machines[turn].coordinator().begin(Mode::ReadWrite);
@@ -58,7 +60,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
         }
         committed(block_on(tx.commit()));
     }
-    world.settle_whatever_was_written();
+    world.wait_until_idle_unchecked();
 }
 
 #[test]
@@ -108,11 +110,11 @@ async fn once_pending() {
 }
 
 /// A kind of nodes whose patches set one word: place and value.
-struct Words;
+struct WordKind;
 
-static WORDS: Words = Words;
+static WORDS: WordKind = WordKind;
 
-impl NodeKind for Words {
+impl NodeKind for WordKind {
     fn id(&self) -> u8 {
         78
     }
@@ -159,7 +161,7 @@ fn patches_of_a_node_that_has_not_moved_outlive_a_refresh() {
 }
 
 #[test]
-fn a_refresh_that_nobody_brings_to_the_end_does_not_tear_the_snapshot() {
+fn abandoned_refresh_does_not_tear_snapshot() {
     let world = World::over(Kind::Tcp, 2, 1, 4);
     let (one, other) = (world.objects[1], world.objects[3]);
     let mut writer = world.machines[1].coordinator();
@@ -194,7 +196,7 @@ fn a_refresh_that_nobody_brings_to_the_end_does_not_tear_the_snapshot() {
 }
 
 #[test]
-fn going_back_to_a_savepoint_needs_no_new_snapshot_where_it_has_not_moved() {
+fn rollback_to_savepoint_keeps_unmoved_snapshot() {
     for kind in [Kind::Local, Kind::Tcp] {
         let world = World::over(kind, 2, 1, 4);
         let (read, patched) = (world.objects[1], world.objects[3]);

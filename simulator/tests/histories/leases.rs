@@ -26,7 +26,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn machines_under_load_have_their_leases_renewed() {
+fn loaded_machines_renew_leases() {
     for kind in KINDS {
         let world = World::over(kind, 3, 2, 20);
         for machine in &world.machines {
@@ -44,7 +44,7 @@ fn machines_under_load_have_their_leases_renewed() {
 }
 
 #[test]
-fn a_machine_that_is_gone_is_suspected_by_the_manager_alone() {
+fn ended_machine_is_suspected_by_cm_alone() {
     for kind in KINDS {
         let mut world = World::over(kind, 3, 2, 20);
         until("a lease", || {
@@ -63,7 +63,7 @@ fn a_machine_that_is_gone_is_suspected_by_the_manager_alone() {
 }
 
 #[test]
-fn a_manager_that_is_gone_is_suspected_by_all() {
+fn ended_cm_is_suspected_by_all() {
     for kind in KINDS {
         let mut world = World::over(kind, 3, 2, 20);
         until("a lease", || {
@@ -78,7 +78,7 @@ fn a_manager_that_is_gone_is_suspected_by_all() {
 }
 
 #[test]
-fn a_machine_that_has_closed_has_no_lease() {
+fn closed_machine_has_no_lease() {
     for kind in KINDS {
         let world = World::over(kind, 3, 2, 20);
         let last = &world.machines[2];
@@ -90,7 +90,7 @@ fn a_machine_that_has_closed_has_no_lease() {
 
 #[test]
 #[ignore = "takes ten minutes, and a host that has nothing else to do"]
-fn nobody_is_suspected_in_ten_minutes_of_load() {
+fn ten_minutes_of_load_cause_no_suspicion() {
     for kind in KINDS {
         let world = World::over(kind, 3, 2, 20);
         let (world, began) = (&world, Instant::now());

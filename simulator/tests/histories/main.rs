@@ -11,7 +11,7 @@ mod world;
 use std::sync::atomic::Ordering;
 
 use fencepost_simulator::checker::check;
-use fencepost_simulator::history::Seen;
+use fencepost_simulator::history::ObservedTransaction;
 use fencepost_simulator::snapshots::check_snapshots;
 use fencepost_txn::{Mode, ObjectLocation, Outcome, Stop};
 use kind::Kind;
@@ -42,7 +42,7 @@ fn random_histories_of_several_machines_are_strictly_serializable() {
 }
 
 #[test]
-fn random_histories_of_machines_with_clocks_of_their_own_are_strictly_serializable() {
+fn histories_with_separate_clocks_are_strictly_serializable() {
     let shapes = [
         (Kind::Local, (3, 1), 6),
         (Kind::Shm, (3, 3), 20),
@@ -61,7 +61,7 @@ fn random_histories_of_machines_with_clocks_of_their_own_are_strictly_serializab
 
 /// Runs random transactions in threads on all machines, and checks their history.
 fn run(world: &World, threads: u64, each: usize) {
-    let mut history: Vec<Seen> = std::thread::scope(|scope| {
+    let mut history: Vec<ObservedTransaction> = std::thread::scope(|scope| {
         let run = |seed: u64| {
             scope.spawn(move || {
                 let mut coordinator = world.machine(seed as usize).coordinator();
@@ -106,7 +106,7 @@ fn every_snapshot_of_several_machines_adds_up() {
 }
 
 #[test]
-fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
+fn transaction_larger_than_log_is_replicated() {
     const OBJECTS: u64 = 2000;
     let world = World::over(Kind::Local, 3, 3, 0);
     for machine in &world.machines {

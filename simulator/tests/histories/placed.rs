@@ -85,7 +85,7 @@ fn nodes(world: &World, tree: BTree) -> Vec<usize> {
 }
 
 #[test]
-fn a_tree_that_is_kept_together_stays_where_it_is_and_shows_its_past() {
+fn co_located_tree_stays_on_machine_and_keeps_old_versions() {
     const KEYS: u64 = 150;
     for kind in KINDS {
         let world = World::over(kind, 2, 2, 0);
@@ -116,12 +116,12 @@ fn a_tree_that_is_kept_together_stays_where_it_is_and_shows_its_past() {
         let mut tx = world.machine(0).coordinator().begin(Mode::ReadOnly);
         assert_eq!(all(&mut tx, tree).len(), 5);
         tx.abort();
-        world.settle_whatever_was_written();
+        world.wait_until_idle_unchecked();
     }
 }
 
 #[test]
-fn other_trees_grow_on_the_machine_of_whoever_fills_them() {
+fn other_trees_grow_on_writing_machine() {
     let world = World::over(Kind::Local, 2, 1, 0);
     let tree = tree(&world, false);
     for key in 0..100 {
@@ -129,11 +129,11 @@ fn other_trees_grow_on_the_machine_of_whoever_fills_them() {
     }
     let nodes = nodes(&world, tree);
     assert!(nodes[0] > 5 && nodes[1] == 1, "{nodes:?}");
-    world.settle_whatever_was_written();
+    world.wait_until_idle_unchecked();
 }
 
 #[test]
-fn a_tree_is_made_and_filled_elsewhere_in_one_transaction_or_not_at_all() {
+fn remote_tree_creation_and_load_is_atomic() {
     const KEYS: u64 = 60;
     for kind in KINDS {
         let world = World::over(kind, 2, 2, 0);
@@ -165,16 +165,16 @@ fn a_tree_is_made_and_filled_elsewhere_in_one_transaction_or_not_at_all() {
                 assert_eq!(all(&mut tx, tree).len() as u64, KEYS / 2);
             } else {
                 tx.abort();
-                world.settle_whatever_was_written();
+                world.wait_until_idle_unchecked();
                 assert_eq!(world.machines[1].inventory().objects.len(), before);
             }
         }
-        world.settle_whatever_was_written();
+        world.wait_until_idle_unchecked();
     }
 }
 
 #[test]
-fn an_empty_tree_elsewhere_is_filled_in_bulk() {
+fn remote_empty_tree_is_bulk_loaded() {
     const KEYS: u64 = 60;
     for kind in KINDS {
         let world = World::over(kind, 2, 2, 0);
@@ -206,7 +206,7 @@ fn an_empty_tree_elsewhere_is_filled_in_bulk() {
             change(&mut world.machine(0).coordinator(), tree, key, Some(1));
         }
         assert_eq!(self::nodes(&world, tree)[0], 0);
-        world.settle_whatever_was_written();
+        world.wait_until_idle_unchecked();
     }
 }
 
@@ -245,7 +245,7 @@ fn table(world: &World, shard_buckets: usize) -> HashTable {
 }
 
 #[test]
-fn a_hash_table_grows_where_it_is() {
+fn hash_table_grows_on_its_machine() {
     const KEYS: u64 = 120;
     for kind in KINDS {
         let world = World::over(kind, 2, 2, 0);
@@ -265,7 +265,7 @@ fn a_hash_table_grows_where_it_is() {
             }
             tx.abort();
         }
-        world.settle_whatever_was_written();
+        world.wait_until_idle_unchecked();
         let mut tx = world.machine(0).coordinator().begin(Mode::ReadWrite);
         block_on(table.drop_table(&mut tx)).expect("readable");
         match block_on(tx.commit()) {
@@ -273,12 +273,12 @@ fn a_hash_table_grows_where_it_is() {
             Ok(Outcome::Committed(_)) | Err(Stop::TooLarge(_)) => {}
             other => panic!("{other:?}"),
         }
-        world.settle_whatever_was_written();
+        world.wait_until_idle_unchecked();
     }
 }
 
 #[test]
-fn a_shard_that_is_too_large_to_be_split_from_elsewhere_gets_chains() {
+fn shard_too_large_for_remote_split_gets_chains() {
     const KEYS: u64 = 80;
     let world = World::over(Kind::Local, 2, 1, 0);
     let mut tx = world.machine(1).coordinator().begin(Mode::ReadWrite);
@@ -309,11 +309,11 @@ fn a_shard_that_is_too_large_to_be_split_from_elsewhere_gets_chains() {
     assert_eq!(report.problems, []);
     assert!(report.shards > 1, "{report:?}");
     tx.abort();
-    world.settle_whatever_was_written();
+    world.wait_until_idle_unchecked();
 }
 
 #[test]
-fn without_memory_where_it_is_an_index_takes_no_more_and_stays_whole() {
+fn full_machine_refuses_index_entries_and_index_stays_whole() {
     let world = World::limited(Kind::Local, 2, 1 << 20);
     let tree = tree(&world, true);
     let table = table(&world, 2);
@@ -359,5 +359,5 @@ fn without_memory_where_it_is_an_index_takes_no_more_and_stays_whole() {
     let report = block_on(table.check(&mut tx)).expect("readable");
     assert_eq!(report.problems, []);
     tx.abort();
-    world.settle_whatever_was_written();
+    world.wait_until_idle_unchecked();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::{HostClock, MonotonicClock};
-use fencepost_simulator::history::{Object, Saw, Seen, Write};
+use fencepost_simulator::history::{Object, ObservedTransaction, ReadVersion, Write};
 use fencepost_simulator::plan::terms;
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome, Stop};
@@ -34,13 +34,13 @@ pub enum Clocks {
 }
 
 /// The clock of another host.
-struct Elsewhere {
+struct RemoteClock {
     ahead_ns: u64,
     /// The millionths by which the clock is fast.
     ppm: u64,
 }
 
-impl MonotonicClock for Elsewhere {
+impl MonotonicClock for RemoteClock {
     fn now_ns(&self) -> u64 {
         let now = HostClock.now_ns();
         let fast = u128::from(now) * u128::from(self.ppm) / 1_000_000;
@@ -55,7 +55,7 @@ impl Clocks {
             Clocks::Common => (Arc::new(HostClock), 0),
             Clocks::Apart => {
                 let (ahead_ns, ppm) = (machine * 1_000_000_007, machine * 50);
-                (Arc::new(Elsewhere { ahead_ns, ppm }), machine)
+                (Arc::new(RemoteClock { ahead_ns, ppm }), machine)
             }
         }
     }
@@ -146,7 +146,9 @@ impl World {
         for number in 0..objects {
             let mut coordinator = world.machine(number).coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory").addr;
+            let object = block_on(tx.alloc(20, ObjectLocation::Own))
+                .expect("memory")
+                .addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             world.objects.push(object);
@@ -169,14 +171,14 @@ impl World {
     /// log records may remain.
     pub fn wait_until_idle(&self) {
         self.assert_spread();
-        self.settle_whatever_was_written();
+        self.wait_until_idle_unchecked();
     }
 
     /// Does the same as [`Self::wait_until_idle`], without the check that machines have written to each
     /// other.
-    pub fn settle_whatever_was_written(&self) {
+    pub fn wait_until_idle_unchecked(&self) {
         for round in 0.. {
-            if Machine::are_at_rest(&self.machines) && self.lends_what_is_in_stock() {
+            if Machine::are_at_rest(&self.machines) && self.leases_match_stock() {
                 break;
             }
             assert!(round < 10_000, "something is left of a transaction");
@@ -188,7 +190,7 @@ impl World {
     }
 
     /// Returns whether the slots that are leased for new objects are those in stock.
-    fn lends_what_is_in_stock(&self) -> bool {
+    fn leases_match_stock(&self) -> bool {
         let (mut stock, mut leased) = (Vec::new(), Vec::new());
         for machine in &self.machines {
             let reserved = machine.reserved();
@@ -205,7 +207,7 @@ impl World {
         &self,
         coordinator: &mut fencepost_txn::Coordinator,
         random: &mut u64,
-    ) -> Option<Seen> {
+    ) -> Option<ObservedTransaction> {
         let mut draw = |n: u64| {
             *random ^= *random << 13;
             *random ^= *random >> 7;
@@ -229,7 +231,7 @@ impl World {
                 // All words of an object are written together: a torn read would be visible here.
                 assert!(words[..20].iter().all(|w| *w == words[0]), "torn object");
                 if words[0] != id {
-                    reads.push((named(object), Saw::By(words[0])));
+                    reads.push((named(object), ReadVersion::By(words[0])));
                 }
                 if !read_only && draw(2) == 0 {
                     block_on(tx.write(self.objects[object], &[id; 20]))?;
@@ -244,7 +246,7 @@ impl World {
         match block_on(tx.commit()).expect("nothing fails in the memory tier") {
             Outcome::Committed(at) => {
                 let ended = self.clock.fetch_add(1, Ordering::SeqCst);
-                Some(Seen {
+                Some(ObservedTransaction {
                     id,
                     began,
                     ended,

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::plain_argument;
 use super::distinct::{has_equality, has_order};
-use super::expr::{Around, Clause, has_blanks};
+use super::expr::{Clause, ExprContext, has_blanks};
 use super::grouping_sets::LEVEL_SLOTS;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
@@ -80,7 +80,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let Some(mut kind) = kind_of(name) else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl Binder<'_> {
     pub(super) fn inner_order(
         &mut self,
         clauses: &[ast::FunctionArgumentClause],
-        around: &Around<'_>,
+        around: &ExprContext<'_>,
     ) -> Result<Vec<(Expr, bool, bool)>, SqlError> {
         let mut order = Vec::new();
         for clause in clauses {

@@ -2,7 +2,7 @@
 
 use sqlparser::ast;
 
-use super::expr::Around;
+use super::expr::ExprContext;
 use super::subfield::is_sliced;
 use super::{Binder, names};
 use crate::bound::{CompareClass, CompareOp, Expr, Node};
@@ -17,7 +17,7 @@ impl Binder<'_> {
         &mut self,
         elements: &[ast::Expr],
         wanted: Option<Type>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut bound = Vec::with_capacity(elements.len());
         for element in elements {
@@ -90,7 +90,7 @@ impl Binder<'_> {
         &mut self,
         name: Expr,
         index: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let name = self.coerce(name, Type::TEXT, CastContext::Implicit)?;
         let from_one = ast::Expr::BinaryOp {
@@ -109,7 +109,7 @@ impl Binder<'_> {
         &mut self,
         root: &ast::Expr,
         chain: &[ast::AccessExpr],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if let (ast::Expr::Nested(row), [dot]) = (root, chain)
             && let Some(field) = self.field_of_row(row, dot, around)?
@@ -157,7 +157,7 @@ impl Binder<'_> {
         &mut self,
         base: Expr,
         indexes: Vec<&ast::Subscript>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if base.ty.kind == TypeKind::Jsonb {
             return self.json_subscripted(base, &indexes, around);
@@ -191,7 +191,7 @@ impl Binder<'_> {
     pub(super) fn places(
         &mut self,
         indexes: &[&ast::Subscript],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let mut places = Vec::with_capacity(indexes.len());
         for index in indexes {
@@ -207,7 +207,7 @@ impl Binder<'_> {
     pub(super) fn slice_bounds(
         &mut self,
         indexes: &[&ast::Subscript],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<(Expr, Vec<Expr>), SqlError> {
         let mut left_out = 0;
         let mut bounds = Vec::with_capacity(indexes.len() * 2);
@@ -242,7 +242,11 @@ impl Binder<'_> {
         Ok((left_out, bounds))
     }
 
-    fn subscript(&mut self, index: &ast::Expr, around: &mut Around<'_>) -> Result<Expr, SqlError> {
+    fn subscript(
+        &mut self,
+        index: &ast::Expr,
+        around: &mut ExprContext<'_>,
+    ) -> Result<Expr, SqlError> {
         let bound = self.expr(index, around)?;
         self.coerce(bound, Type::INT4, CastContext::Assignment)
             .map_err(|e| match e.sqlstate() {
@@ -261,7 +265,7 @@ impl Binder<'_> {
         op: &ast::BinaryOperator,
         all: bool,
         right: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let left = self.expr(left, around)?;
         let array = self.expr(right, around)?;

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::coerce::implicitly;
-use super::expr::{Around, has_blanks};
+use super::expr::{ExprContext, has_blanks};
 use super::json_rows::JsonRows;
 use super::named_args::{Argument, in_order};
 use super::sequence::{takes_sequence, under_regclass};
@@ -23,7 +23,7 @@ impl Binder<'_> {
     pub(super) fn function(
         &mut self,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let position = match function.name.0.first() {
             Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
@@ -36,7 +36,7 @@ impl Binder<'_> {
     fn function_here(
         &mut self,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if is_row_call(function) {
             return self.row_call(function, around);

@@ -8,7 +8,7 @@ use crate::catalog::ColumnDef;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{
-    CastContext, Evaluated, cast_context, cast_volatility, checked, eval, in_parts, no_cast,
+    CastContext, EvaluationOutcome, cast_context, cast_volatility, checked, eval, in_parts, no_cast,
 };
 use crate::types::{Enum, EnumValue, Type, TypeCategory, TypeKind};
 use crate::value::Value;
@@ -119,8 +119,8 @@ impl Binder<'_> {
                 let cx = fixed.as_ref().unwrap_or(self.cx);
                 let value = match in_parts(cx, || eval(&cast, &[], &[], cx)) {
                     // A long document is parsed when the statement runs.
-                    Evaluated::Long { .. } => return Ok(cast),
-                    Evaluated::Done(value) => value,
+                    EvaluationOutcome::Long { .. } => return Ok(cast),
+                    EvaluationOutcome::Done(value) => value,
                 };
                 let value = match (value, to.kind, &cast.node) {
                     (Err(e), TypeKind::Enum(of), Node::Cast { input, .. })

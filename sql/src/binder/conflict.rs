@@ -11,7 +11,7 @@ use super::expr::Clause;
 use super::from::table_leaf;
 use super::needs::Columns;
 use super::scope::Scope;
-use super::updatable::Through;
+use super::updatable::ViewChain;
 use super::{Binder, names};
 use crate::bound::{ConflictUpdate, Expr, Node, OnConflict};
 use crate::catalog::{Event, IndexDef, TableDef};
@@ -21,7 +21,7 @@ use crate::parser;
 impl Binder<'_> {
     pub(super) fn conflict(
         &mut self,
-        (table, through): (&TableDef, Option<&Through>),
+        (table, through): (&TableDef, Option<&ViewChain>),
         (alias, reads): (Option<&str>, &Columns),
         conflict: &ast::OnConflict,
     ) -> Result<OnConflict, SqlError> {
@@ -90,7 +90,7 @@ impl Binder<'_> {
     /// which `filter` is true.
     fn arbiter(
         &mut self,
-        (table, through): (&TableDef, Option<&Through>),
+        (table, through): (&TableDef, Option<&ViewChain>),
         idents: &[ast::Ident],
         mut filter: Vec<Expr>,
     ) -> Result<usize, SqlError> {

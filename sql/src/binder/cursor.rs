@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::locking::name_of;
-use crate::bound::{CursorOptions, Declare, From, LeafSource, Locking, Select, Statement};
+use crate::bound::{CursorOptions, Declare, From, LeafSource, LockingClause, Select, Statement};
 use crate::error::{SqlError, SqlState};
 use crate::parser;
 
@@ -44,7 +44,7 @@ impl Binder<'_> {
 }
 
 /// Checks that the options of the cursor are compatible with row locks.
-fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlError> {
+fn check_locking(options: CursorOptions, locking: &LockingClause) -> Result<(), SqlError> {
     let clause = name_of(locking.hold.strength);
     let refused = |state, message: String, what: &str| {
         Err(SqlError::new(state, message).detail(format!("{what} cursors must be READ ONLY.")))

@@ -28,7 +28,7 @@ use crate::bound::{
     CreateIndex, DropAbsent, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
 };
 use crate::catalog::{
-    EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, KeyLook, Predicate,
+    EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, KeyOptions, Predicate,
     TableDef,
 };
 use crate::error::{SqlError, SqlState};
@@ -155,7 +155,7 @@ impl Binder<'_> {
     ) -> Result<Vec<IndexColumn>, SqlError> {
         let mut columns = Vec::with_capacity(list.len());
         for item in list {
-            let mut look = KeyLook::default();
+            let mut look = KeyOptions::default();
             let mut expr = &item.column.expr;
             if let ast::Expr::Collate {
                 expr: of,
@@ -197,7 +197,7 @@ impl Binder<'_> {
                 nulls_first: item.column.options.nulls_first.unwrap_or(desc),
             });
         }
-        if more.looks.iter().all(|look| *look == KeyLook::default()) {
+        if more.looks.iter().all(|look| *look == KeyOptions::default()) {
             more.looks.clear();
         }
         Ok(columns)

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::aggregate::Aggregates;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::scope::Scope;
 use crate::bound::{Expr, From, Leaf, LeafSource, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
@@ -28,7 +28,7 @@ impl Binder<'_> {
                 found.push(target);
                 continue;
             }
-            let around = &mut Around {
+            let around = &mut ExprContext {
                 scope,
                 clause: Clause::OrderBy,
                 aggregates: Some(&mut *aggregates),

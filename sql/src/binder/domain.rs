@@ -7,7 +7,7 @@ use sqlparser::ast;
 use super::ddl::text_of;
 use super::expr::Clause;
 use super::path::PathView;
-use super::rules::OnlyTypes;
+use super::rules::TypesView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, ParamTypes, names};
 use crate::bound::{
@@ -326,7 +326,7 @@ fn conditions_of<'a>(
 ) -> Result<Vec<Expr>, SqlError> {
     let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
     let along = PathView {
-        catalog: &OnlyTypes(catalog),
+        catalog: &TypesView(catalog),
         path,
     };
     let mut conditions = Vec::new();

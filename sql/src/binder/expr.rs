@@ -78,7 +78,7 @@ impl Clause {
 }
 
 /// The context in which an expression is bound.
-pub(super) struct Around<'s> {
+pub(super) struct ExprContext<'s> {
     pub(super) scope: &'s Scope,
     pub(super) clause: Clause,
     /// The list that collects aggregate calls; `None` where aggregates are not allowed.
@@ -95,7 +95,7 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         self.expr(
             expr,
-            &mut Around {
+            &mut ExprContext {
                 scope,
                 clause,
                 aggregates: None,
@@ -107,12 +107,16 @@ impl Binder<'_> {
     pub(super) fn expr(
         &mut self,
         expr: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         self.deeper(|binder| binder.expr_here(expr, around))
     }
 
-    fn expr_here(&mut self, expr: &ast::Expr, around: &mut Around<'_>) -> Result<Expr, SqlError> {
+    fn expr_here(
+        &mut self,
+        expr: &ast::Expr,
+        around: &mut ExprContext<'_>,
+    ) -> Result<Expr, SqlError> {
         use ast::Expr as E;
         match expr {
             E::Value(value) => self.literal(value),
@@ -144,7 +148,7 @@ impl Binder<'_> {
         }
     }
 
-    fn column(&mut self, ident: &ast::Ident, around: &Around<'_>) -> Result<Expr, SqlError> {
+    fn column(&mut self, ident: &ast::Ident, around: &ExprContext<'_>) -> Result<Expr, SqlError> {
         let name = names::fold(ident);
         if let Some(found) = around
             .scope
@@ -203,7 +207,7 @@ impl Binder<'_> {
     fn qualified_column(
         &mut self,
         idents: &[ast::Ident],
-        around: &Around<'_>,
+        around: &ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let position = idents.first().map_or(0, |i| self.position(i.span));
         let folded: Vec<String> = idents.iter().map(names::fold).collect();
@@ -245,7 +249,7 @@ impl Binder<'_> {
         left: &ast::Expr,
         op: &ast::BinaryOperator,
         right: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         use ast::BinaryOperator as B;
         if !matches!(op, B::And | B::Or) {
@@ -295,7 +299,7 @@ impl Binder<'_> {
         &mut self,
         op: &ast::UnaryOperator,
         input: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if *op == ast::UnaryOperator::Minus
             && let Some(number) = plain_number(input)
@@ -333,7 +337,7 @@ impl Binder<'_> {
         &mut self,
         input: &ast::Expr,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let input = self.expr(input, around)?;
         let input = self.unknown_to_text(input)?;
@@ -349,7 +353,7 @@ impl Binder<'_> {
         input: &ast::Expr,
         test: BoolTest,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let input = self.expr(input, around)?;
         let name = match (test, negated) {
@@ -376,7 +380,7 @@ impl Binder<'_> {
         left: &ast::Expr,
         right: &ast::Expr,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if let Some(test) = self.row_distinct(left, right, negated, around)? {
             return Ok(test);
@@ -398,7 +402,7 @@ impl Binder<'_> {
         &mut self,
         input: &ast::Expr,
         data_type: &ast::DataType,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let to = self.type_of(data_type)?;
         let bound = match (to.kind, plain_number(input)) {

@@ -4,7 +4,7 @@
 use sqlparser::ast;
 
 use super::Binder;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::group::Grouper;
 use super::scope::Scope;
 use crate::bound::{CompareClass, Expr, Node, Target};
@@ -169,7 +169,7 @@ impl Binder<'_> {
     pub(super) fn grouping_level(
         &mut self,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let handed = self.handed();
         let ast::FunctionArguments::List(list) = &function.args else {

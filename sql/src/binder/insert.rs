@@ -11,8 +11,8 @@ use super::needs::Columns;
 use super::overriding::{Overriding, takes_given};
 use super::rules::Change;
 use super::scope::Scope;
-use super::subfield::{Place, no_default};
-use super::target_rows::Known;
+use super::subfield::{ColumnPath, no_default};
+use super::target_rows::SetFunctions;
 use super::whole_row::{is_star, item_of_value};
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, Integrity, OnConflict, Statement, Target};
@@ -109,15 +109,15 @@ impl Binder<'_> {
         &self,
         table: &TableDef,
         list: &[ast::ObjectName],
-    ) -> Result<Vec<Place>, SqlError> {
+    ) -> Result<Vec<ColumnPath>, SqlError> {
         if list.is_empty() {
-            let whole = |column| Place {
+            let whole = |column| ColumnPath {
                 column,
                 path: Vec::new(),
             };
             return Ok((0..table.columns.len()).map(whole).collect());
         }
-        let mut places: Vec<Place> = Vec::with_capacity(list.len());
+        let mut places: Vec<ColumnPath> = Vec::with_capacity(list.len());
         for name in list {
             let parts = names::parts(name)?;
             let [ident, path @ ..] = parts.as_slice() else {
@@ -125,8 +125,8 @@ impl Binder<'_> {
             };
             let path: Vec<ast::Ident> = path.iter().map(|part| (*part).clone()).collect();
             let column = self.column_of(table, ident)?;
-            let same = |place: &&Place| place.column == column;
-            let in_parts = |place: &Place| !place.path.is_empty() && !path.is_empty();
+            let same = |place: &&ColumnPath| place.column == column;
+            let in_parts = |place: &ColumnPath| !place.path.is_empty() && !path.is_empty();
             if places
                 .iter()
                 .find(same)
@@ -138,7 +138,7 @@ impl Binder<'_> {
                 )
                 .or_at(self.position(ident.span)));
             }
-            places.push(Place { column, path });
+            places.push(ColumnPath { column, path });
         }
         Ok(places)
     }
@@ -146,7 +146,7 @@ impl Binder<'_> {
     fn insert_values(
         &mut self,
         table: &Arc<TableDef>,
-        places: &[Place],
+        places: &[ColumnPath],
         explicit: bool,
         values: &ast::Values,
     ) -> Result<InsertSource, SqlError> {
@@ -172,7 +172,7 @@ impl Binder<'_> {
     pub(super) fn insert_row(
         &mut self,
         table: &Arc<TableDef>,
-        (places, explicit, overriding): (&[Place], bool, Overriding),
+        (places, explicit, overriding): (&[ColumnPath], bool, Overriding),
         values: &[ast::Expr],
         scope: &Scope,
     ) -> Result<Vec<Expr>, SqlError> {
@@ -201,7 +201,7 @@ impl Binder<'_> {
     fn placed(
         &mut self,
         before: Option<Expr>,
-        (column, place): (&ColumnDef, &Place),
+        (column, place): (&ColumnDef, &ColumnPath),
         value: Expr,
         scope: &Scope,
     ) -> Result<Expr, SqlError> {
@@ -218,7 +218,7 @@ impl Binder<'_> {
         let Some(values) = plain_values(query) else {
             return Ok(None);
         };
-        if !star_or_rows(&Known::of(self.catalog), values)? {
+        if !star_or_rows(&SetFunctions::of(self.catalog), values)? {
             return Ok(None);
         }
         let mut changed = query.clone();
@@ -235,7 +235,7 @@ impl Binder<'_> {
     fn insert_select(
         &mut self,
         table: &Arc<TableDef>,
-        places: &[Place],
+        places: &[ColumnPath],
         explicit: bool,
         query: &ast::Query,
     ) -> Result<InsertSource, SqlError> {
@@ -337,7 +337,7 @@ impl Binder<'_> {
 
 /// Returns whether an expression of VALUES returns several values, or several rows in a single row.
 /// Returns false for lists with DEFAULT.
-fn star_or_rows(known: &Known<'_>, values: &ast::Values) -> Result<bool, SqlError> {
+fn star_or_rows(known: &SetFunctions<'_>, values: &ast::Values) -> Result<bool, SqlError> {
     let single = values.rows.len() == 1;
     let mut found = false;
     for expr in values.rows.iter().flat_map(|row| &row.content) {

@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::Binder;
-use super::expr::Around;
+use super::expr::ExprContext;
 use crate::bound::Expr;
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -14,7 +14,7 @@ impl Binder<'_> {
     pub(super) fn interval_literal(
         &mut self,
         literal: &ast::Interval,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let text = self.expr(&literal.value, around)?;
         let position = self.position_near(&literal.value);

@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::expr::Clause;
-use super::scope::{Joined, Merged, Scope};
+use super::scope::{JoinAlias, MergedColumn, Scope};
 use super::{Binder, names};
 use crate::bound::{CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
 use crate::error::{SqlError, SqlState};
@@ -107,7 +107,7 @@ impl Binder<'_> {
             scope.check_alias(&alias)?;
             // The columns that this join has merged come first.
             let columns = scope.merged[..shared.len()].to_vec();
-            scope.joins.push(Joined { alias, columns });
+            scope.joins.push(JoinAlias { alias, columns });
         }
         let on = match constraint {
             ast::JoinConstraint::On(condition) => {
@@ -161,7 +161,7 @@ impl Binder<'_> {
                     Expr::new(ty, Node::Coalesce(args))
                 }
             };
-            merged.push(Merged {
+            merged.push(MergedColumn {
                 name: name.clone(),
                 first,
                 expr,

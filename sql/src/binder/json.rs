@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::Binder;
-use super::expr::Around;
+use super::expr::ExprContext;
 use crate::bound::{Expr, Node};
 use crate::error::SqlError;
 use crate::functions::{ARRAY_OF, CastContext, candidates};
@@ -15,7 +15,7 @@ impl Binder<'_> {
         &mut self,
         base: Expr,
         subscripts: &[&ast::Subscript],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut found = base;
         for step in self.json_steps(subscripts, around)? {
@@ -28,7 +28,7 @@ impl Binder<'_> {
     pub(super) fn json_steps(
         &mut self,
         subscripts: &[&ast::Subscript],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let mut steps = Vec::with_capacity(subscripts.len());
         for subscript in subscripts {

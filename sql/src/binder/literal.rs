@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::error::{SqlError, SqlState};
-use crate::functions::{Evaluated, eval, in_parts};
+use crate::functions::{EvaluationOutcome, eval, in_parts};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
@@ -55,8 +55,8 @@ impl Binder<'_> {
         }
         // A long evaluation is deferred until the statement runs.
         match in_parts(self.cx, || eval(&expr, &[], &[], self.cx)) {
-            Evaluated::Done(Ok(value)) => Expr::constant(expr.ty, value),
-            Evaluated::Done(Err(_)) | Evaluated::Long { .. } => expr,
+            EvaluationOutcome::Done(Ok(value)) => Expr::constant(expr.ty, value),
+            EvaluationOutcome::Done(Err(_)) | EvaluationOutcome::Long { .. } => expr,
         }
     }
 }

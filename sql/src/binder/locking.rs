@@ -4,7 +4,7 @@ use fencepost_txn::Strength;
 use sqlparser::ast;
 
 use super::names;
-use crate::bound::{From, Hold, Leaf, LeafSource, Locking, Select, WaitPolicy};
+use crate::bound::{From, Leaf, LeafSource, LockingClause, RowLockOptions, Select, WaitPolicy};
 use crate::catalog::{Object, ObjectKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::is_weak;
@@ -12,7 +12,7 @@ use crate::parser::is_weak;
 /// A row-locking clause.
 struct Clause<'a> {
     name: &'static str,
-    hold: Hold,
+    hold: RowLockOptions,
     of: &'a [ast::ObjectNamePart],
 }
 
@@ -26,7 +26,7 @@ pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result
     };
     let clause = Clause {
         name: name_of(strength),
-        hold: Hold { strength, wait },
+        hold: RowLockOptions { strength, wait },
         of: relations_of(clause),
     };
     clause.lock(select)
@@ -112,12 +112,12 @@ impl Clause<'_> {
         within?;
         // If there are several clauses, the strongest applies to all locked relations.
         select.locking = Some(match select.locking.take() {
-            None => Locking {
+            None => LockingClause {
                 hold: self.hold,
                 of,
             },
-            Some(other) => Locking {
-                hold: Hold {
+            Some(other) => LockingClause {
+                hold: RowLockOptions {
                     strength: self.hold.strength.max(other.hold.strength),
                     wait: stronger(self.hold.wait, other.hold.wait),
                 },

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::path::PathView;
 use super::system_columns::check_column_name;
 use super::{Binder, ParamTypes, names};
-use crate::bound::{Alike, CreateTable, OnCommit, Refresh, RefreshView, Statement};
+use crate::bound::{CreateTable, LikeProperties, OnCommit, Refresh, RefreshView, Statement};
 use crate::catalog::{
     ColumnDef, ColumnMore, EXPRESSION, IndexDef, IndexKind, Materialized, Object, ObjectKind,
     PUBLIC_SCHEMA, Storage, TableDef, ViewDef,
@@ -73,7 +73,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
-            alike: Alike::default(),
+            alike: LikeProperties::default(),
             storage: Storage {
                 options: parser::storage_options(self.text)?,
                 unlogged: false,

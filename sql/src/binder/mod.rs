@@ -104,17 +104,17 @@ use crate::bound::{AlterTable, Changes, Explain, Statement};
 use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::parser::{self, Parsed, position_of};
+use crate::parser::{self, ParsedStatement, position_of};
 use crate::settings::Settings;
 use crate::stack;
 
 pub use cursor::goes_back;
-pub use deparse::{Over, Reader, Renaming, Style};
+pub use deparse::{DeparseContext, ObjectRename, Style, VisibleColumns};
 pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub(crate) use path::PathView;
 pub use path::{explicit_path, search_path};
-pub use references::{Part, References};
+pub use references::{ObjectPart, References};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
 pub use stored::{StoredText, calling, unbound};
@@ -122,7 +122,7 @@ pub use stored::{StoredText, calling, unbound};
 pub(crate) use tests::NoTables;
 pub use type_name::{type_for, type_of};
 pub use updatable::view_is_updatable;
-pub use variables::{Prefer, Variable, Variables};
+pub use variables::{NamePriority, Variable, Variables};
 
 /// The levels that a query adds to the depth of the tree; a query nests deeper than an expression.
 const QUERY_LEVELS: usize = 25;
@@ -135,7 +135,7 @@ const VIEWS_MAX: usize = 250;
 
 /// Binds a statement. `cx` supplies the settings; its clock is not read.
 pub fn bind(
-    parsed: &Parsed,
+    parsed: &ParsedStatement,
     catalog: &dyn CatalogView,
     params: &mut ParamTypes,
     cx: &EvalContext,
@@ -145,7 +145,7 @@ pub fn bind(
 
 /// Binds a statement as [`bind`] does; the statement may refer to variables.
 pub fn bind_among(
-    parsed: &Parsed,
+    parsed: &ParsedStatement,
     catalog: &dyn CatalogView,
     (params, variables): (&mut ParamTypes, Option<&dyn Variables>),
     cx: &EvalContext,
@@ -186,9 +186,9 @@ struct Binder<'a> {
     /// The number of active calls of `deeper`.
     nesting: usize,
     /// The queries that surround the current query, the outermost first.
-    surroundings: Vec<subquery::Surroundings>,
+    surroundings: Vec<subquery::OuterQuery>,
     /// The CTEs that are in scope, the innermost last.
-    named: Vec<with::Named>,
+    named: Vec<with::CteName>,
     /// The data-modifying CTEs.
     changes: Vec<(usize, Statement)>,
     /// Whether the next target list leaves literals of unknown type unresolved.
@@ -208,9 +208,9 @@ struct Binder<'a> {
     /// Whether the statement refreshes a materialized view, which no other statement may change.
     refreshes: bool,
     /// The objects that the text refers to, if the caller asks for them.
-    references: Option<references::Noted>,
+    references: Option<references::ObjectUses>,
     /// The columns of each star, if the caller asks for them.
-    stars: Option<stars::Stars>,
+    stars: Option<stars::StarColumns>,
     /// The settings for date and time literals that are read once, during binding.
     literal_settings: Option<Arc<Settings>>,
 }

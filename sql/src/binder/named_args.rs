@@ -7,10 +7,10 @@ use super::names;
 use crate::error::SqlError;
 
 /// The name of a parameter, and its default if it has one.
-type Named = (&'static str, Option<&'static str>);
+type ParameterSpec = (&'static str, Option<&'static str>);
 
 /// The functions with named parameters.
-const KNOWN: [(&str, &[Named]); 8] = [
+const KNOWN: [(&str, &[ParameterSpec]); 8] = [
     (
         "make_interval",
         &[
@@ -71,14 +71,14 @@ const KNOWN: [(&str, &[Named]); 8] = [
 ];
 
 /// The parameters of the jsonpath functions.
-const OF_PATHS: &[Named] = &[
+const OF_PATHS: &[ParameterSpec] = &[
     ("target", None),
     ("path", None),
     ("vars", Some("{}")),
     ("silent", Some("false")),
 ];
 
-fn names_of(function: &str) -> Option<&'static [Named]> {
+fn names_of(function: &str) -> Option<&'static [ParameterSpec]> {
     if function.starts_with("jsonb_path_") {
         return Some(OF_PATHS);
     }

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::call::{no_function, plain_argument};
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::group::Grouper;
 use crate::bound::{Aggregate, AggregateKind, Expr, OrderedSet};
 use crate::error::{SqlError, SqlState};
@@ -20,7 +20,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if function.over.is_some() {
             return Err(SqlError::new(

@@ -13,18 +13,18 @@
 
 use super::Binder;
 use super::aggregate::Aggregates;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::select::has_aggregate;
 use crate::bound::{Aggregate, Expr, Node};
 use crate::error::{SqlError, SqlState};
 
 /// The number of values that each outer query passes to the query inside it.
-pub(super) struct Handed(Vec<usize>);
+pub(super) struct PassedValues(Vec<usize>);
 
 impl Binder<'_> {
     /// Returns the numbers of values passed so far, before the arguments of a call are bound.
-    pub(super) fn handed(&self) -> Handed {
-        Handed(self.surroundings.iter().map(|s| s.args.len()).collect())
+    pub(super) fn handed(&self) -> PassedValues {
+        PassedValues(self.surroundings.iter().map(|s| s.args.len()).collect())
     }
 
     /// Returns how many queries further out the call belongs: the smallest level of its parts, or 0
@@ -86,8 +86,8 @@ impl Binder<'_> {
     pub(super) fn belonging(
         &mut self,
         mut aggregate: Aggregate,
-        handed: &Handed,
-        around: &mut Around<'_>,
+        handed: &PassedValues,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let level = self.level_of_all(parts(&aggregate));
         let clause = self.clause_at(level, around);
@@ -103,8 +103,8 @@ impl Binder<'_> {
     pub(super) fn grouping_belonging(
         &mut self,
         mut args: Vec<Expr>,
-        handed: &Handed,
-        around: &mut Around<'_>,
+        handed: &PassedValues,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let level = self.level_of_all(&args);
         let clause = self.clause_at(level, around);
@@ -126,7 +126,7 @@ impl Binder<'_> {
     }
 
     /// Returns the clause that contains the call in the query `level` further out.
-    fn clause_at(&self, level: usize, around: &Around<'_>) -> Clause {
+    fn clause_at(&self, level: usize, around: &ExprContext<'_>) -> Clause {
         match level {
             0 => around.clause,
             level => self.surroundings[self.surroundings.len() - level].clause,
@@ -138,7 +138,7 @@ impl Binder<'_> {
     fn aggregates_at<'l>(
         &'l mut self,
         level: usize,
-        around: &'l mut Around<'_>,
+        around: &'l mut ExprContext<'_>,
     ) -> Option<&'l mut Aggregates> {
         let top = self.surroundings.len();
         match level {
@@ -153,7 +153,7 @@ impl Binder<'_> {
         &mut self,
         parts: impl IntoIterator<Item = &'e mut Expr>,
         level: usize,
-        handed: &Handed,
+        handed: &PassedValues,
     ) -> Result<(), SqlError> {
         if level == 0 {
             return Ok(());

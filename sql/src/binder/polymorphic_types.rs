@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::coerce::{common_type, implicitly};
 use crate::bound::{Expr, Node};
-use crate::catalog::{AsCalled, RoutineArg, RoutineDef, RoutineResult, columns_of_row};
+use crate::catalog::{PolymorphicInstance, RoutineArg, RoutineDef, RoutineResult, columns_of_row};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
@@ -21,7 +21,7 @@ enum PolymorphicGroup {
     Compatible,
 }
 
-fn family(kind: TypeKind) -> Option<PolymorphicGroup> {
+fn polymorphic_group(kind: TypeKind) -> Option<PolymorphicGroup> {
     match kind {
         TypeKind::AnyElement | TypeKind::AnyNonArray | TypeKind::AnyEnum | TypeKind::AnyArray => {
             Some(PolymorphicGroup::Same)
@@ -49,21 +49,21 @@ pub(super) fn element_of(kind: TypeKind) -> Option<TypeKind> {
 /// The concrete types of both groups in a call; unknown if there are only unknown arguments, or
 /// none.
 #[derive(Clone, Copy)]
-pub(super) struct StandIns {
+pub(super) struct ConcreteTypes {
     same: TypeKind,
     compatible: TypeKind,
 }
 
-impl StandIns {
+impl ConcreteTypes {
     /// The types with which a function body is checked before any call.
-    pub(super) const EXAMPLE: StandIns = StandIns {
+    pub(super) const EXAMPLE: ConcreteTypes = ConcreteTypes {
         same: TypeKind::Int4,
         compatible: TypeKind::Int4,
     };
 
     /// Returns the concrete types for arguments of these types; `None` if the arguments are not
     /// compatible.
-    pub(super) fn of(given: &[(TypeKind, Type)]) -> Option<StandIns> {
+    pub(super) fn of(given: &[(TypeKind, Type)]) -> Option<ConcreteTypes> {
         let known = given.iter().filter(|(_, ty)| *ty != Type::UNKNOWN);
         let mut same = None;
         let mut compatible = Vec::new();
@@ -72,7 +72,7 @@ impl StandIns {
                 true => ty.element()?.kind,
                 false => ty.kind,
             };
-            match family(*param) {
+            match polymorphic_group(*param) {
                 Some(PolymorphicGroup::Same) if *same.get_or_insert(element) != element => {
                     return None;
                 }
@@ -104,7 +104,7 @@ impl StandIns {
                 return None;
             }
         }
-        Some(StandIns {
+        Some(ConcreteTypes {
             same: same.unwrap_or(TypeKind::Unknown),
             compatible: common.unwrap_or(TypeKind::Text),
         })
@@ -115,7 +115,7 @@ impl StandIns {
     /// # Errors
     /// 42804 if no argument determines the type, 42704 if it has no array type.
     fn stand_for(self, kind: TypeKind) -> Result<TypeKind, SqlError> {
-        let of = match family(kind) {
+        let of = match polymorphic_group(kind) {
             None => return Ok(kind),
             Some(PolymorphicGroup::Same) => self.same,
             Some(PolymorphicGroup::Compatible) => self.compatible,
@@ -180,7 +180,7 @@ pub(super) fn concrete(
     if !has_any(&routine.args, &routine.result) {
         return Ok(Arc::clone(routine));
     }
-    let stand_ins = StandIns::of(given).ok_or_else(|| {
+    let stand_ins = ConcreteTypes::of(given).ok_or_else(|| {
         SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             "arguments declared \"anyelement\" are not all alike",
@@ -188,7 +188,7 @@ pub(super) fn concrete(
     })?;
     let (args, result) = stand_ins.signature(&routine.args, &routine.result)?;
     let inputs = args.iter().filter(|arg| arg.mode.is_input());
-    let as_called = AsCalled {
+    let as_called = PolymorphicInstance {
         types: inputs.map(|arg| arg.ty.kind).collect(),
         result: routine.result.ty.kind,
         signature: routine.signature().into(),
@@ -205,12 +205,12 @@ pub(super) fn concrete(
 pub(super) fn check_told(args: &[RoutineArg], result: &RoutineResult) -> Result<(), SqlError> {
     let mut inputs = Vec::new();
     for arg in args.iter().filter(|arg| arg.mode.is_input()) {
-        inputs.extend(family(arg.ty.kind));
+        inputs.extend(polymorphic_group(arg.ty.kind));
     }
     let outputs = args.iter().filter(|arg| arg.mode.is_output());
     let outputs = outputs.map(|arg| arg.ty.kind).chain([result.ty.kind]);
     for kind in outputs {
-        let Some(of) = family(kind).filter(|of| !inputs.contains(of)) else {
+        let Some(of) = polymorphic_group(kind).filter(|of| !inputs.contains(of)) else {
             continue;
         };
         let needs = match of {

@@ -4,7 +4,7 @@
 //!   text ──parser──▶ syntax ──Binder with `references`──▶ Noted ──▶ References
 //! ```
 //! The binder resolves the names of a definition exactly as it does for a statement that runs. It
-//! records each relation, column, function, sequence and type in [`Noted`]. A view or default that
+//! records each relation, column, function, sequence and type in [`ObjectUses`]. A view or default that
 //! the text refers to is bound without recording: its references are its own.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::needs::{Columns, object_of};
 use super::path::PathView;
 use super::routine::{Arguments, parsed_body};
 use super::variables::Variables;
-use super::{Binder, Over, ParamTypes, Reader, search_path};
+use super::{Binder, DeparseContext, ParamTypes, VisibleColumns, search_path};
 use crate::catalog::{
     Object, ObjectKind, PUBLIC_SCHEMA, RoutineDef, SUPERUSER_OID, TableDef, ViewDef,
 };
@@ -28,20 +28,20 @@ use crate::types::Type;
 
 /// An object or a part of it: the oid of its catalog, its oid, and an attribute number. The number
 /// is 0 for the whole object.
-pub type Part = (u32, u32, i16);
+pub type ObjectPart = (u32, u32, i16);
 
 /// The objects that a text refers to, each once. A relation is represented by its columns alone if
 /// the columns that are read are known.
-pub type References = BTreeSet<Part>;
+pub type References = BTreeSet<ObjectPart>;
 
 /// The objects that a binder has resolved.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct ObjectUses {
     objects: Vec<(Object, Columns)>,
     types: Vec<u32>,
 }
 
-impl Noted {
+impl ObjectUses {
     fn finish(self) -> References {
         let mut all = References::new();
         for (object, columns) in &self.objects {
@@ -54,7 +54,7 @@ impl Noted {
         }
         let types = self.types.into_iter();
         all.extend(types.map(|id| (class::TYPE, id, 0)));
-        let by_columns: Vec<Part> = all
+        let by_columns: Vec<ObjectPart> = all
             .iter()
             .filter(|part| part.2 != 0)
             .map(|(class, id, _)| (*class, *id, 0))
@@ -105,14 +105,14 @@ impl Binder<'_> {
     }
 }
 
-impl Reader<'_> {
+impl DeparseContext<'_> {
     /// Returns the objects that an expression refers to; its names belong to `schema`. The
     /// expression is coerced to `to` if it is stored as a value of that type. `None` if it cannot
     /// be bound.
     pub fn references(
         &self,
         text: &str,
-        (schema, over): (&str, Over<'_>),
+        (schema, over): (&str, VisibleColumns<'_>),
         to: Option<Type>,
     ) -> Option<References> {
         let parsed = parse_expression(text).ok()?;
@@ -127,7 +127,7 @@ impl Reader<'_> {
                 Some(ty) => binder.coerce(bound, ty, CastContext::Assignment)?,
                 None => binder.unknown_to_text(bound)?,
             };
-            if let Over::Table(table) | Over::Trigger(table) = over
+            if let VisibleColumns::Table(table) | VisibleColumns::Trigger(table) = over
                 && !reads.borrow().is_empty()
             {
                 binder.note(object_of(table), &reads);
@@ -184,8 +184,8 @@ impl Reader<'_> {
         };
         let mut binder = Binder::of(text, (&along, &path), &mut params, (self.cx, 0));
         (binder.variables, binder.role) = (variables, Some(SUPERUSER_OID));
-        binder.references = Some(Noted::default());
+        binder.references = Some(ObjectUses::default());
         bind(&mut binder).ok()?;
-        binder.references.take().map(Noted::finish)
+        binder.references.take().map(ObjectUses::finish)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use sqlparser::ast::{DataType, Ident, ObjectName};
 
 use super::expr::Clause;
-use super::polymorphic_types::{StandIns, check_told, element_of, has_any};
+use super::polymorphic_types::{ConcreteTypes, check_told, element_of, has_any};
 use super::scope::Scope;
-use super::variables::{Prefer, Variable, Variables};
+use super::variables::{NamePriority, Variable, Variables};
 use super::{Binder, ParamTypes, bind_among, names};
 use crate::bound::{
     AlterRoutine, CreateRoutine, DropRoutine, ResultColumn, SettingChange, Statement, Volatility,
@@ -38,7 +38,7 @@ fn invalid(message: impl Into<String>) -> SqlError {
 }
 
 /// A type in the declaration of a routine.
-enum Of {
+enum DeclaredType {
     Value(Type),
     Record,
     Trigger,
@@ -193,7 +193,7 @@ impl Binder<'_> {
         })
     }
 
-    fn type_of_syntax(&mut self, syntax: &TypeSyntax) -> Result<Of, SqlError> {
+    fn type_of_syntax(&mut self, syntax: &TypeSyntax) -> Result<DeclaredType, SqlError> {
         match &syntax.of {
             TypeOf::Like(path) => {
                 let Some((column, table)) = path.split_last() else {
@@ -207,29 +207,29 @@ impl Binder<'_> {
                 let table = self.table_called(schema, table)?;
                 let found = table.column(column).map(|c| table.columns[c].declared());
                 let missing = || names::no_column_of(column, &table.name);
-                Ok(Of::Value(found.ok_or_else(missing)?))
+                Ok(DeclaredType::Value(found.ok_or_else(missing)?))
             }
             TypeOf::Row(path) => {
                 let idents = path.iter().map(|part| Ident::with_quote('"', part));
                 let named = ObjectName::from(idents.collect::<Vec<_>>());
                 let ty = self.type_of(&DataType::Custom(named, Vec::new()))?;
-                Ok(Of::Value(ty))
+                Ok(DeclaredType::Value(ty))
             }
             TypeOf::Named(data_type) => {
                 let name = data_type.to_string().to_ascii_lowercase();
                 match name.as_str() {
-                    "record" => return Ok(Of::Record),
-                    "trigger" => return Ok(Of::Trigger),
-                    "void" => return Ok(Of::Value(Type::of(TypeKind::Void))),
-                    "\"any\"" => return Ok(Of::Value(Type::of(TypeKind::Any))),
+                    "record" => return Ok(DeclaredType::Record),
+                    "trigger" => return Ok(DeclaredType::Trigger),
+                    "void" => return Ok(DeclaredType::Value(Type::of(TypeKind::Void))),
+                    "\"any\"" => return Ok(DeclaredType::Value(Type::of(TypeKind::Any))),
                     _ => {}
                 }
                 let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
                 let mut stand_ins = TypeKind::POLYMORPHIC.into_iter();
                 if let Some(kind) = stand_ins.find(|kind| kind.name() == name) {
-                    return Ok(Of::Value(Type::of(kind)));
+                    return Ok(DeclaredType::Value(Type::of(kind)));
                 }
-                Ok(Of::Value(self.type_of(data_type)?))
+                Ok(DeclaredType::Value(self.type_of(data_type)?))
             }
         }
     }
@@ -240,9 +240,9 @@ impl Binder<'_> {
             return Err(invalid("functions cannot accept set arguments"));
         }
         match self.type_of_syntax(syntax)? {
-            Of::Value(ty) => Ok(Type::of(ty.kind)),
-            Of::Record => Ok(Type::of(TypeKind::Record)),
-            Of::Trigger => Err(invalid("functions cannot accept type trigger")),
+            DeclaredType::Value(ty) => Ok(Type::of(ty.kind)),
+            DeclaredType::Record => Ok(Type::of(TypeKind::Record)),
+            DeclaredType::Trigger => Err(invalid("functions cannot accept type trigger")),
         }
     }
 
@@ -392,7 +392,7 @@ impl Binder<'_> {
                     }
                 }
                 Language::PlPgSql => {
-                    let example = StandIns::EXAMPLE.signature(&bound.args, &bound.result)?;
+                    let example = ConcreteTypes::EXAMPLE.signature(&bound.args, &bound.result)?;
                     let header = plpgsql::Header {
                         name: &bound.name,
                         args: &example.0,
@@ -467,19 +467,19 @@ impl Binder<'_> {
                 result.set = syntax.set;
                 let of = self.type_of_syntax(syntax)?;
                 match (of, of_outputs) {
-                    (Of::Value(ty), None) => result.ty = Type::of(ty.kind),
-                    (Of::Value(ty), Some(out)) if ty.kind == out.kind => {}
-                    (Of::Record, Some(out)) if out.kind == TypeKind::Record => {}
+                    (DeclaredType::Value(ty), None) => result.ty = Type::of(ty.kind),
+                    (DeclaredType::Value(ty), Some(out)) if ty.kind == out.kind => {}
+                    (DeclaredType::Record, Some(out)) if out.kind == TypeKind::Record => {}
                     (_, Some(out)) => {
                         return Err(invalid(format!(
                             "function result type must be {out} because of OUT parameters"
                         )));
                     }
-                    (Of::Record, None) => {
+                    (DeclaredType::Record, None) => {
                         result.record = true;
                         result.ty = Type::of(TypeKind::Record);
                     }
-                    (Of::Trigger, None) => result.trigger = true,
+                    (DeclaredType::Trigger, None) => result.trigger = true,
                 }
             }
         }
@@ -572,13 +572,15 @@ impl Variables for Arguments<'_> {
         None
     }
 
-    fn prefer(&self) -> Prefer {
-        Prefer::Column
+    fn prefer(&self) -> NamePriority {
+        NamePriority::Column
     }
 }
 
 /// Parses the statements of an SQL body.
-pub(super) fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Parsed>, SqlError> {
+pub(super) fn parsed_body(
+    (body, atomic): (&str, bool),
+) -> Result<Vec<parser::ParsedStatement>, SqlError> {
     match atomic {
         true => parser::parse(&parser::atomic_body(body)?),
         false => parser::parse(body),

@@ -7,8 +7,8 @@ use sqlparser::ast;
 
 use super::call::{Signature, choose, choose_among, no_function};
 use super::coerce::implicitly;
-use super::expr::{Around, Clause};
-use super::polymorphic_types::{StandIns, concrete, element_of};
+use super::expr::{Clause, ExprContext};
+use super::polymorphic_types::{ConcreteTypes, concrete, element_of};
 use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::target_rows::set_here;
 use super::{Binder, names};
@@ -17,7 +17,7 @@ use crate::catalog::acl::Privileges;
 use crate::catalog::{ArgMode, CATALOG_SCHEMA, Object, RoutineArg, RoutineDef, RoutineKind};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, candidates};
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::parser;
 use crate::types::{Type, TypeKind};
 
@@ -34,7 +34,7 @@ struct CallArguments {
 
 /// The source of the value of a parameter.
 #[derive(Clone, Debug)]
-enum Place {
+enum ArgumentSource {
     /// The argument with this number.
     Given(usize),
     /// The arguments from this number on, as an array.
@@ -44,7 +44,7 @@ enum Place {
 }
 
 /// The value of a parameter before conversion.
-enum Filled {
+enum ArgumentValue {
     /// A value, and the context in which it may be cast.
     One(Expr, CastContext),
     /// The variadic arguments.
@@ -54,7 +54,7 @@ enum Filled {
 /// A routine that the call may refer to.
 struct Candidate {
     routine: Arc<RoutineDef>,
-    places: Vec<Place>,
+    places: Vec<ArgumentSource>,
     /// The parameter types of the given arguments, in the order of the arguments.
     kinds: Vec<TypeKind>,
 }
@@ -73,7 +73,7 @@ impl Signature for Candidate {
             .collect();
         let mut pairs = given.iter();
         pairs.all(|(param, ty)| param.is_polymorphic() || implicitly(ty.kind, *param))
-            && StandIns::of(&given).is_some()
+            && ConcreteTypes::of(&given).is_some()
     }
 }
 
@@ -92,16 +92,16 @@ impl Candidate {
         if count > params.len() && variadic.is_none() {
             return None;
         }
-        let mut places: Vec<Option<Place>> = vec![None; params.len()];
+        let mut places: Vec<Option<ArgumentSource>> = vec![None; params.len()];
         let mut kinds = vec![TypeKind::Unknown; count + named.len()];
         for (i, kind) in kinds.iter_mut().enumerate().take(count) {
             match variadic {
                 Some(arg) if i >= rest => {
-                    places[rest].get_or_insert(Place::Rest(rest));
+                    places[rest].get_or_insert(ArgumentSource::Rest(rest));
                     *kind = element_of(arg.ty.kind)?;
                 }
                 _ => {
-                    places[i] = Some(Place::Given(i));
+                    places[i] = Some(ArgumentSource::Given(i));
                     *kind = params[i].ty.kind;
                 }
             }
@@ -111,12 +111,13 @@ impl Candidate {
             if places[at].is_some() {
                 return None;
             }
-            places[at] = Some(Place::Given(count + i));
+            places[at] = Some(ArgumentSource::Given(count + i));
             kinds[count + i] = params[at].ty.kind;
         }
         let filled = places.into_iter().zip(params);
-        let places = filled
-            .map(|(place, arg)| place.or_else(|| arg.default.as_ref().map(|_| Place::Default)));
+        let places = filled.map(|(place, arg)| {
+            place.or_else(|| arg.default.as_ref().map(|_| ArgumentSource::Default))
+        });
         Some(Candidate {
             routine: Arc::clone(routine),
             places: places.collect::<Option<_>>()?,
@@ -125,7 +126,7 @@ impl Candidate {
     }
 
     fn defaults(&self) -> usize {
-        let default = |place: &&Place| matches!(place, Place::Default);
+        let default = |place: &&ArgumentSource| matches!(place, ArgumentSource::Default);
         self.places.iter().filter(default).count()
     }
 }
@@ -156,7 +157,7 @@ impl Binder<'_> {
     pub(super) fn routine_call(
         &mut self,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let routines = self.routines_of(&function.name)?;
         if routines.is_empty() {
@@ -365,21 +366,21 @@ impl Binder<'_> {
             }
             let mut take = |i: usize| exprs.get_mut(i).and_then(Option::take);
             filled.push(match place {
-                Place::Given(i) => {
+                ArgumentSource::Given(i) => {
                     let given = take(*i).ok_or_else(|| no_function(name, &types))?;
                     kinds.push((param.ty.kind, given.ty));
-                    Filled::One(given, CastContext::Implicit)
+                    ArgumentValue::One(given, CastContext::Implicit)
                 }
-                Place::Rest(from) => {
+                ArgumentSource::Rest(from) => {
                     let rest: Vec<Expr> = (*from..types.len()).filter_map(take).collect();
                     let of = element_of(param.ty.kind).unwrap_or(param.ty.kind);
                     kinds.extend(rest.iter().map(|given| (of, given.ty)));
-                    Filled::Rest(rest)
+                    ArgumentValue::Rest(rest)
                 }
-                Place::Default => {
+                ArgumentSource::Default => {
                     let default = self.default_argument(&declared, param)?;
                     kinds.push((param.ty.kind, default.ty));
-                    Filled::One(default, CastContext::Assignment)
+                    ArgumentValue::One(default, CastContext::Assignment)
                 }
             });
         }
@@ -392,8 +393,8 @@ impl Binder<'_> {
         for (filled, param) in filled.into_iter().zip(routine.inputs()) {
             let to = Type::of(param.ty.kind);
             args.push(match filled {
-                Filled::One(given, context) => self.coerce(given, to, context)?,
-                Filled::Rest(rest) => self.packed(rest, to)?,
+                ArgumentValue::One(given, context) => self.coerce(given, to, context)?,
+                ArgumentValue::Rest(rest) => self.packed(rest, to)?,
             });
         }
         Ok(Some(RoutineCall {

@@ -7,7 +7,7 @@
 use sqlparser::ast;
 
 use super::Binder;
-use super::expr::Around;
+use super::expr::ExprContext;
 use super::subquery::query_of;
 use crate::bound::{CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
@@ -56,7 +56,7 @@ impl Binder<'_> {
         left: &ast::Expr,
         op: &ast::BinaryOperator,
         right: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let op = match op {
             ast::BinaryOperator::Eq => CompareOp::Eq,
@@ -99,7 +99,7 @@ impl Binder<'_> {
         input: &ast::Expr,
         list: &[ast::Expr],
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let Some(parts) = row_of(input) else {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Binder<'_> {
         left: &ast::Expr,
         right: &ast::Expr,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let (Some(left), Some(right)) = (row_of(left), row_of(right)) else {
             return Ok(None);
@@ -158,7 +158,7 @@ impl Binder<'_> {
     fn all(
         &mut self,
         parts: &[&ast::Expr],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let mut bound = Vec::with_capacity(parts.len());
         for part in parts {

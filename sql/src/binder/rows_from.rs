@@ -19,7 +19,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
 /// The rows of a function, with the row number in the last column.
-struct Numbered {
+struct NumberedRows {
     select: Select,
     columns: Vec<(String, Type)>,
 }
@@ -124,7 +124,7 @@ impl Binder<'_> {
         &mut self,
         (name, args): &(ast::ObjectName, Vec<ast::FunctionArg>),
         alias: Option<&ast::TableAlias>,
-    ) -> Result<Numbered, SqlError> {
+    ) -> Result<NumberedRows, SqlError> {
         let factor = TableFactor::Function {
             lateral: false,
             name: name.clone(),
@@ -155,7 +155,7 @@ impl Binder<'_> {
             },
             ty: Type::INT8,
         }];
-        Ok(Numbered { select, columns })
+        Ok(NumberedRows { select, columns })
     }
 }
 
@@ -179,7 +179,7 @@ fn targets(columns: &[(String, Type)], first_slot: usize) -> Vec<Target> {
 
 /// Joins all functions into one query whose hidden last target is the row number. Returns it with
 /// the columns.
-fn joined(all: Vec<Numbered>) -> (Option<Select>, Vec<(String, Type)>) {
+fn joined(all: Vec<NumberedRows>) -> (Option<Select>, Vec<(String, Type)>) {
     let (mut from, mut numbers, mut shown) = (None, Vec::new(), Vec::new());
     let mut columns = Vec::new();
     let mut slot = 0;

@@ -8,14 +8,14 @@ use super::from::table_leaf;
 use super::path::PathView;
 use super::scope::Scope;
 use super::{Binder, ParamTypes};
-use crate::bound::{Assignment, Expr, Integrity, Related, RowCheck, RowRules, Trigger};
+use crate::bound::{Assignment, Expr, Integrity, RelatedTable, RowCheck, RowRules, Trigger};
 use crate::catalog::{
     CatalogView, Event, ForeignKeyDef, PUBLIC_SCHEMA, Referential, RoleDef, RoutineDef, TableDef,
     Timing, TriggerDef, TypeDef,
 };
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::settings::Settings;
 
 /// The kinds of change that a statement makes to the rows of a table.
@@ -197,8 +197,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn related(&mut self, table: Arc<TableDef>, changes: bool) -> Result<Related, SqlError> {
-        let mut related = Related {
+    fn related(&mut self, table: Arc<TableDef>, changes: bool) -> Result<RelatedTable, SqlError> {
+        let mut related = RelatedTable {
             table,
             rules: RowRules::default(),
             defaults: Vec::new(),
@@ -418,7 +418,7 @@ fn alone(
     let mut none = ParamTypes::new();
     let path = [table.schema.clone(), PUBLIC_SCHEMA.to_owned()];
     let along = PathView {
-        catalog: &OnlyTypes(catalog),
+        catalog: &TypesView(catalog),
         path: &path,
     };
     let mut binder = Binder::of(text, (&along, &path), &mut none, (&cx, 0));
@@ -427,9 +427,9 @@ fn alone(
 }
 
 /// A view of a catalog that contains only its types.
-pub(super) struct OnlyTypes<'a>(pub(super) &'a dyn CatalogView);
+pub(super) struct TypesView<'a>(pub(super) &'a dyn CatalogView);
 
-impl CatalogView for OnlyTypes<'_> {
+impl CatalogView for TypesView<'_> {
     fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
         Ok(None)
     }

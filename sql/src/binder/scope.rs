@@ -12,9 +12,9 @@ use crate::types::{Composite, Type};
 pub(super) struct Scope {
     pub(super) leaves: Vec<ScopeLeaf>,
     /// The columns merged by USING and NATURAL; each hides the columns that it was merged from.
-    pub(super) merged: Vec<Merged>,
+    pub(super) merged: Vec<MergedColumn>,
     /// The joins with an alias of their own, `USING (…) AS alias`.
-    pub(super) joins: Vec<Joined>,
+    pub(super) joins: Vec<JoinAlias>,
     /// The number of slots of the leaves.
     pub(super) width: usize,
 }
@@ -61,7 +61,7 @@ pub(super) struct ScopeColumn {
 
 /// A column that a join has merged from both sides.
 #[derive(Clone, Debug)]
-pub(super) struct Merged {
+pub(super) struct MergedColumn {
     pub(super) name: String,
     /// The first slot of the left side of the join; `*` lists the merged column before it.
     pub(super) first: usize,
@@ -70,7 +70,7 @@ pub(super) struct Merged {
 
 /// A column that `*` expands to.
 enum StarColumn<'a> {
-    Merged(&'a Merged),
+    Merged(&'a MergedColumn),
     Of(&'a ScopeLeaf, usize),
 }
 
@@ -85,9 +85,9 @@ impl StarColumn<'_> {
 
 /// The columns that USING merges, under an alias.
 #[derive(Clone, Debug)]
-pub(super) struct Joined {
+pub(super) struct JoinAlias {
     pub(super) alias: String,
-    pub(super) columns: Vec<Merged>,
+    pub(super) columns: Vec<MergedColumn>,
 }
 
 /// The first character of generated column names, which `*` omits; it does not occur in names that
@@ -180,7 +180,7 @@ impl Scope {
     }
 
     /// Returns the join with this alias.
-    pub(super) fn join_called(&self, schema: Option<&str>, alias: &str) -> Option<&Joined> {
+    pub(super) fn join_called(&self, schema: Option<&str>, alias: &str) -> Option<&JoinAlias> {
         let mut joins = self.joins.iter().filter(|_| schema.is_none());
         joins.find(|join| join.alias == alias)
     }
@@ -200,7 +200,7 @@ impl Scope {
     }
 
     /// Returns the expression and the origin of a merged column.
-    pub(super) fn found_merged(&self, merged: &Merged) -> ResolvedColumn {
+    pub(super) fn found_merged(&self, merged: &MergedColumn) -> ResolvedColumn {
         ResolvedColumn {
             expr: merged.expr.clone(),
             origin: self.origin_of(&merged.expr),

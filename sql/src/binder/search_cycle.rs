@@ -30,12 +30,12 @@ const PATH: &str = "path";
 const DEPTH: &str = "depth";
 
 /// A visitor that looks for a reference to the query of this name.
-struct Reads<'a> {
+struct ReferenceFinder<'a> {
     called: &'a str,
     found: bool,
 }
 
-impl Visitor for Reads<'_> {
+impl Visitor for ReferenceFinder<'_> {
     fn relation(&mut self, name: &ast::ObjectName) -> Result<(), SqlError> {
         let name = names::table_name(name);
         self.found |= matches!(name, Ok((None, name)) if name == self.called);
@@ -57,7 +57,7 @@ pub(super) fn extended(
     (left, right): (&SetExpr, &SetExpr),
 ) -> Result<(SetExpr, SetExpr), SqlError> {
     check(of, columns)?;
-    let mut reads = Reads {
+    let mut reads = ReferenceFinder {
         called,
         found: false,
     };

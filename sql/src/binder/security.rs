@@ -8,7 +8,9 @@ use crate::bound::{
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, RoutineKind};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{GrantSyntax, Granted, ObjectName, RoutineName, SecuritySyntax, privilege_of};
+use crate::parser::{
+    GrantSyntax, GrantTargets, ObjectName, RoutineName, SecuritySyntax, privilege_of,
+};
 use crate::pg_catalog::Constraint;
 
 impl Binder<'_> {
@@ -171,7 +173,7 @@ impl Binder<'_> {
     fn grant(&mut self, grant: &GrantSyntax) -> Result<Statement, SqlError> {
         let mut objects = Vec::new();
         match &grant.objects {
-            Granted::Named(list) => {
+            GrantTargets::Named(list) => {
                 for name in list {
                     let found = self.object(name)?;
                     if !objects.contains(&found) {
@@ -179,7 +181,7 @@ impl Binder<'_> {
                     }
                 }
             }
-            Granted::AllIn(kind, other, schemas) => {
+            GrantTargets::AllIn(kind, other, schemas) => {
                 for schema in schemas {
                     self.schema_oid(schema)?;
                     let all = self.catalog.objects_in(schema);
@@ -192,8 +194,8 @@ impl Binder<'_> {
         }
         // An empty list of objects still has an object kind, which determines the valid privileges.
         let of_all = match &grant.objects {
-            Granted::AllIn(kind, ..) => *kind,
-            Granted::Named(_) => ObjectKind::Table,
+            GrantTargets::AllIn(kind, ..) => *kind,
+            GrantTargets::Named(_) => ObjectKind::Table,
         };
         let mut privileges = Vec::with_capacity(grant.privileges.len());
         if grant.privileges.is_empty() {

@@ -6,7 +6,7 @@ use super::aggregate::Aggregates;
 use super::call::{function_name, no_function, plain_argument};
 use super::column_name::column_name;
 use super::distinct::{check_first_keys, first_of_each, has_equality};
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::group::Grouper;
 use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
@@ -215,7 +215,7 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         let bound = self.expr(
             having,
-            &mut Around {
+            &mut ExprContext {
                 scope,
                 clause: Clause::Having,
                 aggregates: Some(aggregates),
@@ -241,7 +241,7 @@ impl Binder<'_> {
                         targets.extend(fields.into_iter().map(named_target));
                         continue;
                     }
-                    let mut around = Around {
+                    let mut around = ExprContext {
                         scope,
                         clause,
                         aggregates: aggregates.as_deref_mut(),
@@ -279,7 +279,7 @@ impl Binder<'_> {
             let position = targets.len();
             let bound = self.expr(
                 expr,
-                &mut Around {
+                &mut ExprContext {
                     scope,
                     clause,
                     aggregates: aggregates.as_deref_mut(),
@@ -515,7 +515,7 @@ impl Binder<'_> {
         }
         let bound = self.expr(
             &key.expr,
-            &mut Around {
+            &mut ExprContext {
                 scope,
                 clause: Clause::OrderBy,
                 aggregates: Some(aggregates),

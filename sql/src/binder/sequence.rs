@@ -41,9 +41,9 @@ pub(super) fn under_regclass(arg: &ast::Expr) -> &ast::Expr {
 }
 
 /// A visitor that adds the schemas to the sequence names in literals.
-struct Qualified<'a, 'b>(&'a Binder<'b>);
+struct SequenceQualifier<'a, 'b>(&'a Binder<'b>);
 
-impl VisitorMut for Qualified<'_, '_> {
+impl VisitorMut for SequenceQualifier<'_, '_> {
     fn expr_end(&mut self, expr: &mut ast::Expr) {
         if let ast::Expr::Function(function) = expr
             && let Some(ast::ObjectNamePart::Identifier(name)) = function.name.0.last()
@@ -83,7 +83,7 @@ impl Binder<'_> {
     /// under every search path.
     pub(super) fn default_text(&self, expr: &ast::Expr) -> String {
         let mut expr = expr.clone();
-        let _ = expr.walk_mut(&mut Qualified(self));
+        let _ = expr.walk_mut(&mut SequenceQualifier(self));
         text_of(&expr)
     }
 

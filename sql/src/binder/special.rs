@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::collation::{collatable, collation_of};
-use super::expr::Around;
+use super::expr::ExprContext;
 use super::subquery::query_of;
 use super::{Binder, ROW_LEVELS};
 use crate::bound::{CompareOp, Expr, LikeKind, Node};
@@ -16,7 +16,7 @@ impl Binder<'_> {
     pub(super) fn special(
         &mut self,
         expr: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         use ast::Expr as E;
         match expr {
@@ -222,7 +222,7 @@ impl Binder<'_> {
     fn exprs(
         &mut self,
         exprs: &[&ast::Expr],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let mut bound = Vec::with_capacity(exprs.len());
         for expr in exprs {
@@ -238,7 +238,7 @@ impl Binder<'_> {
         negated: bool,
         low: &ast::Expr,
         high: &ast::Expr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let (symmetric, low) = match low {
             ast::Expr::Prefixed { prefix, value } if prefix.value == SYMMETRIC => (true, &**value),
@@ -289,7 +289,7 @@ impl Binder<'_> {
         input: &ast::Expr,
         list: &[ast::Expr],
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if let Some(test) = self.row_in_list(input, list, negated, around)? {
             return Ok(test);
@@ -342,7 +342,7 @@ impl Binder<'_> {
         symbols: [&str; 2],
         negated: bool,
         (expr, patterns): (&ast::Expr, &ast::Expr),
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let args = self.exprs(&[expr, patterns], around)?;
         self.call(symbols[usize::from(negated)], args)
@@ -354,7 +354,7 @@ impl Binder<'_> {
         negated: bool,
         (input, pattern): (&ast::Expr, &ast::Expr),
         escape: &Option<ast::ValueWithSpan>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let input = self.expr(input, around)?;
         let pattern = self.expr(pattern, around)?;
@@ -373,7 +373,7 @@ impl Binder<'_> {
         operand: Option<&ast::Expr>,
         conditions: &[ast::CaseWhen],
         otherwise: Option<&ast::Expr>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut whens = Vec::with_capacity(conditions.len() + 1);
         if let Some(operand) = operand {
@@ -419,7 +419,7 @@ impl Binder<'_> {
         name: &str,
         input: &ast::Expr,
         field: &ast::CeilFloorKind,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if !matches!(
             field,
@@ -438,7 +438,7 @@ impl Binder<'_> {
         input: &ast::Expr,
         from: Option<&ast::Expr>,
         length: Option<&ast::Expr>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut args = vec![self.expr(input, around)?];
         args.push(match from {
@@ -466,7 +466,7 @@ impl Binder<'_> {
         what: Option<&ast::Expr>,
         input: &ast::Expr,
         characters: &Option<Vec<ast::Expr>>,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let name = match side {
             Some(ast::TrimWhereField::Leading) => "ltrim",

@@ -22,7 +22,7 @@ const LINE: u64 = u64::MAX;
 
 /// The columns of each star, by the number of the star.
 #[derive(Debug, Default)]
-pub(super) struct Stars(HashMap<u64, Vec<ast::SelectItem>>);
+pub(super) struct StarColumns(HashMap<u64, Vec<ast::SelectItem>>);
 
 /// Gives each star of a query a number; `TABLE t` becomes `SELECT * FROM t`.
 ///
@@ -54,7 +54,7 @@ impl VisitorMut for Numbering {
     }
 }
 
-impl Stars {
+impl StarColumns {
     /// Records the columns that the stars of a target list expand to.
     pub(super) fn note(&mut self, projection: &[ast::SelectItem], scope: &Scope) {
         for item in projection {
@@ -71,13 +71,13 @@ impl Stars {
     /// # Errors
     /// 54001 if the query is nested too deeply.
     pub(super) fn write_out(self, query: &mut ast::Query) -> Result<(), SqlError> {
-        query.walk_mut(&mut WritingOut(self))
+        query.walk_mut(&mut StarExpander(self))
     }
 }
 
-struct WritingOut(Stars);
+struct StarExpander(StarColumns);
 
-impl VisitorMut for WritingOut {
+impl VisitorMut for StarExpander {
     fn select(&mut self, select: &mut ast::Select) {
         let items = std::mem::take(&mut select.projection);
         for item in items {

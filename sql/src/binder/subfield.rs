@@ -7,7 +7,7 @@
 
 use sqlparser::ast;
 
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::scope::Scope;
 use super::whole_row::field_at;
 use super::{Binder, names};
@@ -24,13 +24,13 @@ use crate::value::{Record, Value};
 /// The target of an assignment: a column, or the part of it at the end of a path. The path consists
 /// of field names and subscripts; the parser represents subscripts as names.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ColumnPath {
     pub(super) column: usize,
     pub(super) path: Vec<ast::Ident>,
 }
 
 /// The column that a value is assigned to.
-struct Of<'a> {
+struct TargetColumn<'a> {
     column: &'a ColumnDef,
     /// The name in messages: the column, or the innermost field.
     name: String,
@@ -45,7 +45,7 @@ impl Binder<'_> {
         value: Expr,
         scope: &Scope,
     ) -> Result<Expr, SqlError> {
-        let of = Of {
+        let of = TargetColumn {
             column,
             name: column.name.clone(),
         };
@@ -55,7 +55,7 @@ impl Binder<'_> {
     fn with_part_of(
         &mut self,
         (before, ty): (Expr, Type),
-        (of, path): (&Of<'_>, &[ast::Ident]),
+        (of, path): (&TargetColumn<'_>, &[ast::Ident]),
         value: Expr,
         scope: &Scope,
     ) -> Result<Expr, SqlError> {
@@ -72,7 +72,7 @@ impl Binder<'_> {
             [] => self.part_value(value, field.ty, || format!("subfield \"{}\"", field.name))?,
             rest => {
                 let inner = field_at(before.clone(), &fields, at);
-                let of = Of {
+                let of = TargetColumn {
                     column: of.column,
                     name: field.name.clone(),
                 };
@@ -92,10 +92,10 @@ impl Binder<'_> {
         &mut self,
         (before, whole): (Expr, Type),
         subscripts: &[ast::Subscript],
-        (of, rest, scope): (&Of<'_>, &[ast::Ident], &Scope),
+        (of, rest, scope): (&TargetColumn<'_>, &[ast::Ident], &Scope),
         value: Expr,
     ) -> Result<Expr, SqlError> {
-        let around = &mut Around {
+        let around = &mut ExprContext {
             scope,
             clause: Clause::Set,
             aggregates: None,

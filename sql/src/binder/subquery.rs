@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::aggregate::Aggregates;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::row_compare::row_of;
 use super::scope::{ResolvedColumn, Scope};
 use crate::bound::{Expr, Node, Select, Subquery, SubqueryKind, Volatility};
@@ -14,7 +14,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
 /// The query around the one that is being bound.
-pub(super) struct Surroundings {
+pub(super) struct OuterQuery {
     pub(super) scope: Scope,
     /// The values that the inner query reads from it: outer slots and their expressions.
     pub(super) args: Vec<(usize, Expr)>,
@@ -26,9 +26,9 @@ pub(super) struct Surroundings {
     pub(super) aggregates: Option<Aggregates>,
 }
 
-impl Surroundings {
-    pub(super) fn new(scope: Scope, clause: Clause) -> Surroundings {
-        Surroundings {
+impl OuterQuery {
+    pub(super) fn new(scope: Scope, clause: Clause) -> OuterQuery {
+        OuterQuery {
             scope,
             args: Vec::new(),
             clause,
@@ -47,7 +47,7 @@ impl Binder<'_> {
     fn inner_query(
         &mut self,
         query: &ast::Query,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<(Select, Vec<(usize, Expr)>), SqlError> {
         let refused = match around.clause {
             Clause::Where
@@ -82,9 +82,9 @@ impl Binder<'_> {
                 format!("cannot use subquery in {place}"),
             ));
         }
-        let mut surroundings = Surroundings::new(around.scope.clone(), around.clause);
-        let lent = around.aggregates.as_deref_mut();
-        surroundings.aggregates = lent.map(std::mem::take);
+        let mut surroundings = OuterQuery::new(around.scope.clone(), around.clause);
+        let borrowed = around.aggregates.as_deref_mut();
+        surroundings.aggregates = borrowed.map(std::mem::take);
         self.surroundings.push(surroundings);
         let bound = self.query(query);
         let surroundings = self.surroundings.pop();
@@ -100,7 +100,7 @@ impl Binder<'_> {
         &mut self,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
-        self.surrounded(Surroundings::new(Scope::default(), Clause::Select), bind)
+        self.surrounded(OuterQuery::new(Scope::default(), Clause::Select), bind)
     }
 
     /// Runs `bind` for a relation that reads the relations to its left in FROM. Returns its result
@@ -110,12 +110,12 @@ impl Binder<'_> {
         scope: Scope,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
-        self.surrounded(Surroundings::new(scope, Clause::FromRelation), bind)
+        self.surrounded(OuterQuery::new(scope, Clause::FromRelation), bind)
     }
 
     fn surrounded<T>(
         &mut self,
-        surroundings: Surroundings,
+        surroundings: OuterQuery,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
         self.surroundings.push(surroundings);
@@ -184,7 +184,7 @@ impl Binder<'_> {
     pub(super) fn scalar_subquery(
         &mut self,
         query: &ast::Query,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let [target] = found.0.columns() else {
@@ -201,7 +201,7 @@ impl Binder<'_> {
     pub(super) fn array_subquery(
         &mut self,
         query: &ast::Query,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let [target] = found.0.columns() else {
@@ -224,7 +224,7 @@ impl Binder<'_> {
     pub(super) fn row_subquery(
         &mut self,
         query: &ast::Query,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let found = self.inner_query(query, around)?;
         let types: Vec<Type> = found.0.columns().iter().map(|t| t.expr.ty).collect();
@@ -247,7 +247,7 @@ impl Binder<'_> {
         &mut self,
         query: &ast::Query,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let exists = self.new_subquery(Type::BOOL, SubqueryKind::Exists, found);
@@ -260,7 +260,7 @@ impl Binder<'_> {
         input: &ast::Expr,
         query: &ast::Query,
         negated: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let any = self.quantified(input, &ast::BinaryOperator::Eq, query, false, around)?;
         Ok(negated_if(negated, any))
@@ -273,7 +273,7 @@ impl Binder<'_> {
         op: &ast::BinaryOperator,
         query: &ast::Query,
         all: bool,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let inputs = row_of(input).unwrap_or_else(|| vec![input]);
         let mut left = Vec::with_capacity(inputs.len());

@@ -3,7 +3,9 @@
 use sqlparser::ast::{self, Expr as E};
 
 use super::names;
-use super::target_rows::{Known, OWN, Rewritten, RowShape, field_of, is_own, named, quoted};
+use super::target_rows::{
+    OWN, RewrittenSelect, RowShape, SetFunctions, field_of, is_own, named, quoted,
+};
 use super::whole_row::row_of_star;
 use crate::error::{SqlError, SqlState};
 use crate::parser::parse_query;
@@ -27,7 +29,7 @@ struct Call {
 /// call, together with an equal call that is a whole target. Calls that are whole targets each
 /// return rows of their own.
 pub(super) struct Calls<'a> {
-    known: &'a Known<'a>,
+    known: &'a SetFunctions<'a>,
     list: Vec<Call>,
     /// The texts of the calls inside expressions, with their position in the list once they are
     /// added.
@@ -46,7 +48,7 @@ pub(super) struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     /// Returns an empty list; calls whose text is in `shared` become one call.
-    pub(super) fn of(known: &'a Known<'a>, shared: Vec<String>) -> Calls<'a> {
+    pub(super) fn of(known: &'a SetFunctions<'a>, shared: Vec<String>) -> Calls<'a> {
         Calls {
             known,
             list: Vec::new(),
@@ -66,9 +68,9 @@ impl<'a> Calls<'a> {
     /// 42703 for a field that a row does not have.
     pub(super) fn beside(
         mut self,
-        (mut select, mut order_by): Rewritten,
+        (mut select, mut order_by): RewrittenSelect,
         as_fields: bool,
-    ) -> Result<Rewritten, SqlError> {
+    ) -> Result<RewrittenSelect, SqlError> {
         let own = |table: &&ast::TableWithJoins| is_own_factor(&table.relation);
         self.before = select.from.iter().filter(own).count();
         let mut projection = Vec::with_capacity(select.projection.len());

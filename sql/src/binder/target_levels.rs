@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr as E};
 
 use super::scope::UNSEEN;
 use super::target_calls::{alias, own};
-use super::target_rows::{Known, Rewritten, item_of, named, quoted};
+use super::target_rows::{RewrittenSelect, SetFunctions, item_of, named, quoted};
 use super::whole_row::row_of_star;
 use crate::error::SqlError;
 use crate::parser::parse_query;
@@ -25,11 +25,11 @@ use crate::walk::{TreeMut, VisitorMut};
 /// # Errors
 /// 0A000 for more than one `*`.
 pub(super) fn split(
-    known: &Known<'_>,
-    (select, order_by): Rewritten,
+    known: &SetFunctions<'_>,
+    (select, order_by): RewrittenSelect,
     first: bool,
-) -> Result<Rewritten, SqlError> {
-    let mut below = Below {
+) -> Result<RewrittenSelect, SqlError> {
+    let mut below = SubqueryTargets {
         known,
         items: Vec::new(),
         texts: Vec::new(),
@@ -106,8 +106,8 @@ pub(super) fn split(
 }
 
 /// The targets of the subquery.
-struct Below<'a> {
-    known: &'a Known<'a>,
+struct SubqueryTargets<'a> {
+    known: &'a SetFunctions<'a>,
     items: Vec<ast::SelectItem>,
     /// The texts of the targets; `None` for targets that the outer query does not read.
     texts: Vec<Option<String>>,
@@ -116,7 +116,7 @@ struct Below<'a> {
     queries: usize,
 }
 
-impl Below<'_> {
+impl SubqueryTargets<'_> {
     /// Adds the target that has the position of a target of the list.
     fn reserve(&mut self, item: &ast::SelectItem) -> Result<(), SqlError> {
         let Some((expr, _)) = named(item) else {
@@ -176,7 +176,7 @@ impl Below<'_> {
     }
 }
 
-impl VisitorMut for Below<'_> {
+impl VisitorMut for SubqueryTargets<'_> {
     fn query(&mut self, _: &mut ast::Query) -> Result<(), SqlError> {
         self.queries += 1;
         Ok(())

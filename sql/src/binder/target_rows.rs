@@ -18,7 +18,7 @@ use sqlparser::ast::{self, Expr as E};
 use super::aggregate::kind_of;
 use super::call::function_name;
 use super::column_name::column_name;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::rows::gives_rows;
 use super::scope::{ResolvedColumn, Scope, ScopeLeaf, UNSEEN};
 use super::target_calls::Calls;
@@ -69,7 +69,7 @@ pub(super) fn set_here(name: &str, clause: Clause) -> SqlError {
 }
 
 /// A SELECT whose set-returning functions are in FROM, with its ORDER BY.
-pub(super) type Rewritten = (ast::Select, Vec<ast::OrderByExpr>);
+pub(super) type RewrittenSelect = (ast::Select, Vec<ast::OrderByExpr>);
 
 impl Binder<'_> {
     /// Returns the SELECT with its set-returning functions in FROM. `None` if it has none, or if
@@ -81,10 +81,10 @@ impl Binder<'_> {
         &mut self,
         select: &ast::Select,
         order_by: &[ast::OrderByExpr],
-    ) -> Result<Option<Rewritten>, SqlError> {
+    ) -> Result<Option<RewrittenSelect>, SqlError> {
         let as_fields = std::mem::take(&mut self.rows_as_fields);
-        let known = Known::of(self.catalog);
-        let mut looked = Looked::of(&known);
+        let known = SetFunctions::of(self.catalog);
+        let mut looked = ExprSurvey::of(&known);
         Walk(&mut looked).items(&select.projection)?;
         let in_items = looked.calls.len();
         for key in sort_keys(select, order_by) {
@@ -101,7 +101,7 @@ impl Binder<'_> {
             return Ok(None);
         }
         let found = (looked.within, looked.groups || looked.windows);
-        let mut whole = Looked::of(&known);
+        let mut whole = ExprSurvey::of(&known);
         whole.measures = true;
         Walk(&mut whole).select(select)?;
         // Cloning a syntax tree recurses.
@@ -109,7 +109,7 @@ impl Binder<'_> {
         let mut from = (select.clone(), order_by.to_vec());
         if is_grouped(select) {
             let keys = group_keys(select);
-            let mut grouped = Looked::of(&known);
+            let mut grouped = ExprSurvey::of(&known);
             for key in &keys {
                 Walk(&mut grouped).expr(key)?;
             }
@@ -159,7 +159,7 @@ impl Binder<'_> {
         &mut self,
         row: &E,
         dot: &ast::AccessExpr,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Option<Expr>, SqlError> {
         let mut path = match row {
             E::Identifier(name) => vec![name.clone()],
@@ -195,14 +195,14 @@ pub(super) struct RowShape {
 }
 
 /// The set-returning functions of a catalog.
-pub(super) struct Known<'a> {
+pub(super) struct SetFunctions<'a> {
     catalog: &'a dyn CatalogView,
 }
 
-impl<'a> Known<'a> {
+impl<'a> SetFunctions<'a> {
     /// Returns the user-defined functions of a catalog, with the built-in ones.
-    pub(super) fn of(catalog: &'a dyn CatalogView) -> Known<'a> {
-        Known { catalog }
+    pub(super) fn of(catalog: &'a dyn CatalogView) -> SetFunctions<'a> {
+        SetFunctions { catalog }
     }
 
     /// Returns whether one call is the whole target list and can be a relation as it is, because
@@ -259,15 +259,15 @@ impl<'a> Known<'a> {
 
     /// Returns whether an expression calls a set-returning function, outside of its subqueries.
     pub(super) fn has_call(&self, expr: &E) -> Result<bool, SqlError> {
-        let mut looked = Looked::of(self);
+        let mut looked = ExprSurvey::of(self);
         Walk(&mut looked).expr(expr)?;
         Ok(!looked.calls.is_empty())
     }
 }
 
 /// The set-returning functions in some expressions, and the depth of the expressions.
-struct Looked<'a> {
-    known: &'a Known<'a>,
+struct ExprSurvey<'a> {
+    known: &'a SetFunctions<'a>,
     /// The texts of the calls.
     calls: Vec<String>,
     /// The calls that are not a whole target or key.
@@ -286,9 +286,9 @@ struct Looked<'a> {
     refusing: Vec<(usize, String)>,
 }
 
-impl<'a> Looked<'a> {
-    fn of(known: &'a Known<'a>) -> Looked<'a> {
-        Looked {
+impl<'a> ExprSurvey<'a> {
+    fn of(known: &'a SetFunctions<'a>) -> ExprSurvey<'a> {
+        ExprSurvey {
             known,
             calls: Vec::new(),
             within: Vec::new(),
@@ -336,7 +336,7 @@ impl<'a> Looked<'a> {
     }
 }
 
-impl Visitor for Looked<'_> {
+impl Visitor for ExprSurvey<'_> {
     // Entering each subquery once for each query around it would take time quadratic in the depth.
     fn enters_queries(&self) -> bool {
         self.measures
@@ -432,7 +432,10 @@ pub(super) fn named(item: &ast::SelectItem) -> Option<(&E, String)> {
 
 /// Returns whether DISTINCT ON is evaluated before the set-returning functions: there is an ORDER
 /// BY, and neither clause reads a set-returning function.
-fn is_postponed(known: &Known<'_>, (select, order_by): &Rewritten) -> Result<bool, SqlError> {
+fn is_postponed(
+    known: &SetFunctions<'_>,
+    (select, order_by): &RewrittenSelect,
+) -> Result<bool, SqlError> {
     if !matches!(select.distinct, Some(ast::Distinct::On(_))) || order_by.is_empty() {
         return Ok(false);
     }

@@ -11,7 +11,9 @@ use super::from::table_leaf;
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{AlterAction, AlterTable, Expr, Statement, Trigger, TriggerChange};
-use crate::catalog::{ConstraintTrigger, Enabled, Event, RoutineDef, TableDef, Timing, TriggerDef};
+use crate::catalog::{
+    ConstraintTrigger, Event, RoutineDef, TableDef, Timing, TriggerDef, TriggerState,
+};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{self, Kind};
 use crate::parser::{self, CreateTrigger, TriggerAction, TriggerSyntax};
@@ -86,7 +88,7 @@ impl Binder<'_> {
         if create.timing == Timing::Instead {
             check_instead(create)?;
         }
-        check_family(table, create)?;
+        check_hierarchy(table, create)?;
         check_transition(create)?;
         let mut columns = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
@@ -126,7 +128,7 @@ impl Binder<'_> {
             condition: None,
             transition: create.transition.clone(),
             args: create.args.clone(),
-            enabled: Enabled::Origin,
+            enabled: TriggerState::Origin,
             constraint,
             comment: None,
         };
@@ -193,7 +195,7 @@ impl Binder<'_> {
     ) -> Result<Vec<Trigger>, SqlError> {
         let mut triggers = Vec::new();
         for def in &table.rules.triggers {
-            if def.enabled == Enabled::Disabled || !fires(def) {
+            if def.enabled == TriggerState::Disabled || !fires(def) {
                 continue;
             }
             let Some(routine) = self.catalog.routine_by_id(def.function) else {
@@ -234,7 +236,7 @@ fn check_kind(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> 
 }
 
 /// Refuses transition tables for a row trigger of a partitioned table or a partition.
-fn check_family(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
+fn check_hierarchy(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
     if !create.row || create.transition.iter().all(Option::is_none) {
         return Ok(());
     }

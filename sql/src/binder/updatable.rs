@@ -60,7 +60,7 @@ impl Level {
 /// A view and the views below it, down to the base relation: a table, or a view whose INSTEAD OF
 /// triggers perform the change.
 #[derive(Debug)]
-pub(super) struct Through {
+pub(super) struct ViewChain {
     /// The view as a table; its columns inherit properties of the base columns.
     pub(super) shown: Arc<TableDef>,
     /// The base relation.
@@ -75,8 +75,8 @@ pub(super) struct Through {
     pub(super) checks: Vec<ViewCheck>,
 }
 
-impl Through {
-    fn of(levels: Vec<Level>) -> Option<Through> {
+impl ViewChain {
+    fn of(levels: Vec<Level>) -> Option<ViewChain> {
         let (first, last) = (levels.first()?, levels.last()?);
         let base = Arc::clone(&last.under);
         let mut shown = first.view.as_table();
@@ -136,7 +136,7 @@ impl Through {
             0 | 1 => all.pop(),
             _ => Some(Expr::new(crate::types::Type::BOOL, Node::And(all))),
         };
-        Some(Through {
+        Some(ViewChain {
             shown: Arc::new(shown),
             base,
             columns,
@@ -194,7 +194,7 @@ impl Binder<'_> {
         &mut self,
         view: &Arc<ViewDef>,
         event: Event,
-    ) -> Result<Through, SqlError> {
+    ) -> Result<ViewChain, SqlError> {
         let mut levels: Vec<Level> = Vec::new();
         let mut next = Some(Arc::clone(view));
         while let Some(view) = next {
@@ -210,7 +210,7 @@ impl Binder<'_> {
             next = below.filter(|below| !below.is_done_instead(event));
             levels.push(level);
         }
-        Through::of(levels).ok_or_else(|| SqlError::internal("a view that is none"))
+        ViewChain::of(levels).ok_or_else(|| SqlError::internal("a view that is none"))
     }
 
     /// Returns a view as a level over the relation below, or the reason why it is not updatable.
@@ -278,7 +278,7 @@ pub(super) fn why_not_updatable(query: &ast::Query, select: &Select) -> Option<&
 }
 
 /// The parts of a query over one relation: the SELECT, the relation and its alias.
-type Single<'a> = (
+type SingleRelation<'a> = (
     &'a ast::Select,
     &'a ast::ObjectName,
     Option<&'a ast::TableAlias>,
@@ -286,7 +286,7 @@ type Single<'a> = (
 
 /// Returns the only relation of a query, or the reason why its rows are not the rows of one
 /// relation.
-fn single<'a>(query: &'a ast::Query, select: &Select) -> Result<Single<'a>, &'static str> {
+fn single<'a>(query: &'a ast::Query, select: &Select) -> Result<SingleRelation<'a>, &'static str> {
     const ONE: &str =
         "Views that do not select from a single table or view are not automatically updatable.";
     let of = match query.body.as_ref() {

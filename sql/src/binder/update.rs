@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use sqlparser::ast;
 
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::from::table_leaf;
 use super::insert::is_default;
 use super::overriding::check_settable;
 use super::row_compare::row_of;
 use super::rules::Change;
 use super::scope::{Scope, ScopeLeaf};
-use super::subfield::Place;
+use super::subfield::ColumnPath;
 use super::subquery::query_of;
 use super::{Binder, names};
 use crate::bound::{Assignment, Expr, From, Integrity, Node, Statement, Update};
@@ -127,7 +127,7 @@ impl Binder<'_> {
                 let Some(query) = query_of(value) else {
                     return Err(SqlError::internal("a query that is none"));
                 };
-                let mut around = Around {
+                let mut around = ExprContext {
                     scope,
                     clause: Clause::Set,
                     aggregates: None,
@@ -182,7 +182,7 @@ impl Binder<'_> {
     fn put(
         &mut self,
         table: &TableDef,
-        Place { column, path }: Place,
+        ColumnPath { column, path }: ColumnPath,
         value: Expr,
         scope: &Scope,
         out: &mut Vec<Assignment>,
@@ -221,7 +221,7 @@ impl Binder<'_> {
         table: &TableDef,
         name: &ast::ObjectName,
         out: &[Assignment],
-    ) -> Result<Place, SqlError> {
+    ) -> Result<ColumnPath, SqlError> {
         let parts = names::parts(name)?;
         let Some(first) = parts.first() else {
             return Err(SqlError::internal("an assignment without a column"));
@@ -241,6 +241,6 @@ impl Binder<'_> {
                 ),
             ));
         }
-        Ok(Place { column, path })
+        Ok(ColumnPath { column, path })
     }
 }

@@ -26,7 +26,7 @@ pub struct Variable {
 
 /// The resolution of a name that is both a column and a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefer {
+pub enum NamePriority {
     /// The name refers to the column.
     Column,
     /// The name refers to the variable.
@@ -58,7 +58,7 @@ pub trait Variables {
     }
 
     /// Returns how a name is resolved that is both a column and a variable.
-    fn prefer(&self) -> Prefer;
+    fn prefer(&self) -> NamePriority;
 }
 
 impl Binder<'_> {
@@ -111,10 +111,10 @@ impl Binder<'_> {
             return Ok(column);
         };
         match variables.prefer() {
-            Prefer::Column => Ok(column),
-            Prefer::Variable => Ok(self.variable(path)?.unwrap_or(column)),
-            Prefer::Neither if variables.find(path)?.is_none() => Ok(column),
-            Prefer::Neither => Err(SqlError::new(
+            NamePriority::Column => Ok(column),
+            NamePriority::Variable => Ok(self.variable(path)?.unwrap_or(column)),
+            NamePriority::Neither if variables.find(path)?.is_none() => Ok(column),
+            NamePriority::Neither => Err(SqlError::new(
                 SqlState::AMBIGUOUS_COLUMN,
                 format!("column reference \"{}\" is ambiguous", path.join(".")),
             )

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::call::{no_function, plain_argument};
-use super::expr::Around;
+use super::expr::ExprContext;
 use crate::bound::{Expr, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, spread_candidate};
@@ -35,7 +35,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         args: &[ast::FunctionArg],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut bound = Vec::with_capacity(args.len());
         for arg in args {

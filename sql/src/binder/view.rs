@@ -14,7 +14,7 @@ use super::ddl::check_column_type;
 use super::needs::Need;
 use super::path::PathView;
 use super::scope::{ScopeColumn, ScopeLeaf};
-use super::stars::{self, Stars};
+use super::stars::{self, StarColumns};
 use super::{Binder, ParamTypes, names};
 use crate::bound::{ColumnOrigin, CreateView, DropView, NamedObject, Select, Statement};
 use crate::catalog::{
@@ -178,7 +178,7 @@ impl Binder<'_> {
     }
 
     /// Returns whether a query reads a temporary relation.
-    pub(super) fn reads_temporary(&self, defined: &Defined) -> bool {
+    pub(super) fn reads_temporary(&self, defined: &ViewDefinition) -> bool {
         let Some(own) = self.cx.temporary_in(self.catalog) else {
             return false;
         };
@@ -193,8 +193,8 @@ impl Binder<'_> {
         &mut self,
         create: &ast::CreateView,
         too_many: &str,
-    ) -> Result<Defined, SqlError> {
-        let recording = Recording {
+    ) -> Result<ViewDefinition, SqlError> {
+        let recording = RecordingCatalog {
             catalog: self.catalog,
             tables: RefCell::default(),
             views: RefCell::default(),
@@ -205,7 +205,7 @@ impl Binder<'_> {
         let mut binder = Binder::of(self.text, (&recording, self.path), &mut none, around);
         let mut query = ast::Query::clone(&create.query);
         stars::number(&mut query)?;
-        binder.stars = Some(Stars::default());
+        binder.stars = Some(StarColumns::default());
         let select = binder.query(&query)?;
         if let Some(stars) = binder.stars.take() {
             stars.write_out(&mut query)?;
@@ -242,7 +242,7 @@ impl Binder<'_> {
                 ));
             }
         }
-        Ok(Defined {
+        Ok(ViewDefinition {
             columns,
             text: spelled(&query.to_string()),
             tables: recording.tables.into_inner(),
@@ -294,7 +294,7 @@ impl Binder<'_> {
 }
 
 /// The defining query of a new view.
-pub(super) struct Defined {
+pub(super) struct ViewDefinition {
     pub(super) columns: Vec<(String, crate::types::Type)>,
     pub(super) text: String,
     pub(super) tables: Vec<u32>,
@@ -306,7 +306,7 @@ pub(super) struct Defined {
 }
 
 /// A catalog that records the relations and types that name resolution finds.
-struct Recording<'a> {
+struct RecordingCatalog<'a> {
     catalog: &'a dyn CatalogView,
     tables: RefCell<Vec<u32>>,
     views: RefCell<Vec<u32>>,
@@ -320,7 +320,7 @@ fn note(list: &RefCell<Vec<u32>>, id: u32) {
     }
 }
 
-impl CatalogView for Recording<'_> {
+impl CatalogView for RecordingCatalog<'_> {
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
         let found = self.catalog.table(schema, name)?;
         found.iter().for_each(|table| note(&self.tables, table.id));

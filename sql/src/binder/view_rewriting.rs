@@ -9,7 +9,7 @@ use sqlparser::ast::ObjectName;
 use super::Binder;
 use super::needs::Columns;
 use super::rules::Change;
-use super::updatable::Through;
+use super::updatable::ViewChain;
 use crate::bound::{
     Delete, Expr, From, Insert, InsertSource, LeafSource, Node, Select, Statement, Target, Update,
 };
@@ -24,14 +24,14 @@ use crate::value::Value;
 const VIEW_SLOTS: usize = 1 << 24;
 
 /// The relation that a statement changes.
-pub(super) struct Changing {
+pub(super) struct ChangeTarget {
     /// The table, or the view as a table, that the names refer to.
     pub(super) table: Arc<TableDef>,
     /// The base relation, if the target is a view that is rewritten.
-    pub(super) through: Option<Through>,
+    pub(super) through: Option<ViewChain>,
 }
 
-impl Changing {
+impl ChangeTarget {
     /// Returns the first slot of its columns, and the number of columns after which other relations
     /// follow.
     pub(super) fn slots(&self) -> (usize, usize) {
@@ -42,7 +42,7 @@ impl Changing {
     }
 }
 
-impl Through {
+impl ViewChain {
     /// Replaces the columns of the view, in the slots from `first` on, by their expressions.
     fn place(&self, expr: &mut Expr, first: usize) {
         expr.replace_columns(&|slot| self.columns.get(slot.checked_sub(first)?).cloned());
@@ -93,10 +93,10 @@ impl Binder<'_> {
         &mut self,
         name: &ObjectName,
         event: Event,
-    ) -> Result<Changing, SqlError> {
+    ) -> Result<ChangeTarget, SqlError> {
         let Some(view) = self.view(name)? else {
             let table = self.changed_table(name)?;
-            return Ok(Changing {
+            return Ok(ChangeTarget {
                 table,
                 through: None,
             });
@@ -104,13 +104,13 @@ impl Binder<'_> {
         if view.is_done_instead(event) {
             self.params.name_view(&view);
             let table = Arc::new(view.as_table());
-            return Ok(Changing {
+            return Ok(ChangeTarget {
                 table,
                 through: None,
             });
         }
         let through = self.through(&view, event)?;
-        Ok(Changing {
+        Ok(ChangeTarget {
             table: Arc::clone(&through.shown),
             through: Some(through),
         })
@@ -133,7 +133,7 @@ impl Binder<'_> {
     /// SELECT if the statement reads the view.
     fn need_below(
         &mut self,
-        through: &Through,
+        through: &ViewChain,
         reads: &Columns,
         wanted: &[(Privileges, Vec<usize>)],
     ) {
@@ -156,7 +156,7 @@ impl Binder<'_> {
     /// Rewrites an INSERT into a view; it has values for the columns `given` of the view.
     pub(super) fn insert_through(
         &mut self,
-        through: Through,
+        through: ViewChain,
         (reads, given): (&Columns, &[usize]),
         mut insert: Insert,
     ) -> Result<Statement, SqlError> {
@@ -244,7 +244,7 @@ impl Binder<'_> {
     /// Rewrites an UPDATE of a view.
     pub(super) fn update_through(
         &mut self,
-        through: Through,
+        through: ViewChain,
         reads: &Columns,
         mut update: Update,
     ) -> Result<Statement, SqlError> {
@@ -280,7 +280,7 @@ impl Binder<'_> {
     /// Rewrites a DELETE from a view.
     pub(super) fn delete_through(
         &mut self,
-        through: Through,
+        through: ViewChain,
         reads: &Columns,
         mut delete: Delete,
     ) -> Result<Statement, SqlError> {

@@ -8,7 +8,7 @@
 use sqlparser::ast;
 
 use super::Binder;
-use super::expr::Around;
+use super::expr::ExprContext;
 use super::names;
 use super::scope::{ResolvedColumn, RowValue, Scope, ScopeLeaf, UNSEEN};
 use crate::bound::{Expr, Node};
@@ -221,7 +221,7 @@ impl Binder<'_> {
     pub(super) fn row_call(
         &mut self,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return Err(SqlError::internal("a row without a list"));
@@ -254,7 +254,7 @@ impl Binder<'_> {
     pub(super) fn tuple(
         &mut self,
         parts: &[ast::Expr],
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         let mut values = Vec::with_capacity(parts.len());
         for part in parts {

@@ -5,7 +5,7 @@ use sqlparser::ast;
 
 use super::aggregate::{Aggregates, kind_of};
 use super::call::plain_argument;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{
@@ -49,7 +49,7 @@ impl Binder<'_> {
         aggregates: &mut Aggregates,
     ) -> Result<(), SqlError> {
         for (_, spec) in aggregates.named.clone() {
-            let mut around = Around {
+            let mut around = ExprContext {
                 scope,
                 clause: Clause::Window,
                 aggregates: Some(&mut *aggregates),
@@ -64,7 +64,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<Expr, SqlError> {
         if let Some(treatment) = &function.null_treatment {
             let message = format!("{treatment} is not supported");
@@ -85,7 +85,7 @@ impl Binder<'_> {
             };
             return Err(SqlError::new(state, message));
         }
-        let mut inner = Around {
+        let mut inner = ExprContext {
             scope: around.scope,
             clause: Clause::Window,
             aggregates: around.aggregates.as_deref_mut(),
@@ -116,7 +116,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         function: &ast::Function,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<(WindowFunction, Vec<Expr>, Type), SqlError> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return Err(super::call::no_function(name, &[]));
@@ -244,7 +244,7 @@ impl Binder<'_> {
     fn window(
         &mut self,
         spec: &ast::WindowSpec,
-        around: &mut Around<'_>,
+        around: &mut ExprContext<'_>,
     ) -> Result<(Vec<Expr>, Order, Frame), SqlError> {
         let (spec, exclude) = exclusion(spec);
         let spec = &resolved(&spec, around)?;
@@ -411,7 +411,7 @@ fn compares(key: TypeKind, bound: TypeKind) -> bool {
 }
 
 /// Returns the definition of a window name.
-fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpec, SqlError> {
+fn named_window(around: &ExprContext<'_>, name: &ast::Ident) -> Result<ast::WindowSpec, SqlError> {
     let called = names::fold(name);
     let windows = around.aggregates.as_ref().map(|list| &list.named);
     let mut found = windows.into_iter().flatten().filter(|(n, _)| *n == called);
@@ -444,7 +444,7 @@ pub(super) fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
 /// Returns `spec` with the clauses of the named windows that it builds on.
 ///
 /// The loop ends because `named_windows` admits only names that are defined earlier.
-fn resolved(spec: &ast::WindowSpec, around: &Around<'_>) -> Result<ast::WindowSpec, SqlError> {
+fn resolved(spec: &ast::WindowSpec, around: &ExprContext<'_>) -> Result<ast::WindowSpec, SqlError> {
     let mut chain = Vec::new();
     let mut base = spec.clone();
     while let Some(name) = base.window_name.take() {

@@ -19,7 +19,7 @@ use crate::types::Type;
 use crate::value::Value;
 
 /// The name of a CTE.
-pub(super) struct Named {
+pub(super) struct CteName {
     name: String,
     columns: Vec<(String, Type)>,
     stage: Stage,
@@ -105,7 +105,7 @@ impl Binder<'_> {
         // With RECURSIVE each CTE may refer to any other.
         let first = self.named.len();
         let (level, depth) = (self.surroundings.len(), self.levels());
-        self.named.extend(names.iter().map(|name| Named {
+        self.named.extend(names.iter().map(|name| CteName {
             name: name.clone(),
             columns: Vec::new(),
             stage: Stage::Later,
@@ -138,7 +138,7 @@ impl Binder<'_> {
         bound
     }
 
-    fn plain(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
+    fn plain(&mut self, cte: &ast::Cte, name: String) -> Result<CteName, SqlError> {
         if cte.from.is_some() {
             return Err(not_recursive());
         }
@@ -159,7 +159,7 @@ impl Binder<'_> {
         cte: &ast::Cte,
         name: String,
         changing: &ast::Statement,
-    ) -> Result<Named, SqlError> {
+    ) -> Result<CteName, SqlError> {
         if self.nesting > 1 || !self.surroundings.is_empty() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -192,7 +192,7 @@ impl Binder<'_> {
         Ok(named)
     }
 
-    fn perhaps_recursive(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
+    fn perhaps_recursive(&mut self, cte: &ast::Cte, name: String) -> Result<CteName, SqlError> {
         let level = self.surroundings.len();
         let ast::SetExpr::SetOperation {
             op,
@@ -201,7 +201,7 @@ impl Binder<'_> {
             right,
         } = cte.query.body.as_ref()
         else {
-            self.named.push(Named {
+            self.named.push(CteName {
                 name: name.clone(),
                 columns: Vec::new(),
                 stage: Stage::Forbidden(
@@ -221,7 +221,7 @@ impl Binder<'_> {
             _ => "does not have the form non-recursive-term UNION [ALL] recursive-term",
         };
         let place = self.named.len();
-        self.named.push(Named {
+        self.named.push(CteName {
             name: name.clone(),
             columns: Vec::new(),
             stage: Stage::Forbidden(forbidden),
@@ -336,7 +336,7 @@ impl Binder<'_> {
         level: usize,
         query: Select,
         args: Vec<(usize, Expr)>,
-    ) -> Result<Named, SqlError> {
+    ) -> Result<CteName, SqlError> {
         let mut columns: Vec<(String, Type)> = query
             .columns()
             .iter()
@@ -366,7 +366,7 @@ impl Binder<'_> {
             args,
             query: Arc::new(query),
         };
-        Ok(Named {
+        Ok(CteName {
             name,
             columns,
             stage: Stage::Bound(Arc::new(bound)),

@@ -51,14 +51,14 @@ pub struct CreateTable {
     /// PARTITION OF: the parent and the partition bound.
     pub partition_of: Option<NewPartition>,
     /// The indexes and comments that LIKE copies.
-    pub alike: Alike,
+    pub alike: LikeProperties,
     /// The storage options.
     pub storage: Storage,
 }
 
 /// The properties copied by LIKE that are not part of a CREATE TABLE.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Alike {
+pub struct LikeProperties {
     /// Indexes, without names.
     pub indexes: Vec<IndexDef>,
     /// Comments on columns, by position.

@@ -46,8 +46,8 @@ pub use database::{
     AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SettingChange,
 };
 pub use ddl::{
-    Alike, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
-    NewForeignKey, NewPartition, OnCommit, PartitionBy, Truncate,
+    AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, LikeProperties,
+    NewCheck, NewForeignKey, NewPartition, OnCommit, PartitionBy, Truncate,
 };
 pub use dml::{
     Assignment, Changes, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource,
@@ -63,15 +63,15 @@ pub use ordered_set::OrderedSet;
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
-pub use rules::{Integrity, Related, RowCheck, RowRules, ViewCheck};
+pub use rules::{Integrity, RelatedTable, RowCheck, RowRules, ViewCheck};
 pub use schema::{CreateSchema, DropSchema, RenameSchema};
 pub use security::{
     AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, NamedObject,
     ReassignOwned, RenameView, SetSchema,
 };
 pub use select::{
-    Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Hold, Join, JoinKind, Leaf, LeafSource,
-    Locking, OrderKey, Select, Statistic, TableFunction, Target, WaitPolicy,
+    Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
+    LockingClause, OrderKey, RowLockOptions, Select, Statistic, TableFunction, Target, WaitPolicy,
 };
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{

@@ -90,18 +90,18 @@ impl LeafSource {
     }
 
     /// Calls `f` on each query that the source consists of.
-    pub(super) fn for_each_part<'a>(&'a self, f: &mut dyn FnMut(Part<'a>)) {
+    pub(super) fn for_each_part<'a>(&'a self, f: &mut dyn FnMut(SourceQuery<'a>)) {
         match self.inner() {
-            LeafSource::Subquery(select) => f(Part::Query(select)),
+            LeafSource::Subquery(select) => f(SourceQuery::Query(select)),
             LeafSource::Set(set) => {
-                f(Part::Query(&set.left));
-                f(Part::Query(&set.right));
+                f(SourceQuery::Query(&set.left));
+                f(SourceQuery::Query(&set.right));
             }
             LeafSource::Recursive(recursive) => {
-                f(Part::Query(&recursive.base));
-                f(Part::Query(&recursive.step));
+                f(SourceQuery::Query(&recursive.base));
+                f(SourceQuery::Query(&recursive.step));
             }
-            LeafSource::Cte(cte) => f(Part::Cte(cte)),
+            LeafSource::Cte(cte) => f(SourceQuery::Cte(cte)),
             LeafSource::Table(_)
             | LeafSource::Function { .. }
             | LeafSource::System(_)
@@ -113,7 +113,7 @@ impl LeafSource {
 }
 
 /// A query that a source consists of.
-pub(super) enum Part<'a> {
+pub(super) enum SourceQuery<'a> {
     /// A query that belongs to this source only.
     Query(&'a Select),
     /// A query that other relations may share.

@@ -78,14 +78,14 @@ pub struct Integrity {
     pub rules: RowRules,
     /// The tables that foreign keys connect with the changed table, in both directions, which comes
     /// first. Empty if no foreign key is affected.
-    pub related: Vec<Related>,
+    pub related: Vec<RelatedTable>,
     /// The functions that triggers, CHECKs and generated columns of these tables call.
     pub routines: Vec<Arc<RoutineDef>>,
 }
 
 /// A table that a foreign key connects with the changed table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Related {
+pub struct RelatedTable {
     /// The table.
     pub table: Arc<TableDef>,
     /// The rules of its rows.

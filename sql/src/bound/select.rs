@@ -52,7 +52,7 @@ pub struct Select {
     /// Whether the rows that OFFSET skips are returned as well; the reader skips them.
     pub gives_skipped: bool,
     /// FOR UPDATE or FOR SHARE.
-    pub locking: Option<Locking>,
+    pub locking: Option<LockingClause>,
     /// Whether a cursor needs the locations of the rows, which exist for the rows of a single
     /// table.
     pub places: bool,
@@ -417,30 +417,30 @@ pub struct OrderKey {
 
 /// The row-locking clause of a SELECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Locking {
+pub struct LockingClause {
     /// The lock strength and the wait policy.
-    pub hold: Hold,
+    pub hold: RowLockOptions,
     /// OF: the first slots of the relations whose rows are locked; empty for all relations.
     pub of: Vec<usize>,
 }
 
 /// The lock on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct RowLockOptions {
     /// The lock strength; strengths conflict with each other as PostgreSQL's row locks do.
     pub strength: Strength,
     /// The policy if another transaction holds a conflicting lock.
     pub wait: WaitPolicy,
 }
 
-impl Hold {
+impl RowLockOptions {
     /// The lock of DELETE, and of UPDATE of a key column.
-    pub const CHANGED: Hold = Hold {
+    pub const CHANGED: RowLockOptions = RowLockOptions {
         strength: Strength::Update,
         wait: WaitPolicy::Block,
     };
     /// The lock of UPDATE of columns that are in no unique index.
-    pub const CHANGED_NO_KEY: Hold = Hold {
+    pub const CHANGED_NO_KEY: RowLockOptions = RowLockOptions {
         strength: Strength::NoKeyUpdate,
         wait: WaitPolicy::Block,
     };

@@ -22,7 +22,7 @@ use super::session::{
 };
 use super::user_type::{AlterType, CreateEnum, DropType};
 use super::view::{AlterView, CreateView, DropView, RefreshView};
-use crate::notify::{Listening, Notification};
+use crate::notify::{ListenChange, Notification};
 use crate::table_locks::TableLocks;
 use crate::types::{Type, TypeKind};
 
@@ -224,7 +224,7 @@ pub enum Statement {
     /// LOCK TABLE
     LockTables(TableLocks),
     /// LISTEN, UNLISTEN
-    Listen(Listening),
+    Listen(ListenChange),
     /// NOTIFY
     Notify(Notification),
 }

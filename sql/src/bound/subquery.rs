@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::expr::{Expr, Volatility};
-use super::relation::Part;
+use super::relation::SourceQuery;
 use super::routine::RoutineCall;
 use super::select::{From, Leaf, LeafSource, Select};
 use super::statement::Statement;
@@ -117,9 +117,9 @@ impl Select {
 fn walk_from<'a>(from: &'a From, seen: &mut HashSet<usize>, f: &mut dyn FnMut(&'a Select)) {
     from.for_each_leaf(&mut |leaf| {
         leaf.source.for_each_part(&mut |part| match part {
-            Part::Query(query) => query.walk(seen, f),
-            Part::Cte(cte) if seen.insert(cte.id) => cte.query.walk(seen, f),
-            Part::Cte(_) => {}
+            SourceQuery::Query(query) => query.walk(seen, f),
+            SourceQuery::Cte(cte) if seen.insert(cte.id) => cte.query.walk(seen, f),
+            SourceQuery::Cte(_) => {}
         });
     });
 }

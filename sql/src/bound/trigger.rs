@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
-use crate::catalog::{Enabled, RoutineDef, TriggerDef};
+use crate::catalog::{RoutineDef, TriggerDef, TriggerState};
 
 /// A change of the triggers of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum TriggerChange {
         /// The name of the trigger; `None` for all triggers.
         name: Option<String>,
         /// The new state.
-        enabled: Enabled,
+        enabled: TriggerState,
         /// ALL: the foreign-key triggers are included.
         keys: bool,
     },

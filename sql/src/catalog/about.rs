@@ -159,7 +159,7 @@ impl Object {
 
 /// The owner, the privileges and the comments of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct About {
+pub struct ObjectAttributes {
     /// The oid of the object's system catalog.
     pub class: u32,
     /// The oid of the object.
@@ -175,14 +175,14 @@ pub struct About {
     pub comments: Vec<(i16, String)>,
 }
 
-impl About {
+impl ObjectAttributes {
     /// Returns an entry without any property.
-    pub fn of(object: Object) -> About {
+    pub fn of(object: Object) -> ObjectAttributes {
         let (class, id) = object.key();
-        About {
+        ObjectAttributes {
             class,
             id,
-            ..About::default()
+            ..ObjectAttributes::default()
         }
     }
 

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_on_goes_with_the_right_to_give_it() {
+    fn revoking_grant_option_revokes_dependent_grants() {
         let (owner, a, b, c) = (10, 1, 2, 3);
         let both = Privileges::SELECT.and(Privileges::INSERT);
         let mut acl = default_acl(owner, (Privileges::NONE, both));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_that_two_gave_is_lost_when_both_take_it() {
+    fn privilege_of_two_grantors_ends_when_both_revoke() {
         let (owner, a, b, c) = (10, 1, 2, 3);
         let select = Privileges::SELECT;
         let mut acl = default_acl(owner, (Privileges::NONE, select));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_owner_has_what_the_one_before_had() {
+    fn new_owner_takes_over_privileges() {
         let mut acl = default_acl(10, (Privileges::USAGE, Privileges::SELECT));
         grant(&mut acl, (10, 7), Privileges::SELECT, false);
         change_owner(&mut acl, 10, 7);

@@ -19,7 +19,7 @@ use super::database::DatabaseDef;
 use super::extension::ExtensionDef;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
-use super::partition_hierarchy::HierarchyPlace;
+use super::partition_hierarchy::HierarchyPosition;
 use super::routine::RoutineDef;
 use super::rules::{ColumnMore, TableRules};
 use super::security::Security;
@@ -56,7 +56,7 @@ pub struct TableDef {
     /// The distribution of the rows over partitions; `None` if they are not distributed.
     pub partitioning: Option<Partitioning>,
     /// The place in a partition hierarchy; `None` outside of one.
-    pub family: Option<Box<HierarchyPlace>>,
+    pub family: Option<Box<HierarchyPosition>>,
     /// The query of a materialized view; `None` for a table.
     pub materialized: Option<Box<Materialized>>,
     /// CHECK and FOREIGN KEY constraints.
@@ -141,7 +141,7 @@ pub struct IndexMore {
     /// NULLS NOT DISTINCT: NULLs count as equal, so two rows cannot have equal keys with NULLs.
     pub nulls_equal: bool,
     /// The collations and operator classes of the key columns; empty if none is given.
-    pub looks: Vec<KeyLook>,
+    pub looks: Vec<KeyOptions>,
     /// The storage parameters and their values.
     pub options: Vec<(String, String)>,
 }
@@ -149,7 +149,7 @@ pub struct IndexMore {
 /// The collation and operator class of a key column. They do not change its order, which is that of
 /// its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyLook {
+pub struct KeyOptions {
     /// COLLATE
     pub collation: Option<Collation>,
     /// The operator class, unless it is the default class.
@@ -158,7 +158,7 @@ pub struct KeyLook {
 
 impl IndexMore {
     /// Returns the collation and operator class of a key column.
-    pub fn look(&self, at: usize) -> Option<&KeyLook> {
+    pub fn look(&self, at: usize) -> Option<&KeyOptions> {
         self.looks.get(at)
     }
 

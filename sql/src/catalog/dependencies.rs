@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fencepost_txn::Transaction;
 
-use super::guard::{Guards, Hold, guard_type};
+use super::guard::{GuardScope, Guards, guard_type};
 use super::store::Catalog;
 use super::user_type::TypeDef;
 use super::view::ViewDef;
 use crate::lock_mode::LockMode;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::table_locks::TableUse;
 
 /// The types, views and sequences to which a statement refers, in the versions with which it was
@@ -99,8 +99,8 @@ impl Dependencies {
         &self,
         tx: &mut Transaction,
         catalog: Option<&Catalog>,
-        hold: Hold,
-    ) -> Result<bool, Halt> {
+        hold: GuardScope,
+    ) -> Result<bool, StatementStop> {
         if let (Some(version), Some(catalog)) = (self.version, catalog)
             && !catalog.is_still(tx, version, hold).await?
         {

@@ -36,7 +36,7 @@ pub(super) use bytes::{Reader, Writer};
 pub(super) use database::{decode_database, encode_database, is_database};
 pub(super) use extension::{decode_extension, encode_extension, is_extension};
 pub(crate) use partition_hierarchy::can_be_in_bounds;
-use partition_hierarchy::{encode_family, read_family};
+use partition_hierarchy::{encode_hierarchy, read_hierarchy};
 pub(super) use role::{decode_role, encode_role};
 use rules::{encode_rules, read_rules};
 pub(super) use user_type::{decode_types, encode_type, is_type};
@@ -59,7 +59,7 @@ use crate::types::{Type, TypeKind};
 
 const TABLE_FORMAT: u8 = 5;
 /// The format of partitioned tables and partitions.
-const TABLE_FORMAT_FAMILY: u8 = 6;
+const TABLE_FORMAT_HIERARCHY: u8 = 6;
 /// Added to a format if the table has indexes on expressions.
 const WITH_EXPRESSIONS: u8 = 2;
 /// Added to a format if the table has columns of domains; the index expressions are then stored,
@@ -118,7 +118,7 @@ const _: () = {
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     let format = match table.family {
         None => TABLE_FORMAT,
-        Some(_) => TABLE_FORMAT_FAMILY,
+        Some(_) => TABLE_FORMAT_HIERARCHY,
     };
     let mut indexes = table.indexes.iter();
     let domains = table.columns.iter().any(|c| c.more.domain.is_some());
@@ -162,7 +162,7 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         out.list(each.map(|of| of.map_or(0, |of| of.definition().id)));
     }
     if let Some(family) = &table.family {
-        encode_family(family, &mut out);
+        encode_hierarchy(family, &mut out);
     }
     out.u32(table.indexes.len() as u32);
     for index in &table.indexes {
@@ -278,8 +278,8 @@ pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, 
 fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     let materialized = read_query(input)?;
     let mut format = input.u8()?;
-    let domains = format > TABLE_FORMAT_FAMILY + WITH_EXPRESSIONS;
-    let expressions = format > TABLE_FORMAT_FAMILY;
+    let domains = format > TABLE_FORMAT_HIERARCHY + WITH_EXPRESSIONS;
+    let expressions = format > TABLE_FORMAT_HIERARCHY;
     if domains {
         format -= WITH_DOMAINS;
     } else if expressions {
@@ -289,9 +289,10 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         return None;
     }
     let (whole, one_guard) = match format {
-        TABLE_FORMAT | TABLE_FORMAT_FAMILY | TABLE_FORMAT_NO_TRIGGERS | TABLE_FORMAT_NO_RULES => {
-            (false, false)
-        }
+        TABLE_FORMAT
+        | TABLE_FORMAT_HIERARCHY
+        | TABLE_FORMAT_NO_TRIGGERS
+        | TABLE_FORMAT_NO_RULES => (false, false),
         TABLE_FORMAT_ONE_GUARD => (false, true),
         TABLE_FORMAT_WHOLE => (true, true),
         _ => return None,
@@ -357,9 +358,9 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         version,
         guards,
     };
-    if format == TABLE_FORMAT_FAMILY {
-        let family = read_family(input, table.columns.len(), around)?;
-        table.family = Some(Box::new(family));
+    if format == TABLE_FORMAT_HIERARCHY {
+        let hierarchy = read_hierarchy(input, table.columns.len(), around)?;
+        table.family = Some(Box::new(hierarchy));
     }
     for _ in 0..input.u32()? {
         let has = (whole, has_rules, expressions);

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_routine_is_read_back() {
+    fn routine_round_trips() {
         let routine = RoutineDef {
             id: 16390,
             schema: "public".into(),

@@ -14,23 +14,25 @@
 use std::sync::Arc;
 
 use fencepost_storage::Addr;
-use fencepost_txn::{Isolation, Machine, MachineId, ObjectLocation, Seen, Stop, Transaction, View, Work};
+use fencepost_txn::{
+    Isolation, Machine, MachineId, ObjectLocation, ReadEntry, Stop, Transaction, View, Work,
+};
 
 use super::def::TableDef;
 use super::user_type::TypeDef;
 use super::view::ViewDef;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 
 /// The time for which a guard must stay valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum GuardScope {
     /// Up to the commit, at every isolation level: the statement changes rows.
     Commit,
     /// While the statement runs: the commit validates it at serializable only.
     Statement,
 }
 
-impl Hold {
+impl GuardScope {
     /// Reads a catalog object in its newest version. At repeatable read the snapshot's version is
     /// read instead, if objects read earlier have changed since.
     pub(super) async fn view<T: Send>(
@@ -38,7 +40,7 @@ impl Hold {
         tx: &mut Transaction,
         addr: Addr,
         words: impl Fn(&View<'_>) -> T + Send + Sync,
-    ) -> Result<Option<(T, Seen)>, Stop> {
+    ) -> Result<Option<(T, ReadEntry)>, Stop> {
         match tx.view(addr, None, &words).await {
             Err(Stop::Retry(_)) if self.keeps_snapshot(tx) => {
                 Box::pin(tx.seen_at(None).view(addr, None, words)).await
@@ -48,13 +50,13 @@ impl Hold {
     }
 
     fn keeps_snapshot(self, tx: &Transaction) -> bool {
-        self == Hold::Statement && tx.isolation() == Isolation::RepeatableRead
+        self == GuardScope::Statement && tx.isolation() == Isolation::RepeatableRead
     }
 
     /// Adds the version that was read to the read set.
     #[inline]
-    pub(super) fn guard(self, tx: &mut Transaction, seen: Seen) {
-        if self == Hold::Commit || tx.isolation() == Isolation::Serializable {
+    pub(super) fn guard(self, tx: &mut Transaction, seen: ReadEntry) {
+        if self == GuardScope::Commit || tx.isolation() == Isolation::Serializable {
             tx.guard(seen);
         } else {
             tx.seen_at(None).guard(seen);
@@ -86,7 +88,11 @@ impl Guards {
     }
 
     /// Creates the guards of the new table `id`.
-    pub fn create(tx: &mut Transaction, id: u32, version: u64) -> Work<'_, Result<Guards, Halt>> {
+    pub fn create(
+        tx: &mut Transaction,
+        id: u32,
+        version: u64,
+    ) -> Work<'_, Result<Guards, StatementStop>> {
         Box::pin(async move {
             let machine = Arc::clone(tx.machine());
             let mut guards = Vec::new();
@@ -111,14 +117,14 @@ impl Guards {
         tx: &mut Transaction,
         id: u32,
         version: u64,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         for guard in self.all() {
             tx.write(guard, &[GUARD | u64::from(id), version]).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn free(&self, tx: &mut Transaction) -> Result<(), Halt> {
+    pub(super) async fn free(&self, tx: &mut Transaction) -> Result<(), StatementStop> {
         for guard in self.all() {
             tx.free(guard).await?;
         }
@@ -140,8 +146,8 @@ impl Guards {
         tx: &mut Transaction,
         id: u32,
         version: u64,
-        hold: Hold,
-    ) -> Result<bool, Halt> {
+        hold: GuardScope,
+    ) -> Result<bool, StatementStop> {
         let guard = self.of(tx.machine());
         guard_at(tx, (id, version), guard, hold).await
     }
@@ -162,12 +168,20 @@ impl Guards {
 
 /// Adds the version of `table` with which the caller planned to the read set (CAT-5). Returns false
 /// if the table was changed or dropped: the caller must plan again.
-pub async fn guard_table(tx: &mut Transaction, table: &TableDef, hold: Hold) -> Result<bool, Halt> {
+pub async fn guard_table(
+    tx: &mut Transaction,
+    table: &TableDef,
+    hold: GuardScope,
+) -> Result<bool, StatementStop> {
     table.guards.hold(tx, table.id, table.version, hold).await
 }
 
 /// Does the same for a type that the plan refers to.
-pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef, hold: Hold) -> Result<bool, Halt> {
+pub async fn guard_type(
+    tx: &mut Transaction,
+    ty: &TypeDef,
+    hold: GuardScope,
+) -> Result<bool, StatementStop> {
     let id = match ty.as_composite().map(|of| of.definition()) {
         Some(of) if of.is_of_table() => of.relation,
         _ => ty.id,
@@ -176,14 +190,18 @@ pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef, hold: Hold) -> Resul
 }
 
 /// Does the same for a view that the plan reads.
-pub async fn guard_view(tx: &mut Transaction, view: &ViewDef, hold: Hold) -> Result<bool, Halt> {
+pub async fn guard_view(
+    tx: &mut Transaction,
+    view: &ViewDef,
+    hold: GuardScope,
+) -> Result<bool, StatementStop> {
     view.guards.hold(tx, view.id, view.version, hold).await
 }
 
 /// Returns whether all guards of `table` agree with its definition; for consistency checks.
-pub async fn all_guard(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
+pub async fn all_guard(tx: &mut Transaction, table: &TableDef) -> Result<bool, StatementStop> {
     for guard in table.guards.all() {
-        if !guard_at(tx, (table.id, table.version), guard, Hold::Commit).await? {
+        if !guard_at(tx, (table.id, table.version), guard, GuardScope::Commit).await? {
             return Ok(false);
         }
     }
@@ -194,8 +212,8 @@ async fn guard_at(
     tx: &mut Transaction,
     (id, version): (u32, u64),
     guard: Addr,
-    hold: Hold,
-) -> Result<bool, Halt> {
+    hold: GuardScope,
+) -> Result<bool, StatementStop> {
     let words = |view: &View<'_>| (view.word(0), view.word(1));
     let seen = hold.view(tx, guard, words).await;
     let (words, seen) = match seen {

@@ -27,37 +27,37 @@ mod trigger;
 mod user_type;
 mod view;
 
-pub use about::{About, DefaultAcl, Object, ObjectKind};
+pub use about::{DefaultAcl, Object, ObjectAttributes, ObjectKind};
 pub use collation::Collation;
 pub use database::{DatabaseDef, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use ddl::{Ddl, DdlKind, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,
-    IndexKind, IndexMore, KeyLook, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
+    IndexKind, IndexMore, KeyOptions, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
     SETTINGS_OF_ALL, TableDef,
 };
 pub use dependencies::Dependencies;
 pub(crate) use encode::can_be_in_bounds;
 pub use extension::ExtensionDef;
-pub use guard::{Guards, Hold, all_guard, guard_table, guard_type, guard_view};
+pub use guard::{GuardScope, Guards, all_guard, guard_table, guard_type, guard_view};
 pub use outcomes::{Outcomes, TransactionOutcome};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use partition_hierarchy::{
-    Bound, Edge, HierarchyPlace, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree,
-    can_hash, hash_of,
+    Bound, ColumnConstraint, Edge, HierarchyPosition, Level, Member, PartitionKey, PartitionOf,
+    Strategy, Tree, can_hash, hash_of,
 };
 pub use routine::{
-    ArgMode, AsCalled, Language, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind,
-    RoutineResult, columns_of_row, guard_routine,
+    ArgMode, Language, Parallel, Planning, PolymorphicInstance, RoutineArg, RoutineDef,
+    RoutineKind, RoutineResult, columns_of_row, guard_routine,
 };
 pub use rules::{
     CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, Storage, TableRules, set_options,
 };
 pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};
-pub use sequence::{Reached, SequenceDef, Steps, Taken};
+pub use sequence::{SequenceDef, SequenceState, Steps, ValueRange};
 pub use snapshot::Snapshot;
 pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};
-pub use trigger::{ConstraintTrigger, Enabled, Event, Events, Timing, TriggerDef};
+pub use trigger::{ConstraintTrigger, Event, Events, Timing, TriggerDef, TriggerState};
 pub use user_type::{TypeDef, TypeSet, UserType, row_type};
 pub use view::{CheckOption, Materialized, ViewDef, ViewMore};

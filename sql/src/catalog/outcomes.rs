@@ -22,7 +22,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::{Machine, Mode, Outcome, Stop, Transaction};
 
 use crate::error::{SqlError, SqlState};
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 
 const MACHINE_BITS: u32 = 10;
 const SECOND_US: i64 = 1_000_000;
@@ -92,7 +92,7 @@ impl Outcomes {
     ///
     /// # Errors
     /// 40001 if a query for its outcome has given the transaction up.
-    pub async fn record(&self, tx: &mut Transaction, number: i64) -> Result<(), Halt> {
+    pub async fn record(&self, tx: &mut Transaction, number: i64) -> Result<(), StatementStop> {
         match self.tree.insert(tx, &key(number), [COMMITTED, 0]).await? {
             Insert::Done => Ok(()),
             Insert::Exists(_) => Err(SqlError::new(
@@ -114,7 +114,7 @@ impl Outcomes {
         machine: &Arc<Machine>,
         number: i64,
         now: i64,
-    ) -> Result<Option<TransactionOutcome>, Halt> {
+    ) -> Result<Option<TransactionOutcome>, StatementStop> {
         if number <= 0 || drawn_at(number) > now.saturating_add(AHEAD_US) {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
@@ -150,7 +150,7 @@ impl Outcomes {
     ///
     /// # Errors
     /// The errors of [`Transaction::commit`]; no caller depends on the removal.
-    pub async fn forget(&self, tx: &mut Transaction, now: i64) -> Result<(), Halt> {
+    pub async fn forget(&self, tx: &mut Transaction, now: i64) -> Result<(), StatementStop> {
         let oldest = now.saturating_sub(KEPT_US).max(0) << MACHINE_BITS;
         let end = key(oldest);
         let mut cursor = self.tree.scan(

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_partitions_of_values_are_what_they_always_were() {
+    fn partition_of_value_is_stable() {
         let of = |kind, value: Value| {
             let mut scratch = b"kept".to_vec();
             let partition = partitioning(kind, 1024).of_value(&value, &mut scratch);

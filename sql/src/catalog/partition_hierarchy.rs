@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 pub use compose::compose;
 pub use hash::{can_hash, hash_of};
-pub use tree::{Known, Level, Member, Tree};
+pub use tree::{ColumnConstraint, Level, Member, Tree};
 
 use super::def::{IndexDef, TableDef};
 use super::partition::Roots;
@@ -37,7 +37,7 @@ use crate::value::Value;
 
 /// The place of a table in a partition hierarchy.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HierarchyPlace {
+pub struct HierarchyPosition {
     /// The partition key, if the table is partitioned.
     pub key: Option<PartitionKey>,
     /// The parent, if the table is a partition.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fencepost_txn::Transaction;
 
-use super::guard::{Guards, Hold};
+use super::guard::{GuardScope, Guards};
 use crate::bound::Volatility;
 use crate::extensions;
 use crate::functions::ScalarFunction;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::types::composites::is_made_of;
 use crate::types::{Type, TypeKind};
 
@@ -55,12 +55,12 @@ pub struct RoutineDef {
     pub guards: Guards,
     /// The concrete types in a call, if the signature has polymorphic types; not stored in the
     /// catalog.
-    pub as_called: Option<Arc<AsCalled>>,
+    pub as_called: Option<Arc<PolymorphicInstance>>,
 }
 
 /// The instance of a polymorphic function for one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct AsCalled {
+pub struct PolymorphicInstance {
     /// The types of the input arguments.
     pub types: Box<[TypeKind]>,
     /// The declared result type.
@@ -298,8 +298,8 @@ fn shown_type(ty: &Type) -> String {
 pub async fn guard_routine(
     tx: &mut Transaction,
     routine: &RoutineDef,
-    hold: Hold,
-) -> Result<bool, Halt> {
+    hold: GuardScope,
+) -> Result<bool, StatementStop> {
     let (id, version) = (routine.id, routine.version);
     routine.guards.hold(tx, id, version, hold).await
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
-use super::about::{About, DefaultAcl, Object, ObjectKind};
+use super::about::{DefaultAcl, Object, ObjectAttributes, ObjectKind};
 use super::acl::{Acl, PUBLIC, Privileges, grant, same};
 use super::def::RoleDef;
 use super::store::SUPERUSER_OID;
 use crate::error::{SqlError, SqlState};
-use crate::order::InOrder;
+use crate::order::StableSort;
 
 /// The oid of the role whose only member is the owner of the database.
 pub const DATABASE_OWNER: u32 = 6171;
@@ -49,7 +49,7 @@ pub struct Security {
     /// The oid of the database.
     database: u32,
     roles: HashMap<u32, Arc<RoleDef>>,
-    abouts: HashMap<(u32, u32), Arc<About>>,
+    abouts: HashMap<(u32, u32), Arc<ObjectAttributes>>,
     defaults: Vec<Arc<DefaultAcl>>,
     /// The owners of routines, which store them themselves.
     routine_owners: HashMap<u32, u32>,
@@ -64,8 +64,8 @@ impl Security {
         self.roles = roles.map(|role| (role.id, Arc::clone(role))).collect();
     }
 
-    pub(super) fn set_abouts(&mut self, abouts: Vec<About>) {
-        let keyed = |about: About| ((about.class, about.id), Arc::new(about));
+    pub(super) fn set_abouts(&mut self, abouts: Vec<ObjectAttributes>) {
+        let keyed = |about: ObjectAttributes| ((about.class, about.id), Arc::new(about));
         self.abouts = abouts.into_iter().map(keyed).collect();
     }
 
@@ -100,12 +100,12 @@ impl Security {
     }
 
     /// Returns the stored owner, privileges and comments of an object.
-    pub fn about(&self, object: Object) -> Option<&Arc<About>> {
+    pub fn about(&self, object: Object) -> Option<&Arc<ObjectAttributes>> {
         self.abouts.get(&object.key())
     }
 
     /// Returns the entries of all objects, in the order of system catalog and oid.
-    pub fn abouts(&self) -> Vec<Arc<About>> {
+    pub fn abouts(&self) -> Vec<Arc<ObjectAttributes>> {
         let mut all: Vec<_> = self.abouts.values().cloned().collect();
         all.order_by_key(|about| (about.class, about.id));
         all

@@ -15,7 +15,7 @@ use fencepost_txn::{ObjectLocation, Stop, Transaction};
 
 use crate::error::{SqlError, SqlState};
 use crate::sequences::Ranges;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::types::TypeKind;
 
 const CELL: u64 = 0x4651_4345_0000_0000;
@@ -65,7 +65,7 @@ pub struct Steps {
 
 /// The current state of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct SequenceState {
     /// The last value, or the next one if it was not returned yet.
     pub value: i64,
     /// Whether `value` was returned by nextval.
@@ -74,7 +74,7 @@ pub struct Reached {
 
 /// A range of values that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ValueRange {
     /// The first value.
     pub first: i64,
     /// The number of values.
@@ -82,7 +82,7 @@ pub struct Taken {
     /// The rule for the further values.
     pub steps: Steps,
     /// The state of the sequence before.
-    pub before: Reached,
+    pub before: SequenceState,
 }
 
 impl Steps {
@@ -125,10 +125,10 @@ impl Steps {
 
 impl SequenceDef {
     /// Creates the cell of a new sequence.
-    pub async fn create_cell(&mut self, tx: &mut Transaction) -> Result<(), Halt> {
+    pub async fn create_cell(&mut self, tx: &mut Transaction) -> Result<(), StatementStop> {
         let cell = tx.alloc(3, ObjectLocation::Own).await?.addr;
         self.cell = cell.raw();
-        let start = Reached {
+        let start = SequenceState {
             value: self.start,
             was_given: false,
         };
@@ -137,7 +137,11 @@ impl SequenceDef {
 
     /// Creates a copy of the cell, which becomes the sequence's cell. Values that this machine has
     /// taken from the sequence but not returned are not taken from the copy.
-    pub async fn copy_cell(&mut self, tx: &mut Transaction, ranges: &Ranges) -> Result<(), Halt> {
+    pub async fn copy_cell(
+        &mut self,
+        tx: &mut Transaction,
+        ranges: &Ranges,
+    ) -> Result<(), StatementStop> {
         let Some((cell, taker)) = self.read(tx).await? else {
             return Err(SqlError::internal("the sequence is gone").into());
         };
@@ -149,7 +153,7 @@ impl SequenceDef {
     }
 
     /// Frees the cell.
-    pub async fn free_cell(&self, tx: &mut Transaction) -> Result<(), Halt> {
+    pub async fn free_cell(&self, tx: &mut Transaction) -> Result<(), StatementStop> {
         Ok(tx.free(Addr::from_raw(self.cell)).await?)
     }
 
@@ -183,7 +187,11 @@ impl SequenceDef {
     }
 
     /// Sets the state; returns false if `tx` does not see the sequence.
-    pub async fn set(&self, tx: &mut Transaction, reached: Reached) -> Result<bool, Halt> {
+    pub async fn set(
+        &self,
+        tx: &mut Transaction,
+        reached: SequenceState,
+    ) -> Result<bool, StatementStop> {
         self.check_value(reached.value)?;
         if self.read(tx).await?.is_none() {
             return Ok(false);
@@ -196,7 +204,11 @@ impl SequenceDef {
     ///
     /// # Errors
     /// 2200H if no value is left.
-    pub async fn take(&self, tx: &mut Transaction, count: u64) -> Result<Option<Taken>, Halt> {
+    pub async fn take(
+        &self,
+        tx: &mut Transaction,
+        count: u64,
+    ) -> Result<Option<ValueRange>, StatementStop> {
         let Some((before, _)) = self.read(tx).await? else {
             return Ok(None);
         };
@@ -211,12 +223,12 @@ impl SequenceDef {
         if !self.cycle {
             count = count.min(steps.left(first));
         }
-        let last = Reached {
+        let last = SequenceState {
             value: steps.far(first, count - 1),
             was_given: true,
         };
         self.write(tx, last, Some(tx.machine().number())).await?;
-        Ok(Some(Taken {
+        Ok(Some(ValueRange {
             first,
             count,
             steps,
@@ -226,7 +238,10 @@ impl SequenceDef {
 
     /// Returns the last value that a machine has taken, and the number of that machine; `None` if
     /// `tx` does not see the sequence.
-    pub async fn read(&self, tx: &mut Transaction) -> Result<Option<(Reached, Option<u32>)>, Halt> {
+    pub async fn read(
+        &self,
+        tx: &mut Transaction,
+    ) -> Result<Option<(SequenceState, Option<u32>)>, StatementStop> {
         let mut words = Vec::new();
         match tx.read(Addr::from_raw(self.cell), &mut words).await {
             Ok(true) => {}
@@ -236,7 +251,7 @@ impl SequenceDef {
         }
         match words[..] {
             [cell, last, given, ..] if cell == CELL | u64::from(self.id) => {
-                let reached = Reached {
+                let reached = SequenceState {
                     value: last as i64,
                     was_given: given & 1 != 0,
                 };
@@ -250,9 +265,9 @@ impl SequenceDef {
     async fn write(
         &self,
         tx: &mut Transaction,
-        reached: Reached,
+        reached: SequenceState,
         taker: Option<u32>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         let taker = taker.map_or(0, |machine| u64::from(machine) + 1);
         let given = u64::from(reached.was_given) | taker << 32;
         let words = [CELL | u64::from(self.id), reached.value as u64, given];
@@ -280,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_a_cycle_go_on_at_its_other_end() {
+    fn cycling_sequence_wraps_around() {
         let up = Steps {
             increment: 3,
             min: -2,

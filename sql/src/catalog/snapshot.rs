@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::about::{About, DefaultAcl, Object, ObjectKind};
+use super::about::{DefaultAcl, Object, ObjectAttributes, ObjectKind};
 use super::database::DatabaseDef;
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, SETTINGS_OF_ALL, TableDef};
 use super::extension::ExtensionDef;
@@ -17,7 +17,7 @@ use super::user_type::{TypeDef, TypeSet, row_type_def};
 use super::view::ViewDef;
 use crate::bound::NamedObject;
 use crate::error::SqlError;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, relation_name};
 use crate::types::TypeKind;
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
@@ -36,7 +36,7 @@ pub struct Snapshot {
     sequences: HashMap<String, Arc<SequenceDef>>,
     views: HashMap<String, Arc<ViewDef>>,
     schemas: HashMap<String, u32>,
-    first_public_gone: bool,
+    first_public_dropped: bool,
     types: TypeSet,
     roles: HashMap<String, Arc<RoleDef>>,
     security: Security,
@@ -153,7 +153,11 @@ impl Snapshot {
     }
 
     /// Returns the snapshot with these owners, privileges and comments.
-    pub fn with_security(mut self, abouts: Vec<About>, defaults: Vec<DefaultAcl>) -> Snapshot {
+    pub fn with_security(
+        mut self,
+        abouts: Vec<ObjectAttributes>,
+        defaults: Vec<DefaultAcl>,
+    ) -> Snapshot {
         self.security.set_abouts(abouts);
         self.security.set_defaults(defaults);
         self
@@ -222,7 +226,7 @@ impl Snapshot {
     /// Returns the snapshot with these schemas, given as names and oids. `public` exists from the
     /// beginning; an entry with its oid means that it was dropped.
     pub fn with_schemas(mut self, schemas: Vec<(String, u32)>) -> Snapshot {
-        self.first_public_gone = schemas.iter().any(|(_, id)| *id == PUBLIC_NAMESPACE);
+        self.first_public_dropped = schemas.iter().any(|(_, id)| *id == PUBLIC_NAMESPACE);
         let made = schemas
             .into_iter()
             .filter(|(_, id)| *id != PUBLIC_NAMESPACE);
@@ -239,7 +243,7 @@ impl Snapshot {
 
     /// Returns whether the original schema `public` still exists.
     pub fn has_first_public(&self) -> bool {
-        !self.first_public_gone
+        !self.first_public_dropped
     }
 
     /// Returns the schema that a schema name refers to, if users can have relations in it.

@@ -33,7 +33,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencepost_btree::{BTree, Direction, ScanBatch, Taken};
+use fencepost_btree::{BTree, Direction, ScanBatch, TreeSize};
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, ObjectLocation, Stop, Strength, Transaction, View, Work};
 use foldhash::HashMap;
@@ -47,7 +47,7 @@ use super::encode::{
     is_default_acl, is_extension, is_sequence, is_type, is_view,
 };
 use super::encode_routine::{decode_routine, is_routine};
-use super::guard::Hold;
+use super::guard::GuardScope;
 use super::outcomes::Outcomes;
 use super::rules::ColumnMore;
 use super::snapshot::Snapshot;
@@ -55,7 +55,7 @@ use crate::error::SqlError;
 use crate::pg_catalog::{DATABASE_OID, class};
 use crate::row::RowLayout;
 use crate::sequences::Ranges;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -74,7 +74,7 @@ const MACHINES_MAX: u64 = 1024;
 
 /// The catalog of one database: its storage, and the newest known snapshot.
 pub struct Catalog {
-    whole: Arc<Whole>,
+    whole: Arc<SharedCatalog>,
     database: u32,
     /// The tree with the definitions of the database.
     definitions: BTree,
@@ -82,7 +82,7 @@ pub struct Catalog {
 }
 
 /// The part that the catalogs of all databases share.
-struct Whole {
+struct SharedCatalog {
     heart: Addr,
     /// The tree with the definitions of the first database.
     first: BTree,
@@ -107,7 +107,7 @@ impl Catalog {
     ///
     /// # Errors
     /// The errors of [`BTree::taken`].
-    pub async fn taken(&self, machine: &Machine) -> Result<Taken, Stop> {
+    pub async fn taken(&self, machine: &Machine) -> Result<TreeSize, Stop> {
         self.definitions.taken(machine).await
     }
 
@@ -121,7 +121,7 @@ impl Catalog {
         tx: &mut Transaction,
         root: Addr,
         verifier: Option<String>,
-    ) -> Work<'_, Result<Catalog, Halt>> {
+    ) -> Work<'_, Result<Catalog, StatementStop>> {
         Box::pin(async move {
             if Catalog::is_made(tx, root).await? {
                 return Err(SqlError::internal("there is a catalog already").into());
@@ -153,14 +153,14 @@ impl Catalog {
     }
 
     /// Returns whether the root object contains a catalog or any other data.
-    pub async fn is_made(tx: &mut Transaction, root: Addr) -> Result<bool, Halt> {
+    pub async fn is_made(tx: &mut Transaction, root: Addr) -> Result<bool, StatementStop> {
         let mut words = Vec::new();
         let found = tx.read(root, &mut words).await?;
         Ok(found && words.iter().any(|word| *word != 0))
     }
 
     /// Opens the catalog that the root object refers to, for the first database.
-    pub fn open(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, Halt>> {
+    pub fn open(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, StatementStop>> {
         Box::pin(async move {
             let mut words = Vec::new();
             let found = tx.read(root, &mut words).await?;
@@ -177,7 +177,7 @@ impl Catalog {
 
     fn at(heart: Addr, first: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
         Catalog {
-            whole: Arc::new(Whole {
+            whole: Arc::new(SharedCatalog {
                 heart,
                 first,
                 roles,
@@ -195,9 +195,11 @@ impl Catalog {
 
     /// Returns the catalog as `tx` sees it: the shared snapshot if it has that version, else a
     /// loaded one.
-    pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
+    pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, StatementStop> {
         let version = |view: &View<'_>| view.word(HEART_VERSION);
-        let seen = Hold::Statement.view(tx, self.whole.heart, version).await?;
+        let seen = GuardScope::Statement
+            .view(tx, self.whole.heart, version)
+            .await?;
         let Some((version, _)) = seen else {
             return Err(SqlError::internal("the catalog is gone").into());
         };
@@ -219,8 +221,8 @@ impl Catalog {
         &self,
         tx: &mut Transaction,
         version: u64,
-        hold: Hold,
-    ) -> Result<bool, Halt> {
+        hold: GuardScope,
+    ) -> Result<bool, StatementStop> {
         let now = |view: &View<'_>| view.word(HEART_VERSION);
         let seen = hold.view(tx, self.whole.heart, now).await?;
         let Some((_, seen)) = seen.filter(|(now, _)| *now == version) else {
@@ -280,7 +282,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         version: u64,
-    ) -> Work<'a, Result<Snapshot, Halt>> {
+    ) -> Work<'a, Result<Snapshot, StatementStop>> {
         Box::pin(async move {
             let (mut tables, mut sequences) = (Vec::new(), Vec::new());
             let (mut views, mut schemas) = (Vec::new(), Vec::new());
@@ -332,7 +334,7 @@ impl Catalog {
                 }
             }
             if self.database != DATABASE_OID && databases.iter().all(|of| of.id != self.database) {
-                return Err(databases::gone().into());
+                return Err(databases::undefined_database().into());
             }
             // Planning asks for the machine that stores each root.
             let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
@@ -360,7 +362,7 @@ impl Catalog {
         tx: &mut Transaction,
         tree: &BTree,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<Vec<Vec<u8>>, Halt> {
+    ) -> Result<Vec<Vec<u8>>, StatementStop> {
         let mut found = Vec::new();
         let mut words = Vec::new();
         let mut batch = ScanBatch::new();
@@ -388,7 +390,7 @@ impl Catalog {
     ///
     /// # Errors
     /// The errors of [`Transaction::read`], if an object that the transaction has read was changed.
-    pub async fn catch_up(&self, tx: &mut Transaction) -> Result<(), Halt> {
+    pub async fn catch_up(&self, tx: &mut Transaction) -> Result<(), StatementStop> {
         match tx.read(self.whole.heart, &mut Vec::new()).await? {
             true => Ok(()),
             false => Err(SqlError::internal("the catalog is gone").into()),
@@ -402,7 +404,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         planned: u64,
-    ) -> Work<'a, Result<u64, Halt>> {
+    ) -> Work<'a, Result<u64, StatementStop>> {
         Box::pin(async move {
             tx.intend(self.whole.heart, Strength::Update).await?;
             let mut words = Vec::new();
@@ -410,7 +412,7 @@ impl Catalog {
                 return Err(SqlError::internal("the catalog is gone").into());
             }
             if words[HEART_VERSION] != planned {
-                return Err(Halt::Stale);
+                return Err(StatementStop::Stale);
             }
             let version = self.fresh_version(planned, tx.machine().number());
             words[HEART_VERSION] = version;
@@ -431,7 +433,7 @@ impl Catalog {
     }
 
     /// Returns the next free oid, which is assigned permanently when the transaction commits.
-    pub fn next_oid<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<u32, Halt>> {
+    pub fn next_oid<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<u32, StatementStop>> {
         Box::pin(async move {
             let oid = tx
                 .update(self.whole.heart, |words| {

@@ -33,7 +33,7 @@ pub struct TriggerDef {
     /// The arguments, which the function reads as TG_ARGV.
     pub args: Vec<String>,
     /// The state in which the trigger fires.
-    pub enabled: Enabled,
+    pub enabled: TriggerState,
     /// The further properties of a CONSTRAINT TRIGGER.
     pub constraint: Option<ConstraintTrigger>,
     /// The comment on the trigger.
@@ -147,7 +147,7 @@ impl Events {
 /// The state of a trigger, which determines whether it fires under the current
 /// `session_replication_role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enabled {
+pub enum TriggerState {
     /// Fires unless `session_replication_role` is `replica`.
     Origin,
     /// Never fires.
@@ -158,22 +158,22 @@ pub enum Enabled {
     Always,
 }
 
-impl Enabled {
+impl TriggerState {
     /// All states.
-    pub const ALL: [Enabled; 4] = [
-        Enabled::Origin,
-        Enabled::Disabled,
-        Enabled::Replica,
-        Enabled::Always,
+    pub const ALL: [TriggerState; 4] = [
+        TriggerState::Origin,
+        TriggerState::Disabled,
+        TriggerState::Replica,
+        TriggerState::Always,
     ];
 
     /// Returns the letter that `pg_trigger` contains.
     pub fn letter(self) -> &'static str {
         match self {
-            Enabled::Origin => "O",
-            Enabled::Disabled => "D",
-            Enabled::Replica => "R",
-            Enabled::Always => "A",
+            TriggerState::Origin => "O",
+            TriggerState::Disabled => "D",
+            TriggerState::Replica => "R",
+            TriggerState::Always => "A",
         }
     }
 
@@ -181,10 +181,10 @@ impl Enabled {
     /// or, if `replica` is false, another value.
     pub fn runs(self, replica: bool) -> bool {
         match self {
-            Enabled::Origin => !replica,
-            Enabled::Disabled => false,
-            Enabled::Replica => replica,
-            Enabled::Always => true,
+            TriggerState::Origin => !replica,
+            TriggerState::Disabled => false,
+            TriggerState::Replica => replica,
+            TriggerState::Always => true,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::def::TableDef;
 use super::guard::Guards;
 use super::view::ViewDef;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::types::composites::{CompositeDef, Field, ROW_ARRAY, ROW_TYPE};
 use crate::types::{Citext, Composite, Domain, Enum, Type, TypeKind};
 

@@ -5,7 +5,7 @@ use ring::digest::{self as legacy, SHA1_FOR_LEGACY_USE_ONLY as SHA1};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use uuid::Builder;
 
-use super::{Provided, crypt, random, unnamed};
+use super::{ExtensionFunction, crypt, random, unnamed};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{md5, mismatch, pure, volatile};
@@ -19,7 +19,7 @@ type Outcome = Result<Value, SqlError>;
 const FAILED: SqlState = SqlState::new(b"39000");
 const RANDOM_BYTES_MAX: usize = 1024;
 
-pub(super) static FUNCTIONS: &[Provided] = &[
+pub(super) static FUNCTIONS: &[ExtensionFunction] = &[
     unnamed("pg_digest", pure("digest", &[Text, Text], Bytea, digest)),
     unnamed("pg_digest", pure("digest", &[Bytea, Text], Bytea, digest)),
     unnamed("pg_hmac", pure("hmac", &[Text, Text, Text], Bytea, hmac)),
@@ -82,7 +82,7 @@ macro_rules! refused {
 
 const TEXTS: TypeKind = TypeKind::Array(Element::TEXT);
 
-pub(super) static REFUSED: &[Provided] = refused! {
+pub(super) static REFUSED: &[ExtensionFunction] = refused! {
     "pg_encrypt" "encrypt" (Bytea, Bytea, Text) Bytea;
     "pg_decrypt" "decrypt" (Bytea, Bytea, Text) Bytea;
     "pg_encrypt_iv" "encrypt_iv" (Bytea, Bytea, Bytea, Text) Bytea;

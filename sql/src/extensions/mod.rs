@@ -33,12 +33,12 @@ pub struct Extension {
     /// The names of its types; only citext exists.
     pub types: &'static [&'static str],
     /// The tables of its functions.
-    pub functions: &'static [&'static [Provided]],
+    pub functions: &'static [&'static [ExtensionFunction]],
 }
 
 /// A function of an extension.
 #[derive(Debug)]
-pub struct Provided {
+pub struct ExtensionFunction {
     /// The symbol that identifies it, together with the argument types.
     pub symbol: &'static str,
     /// The argument names; empty if they have none.
@@ -107,7 +107,7 @@ impl Extension {
     }
 
     /// Returns the functions of the extension.
-    pub fn provided(&self) -> impl Iterator<Item = &'static Provided> + use<> {
+    pub fn provided(&self) -> impl Iterator<Item = &'static ExtensionFunction> + use<> {
         self.functions.iter().flat_map(|table| table.iter())
     }
 
@@ -132,8 +132,8 @@ pub fn of_symbol(symbol: &str) -> Option<&'static Extension> {
 }
 
 /// Defines a function whose arguments have no names.
-const fn unnamed(symbol: &'static str, function: ScalarFunction) -> Provided {
-    Provided {
+const fn unnamed(symbol: &'static str, function: ScalarFunction) -> ExtensionFunction {
+    ExtensionFunction {
         symbol,
         names: &[],
         function,
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_is_found_by_its_symbol_and_its_types() {
+    fn function_is_found_by_symbol_and_types() {
         for extension in &AVAILABLE {
             for of in extension.provided() {
                 let found = function(of.symbol, of.function.args).expect("it is there");

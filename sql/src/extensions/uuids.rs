@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY as SHA1};
 use uuid::{Builder, Uuid};
 
-use super::{Provided, random, unnamed};
+use super::{ExtensionFunction, random, unnamed};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::{md5, mismatch, pure, volatile};
@@ -19,23 +19,32 @@ type Outcome = Result<Value, SqlError>;
 const EPOCH: u64 = 131_659_776_000_000_000;
 const TICKS_OF_MICROSECOND: u64 = 10;
 
-const fn constant(name: &'static str, eval: fn(&[Value], &EvalContext) -> Outcome) -> Provided {
+const fn constant(
+    name: &'static str,
+    eval: fn(&[Value], &EvalContext) -> Outcome,
+) -> ExtensionFunction {
     unnamed(name, pure(name, &[], UuidKind, eval))
 }
 
-const fn fresh(name: &'static str, eval: fn(&[Value], &EvalContext) -> Outcome) -> Provided {
+const fn fresh(
+    name: &'static str,
+    eval: fn(&[Value], &EvalContext) -> Outcome,
+) -> ExtensionFunction {
     unnamed(name, volatile(name, &[], UuidKind, eval))
 }
 
-const fn of_name(name: &'static str, eval: fn(&[Value], &EvalContext) -> Outcome) -> Provided {
-    Provided {
+const fn of_name(
+    name: &'static str,
+    eval: fn(&[Value], &EvalContext) -> Outcome,
+) -> ExtensionFunction {
+    ExtensionFunction {
         symbol: name,
         names: &["namespace", "name"],
         function: pure(name, &[UuidKind, Text], UuidKind, eval),
     }
 }
 
-pub(super) static FUNCTIONS: &[Provided] = &[
+pub(super) static FUNCTIONS: &[ExtensionFunction] = &[
     constant("uuid_nil", |_, _| shown(Uuid::nil())),
     constant("uuid_ns_dns", |_, _| shown(Uuid::NAMESPACE_DNS)),
     constant("uuid_ns_url", |_, _| shown(Uuid::NAMESPACE_URL)),

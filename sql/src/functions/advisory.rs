@@ -2,7 +2,7 @@
 
 use super::library::waiting;
 use super::{ScalarFunction, mismatch};
-use crate::advisory::{AdvisoryLocks, Asked, LockKey, LockMode, LockScope};
+use crate::advisory::{AdvisoryLocks, LockFuture, LockKey, LockMode, LockScope};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind::{Bool, Int4, Int8, Void};
@@ -11,7 +11,7 @@ use crate::value::Value;
 use LockMode::{Exclusive, Share};
 use LockScope::{Session, Transaction};
 
-type Answer<'a> = Asked<'a, Value>;
+type Answer<'a> = LockFuture<'a, Value>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[

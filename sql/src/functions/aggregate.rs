@@ -11,7 +11,7 @@ mod stats;
 use std::cmp::Ordering;
 
 use compact_str::CompactString;
-use gather::Gather;
+use gather::AggregateInput;
 pub use partial::partial_sum;
 use stats::Stats;
 
@@ -73,7 +73,7 @@ enum State {
     },
     Text(Option<CompactString>),
     Bytes(Option<Vec<u8>>),
-    Gather(Gather),
+    Gather(AggregateInput),
     Bits {
         so_far: Option<Value>,
         kind: AggregateKind,
@@ -134,7 +134,7 @@ impl Accumulator {
                 let floats = input == Some(TypeKind::Float8);
                 State::Stats(Box::new(Stats::new(statistic, floats)))
             }
-            (kind, _) => Gather::new(kind).map_or(State::Text(None), State::Gather),
+            (kind, _) => AggregateInput::new(kind).map_or(State::Text(None), State::Gather),
         };
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {

@@ -1,7 +1,7 @@
 //! `pg_blocking_pids`: the sessions for which a session waits, on any machine.
 
 use super::library::{stable, waiting};
-use super::{ScalarFunction, Waited};
+use super::{ScalarFunction, ValueFuture};
 use crate::advisory;
 use crate::context::EvalContext;
 use crate::sessions;
@@ -18,7 +18,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         |_, _| Ok(Array::default().into())),
 ];
 
-fn blocking<'a>(args: &[Value], cx: &'a EvalContext) -> Waited<'a> {
+fn blocking<'a>(args: &[Value], cx: &'a EvalContext) -> ValueFuture<'a> {
     let session = match args {
         [Value::Int4(session)] => *session,
         _ => 0,

@@ -6,7 +6,7 @@ use rust_decimal::prelude::ToPrimitive;
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::binder::{Over, explicit_path, search_path, view_is_updatable};
+use crate::binder::{VisibleColumns, explicit_path, search_path, view_is_updatable};
 use crate::catalog::{
     CATALOG_SCHEMA, CatalogView, Event, Events, RoutineDef, Snapshot, ViewDef, temporary,
 };
@@ -164,8 +164,8 @@ fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
     let catalog = cx.catalog();
     let table = catalog.relation(oid(&args[1..]));
     let over = match &table {
-        Some(table) => Over::Table(table),
-        None => Over::Nothing,
+        Some(table) => VisibleColumns::Table(table),
+        None => VisibleColumns::Nothing,
     };
     let reader = pg::reader(&catalog, cx, is_pretty(args));
     Ok(Value::text(pg::shown_expression(&reader, kept, over)))

@@ -22,7 +22,7 @@ type Outcome = Result<Value, SqlError>;
 pub static JSON_RECORD: ScalarFunction = stable("json record", |a, cx| match a {
     [Value::Record(_), base, Value::Null, Value::Text(_)] => Ok(base.clone()),
     [Value::Record(shape), base, json, Value::Text(name)] => {
-        let of = Of { name, cx };
+        let of = CallContext { name, cx };
         of.row(&shape.fields, base, &parse(text_of(Some(json))?.0)?)
     }
     _ => Err(mismatch("a row of JSON")),
@@ -41,7 +41,7 @@ pub static JSON_RECORDS: ScalarFunction = stable("json records", |a, cx| match a
                 (_, false) => format!("cannot call {name} on a scalar"),
             }));
         };
-        let of = Of { name, cx };
+        let of = CallContext { name, cx };
         let mut rows = Vec::with_capacity(elements.len());
         for element in elements {
             if !matches!(element.is, Kind::Object(_)) {
@@ -64,7 +64,7 @@ const fn stable(name: &'static str, eval: super::library::Body) -> ScalarFunctio
 }
 
 /// The conversion context of one call.
-struct Of<'a> {
+struct CallContext<'a> {
     /// The name of the function.
     name: &'a str,
     cx: &'a EvalContext,
@@ -79,7 +79,7 @@ struct ArrayBuilder<'a> {
     values: Vec<Value>,
 }
 
-impl Of<'_> {
+impl CallContext<'_> {
     fn row(&self, fields: &Fields, base: &Value, json: &Json<'_>) -> Outcome {
         let what = match json.is {
             Kind::Object(_) => None,

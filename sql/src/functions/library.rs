@@ -1,10 +1,10 @@
 //! The tables of named functions, and the lookup of a name's signatures.
 
 use super::{
-    ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
-    datetime, extract, format, interval, json, json_edit, json_make, jsonpath, make_time, math,
-    math_degrees, math_more, network, normal_forms, notify, privileges, regex, sequence, server,
-    session, signal, sizes, span_fields, statistics, string, string_more, texts_and_bytes,
+    ScalarFunction, WaitingFunction, advisory, array, array_search, bits, blocking, catalog,
+    cursors, datetime, extract, format, interval, json, json_edit, json_make, jsonpath, make_time,
+    math, math_degrees, math_more, network, normal_forms, notify, privileges, regex, sequence,
+    server, session, signal, sizes, span_fields, statistics, string, string_more, texts_and_bytes,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -65,7 +65,7 @@ pub(super) const fn waiting(
     name: &'static str,
     args: &'static [TypeKind],
     result: TypeKind,
-    wait: Waiting,
+    wait: WaitingFunction,
 ) -> ScalarFunction {
     ScalarFunction {
         wait: Some(wait),

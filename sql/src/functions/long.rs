@@ -60,7 +60,7 @@ enum Work {
 
 /// The result of work that evaluates expressions, some of which may contain long calls.
 #[derive(Debug)]
-pub enum Evaluated<T> {
+pub enum EvaluationOutcome<T> {
     /// The result of the work.
     Done(Result<T, SqlError>),
     /// The work must be repeated. The caller first appends the result of `call` to `known`.
@@ -68,18 +68,18 @@ pub enum Evaluated<T> {
         /// The call to run on another thread.
         call: LongCall,
         /// The results of the earlier calls.
-        known: KnownCalls,
+        known: LongCallResults,
     },
 }
 
 /// The results of long calls, in the order of evaluation.
 #[derive(Debug, Default)]
-pub struct KnownCalls {
+pub struct LongCallResults {
     calls: Vec<Work>,
     results: Vec<Outcome>,
 }
 
-impl KnownCalls {
+impl LongCallResults {
     /// Adds the result of the call that was returned together with these results.
     pub fn push(&mut self, result: Outcome) {
         self.results.push(result);
@@ -112,7 +112,7 @@ impl Work {
 /// The long calls of one evaluation.
 #[derive(Default)]
 struct Deferral {
-    known: KnownCalls,
+    known: LongCallResults,
     next: usize,
     pending: Option<LongCall>,
 }
@@ -125,21 +125,24 @@ thread_local! {
 
 /// Runs `work`, which evaluates expressions with `cx`, up to its first long call.
 #[inline(always)]
-pub fn in_parts<T>(cx: &EvalContext, work: impl FnOnce() -> Result<T, SqlError>) -> Evaluated<T> {
-    let giving = Giving::begin(cx);
+pub fn in_parts<T>(
+    cx: &EvalContext,
+    work: impl FnOnce() -> Result<T, SqlError>,
+) -> EvaluationOutcome<T> {
+    let giving = DeferGuard::begin(cx);
     let outcome = work();
     match giving.0.long_calls.were_met() {
         true => ended(outcome),
-        false => Evaluated::Done(outcome),
+        false => EvaluationOutcome::Done(outcome),
     }
 }
 
 /// Runs `work` again with the results of its earlier long calls, up to the next one.
 pub fn next_part<T>(
     cx: &EvalContext,
-    known: KnownCalls,
+    known: LongCallResults,
     work: impl FnOnce() -> Result<T, SqlError>,
-) -> Evaluated<T> {
+) -> EvaluationOutcome<T> {
     DEFERRAL.with_borrow_mut(|deferral| deferral.known = known);
     let part = in_parts(cx, work);
     // This run may have met no call.
@@ -149,13 +152,13 @@ pub fn next_part<T>(
 
 /// Returns the next step of work that has met long calls.
 #[cold]
-fn ended<T>(outcome: Result<T, SqlError>) -> Evaluated<T> {
+fn ended<T>(outcome: Result<T, SqlError>) -> EvaluationOutcome<T> {
     let mut ended = DEFERRAL.take();
     match ended.pending {
-        None => Evaluated::Done(outcome),
+        None => EvaluationOutcome::Done(outcome),
         Some(call) => {
             ended.known.calls.push(call.work);
-            Evaluated::Long {
+            EvaluationOutcome::Long {
                 call,
                 known: ended.known,
             }
@@ -164,17 +167,17 @@ fn ended<T>(outcome: Result<T, SqlError>) -> Evaluated<T> {
 }
 
 /// A guard: long calls are deferred until it is dropped.
-struct Giving<'a>(&'a EvalContext);
+struct DeferGuard<'a>(&'a EvalContext);
 
-impl<'a> Giving<'a> {
+impl<'a> DeferGuard<'a> {
     #[inline(always)]
-    fn begin(cx: &'a EvalContext) -> Giving<'a> {
+    fn begin(cx: &'a EvalContext) -> DeferGuard<'a> {
         cx.long_calls.give_away();
-        Giving(cx)
+        DeferGuard(cx)
     }
 }
 
-impl Drop for Giving<'_> {
+impl Drop for DeferGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.long_calls.run();
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_long_by_the_sum_or_the_product_of_their_arguments() {
+    fn call_is_long_by_sum_or_product_of_argument_sizes() {
         let text = |bytes| Value::text("a".repeat(bytes));
         assert!(is_long(&[text(LONG_BYTES)]));
         assert!(is_long(&[text(5_000), text(5_000)]));
@@ -387,8 +390,8 @@ mod tests {
         let mut calls = 0;
         let value = loop {
             match part {
-                Evaluated::Done(outcome) => break outcome,
-                Evaluated::Long { call, mut known } => {
+                EvaluationOutcome::Done(outcome) => break outcome,
+                EvaluationOutcome::Long { call, mut known } => {
                     calls += 1;
                     known.push(call.run(Arc::default()));
                     part = next_part(&cx, known, work);
@@ -404,7 +407,7 @@ mod tests {
         let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
         let expr = upper_of(text("a"));
         let first = in_parts(&cx, || eval(&expr, &[], &[], &cx));
-        assert!(matches!(first, Evaluated::Done(Ok(Value::Text(t))) if t == "A"));
+        assert!(matches!(first, EvaluationOutcome::Done(Ok(Value::Text(t))) if t == "A"));
     }
 
     #[test]

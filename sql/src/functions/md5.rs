@@ -53,7 +53,7 @@ mod tests {
     use super::digest;
 
     #[test]
-    fn digests_are_those_of_the_rfc() {
+    fn digests_match_rfc() {
         let hex = |text: &str| -> String {
             digest(text.as_bytes())
                 .iter()

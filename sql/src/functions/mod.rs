@@ -89,7 +89,7 @@ pub use jsonpath::check_path_regex;
 pub use library::{candidates, library};
 pub(crate) use library::{pure, volatile};
 pub use like::{LikeEscape, like, like_prefix};
-pub use long::{Evaluated, KnownCalls, LongCall, in_parts, next_part, read_text};
+pub use long::{EvaluationOutcome, LongCall, LongCallResults, in_parts, next_part, read_text};
 pub(crate) use long::{VALUE_BYTES_MAX, too_long};
 pub(crate) use md5::digest as md5;
 pub use record::{
@@ -135,14 +135,14 @@ pub struct ScalarFunction {
     /// The implementation.
     pub eval: fn(&[Value], &EvalContext) -> Result<Value, SqlError>,
     /// The implementation if the function may have to wait; `eval` then only returns an error.
-    pub wait: Option<Waiting>,
+    pub wait: Option<WaitingFunction>,
 }
 
 /// The implementation of a function that may have to wait.
-pub type Waiting = for<'a> fn(&[Value], &'a EvalContext) -> Waited<'a>;
+pub type WaitingFunction = for<'a> fn(&[Value], &'a EvalContext) -> ValueFuture<'a>;
 
 /// The future value of a function that may have to wait.
-pub type Waited<'a> = Pin<Box<dyn Future<Output = Result<Value, SqlError>> + Send + 'a>>;
+pub type ValueFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, SqlError>> + Send + 'a>>;
 
 /// Omits the address of the code, which differs from process to process: plans are compared by this
 /// text.

@@ -16,7 +16,7 @@ mod similar;
 mod steps;
 mod translate;
 
-use compiled::Compiled;
+use compiled::CompiledPattern;
 
 use super::array::seeing_nulls;
 use super::library::pure;
@@ -75,7 +75,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     seeing_nulls("similar to", &[Text, Text, Text], Bool, |a, _| match a {
         [Value::Text(input), Value::Text(pattern), Value::Text(escape)] => {
             let pattern = similar::translated(pattern, Some(escape))?;
-            Ok(Value::Bool(Compiled::get(&pattern, "")?.is_match(input)?))
+            Ok(Value::Bool(CompiledPattern::get(&pattern, "")?.is_match(input)?))
         }
         _ => Ok(Value::Null),
     }),
@@ -119,12 +119,12 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
 
 /// Returns whether a text matches a pattern of a jsonpath.
 pub(super) fn is_path_match(text: &str, pattern: &str, flags: &str) -> Result<bool, SqlError> {
-    Compiled::get(pattern, flags)?.is_match(text)
+    CompiledPattern::get(pattern, flags)?.is_match(text)
 }
 
 fn matches(args: &[Value], flags: &str, negated: bool) -> Outcome {
     refuse_global(flags, "regexp_like()")?;
-    let found = Compiled::get(text(args, 1)?, flags)?.is_match(text(args, 0)?)?;
+    let found = CompiledPattern::get(text(args, 1)?, flags)?.is_match(text(args, 0)?)?;
     Ok(Value::Bool(found != negated))
 }
 
@@ -166,13 +166,13 @@ fn first_match(args: &[Value], flags: &str) -> Outcome {
         .hint("Use the regexp_matches function instead."));
     }
     let input = text(args, 0)?;
-    let found = Compiled::get(text(args, 1)?, flags)?.find(input, 0)?;
+    let found = CompiledPattern::get(text(args, 1)?, flags)?.find(input, 0)?;
     Ok(found.map_or(Value::Null, |found| groups(input, &found)))
 }
 
 fn all_matches(args: &[Value], flags: &str) -> Outcome {
     let input = text(args, 0)?;
-    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let compiled = CompiledPattern::get(text(args, 1)?, flags)?;
     let limit = if flags.contains('g') { usize::MAX } else { 1 };
     let mut all = Vec::new();
     compiled.for_each(input, 0, limit, |found| {
@@ -185,7 +185,7 @@ fn all_matches(args: &[Value], flags: &str) -> Outcome {
 fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
     refuse_global(flags, name)?;
     let input = text(args, 0)?;
-    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let compiled = CompiledPattern::get(text(args, 1)?, flags)?;
     let mut pieces = Vec::new();
     let mut from = 0;
     compiled.for_each(input, 0, usize::MAX, |found| {
@@ -210,14 +210,14 @@ fn count(args: &[Value]) -> Outcome {
     };
     let flags = args.get(3).and_then(Value::as_text).unwrap_or("");
     refuse_global(flags, "regexp_count()")?;
-    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let compiled = CompiledPattern::get(text(args, 1)?, flags)?;
     let count = compiled.for_each(input, from, usize::MAX, |_| Ok(()))?;
     Ok(Value::Int4(count as i32))
 }
 
 /// Returns the match of a pattern, or its first group if `group` is set and it has one.
 fn part(input: &str, pattern: &str, group: bool) -> Outcome {
-    let Some(found) = Compiled::get(pattern, "")?.find(input, 0)? else {
+    let Some(found) = CompiledPattern::get(pattern, "")?.find(input, 0)? else {
         return Ok(Value::Null);
     };
     let span = match found.spans.get(1) {

@@ -1,11 +1,11 @@
 //! `pg_cancel_backend`, `pg_terminate_backend`, `pg_sleep` and related functions.
 
 use super::library::waiting;
-use super::{ScalarFunction, Waited, mismatch};
+use super::{ScalarFunction, ValueFuture, mismatch};
 use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::sessions::{Sessions, Signal, Signalled};
+use crate::sessions::{Sessions, Signal, SignalOutcome};
 use crate::types::TypeKind::{Bool, Float8, Int4, Int8, Interval, TimestampTz, Void};
 use crate::value::Value;
 
@@ -29,7 +29,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 ];
 
 /// Waits for `us` microseconds; returns at once for a negative number or NaN.
-fn sleep(us: f64, cx: &EvalContext) -> Waited<'_> {
+fn sleep(us: f64, cx: &EvalContext) -> ValueFuture<'_> {
     Box::pin(async move {
         if us > 0.0 {
             sessions(cx)?.sleep(us as u64).await?;
@@ -43,7 +43,7 @@ fn sessions(cx: &EvalContext) -> Result<&dyn Sessions, SqlError> {
     cx.sessions.as_deref().ok_or_else(none)
 }
 
-fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> Waited<'a> {
+fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> ValueFuture<'a> {
     let args = match args {
         [Value::Int4(session)] => Ok((*session, 0)),
         [Value::Int4(session), Value::Int8(within)] => Ok((*session, *within)),
@@ -64,13 +64,13 @@ fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> Waited<'a>
             .signal(session, signal, (&cx.current_user(), superuser))
             .await?
         {
-            Signalled::Told => {}
-            Signalled::Nobody => {
+            SignalOutcome::Told => {}
+            SignalOutcome::Nobody => {
                 cx.warn(format!("PID {session} is not a PostgreSQL backend process"));
                 return Ok(Value::Bool(false));
             }
-            Signalled::OfOthers => return Err(denied(signal, false)),
-            Signalled::OfSuperuser => return Err(denied(signal, true)),
+            SignalOutcome::OfOthers => return Err(denied(signal, false)),
+            SignalOutcome::OfSuperuser => return Err(denied(signal, true)),
         }
         if within_ms > 0 && !sessions.has_ended(session, within_ms).await? {
             cx.warn(format!(

@@ -11,26 +11,26 @@ use fencepost_storage::Addr;
 use fencepost_txn::{Machine, Stop};
 
 use super::library::{pure, waiting};
-use super::{ScalarFunction, Waited};
+use super::{ScalarFunction, ValueFuture};
 use crate::catalog::{CatalogView, IndexDef, IndexKind, TableDef};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::Relation;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::types::TypeKind::{Int8, Name, Oid, RegClass, Text};
 use crate::value::Value;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    waiting("pg_relation_size", &[RegClass], Int8, |a, cx| sized(a, cx, What::Relation)),
+    waiting("pg_relation_size", &[RegClass], Int8, |a, cx| sized(a, cx, RelationPart::Relation)),
     waiting("pg_relation_size", &[RegClass, Text], Int8, |a, cx| match fork(a) {
-        Ok(true) => sized(a, cx, What::Relation),
-        Ok(false) => sized(a, cx, What::Nothing),
+        Ok(true) => sized(a, cx, RelationPart::Relation),
+        Ok(false) => sized(a, cx, RelationPart::Nothing),
         Err(error) => Box::pin(async { Err(error) }),
     }),
-    waiting("pg_table_size", &[RegClass], Int8, |a, cx| sized(a, cx, What::Relation)),
-    waiting("pg_indexes_size", &[RegClass], Int8, |a, cx| sized(a, cx, What::Indexes)),
-    waiting("pg_total_relation_size", &[RegClass], Int8, |a, cx| sized(a, cx, What::All)),
+    waiting("pg_table_size", &[RegClass], Int8, |a, cx| sized(a, cx, RelationPart::Relation)),
+    waiting("pg_indexes_size", &[RegClass], Int8, |a, cx| sized(a, cx, RelationPart::Indexes)),
+    waiting("pg_total_relation_size", &[RegClass], Int8, |a, cx| sized(a, cx, RelationPart::All)),
     waiting("pg_database_size", &[Name], Int8, |a, cx| {
         let name = a.first().and_then(Value::as_text).unwrap_or("").to_owned();
         Box::pin(async move {
@@ -61,7 +61,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 
 /// The part of a relation to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum RelationPart {
     /// The relation itself.
     Relation,
     /// Its indexes.
@@ -93,7 +93,7 @@ fn machine(cx: &EvalContext) -> Option<Arc<Machine>> {
     cx.counters.as_ref().and_then(|counters| counters.machine())
 }
 
-fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: What) -> Waited<'a> {
+fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: RelationPart) -> ValueFuture<'a> {
     let id = oid(args);
     Box::pin(async move {
         let catalog = cx.catalog();
@@ -115,7 +115,9 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: What) -> Waited<'a> {
         }
         let index = table.indexes.iter().find(|index| index.id == id);
         let bytes = match (index, what) {
-            (Some(index), What::Relation | What::All) => of_index(&table, index, &machine).await,
+            (Some(index), RelationPart::Relation | RelationPart::All) => {
+                of_index(&table, index, &machine).await
+            }
             _ => Ok(0),
         };
         bytes.map(Value::Int8).map_err(told)
@@ -124,16 +126,16 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: What) -> Waited<'a> {
 
 /// Converts a stopped transaction to an error.
 fn told(stop: Stop) -> SqlError {
-    Halt::Stop(stop).into_error()
+    StatementStop::Stop(stop).into_error()
 }
 
-async fn of_table(table: &TableDef, machine: &Machine, what: What) -> Result<i64, Stop> {
+async fn of_table(table: &TableDef, machine: &Machine, what: RelationPart) -> Result<i64, Stop> {
     let mut bytes = 0;
     // The partitions store the rows of a partitioned table.
     if table.is_parent() {
         return Ok(0);
     }
-    if matches!(what, What::Relation | What::All) {
+    if matches!(what, RelationPart::Relation | RelationPart::All) {
         let first = table.primary();
         for root in first.roots.all() {
             let taken = BTree::open(Addr::from_raw(*root)).taken(machine).await?;
@@ -143,7 +145,7 @@ async fn of_table(table: &TableDef, machine: &Machine, what: What) -> Result<i64
             }
         }
     }
-    if matches!(what, What::Indexes | What::All) {
+    if matches!(what, RelationPart::Indexes | RelationPart::All) {
         for index in table.indexes.iter().filter(|index| !index.is_hidden()) {
             bytes += of_index(table, index, machine).await?;
         }
@@ -177,7 +179,9 @@ async fn database(cx: &EvalContext) -> Result<Value, SqlError> {
         bytes += (taken.node_bytes + taken.object_bytes) as i64;
     }
     for table in cx.catalog().tables() {
-        bytes += of_table(&table, &machine, What::All).await.map_err(told)?;
+        bytes += of_table(&table, &machine, RelationPart::All)
+            .await
+            .map_err(told)?;
     }
     Ok(Value::Int8(bytes))
 }

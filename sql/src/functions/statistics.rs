@@ -1,7 +1,7 @@
 //! `pg_stat_get_…` and `pg_stat_reset…`: each call collects the counters of all machines.
 
 use super::library::{stable, volatile, waiting};
-use super::{ScalarFunction, Waited};
+use super::{ScalarFunction, ValueFuture};
 use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::counts::{Count, Event, Totals};
@@ -135,7 +135,7 @@ fn asked<'a>(
     args: &[Value],
     cx: &'a EvalContext,
     answer: impl Fn(&Totals, u32) -> Value + Send + 'a,
-) -> Waited<'a> {
+) -> ValueFuture<'a> {
     let id = oid(args);
     asked_of(cx.database_oid(), cx, move |totals| answer(totals, id))
 }
@@ -145,7 +145,7 @@ fn asked_of<'a>(
     database: u32,
     cx: &'a EvalContext,
     answer: impl Fn(&Totals) -> Value + Send + 'a,
-) -> Waited<'a> {
+) -> ValueFuture<'a> {
     Box::pin(async move {
         let totals = match &cx.counters {
             Some(counters) => counters.totals(database).await?,

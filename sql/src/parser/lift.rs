@@ -26,7 +26,7 @@ const LITERALS_MAX: usize = 64;
 
 /// A lifted statement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lifted {
+pub struct LiftedStatement {
     /// The text with parameters. It is also the cache key.
     pub text: String,
     /// The literals: the values of `$1` and so on.
@@ -127,7 +127,7 @@ const TYPES_WITH_MODIFIER: [&str; 18] = [
 
 /// Lifts the literals of a SELECT, INSERT, UPDATE or DELETE; returns `None` if lifting has no
 /// benefit.
-pub fn lift(sql: &str) -> Option<Lifted> {
+pub fn lift(sql: &str) -> Option<LiftedStatement> {
     let mut lexer = Lexer::new(sql);
     let first = lexer.next_token().ok()??;
     if !first.is_one_of(sql, &["select", "insert", "update", "delete"]) {
@@ -325,7 +325,7 @@ impl Walk<'_> {
         }
     }
 
-    fn finish(mut self, last: Token) -> Option<Lifted> {
+    fn finish(mut self, last: Token) -> Option<LiftedStatement> {
         if self.literals.is_empty() {
             return None;
         }
@@ -337,7 +337,7 @@ impl Walk<'_> {
         self.text.push_str("/*:");
         self.text.extend(self.literals.iter().map(Literal::tag));
         self.text.push_str("*/");
-        Some(Lifted {
+        Some(LiftedStatement {
             text: self.text,
             literals: self.literals,
         })

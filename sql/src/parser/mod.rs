@@ -80,7 +80,7 @@ pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
 pub(crate) use included::included;
-pub use lift::{Lifted, Literal, lift};
+pub use lift::{LiftedStatement, Literal, lift};
 pub(crate) use like::{LikeSyntax, MARK as LIKE, like_at};
 pub use materialized::RefreshSyntax;
 pub(crate) use materialized::{alters_materialized, data_clause};
@@ -106,7 +106,7 @@ pub(crate) use variadic::variadic_argument;
 pub(crate) use view::view_options;
 pub use view::{AlterView, AlterViewSyntax, ViewOptions};
 
-pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
+pub use security::{GrantSyntax, GrantTargets, ObjectName, SecuritySyntax};
 pub(crate) use utility::privilege_of;
 pub use utility::{MaintenanceCommand, MaintenanceSyntax, MaintenanceTarget};
 
@@ -114,12 +114,12 @@ use std::fmt;
 
 use crate::bound;
 use crate::error::SqlError;
-use crate::stack::{self, Tall};
+use crate::stack::{self, DeepTree};
 use lexer::{Kind, Token};
 use sqlparser::ast::Expr;
 
 /// One statement of a text, parsed.
-pub struct Parsed {
+pub struct ParsedStatement {
     tree: Box<dyn Tree>,
     /// The text of the statement, without the semicolon.
     pub text: String,
@@ -134,7 +134,7 @@ trait Tree: Send + Sync {
     fn is_deep(&self) -> bool;
 }
 
-impl Tree for Tall<Statement> {
+impl Tree for DeepTree<Statement> {
     fn statement(&self) -> &Statement {
         self.get()
     }
@@ -144,7 +144,7 @@ impl Tree for Tall<Statement> {
     }
 }
 
-impl Parsed {
+impl ParsedStatement {
     /// Checks that this stack is large enough for the tree.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Parsed {
     }
 }
 
-impl fmt::Debug for Parsed {
+impl fmt::Debug for ParsedStatement {
     /// Prints the text, which determines the tree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parsed = f.debug_struct("Parsed");
@@ -253,11 +253,11 @@ pub struct PrepareSyntax {
 ///
 /// # Errors
 /// 42601 and other syntax errors; 54001 if a statement is too deep.
-pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
-    stack::with_room(|| parse_here(sql))
+pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+    stack::on_large_stack(|| parse_here(sql))
 }
 
-fn parse_here(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+fn parse_here(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     let mut tokens = lexer::tokens(sql)?;
     let joined = strings::joined(sql, &tokens)?;
     let sql = match &joined {
@@ -283,8 +283,8 @@ fn parse_here(sql: &str) -> Result<Vec<Parsed>, SqlError> {
             })
             .collect();
         let statement = parse_one(text, &moved).map_err(|e| shifted(e, offset))?;
-        statements.push(Parsed {
-            tree: Box::new(Tall::new(statement)),
+        statements.push(ParsedStatement {
+            tree: Box::new(DeepTree::new(statement)),
             text: text.to_owned(),
             offset,
         });

@@ -111,7 +111,7 @@ fn split(tokens: &[Token]) -> Vec<&[Token]> {
 }
 
 fn pass_of(text: &str, tokens: &[Token]) -> Pass {
-    let words = Words { text, tokens };
+    let words = ActionWords { text, tokens };
     if words.begin(&["drop"]) {
         return Pass::Drop;
     }
@@ -141,7 +141,7 @@ fn pass_of(text: &str, tokens: &[Token]) -> Pass {
 
 /// Returns whether the parser of an action accepts only a single action.
 fn is_alone(text: &str, tokens: &[Token]) -> bool {
-    let words = Words { text, tokens };
+    let words = ActionWords { text, tokens };
     let column = words.after_column();
     let of_identity = matches!(
         column,
@@ -157,12 +157,12 @@ fn is_alone(text: &str, tokens: &[Token]) -> bool {
 }
 
 /// The words of an action.
-struct Words<'a> {
+struct ActionWords<'a> {
     text: &'a str,
     tokens: &'a [Token],
 }
 
-impl<'a> Words<'a> {
+impl<'a> ActionWords<'a> {
     fn begin(&self, words: &[&str]) -> bool {
         let pairs = words.iter().zip(self.tokens);
         self.tokens.len() >= words.len()
@@ -178,7 +178,7 @@ impl<'a> Words<'a> {
                 Kind::Close => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            let rest = Words {
+            let rest = ActionWords {
                 tokens: &self.tokens[at..],
                 ..*self
             };

@@ -16,13 +16,13 @@ pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     };
     if (0..tokens.len()).any(concerns) {
         // The visitor never stops early.
-        let _ = tree.walk_mut(&mut Regrouped);
+        let _ = tree.walk_mut(&mut Regrouper);
     }
 }
 
-struct Regrouped;
+struct Regrouper;
 
-impl VisitorMut for Regrouped {
+impl VisitorMut for Regrouper {
     /// Regroups an expression after its operands.
     fn expr_end(&mut self, expr: &mut Expr) {
         give_back(expr);

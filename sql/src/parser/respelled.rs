@@ -46,19 +46,19 @@ const BEFORE_EXPRESSIONS: [&str; 8] = [
 /// The words for several grouping sets in one GROUP BY.
 const SETS: [&str; 3] = ["rollup", "cube", "grouping"];
 
-type Respelled = (Range<usize>, &'static str);
+type Replacement = (Range<usize>, &'static str);
 
 /// The parentheses of a text, by token.
-struct Brackets {
+struct Parentheses {
     /// For each token, the innermost open parenthesis before it.
     around: Vec<Option<usize>>,
     /// For each opening parenthesis, its closing one, if there is one.
     ends: Vec<Option<usize>>,
 }
 
-impl Brackets {
-    fn of(tokens: &[Token]) -> Brackets {
-        let mut brackets = Brackets {
+impl Parentheses {
+    fn of(tokens: &[Token]) -> Parentheses {
+        let mut brackets = Parentheses {
             around: Vec::with_capacity(tokens.len()),
             ends: vec![None; tokens.len()],
         };
@@ -107,10 +107,10 @@ impl Brackets {
 ///
 /// # Errors
 /// If the syntax has no equivalent spelling.
-pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
+pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Replacement>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let (brackets, last_set) = (OnceCell::new(), OnceCell::new());
-    let brackets = || brackets.get_or_init(|| Brackets::of(tokens));
+    let brackets = || brackets.get_or_init(|| Parentheses::of(tokens));
     let is_set = |t: &Token| SETS.iter().any(|word| t.is(text, word));
     let last_set = || *last_set.get_or_init(|| tokens.iter().rposition(is_set));
     let mut found = Vec::new();
@@ -155,7 +155,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
 
 /// Handles DISTINCT and ALL of GROUP BY. DISTINCT has no effect with one grouping set, and ALL
 /// never has. `sets` tells whether the text can have several sets.
-fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelled>, SqlError> {
+fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Replacement>, SqlError> {
     let Some((first, rest)) = tokens.split_first() else {
         return Ok(None);
     };
@@ -175,7 +175,12 @@ fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelle
 
 /// Returns the words and parentheses of GROUPING SETS inside GROUPING SETS: the inner sets become
 /// sets of the outer one.
-fn sets_of_sets(text: &str, tokens: &[Token], at: usize, brackets: &Brackets) -> Vec<Respelled> {
+fn sets_of_sets(
+    text: &str,
+    tokens: &[Token],
+    at: usize,
+    brackets: &Parentheses,
+) -> Vec<Replacement> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let among = brackets.around[at].filter(|open| *open >= 2);
     let is_among_sets = among.is_some_and(|open| is(open - 2, "grouping") && is(open - 1, "sets"));
@@ -193,8 +198,8 @@ fn limit_of(
     text: &str,
     tokens: &[Token],
     fetch: usize,
-    brackets: &Brackets,
-) -> Result<Vec<Respelled>, SqlError> {
+    brackets: &Parentheses,
+) -> Result<Vec<Replacement>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let another = |t: &Token| t.is(text, "fetch");
     let mut level = brackets.level(tokens, fetch + 2, another);
@@ -260,7 +265,7 @@ fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
 
 /// Returns whether the innermost open parenthesis of these tokens belongs to SUBSTRING and is not
 /// empty.
-fn is_in_substring(text: &str, tokens: &[Token], brackets: &Brackets) -> bool {
+fn is_in_substring(text: &str, tokens: &[Token], brackets: &Parentheses) -> bool {
     let Some(open) = brackets.around[tokens.len()] else {
         return false;
     };

@@ -164,15 +164,15 @@ fn names(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
 /// Attaches the clauses to the WITH queries of a tree.
 pub(super) fn attach(tree: &mut impl TreeMut, text: &str, clauses: &[Clauses]) {
     // The visitor never stops early.
-    let _ = tree.walk_mut(&mut Attacher { text, clauses });
+    let _ = tree.walk_mut(&mut ClauseAttacher { text, clauses });
 }
 
-struct Attacher<'a> {
+struct ClauseAttacher<'a> {
     text: &'a str,
     clauses: &'a [Clauses],
 }
 
-impl VisitorMut for Attacher<'_> {
+impl VisitorMut for ClauseAttacher<'_> {
     fn query(&mut self, query: &mut ast::Query) -> Result<(), SqlError> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             let start = cte.alias.name.span.start;
@@ -257,7 +257,7 @@ mod tests {
     use super::spelled;
 
     #[test]
-    fn what_stands_for_something_else_is_written_as_it_was() {
+    fn placeholders_are_deparsed_as_original_text() {
         for (text, wanted) in [
             (
                 "a JOIN b USING(x, \u{1}j) WHERE 1",

@@ -70,7 +70,7 @@ pub struct GrantSyntax {
     /// The privileges, each with its columns; empty for ALL.
     pub privileges: Vec<(String, Vec<String>)>,
     /// The objects.
-    pub objects: Granted,
+    pub objects: GrantTargets,
     /// The roles; `None` is PUBLIC.
     pub grantees: Vec<Option<RoleRef>>,
     /// CASCADE
@@ -81,7 +81,7 @@ pub struct GrantSyntax {
 
 /// The objects of a GRANT or REVOKE.
 #[derive(Clone, Debug)]
-pub enum Granted {
+pub enum GrantTargets {
     /// The named objects.
     Named(Vec<ObjectName>),
     /// ALL objects of a kind IN SCHEMA, and those of the second kind.

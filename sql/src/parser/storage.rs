@@ -17,7 +17,7 @@ pub type StorageOptions = Vec<(String, String)>;
 
 /// The type and range of a parameter's value.
 #[derive(Clone, Copy)]
-enum Of {
+enum ParameterType {
     Bool,
     Int(i64, i64),
     Real(f64, f64),
@@ -28,53 +28,80 @@ enum Of {
 const MAX: i64 = i32::MAX as i64;
 
 /// The parameters of tables and indexes, including some of access methods that do not exist here.
-const OPTIONS: [(&str, Of); 31] = [
-    ("fillfactor", Of::Int(10, 100)),
-    ("parallel_workers", Of::Int(0, 1024)),
-    ("user_catalog_table", Of::Bool),
-    ("vacuum_index_cleanup", Of::Auto),
-    ("vacuum_truncate", Of::Bool),
-    ("toast_tuple_target", Of::Int(128, 8160)),
-    ("log_autovacuum_min_duration", Of::Int(-1, MAX)),
-    ("deduplicate_items", Of::Bool),
-    ("fastupdate", Of::Bool),
-    ("gin_pending_list_limit", Of::Int(64, MAX)),
-    ("pages_per_range", Of::Int(1, 131_072)),
-    ("buffering", Of::Auto),
-    ("autovacuum_enabled", Of::Bool),
-    ("autovacuum_vacuum_threshold", Of::Int(0, MAX)),
-    ("autovacuum_vacuum_insert_threshold", Of::Int(-1, MAX)),
-    ("autovacuum_analyze_threshold", Of::Int(0, MAX)),
-    ("autovacuum_vacuum_cost_limit", Of::Int(1, 10_000)),
-    ("autovacuum_vacuum_cost_delay", Of::Real(0.0, 100.0)),
-    ("autovacuum_vacuum_scale_factor", Of::Real(0.0, 100.0)),
+const OPTIONS: [(&str, ParameterType); 31] = [
+    ("fillfactor", ParameterType::Int(10, 100)),
+    ("parallel_workers", ParameterType::Int(0, 1024)),
+    ("user_catalog_table", ParameterType::Bool),
+    ("vacuum_index_cleanup", ParameterType::Auto),
+    ("vacuum_truncate", ParameterType::Bool),
+    ("toast_tuple_target", ParameterType::Int(128, 8160)),
+    ("log_autovacuum_min_duration", ParameterType::Int(-1, MAX)),
+    ("deduplicate_items", ParameterType::Bool),
+    ("fastupdate", ParameterType::Bool),
+    ("gin_pending_list_limit", ParameterType::Int(64, MAX)),
+    ("pages_per_range", ParameterType::Int(1, 131_072)),
+    ("buffering", ParameterType::Auto),
+    ("autovacuum_enabled", ParameterType::Bool),
+    ("autovacuum_vacuum_threshold", ParameterType::Int(0, MAX)),
+    (
+        "autovacuum_vacuum_insert_threshold",
+        ParameterType::Int(-1, MAX),
+    ),
+    ("autovacuum_analyze_threshold", ParameterType::Int(0, MAX)),
+    (
+        "autovacuum_vacuum_cost_limit",
+        ParameterType::Int(1, 10_000),
+    ),
+    (
+        "autovacuum_vacuum_cost_delay",
+        ParameterType::Real(0.0, 100.0),
+    ),
+    (
+        "autovacuum_vacuum_scale_factor",
+        ParameterType::Real(0.0, 100.0),
+    ),
     (
         "autovacuum_vacuum_insert_scale_factor",
-        Of::Real(0.0, 100.0),
+        ParameterType::Real(0.0, 100.0),
     ),
-    ("autovacuum_analyze_scale_factor", Of::Real(0.0, 100.0)),
-    ("autovacuum_freeze_min_age", Of::Int(0, 1_000_000_000)),
-    ("autovacuum_freeze_max_age", Of::Int(100_000, 2_000_000_000)),
-    ("autovacuum_freeze_table_age", Of::Int(0, 2_000_000_000)),
+    (
+        "autovacuum_analyze_scale_factor",
+        ParameterType::Real(0.0, 100.0),
+    ),
+    (
+        "autovacuum_freeze_min_age",
+        ParameterType::Int(0, 1_000_000_000),
+    ),
+    (
+        "autovacuum_freeze_max_age",
+        ParameterType::Int(100_000, 2_000_000_000),
+    ),
+    (
+        "autovacuum_freeze_table_age",
+        ParameterType::Int(0, 2_000_000_000),
+    ),
     (
         "autovacuum_multixact_freeze_min_age",
-        Of::Int(0, 1_000_000_000),
+        ParameterType::Int(0, 1_000_000_000),
     ),
     (
         "autovacuum_multixact_freeze_max_age",
-        Of::Int(10_000, 2_000_000_000),
+        ParameterType::Int(10_000, 2_000_000_000),
     ),
     (
         "autovacuum_multixact_freeze_table_age",
-        Of::Int(0, 2_000_000_000),
+        ParameterType::Int(0, 2_000_000_000),
     ),
-    ("toast.autovacuum_enabled", Of::Bool),
-    ("toast.vacuum_index_cleanup", Of::Auto),
-    ("toast.vacuum_truncate", Of::Bool),
-    ("toast.log_autovacuum_min_duration", Of::Int(-1, MAX)),
+    ("toast.autovacuum_enabled", ParameterType::Bool),
+    ("toast.vacuum_index_cleanup", ParameterType::Auto),
+    ("toast.vacuum_truncate", ParameterType::Bool),
+    (
+        "toast.log_autovacuum_min_duration",
+        ParameterType::Int(-1, MAX),
+    ),
 ];
 
-fn known(name: &str) -> Option<Of> {
+fn known(name: &str) -> Option<ParameterType> {
     let mut all = OPTIONS.iter();
     let found = all.find(|(known, _)| *known == name);
     // A toast parameter takes the same values as the parameter of the table.
@@ -110,14 +137,16 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), SqlError> {
     };
     match known(name) {
         None => Err(bad(format!("unrecognized parameter \"{name}\""))),
-        Some(Of::Bool) if parse_bool(value).is_none() => invalid("boolean"),
-        Some(Of::Auto) if value != "auto" && parse_bool(value).is_none() => invalid("enum"),
-        Some(Of::Int(low, high)) => match value.parse::<i64>() {
+        Some(ParameterType::Bool) if parse_bool(value).is_none() => invalid("boolean"),
+        Some(ParameterType::Auto) if value != "auto" && parse_bool(value).is_none() => {
+            invalid("enum")
+        }
+        Some(ParameterType::Int(low, high)) => match value.parse::<i64>() {
             Ok(number) if (low..=high).contains(&number) => Ok(()),
             Ok(_) => bounds(&low.to_string(), &high.to_string()),
             Err(_) => invalid("integer"),
         },
-        Some(Of::Real(low, high)) => match value.parse::<f64>() {
+        Some(ParameterType::Real(low, high)) => match value.parse::<f64>() {
             Ok(number) if (low..=high).contains(&number) => Ok(()),
             Ok(_) => bounds(&format!("{low:.6}"), &format!("{high:.6}")),
             Err(_) => invalid("floating point"),

@@ -16,7 +16,7 @@ use super::lexer::{Kind, Token};
 use super::parse_expression;
 use super::patch::put;
 use crate::error::SqlError;
-use crate::order::InOrder;
+use crate::order::StableSort;
 
 /// The offset of moved characters: a private-use plane of Unicode.
 const MOVED: u32 = 0xF_0000;

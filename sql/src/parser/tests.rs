@@ -6,7 +6,7 @@ use super::lexer::Lexer;
 use super::{Literal, MaintenanceCommand, Statement, lift, parse};
 use crate::bound::{self, SystemChange};
 use crate::error::{SqlError, SqlState};
-use crate::notify::{Listening, Notification};
+use crate::notify::{ListenChange, Notification};
 
 /// Runs a check on a stack as small as that of a worker thread.
 fn on_small_stack(check: fn()) {
@@ -84,7 +84,7 @@ fn deep_text_is_refused() {
 }
 
 #[test]
-fn what_is_just_allowed_fits_the_stack() {
+fn deepest_allowed_statements_fit_stack() {
     on_small_stack(|| {
         for text in [
             format!("SELECT {}1{}", "(".repeat(120), ")".repeat(120)),
@@ -140,7 +140,7 @@ fn what_is_just_allowed_fits_the_stack() {
 
 /// The parser once searched each of these texts again from each of its words.
 #[test]
-fn what_repeats_a_word_does_not_take_forever() {
+fn repeated_words_parse_in_bounded_time() {
     const MEGABYTE: usize = 1 << 20;
     let started = std::time::Instant::now();
     for word in [
@@ -176,7 +176,7 @@ fn ready(sql: &str) -> bound::Statement {
 }
 
 #[test]
-fn a_text_splits_into_its_statements() {
+fn text_is_split_into_statements() {
     let texts = |sql: &str| -> Vec<String> {
         parse(sql)
             .expect("it parses")
@@ -250,9 +250,9 @@ fn settings_statements() {
         Statement::Upkeep(syntax) if syntax.upkeep == MaintenanceCommand::Vacuum
     ));
     let listen = |sql: &str, change| assert_eq!(ready(sql), bound::Statement::Listen(change));
-    listen("unlisten *", Listening::ToNothing);
-    listen("unlisten A", Listening::NoMore("a".into()));
-    listen("LISTEN \"A b\"", Listening::To("A b".into()));
+    listen("unlisten *", ListenChange::ToNothing);
+    listen("unlisten A", ListenChange::NoMore("a".into()));
+    listen("LISTEN \"A b\"", ListenChange::To("A b".into()));
     let notify = |sql: &str, payload: &str| {
         let (channel, payload) = ("c".into(), payload.into());
         let wanted = bound::Statement::Notify(Notification { channel, payload });
@@ -392,7 +392,7 @@ fn literals_are_lifted() {
 }
 
 #[test]
-fn words_are_told_by_their_letters_large_or_small() {
+fn keywords_match_case_insensitively() {
     let is = |sql: &str, word| {
         let token = Lexer::new(sql).next_token().expect("a token");
         token.is_some_and(|token| token.is(sql, word))
@@ -415,7 +415,7 @@ fn words_are_told_by_their_letters_large_or_small() {
 }
 
 #[test]
-fn what_stands_for_storage_parameters_is_never_longer() {
+fn storage_parameter_placeholder_is_never_longer() {
     for short in ["WITH(x)", "WITH (x=1)", "WITH (fillfactor=70)"] {
         let sql = format!(
             "CREATE TABLE t (\"é\" int, PRIMARY KEY (\"é\") {short}, UNIQUE (\"éé\") \
@@ -454,7 +454,7 @@ fn subscripts_within_subscripts_of_other_targets_are_refused() {
 }
 
 #[test]
-fn patches_of_other_lengths_before_a_partition_clause_do_not_move_it() {
+fn earlier_patches_do_not_shift_partition_clause() {
     for text in [
         "CREATE TABLE q PARTITION OF p FOR VALUES FROM (10 SET a [1 : 2 2] = 5) TO (20) \
          PARTITION BY LIST (n)",

@@ -28,7 +28,7 @@ use super::lexer::{Kind, Token};
 use super::{PrepareSyntax, Statement, copy, lexer, syntax};
 use crate::bound::{self, DiscardKind};
 use crate::error::{SqlError, SqlState};
-use crate::notify::{Listening, Notification};
+use crate::notify::{ListenChange, Notification};
 
 /// Parses the statement if it is one of these; otherwise returns `None`.
 pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, SqlError> {
@@ -97,11 +97,11 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         "unlisten" => {
             let all = c.accept_operator("*");
             bound::Statement::Listen(match all {
-                true => Listening::ToNothing,
-                false => Listening::NoMore(c.identifier()?),
+                true => ListenChange::ToNothing,
+                false => ListenChange::NoMore(c.identifier()?),
             })
         }
-        "listen" => bound::Statement::Listen(Listening::To(c.identifier()?)),
+        "listen" => bound::Statement::Listen(ListenChange::To(c.identifier()?)),
         "notify" => {
             let channel = c.identifier()?;
             let payload = match c.accept_kind(Kind::Comma) {

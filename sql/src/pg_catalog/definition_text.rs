@@ -2,7 +2,7 @@
 
 use super::definitions::{condition, index_expression};
 use super::relation_oid;
-use crate::binder::{Over, Reader, search_path};
+use crate::binder::{DeparseContext, VisibleColumns, search_path};
 use crate::bound::Node;
 use crate::catalog::{CheckDef, Collation, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::{quote_ident as quoted, quote_literal};
@@ -10,7 +10,7 @@ use crate::functions::{quote_ident as quoted, quote_literal};
 /// Deparses a column of an index, from 0, without its order: key columns first, then INCLUDE
 /// columns. Without a reader, an expression keeps its original text.
 pub fn index_column(
-    reader: Option<&Reader<'_>>,
+    reader: Option<&DeparseContext<'_>>,
     table: &TableDef,
     index: &IndexDef,
     at: usize,
@@ -21,7 +21,12 @@ pub fn index_column(
 }
 
 /// Deparses a key column; an expression is in parentheses unless it is a function call.
-fn key(reader: Option<&Reader<'_>>, table: &TableDef, index: &IndexDef, column: usize) -> String {
+fn key(
+    reader: Option<&DeparseContext<'_>>,
+    table: &TableDef,
+    index: &IndexDef,
+    column: usize,
+) -> String {
     let Some(expression) = index.expression(column) else {
         return quoted(&table.columns[column].name);
     };
@@ -38,7 +43,7 @@ fn key(reader: Option<&Reader<'_>>, table: &TableDef, index: &IndexDef, column: 
 }
 
 /// Deparses an index as CREATE INDEX.
-pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef) -> String {
+pub fn index_definition(reader: &DeparseContext<'_>, table: &TableDef, index: &IndexDef) -> String {
     let schemas = search_path(reader.snapshot, reader.cx);
     let mut relation = quoted(&table.name);
     if !reader.style.pretty || !schemas.contains(&table.schema) {
@@ -76,7 +81,7 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
     text += index.more.of_nulls();
     text += &with_options(&index.more.options);
     if let Some(predicate) = &index.more.predicate {
-        let shown = condition(reader, &predicate.text, Over::Table(table));
+        let shown = condition(reader, &predicate.text, VisibleColumns::Table(table));
         text += &format!(" WHERE {shown}");
     }
     text
@@ -211,11 +216,16 @@ impl<'a> Constraint<'a> {
     }
 
     /// Deparses the constraint; `path` is the search path for unqualified names.
-    pub fn definition(&self, reader: &Reader<'_>, path: &[String], table: &TableDef) -> String {
+    pub fn definition(
+        &self,
+        reader: &DeparseContext<'_>,
+        path: &[String],
+        table: &TableDef,
+    ) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
             Constraint::Check(check) => {
-                let shown = condition(reader, &check.text, Over::Table(table));
+                let shown = condition(reader, &check.text, VisibleColumns::Table(table));
                 let inherit = if check.no_inherit { " NO INHERIT" } else { "" };
                 format!("CHECK ({shown}){inherit}{}", self.validity())
             }

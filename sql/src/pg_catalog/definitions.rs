@@ -1,18 +1,18 @@
-//! Deparsing of definitions that the catalog stores as text; see [`Reader`].
+//! Deparsing of definitions that the catalog stores as text; see [`DeparseContext`].
 //!
 //! A text that cannot be deparsed is shown as it was written.
 
 use super::view_text::view_text;
 use super::without_parentheses;
-use crate::binder::{Over, Reader, Style, search_path};
+use crate::binder::{DeparseContext, Style, VisibleColumns, search_path};
 use crate::catalog::{Snapshot, TableDef, ViewDef};
 use crate::context::EvalContext;
 use crate::types::domains::DomainCheck;
 
 /// Returns a deparser for a session. `pretty` omits redundant parentheses.
-pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> Reader<'a> {
+pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> DeparseContext<'a> {
     let indented = true;
-    Reader {
+    DeparseContext {
         snapshot,
         cx,
         style: Style { pretty, indented },
@@ -21,7 +21,7 @@ pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> 
 }
 
 /// Deparses an expression.
-pub fn expression(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
+pub fn expression(reader: &DeparseContext<'_>, text: &str, over: VisibleColumns<'_>) -> String {
     let shown = reader.expression(text, over);
     shown.unwrap_or_else(|| match reader.style.pretty {
         true => without_parentheses(text).to_owned(),
@@ -30,7 +30,7 @@ pub fn expression(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
 }
 
 /// Deparses a condition, such as `(a > 1)`.
-pub fn condition(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
+pub fn condition(reader: &DeparseContext<'_>, text: &str, over: VisibleColumns<'_>) -> String {
     reader.expression(text, over).unwrap_or_else(|| {
         let mut inside = text;
         while without_parentheses(inside) != inside {
@@ -44,14 +44,22 @@ pub fn condition(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
 }
 
 /// Deparses the expression of an index; several are separated by commas.
-pub fn index_expression(reader: &Reader<'_>, table: &TableDef, text: &str) -> Option<String> {
-    reader.index_expression(text, Over::Table(table))
+pub fn index_expression(
+    reader: &DeparseContext<'_>,
+    table: &TableDef,
+    text: &str,
+) -> Option<String> {
+    reader.index_expression(text, VisibleColumns::Table(table))
 }
 
 /// Deparses the constraint of a domain.
-pub fn domain_check(reader: &Reader<'_>, check: &DomainCheck, base: crate::types::Type) -> String {
+pub fn domain_check(
+    reader: &DeparseContext<'_>,
+    check: &DomainCheck,
+    base: crate::types::Type,
+) -> String {
     let valid = if check.validated { "" } else { " NOT VALID" };
-    let shown = condition(reader, &check.text, Over::Domain(base));
+    let shown = condition(reader, &check.text, VisibleColumns::Domain(base));
     format!("CHECK ({shown}){valid}")
 }
 
@@ -59,7 +67,7 @@ pub fn domain_check(reader: &Reader<'_>, check: &DomainCheck, base: crate::types
 const EVERY_FIELD_OF: &str = ".\u{1}";
 
 /// Deparses the query of a view.
-pub fn view_definition(reader: &Reader<'_>, view: &ViewDef) -> String {
+pub fn view_definition(reader: &DeparseContext<'_>, view: &ViewDef) -> String {
     let text = reader.view(view).unwrap_or_else(|| {
         let path = search_path(reader.snapshot, reader.cx);
         let text = view_text(view, reader.snapshot, &path);

@@ -2,13 +2,13 @@
 
 use super::privileges::owner;
 use super::rows::Rows;
-use super::{Around, namespace_oid};
+use super::{RowInputs, namespace_oid};
 use crate::catalog::{Object, ObjectKind, Snapshot};
 use crate::extensions::{AVAILABLE, Extension};
 use crate::value::Value;
 
 /// Adds the rows of `pg_extension`.
-pub fn extensions(rows: &mut Rows, around: &Around<'_>) {
+pub fn extensions(rows: &mut Rows, around: &RowInputs<'_>) {
     for of in around.snapshot.extensions() {
         let known = Extension::named(&of.name);
         let relocatable = known.is_some_and(Extension::is_relocatable);
@@ -39,7 +39,7 @@ pub fn first_comment(snapshot: &Snapshot) -> Option<(u32, &'static str)> {
 }
 
 /// Adds the rows of `pg_available_extensions`.
-pub fn available(rows: &mut Rows, around: &Around<'_>) {
+pub fn available(rows: &mut Rows, around: &RowInputs<'_>) {
     for of in &AVAILABLE {
         let installed = around.snapshot.extension(of.name);
         rows.add([
@@ -55,7 +55,7 @@ pub fn available(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_available_extension_versions`.
-pub fn versions(rows: &mut Rows, around: &Around<'_>) {
+pub fn versions(rows: &mut Rows, around: &RowInputs<'_>) {
     for of in &AVAILABLE {
         let installed = around.snapshot.extension(of.name);
         let installed = installed.is_some_and(|is| is.version == of.version);

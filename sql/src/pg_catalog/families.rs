@@ -1,7 +1,7 @@
 //! Partitioned tables and partitions: `pg_partitioned_table`, `pg_inherits`, and deparsed partition
 //! bounds.
 
-use super::Around;
+use super::RowInputs;
 use super::rows::{Rows, vector};
 use crate::catalog::{
     Bound, CatalogView, Edge, Level, PartitionKey, PartitionOf, Snapshot, Strategy, TableDef,
@@ -12,7 +12,7 @@ use crate::types::{TypeKind, text_out};
 use crate::value::Value;
 
 /// Adds the rows of `pg_partitioned_table`.
-pub fn partitioned_tables(rows: &mut Rows, around: &Around<'_>) {
+pub fn partitioned_tables(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables() {
         let Some(key) = table.partition_key() else {
             continue;
@@ -42,7 +42,7 @@ pub fn partitioned_tables(rows: &mut Rows, around: &Around<'_>) {
 
 /// Adds the rows of `pg_inherits`: partitions, and the indexes that belong to indexes of the
 /// parent.
-pub fn inherits(rows: &mut Rows, around: &Around<'_>) {
+pub fn inherits(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables() {
         let Some(of) = table.partition_of_table() else {
             continue;

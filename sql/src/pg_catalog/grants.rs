@@ -1,6 +1,6 @@
 //! The privilege views of `information_schema`.
 
-use super::Around;
+use super::RowInputs;
 use super::rows::Rows;
 use crate::catalog::acl::{Acl, PUBLIC};
 use crate::catalog::{Object, ObjectKind, Security};
@@ -37,7 +37,7 @@ fn granted(security: &Security, acl: &Acl, owner: u32) -> Vec<[(&'static str, Va
 }
 
 /// Returns tables and views with schema, name and the names of their columns.
-fn relations(around: &Around<'_>) -> Vec<(Object, String, String, Vec<String>)> {
+fn relations(around: &RowInputs<'_>) -> Vec<(Object, String, String, Vec<String>)> {
     let mut all = Vec::new();
     for table in around.snapshot.tables() {
         let columns = table.columns.iter().map(|c| c.name.clone()).collect();
@@ -53,7 +53,7 @@ fn relations(around: &Around<'_>) -> Vec<(Object, String, String, Vec<String>)> 
 }
 
 /// Adds the rows of `table_privileges` and `role_table_grants`.
-pub fn tables(rows: &mut Rows, around: &Around<'_>) {
+pub fn tables(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for (object, schema, name, _) in relations(around) {
         let owner = security.owner(object);
@@ -72,7 +72,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 
 /// Adds the rows of `column_privileges` and `role_column_grants`: privileges on whole tables and on
 /// single columns.
-pub fn columns(rows: &mut Rows, around: &Around<'_>) {
+pub fn columns(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for (object, schema, name, columns) in relations(around) {
         let owner = security.owner(object);
@@ -103,7 +103,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `routine_privileges` and `role_routine_grants`.
-pub fn routines(rows: &mut Rows, around: &Around<'_>) {
+pub fn routines(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for routine in around.snapshot.all_routines() {
         let object = Object::new(routine.kind.into(), routine.id);
@@ -123,7 +123,7 @@ pub fn routines(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `usage_privileges` and `role_usage_grants`, for sequences.
-pub fn usage(rows: &mut Rows, around: &Around<'_>) {
+pub fn usage(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for sequence in around.snapshot.sequences() {
         let object = Object::new(ObjectKind::Sequence, sequence.id);
@@ -143,7 +143,7 @@ pub fn usage(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `applicable_roles`: the memberships of roles.
-pub fn applicable(rows: &mut Rows, around: &Around<'_>) {
+pub fn applicable(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for member in around.snapshot.roles() {
         for of in &member.member_of {

@@ -1,6 +1,6 @@
 //! `pg_index`: the indexes of tables and the order of their keys.
 
-use super::Around;
+use super::RowInputs;
 use super::objects::{DEFAULT_COLLATION, shown};
 use super::rows::{Rows, vector};
 use crate::catalog::{Collation, IndexDef, IndexKind, TableDef};
@@ -8,7 +8,7 @@ use crate::types::TypeKind;
 use crate::value::Value;
 
 /// Adds the rows of `pg_index`.
-pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
+pub fn indexes(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables() {
         for index in shown(&table) {
             let keys = index.columns.iter();

@@ -7,8 +7,8 @@ use super::names::namespaces;
 use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
-use super::{Around, Constraint, reader};
-use crate::binder::{Over, view_is_updatable};
+use super::{Constraint, RowInputs, reader};
+use crate::binder::{VisibleColumns, view_is_updatable};
 use crate::catalog::{
     CATALOG_SCHEMA, CheckOption, Collation, Event, Identity, ObjectKind, Referential, Snapshot,
     TableDef, temporary,
@@ -25,7 +25,7 @@ fn number(number: u32) -> Value {
 }
 
 /// Adds the rows of `schemata`.
-pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
+pub fn schemata(rows: &mut Rows, around: &RowInputs<'_>) {
     for (oid, name) in namespaces(around.snapshot) {
         rows.add([
             ("catalog_name", Value::text(around.database)),
@@ -39,26 +39,26 @@ pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the row of `information_schema_catalog_name`.
-pub fn catalog_name(rows: &mut Rows, around: &Around<'_>) {
+pub fn catalog_name(rows: &mut Rows, around: &RowInputs<'_>) {
     rows.add([("catalog_name", Value::text(around.database))]);
 }
 
 /// Adds the rows of `enabled_roles`.
-pub fn enabled_roles(rows: &mut Rows, around: &Around<'_>) {
+pub fn enabled_roles(rows: &mut Rows, around: &RowInputs<'_>) {
     for role in around.snapshot.roles() {
         rows.add([("role_name", Value::text(&role.name))]);
     }
 }
 
 /// Returns the tables in the sense of the SQL standard, without materialized views.
-fn standard(around: &Around<'_>) -> Vec<Arc<TableDef>> {
+fn standard(around: &RowInputs<'_>) -> Vec<Arc<TableDef>> {
     let mut tables = around.snapshot.tables();
     tables.retain(|table| table.materialized.is_none());
     tables
 }
 
 /// Adds the rows of `tables`.
-pub fn tables(rows: &mut Rows, around: &Around<'_>) {
+pub fn tables(rows: &mut Rows, around: &RowInputs<'_>) {
     let mut add = |schema: &str, name: &str, kind: &str, users: bool| {
         rows.add([
             ("table_catalog", Value::text(around.database)),
@@ -91,7 +91,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `views`.
-pub fn views(rows: &mut Rows, around: &Around<'_>) {
+pub fn views(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
         let (events, _) = view_is_updatable(view, around.snapshot, false);
@@ -128,7 +128,7 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `sequences`, except those of identity columns.
-pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+pub fn sequences(rows: &mut Rows, around: &RowInputs<'_>) {
     let all = around.snapshot.sequences();
     for sequence in all.filter(|sequence| !is_of_identity(around, sequence)) {
         let bits = 8 * u32::from(sequence.kind.size().unsigned_abs());
@@ -215,7 +215,7 @@ pub(super) fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value
 }
 
 /// Returns the names of a domain.
-fn of_domain(domain: Domain, around: &Around<'_>) -> [(&'static str, Value); 3] {
+fn of_domain(domain: Domain, around: &RowInputs<'_>) -> [(&'static str, Value); 3] {
     let definition = domain.definition();
     [
         ("domain_catalog", Value::text(around.database)),
@@ -224,19 +224,19 @@ fn of_domain(domain: Domain, around: &Around<'_>) -> [(&'static str, Value); 3] 
     ]
 }
 
-fn all_domains(around: &Around<'_>) -> Vec<Domain> {
+fn all_domains(around: &RowInputs<'_>) -> Vec<Domain> {
     let types = around.snapshot.types().all();
     types.iter().filter_map(|ty| ty.as_domain()).collect()
 }
 
 /// Adds the rows of `domains`.
-pub fn domains(rows: &mut Rows, around: &Around<'_>) {
+pub fn domains(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for domain in all_domains(around) {
         let definition = domain.definition();
         let default = definition.default.as_deref();
         let default = default.map(|text| typed_text(text, definition.base));
-        let default = default.map(|text| shown_expression(&reader, &text, Over::Nothing));
+        let default = default.map(|text| shown_expression(&reader, &text, VisibleColumns::Nothing));
         let own = [
             ("udt_catalog", Value::text(around.database)),
             ("dtd_identifier", Value::text("1")),
@@ -255,7 +255,7 @@ pub fn domains(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `domain_constraints`.
-pub fn domain_constraints(rows: &mut Rows, around: &Around<'_>) {
+pub fn domain_constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     for domain in all_domains(around) {
         for check in &domain.definition().checks {
             let own = [
@@ -286,7 +286,7 @@ pub(super) const NUMBERS: [&str; 8] = [
 ];
 
 /// Adds the rows of `columns`. Missing numbers are NULL, not 0.
-pub fn columns(rows: &mut Rows, around: &Around<'_>) {
+pub fn columns(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     type Column<'a> = (&'a str, Type, Collation);
     let mut add = |schema: &str, table: &str, (name, ty, of): Column<'_>, more: [Value; 6]| {
@@ -365,7 +365,11 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 default.map_or(Value::Null, |text| {
-                    Value::text(shown_expression(&reader, &text, Over::Table(&table)))
+                    Value::text(shown_expression(
+                        &reader,
+                        &text,
+                        VisibleColumns::Table(&table),
+                    ))
                 }),
                 yes(!column.not_null
                     && !column
@@ -375,7 +379,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                 yes(true),
                 identity.map_or(Value::Null, Value::text),
                 more.generated.as_ref().map_or(Value::Null, |text| {
-                    Value::text(condition(&reader, text, Over::Table(&table)))
+                    Value::text(condition(&reader, text, VisibleColumns::Table(&table)))
                 }),
             ];
             let (name, collation) = (column.name.as_str(), column.more.collation);
@@ -391,7 +395,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 expression(column).map_or(Value::Null, |text| {
-                    Value::text(shown_expression(&reader, &text, Over::Nothing))
+                    Value::text(shown_expression(&reader, &text, VisibleColumns::Nothing))
                 }),
                 yes(true),
                 yes(changes && updatable),
@@ -410,7 +414,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
 
 /// Calls `add` with each constraint; its names are the first columns.
 fn constraints(
-    around: &Around<'_>,
+    around: &RowInputs<'_>,
     mut add: impl FnMut(&TableDef, &Constraint<'_>, [(&'static str, Value); 3]),
 ) {
     for table in standard(around) {
@@ -421,7 +425,7 @@ fn constraints(
     }
 }
 
-fn names(around: &Around<'_>, table: &TableDef, name: &str) -> [(&'static str, Value); 3] {
+fn names(around: &RowInputs<'_>, table: &TableDef, name: &str) -> [(&'static str, Value); 3] {
     [
         ("constraint_catalog", Value::text(around.database)),
         ("constraint_schema", Value::text(&table.schema)),
@@ -429,7 +433,7 @@ fn names(around: &Around<'_>, table: &TableDef, name: &str) -> [(&'static str, V
     ]
 }
 
-fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value); 3] {
+fn table_names(around: &RowInputs<'_>, table: &TableDef) -> [(&'static str, Value); 3] {
     [
         ("table_catalog", Value::text(around.database)),
         ("table_schema", Value::text(&table.schema)),
@@ -438,7 +442,7 @@ fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value);
 }
 
 /// Adds the rows of `table_constraints`.
-pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
+pub fn table_constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     constraints(around, |table, constraint, names| {
         let (kind, deferrable, deferred) = match constraint {
             Constraint::Key(index) => {
@@ -472,7 +476,7 @@ pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `key_column_usage`.
-pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
+pub fn key_column_usage(rows: &mut Rows, around: &RowInputs<'_>) {
     constraints(around, |table, constraint, names| {
         let parent = match constraint {
             Constraint::Check(_) => return,
@@ -501,7 +505,7 @@ pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `constraint_column_usage`. For a foreign key, they are the referenced columns.
-pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
+pub fn constraint_column_usage(rows: &mut Rows, around: &RowInputs<'_>) {
     constraints(around, |table, constraint, names| {
         let parent = match constraint {
             Constraint::Foreign(key) => around.snapshot.relation(key.parent),
@@ -520,18 +524,18 @@ pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `check_constraints`.
-pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
+pub fn check_constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     constraints(around, |table, constraint, names| {
         if let Constraint::Check(check) = constraint {
-            let clause = condition(&reader, &check.text, Over::Table(table));
+            let clause = condition(&reader, &check.text, VisibleColumns::Table(table));
             let clause = Value::text(format!("({clause})"));
             rows.add(names.into_iter().chain([("check_clause", clause)]));
         }
     });
     for domain in all_domains(around) {
         for check in &domain.definition().checks {
-            let over = Over::Domain(domain.definition().base);
+            let over = VisibleColumns::Domain(domain.definition().base);
             let clause = condition(&reader, &check.text, over);
             rows.add([
                 ("constraint_catalog", Value::text(around.database)),
@@ -547,7 +551,7 @@ pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `referential_constraints`.
-pub fn referential_constraints(rows: &mut Rows, around: &Around<'_>) {
+pub fn referential_constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     constraints(around, |_, constraint, names| {
         let Constraint::Foreign(key) = constraint else {
             return;

@@ -80,7 +80,7 @@ pub use user_types::{domain_check, domain_check_text};
 pub use view_text::view_text;
 
 /// The inputs from which rows are computed.
-pub struct Around<'a> {
+pub struct RowInputs<'a> {
     /// The catalog as the querying transaction sees it.
     pub snapshot: &'a Snapshot,
     /// The evaluation context of the session.
@@ -94,9 +94,9 @@ pub struct Around<'a> {
 }
 
 /// Returns all rows of a relation.
-pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>> {
+pub fn rows(relation: &'static Relation, around: &RowInputs<'_>) -> Vec<Vec<Value>> {
     let mut rows = rows::Rows::of(relation);
-    let make: fn(&mut rows::Rows, &Around<'_>) = match (relation.schema, relation.name) {
+    let make: fn(&mut rows::Rows, &RowInputs<'_>) = match (relation.schema, relation.name) {
         ("pg_catalog", "pg_class") => objects::classes,
         ("pg_catalog", "pg_attribute") => objects::attributes,
         ("pg_catalog", "pg_attrdef") => objects::defaults,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::privileges::{acl, column_acl, owner};
 use super::rows::Rows;
 use super::triggers::TRIGGER_CLASS;
-use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
+use super::{Constraint, Relation, RowInputs, class, namespace_oid, partition_bound};
 use crate::catalog::{
     CatalogView, Collation, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind,
     PUBLIC_SCHEMA, Referential, SequenceDef, Snapshot, TableDef, temporary,
@@ -38,7 +38,7 @@ fn has_triggers(snapshot: &Snapshot, table: &Arc<TableDef>) -> bool {
     all.any(|table| !table.rules.referenced_by.is_empty())
 }
 
-fn namespace(around: &Around<'_>, schema: &str) -> Value {
+fn namespace(around: &RowInputs<'_>, schema: &str) -> Value {
     Value::Oid(namespace_oid(around.snapshot, schema).unwrap_or(0))
 }
 
@@ -64,7 +64,7 @@ fn persistence(schema: &str) -> Value {
 }
 
 /// Adds the rows of `pg_class`.
-pub fn classes(rows: &mut Rows, around: &Around<'_>) {
+pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
     let snapshot = around.snapshot;
     let common = |oid: u32, name: &str, kind: &str, columns: usize| {
         [
@@ -293,7 +293,7 @@ fn column(name: &str, declared: Type, number: i16) -> [(&'static str, Value); 12
 const IS_LOCAL: (&str, Value) = ("attislocal", Value::Bool(true));
 
 /// Adds the rows of `pg_attribute`.
-pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
+pub fn attributes(rows: &mut Rows, around: &RowInputs<'_>) {
     for relation in Relation::all() {
         for (number, (name, ty)) in (1..).zip(&relation.columns) {
             let own = [("attrelid", Value::Oid(relation.oid)), IS_LOCAL];
@@ -441,7 +441,7 @@ pub fn serial_sequence(
 }
 
 /// Returns whether a sequence belongs to an identity column.
-pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
+pub fn is_of_identity(around: &RowInputs<'_>, sequence: &SequenceDef) -> bool {
     let table = sequence
         .owner
         .and_then(|owner| around.snapshot.relation(owner));
@@ -454,7 +454,7 @@ pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
 }
 
 /// Adds the rows of `pg_sequence`.
-pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+pub fn sequences(rows: &mut Rows, around: &RowInputs<'_>) {
     for sequence in around.snapshot.sequences() {
         rows.add([
             ("seqrelid", Value::Oid(sequence.id)),
@@ -470,7 +470,7 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_description`.
-pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
+pub fn descriptions(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables_and_views() {
         for (column, text) in &table.rules.comments {
             let number = column.map_or(0, |at| i32::from(table.columns[at].attnum));
@@ -533,7 +533,7 @@ pub fn typed_text(default: &str, ty: Type) -> String {
 }
 
 /// Adds the rows of `pg_attrdef`. The expressions are stored as they were written.
-pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
+pub fn defaults(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables_and_views() {
         for column in &table.columns {
             let Some(default) = expression(column) else {
@@ -558,7 +558,7 @@ pub(super) fn part_oid(table: u32, number: i16) -> u32 {
 }
 
 /// Adds the rows of `pg_constraint`. A constraint with an index has the oid of the index.
-pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
+pub fn constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     super::user_types::constraints(rows, around);
     for table in around.snapshot.tables() {
         for constraint in Constraint::all(&table) {
@@ -627,7 +627,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
 fn more(
     table: &TableDef,
     constraint: &Constraint<'_>,
-    around: &Around<'_>,
+    around: &RowInputs<'_>,
 ) -> Vec<(&'static str, Value)> {
     let none = || Value::text(" ");
     let foreign = |update: Value, delete: Value, matching: Value| {

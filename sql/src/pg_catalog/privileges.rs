@@ -2,7 +2,7 @@
 
 use super::extensions::first_comment;
 use super::rows::Rows;
-use super::{Around, PUBLIC_NAMESPACE, class};
+use super::{PUBLIC_NAMESPACE, RowInputs, class};
 use crate::catalog::acl::{Acl, AclItem, PUBLIC, letters};
 use crate::catalog::{Object, ObjectKind, Security, Snapshot};
 use crate::functions::quote_ident;
@@ -62,7 +62,7 @@ fn shown_item(security: &Security, item: &AclItem) -> String {
 }
 
 /// Adds the rows of `pg_auth_members`.
-pub fn members(rows: &mut Rows, around: &Around<'_>) {
+pub fn members(rows: &mut Rows, around: &RowInputs<'_>) {
     for member in around.snapshot.roles() {
         for of in &member.member_of {
             rows.add([
@@ -76,7 +76,7 @@ pub fn members(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_group`: the roles without LOGIN.
-pub fn groups(rows: &mut Rows, around: &Around<'_>) {
+pub fn groups(rows: &mut Rows, around: &RowInputs<'_>) {
     let roles = around.snapshot.roles();
     for group in roles.iter().filter(|role| !role.login) {
         let members = roles
@@ -92,7 +92,7 @@ pub fn groups(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_default_acl`.
-pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
+pub fn defaults(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
     for of in security.defaults() {
         let letter = match of.kind {
@@ -113,7 +113,7 @@ pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the row of `pg_init_privs`: the initial privileges of the schema `public`.
-pub fn initial(rows: &mut Rows, around: &Around<'_>) {
+pub fn initial(rows: &mut Rows, around: &RowInputs<'_>) {
     if !around.snapshot.has_first_public() {
         return;
     }
@@ -133,7 +133,7 @@ fn is_shared(class: u32) -> bool {
 }
 
 /// Adds the rows of `pg_description`, except those of tables and their columns.
-pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
+pub fn descriptions(rows: &mut Rows, around: &RowInputs<'_>) {
     if let Some((id, text)) = first_comment(around.snapshot) {
         rows.add([
             ("objoid", Value::Oid(id)),
@@ -155,7 +155,7 @@ pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_shdescription`.
-pub fn shared_descriptions(rows: &mut Rows, around: &Around<'_>) {
+pub fn shared_descriptions(rows: &mut Rows, around: &RowInputs<'_>) {
     for about in around.snapshot.security().abouts() {
         for (_, text) in about.comments.iter().filter(|_| is_shared(about.class)) {
             rows.add([

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::privileges::acl;
 use super::rows::{Rows, vector};
-use super::{Around, namespace_oid};
+use super::{RowInputs, namespace_oid};
 use crate::bound::Volatility;
 use crate::catalog::{ArgMode, Language, Parallel, Planning, RoutineDef, RoutineKind};
 use crate::extensions;
@@ -27,7 +27,7 @@ const TRIGGER: u32 = 2279;
 const VOID: u32 = 2278;
 
 /// Adds the rows of `pg_proc` for user-defined routines.
-pub fn functions(rows: &mut Rows, around: &Around<'_>) {
+pub fn functions(rows: &mut Rows, around: &RowInputs<'_>) {
     for routine in around.snapshot.all_routines() {
         let inputs = vector(routine.inputs().map(|arg| Value::Oid(arg.ty.oid())));
         let names = routine.args.iter().any(|arg| !arg.name.is_empty());

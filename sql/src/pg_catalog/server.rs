@@ -4,7 +4,7 @@ use super::names::namespaces as all_namespaces;
 use super::privileges::{acl, owner};
 use super::routines::{C_LANGUAGE, PLPGSQL_LANGUAGE, SQL_LANGUAGE};
 use super::rows::{Rows, object};
-use super::{Around, PG_CATALOG_NAMESPACE};
+use super::{PG_CATALOG_NAMESPACE, RowInputs};
 use crate::catalog::{ObjectKind, RoleDef, SETTINGS_OF_ALL, SUPERUSER_OID};
 use crate::types::calendar::{EPOCH_SHIFT_SECONDS, SECOND_US};
 use crate::value::{Interval, Value};
@@ -18,7 +18,7 @@ const ENCODING_UTF8: i32 = 6;
 const PLPGSQL_HANDLER: u32 = 13573;
 
 /// Adds the rows of `pg_namespace`.
-pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
+pub fn namespaces(rows: &mut Rows, around: &RowInputs<'_>) {
     for (oid, name) in all_namespaces(around.snapshot) {
         rows.add([
             ("oid", Value::Oid(oid)),
@@ -30,7 +30,7 @@ pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_roles`, which hides the password verifiers.
-pub fn roles(rows: &mut Rows, around: &Around<'_>) {
+pub fn roles(rows: &mut Rows, around: &RowInputs<'_>) {
     for role in around.snapshot.roles() {
         let own = [
             ("rolpassword", Value::text("********")),
@@ -41,7 +41,7 @@ pub fn roles(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_authid`, which only superusers can read.
-pub fn authenticated(rows: &mut Rows, around: &Around<'_>) {
+pub fn authenticated(rows: &mut Rows, around: &RowInputs<'_>) {
     for role in around.snapshot.roles() {
         let verifier = role.verifier.as_ref().map_or(Value::Null, Value::text);
         let own = [("rolpassword", verifier)];
@@ -70,7 +70,7 @@ fn valid_until(role: &RoleDef) -> Value {
 }
 
 /// Adds the rows of `pg_user`.
-pub fn users(rows: &mut Rows, around: &Around<'_>) {
+pub fn users(rows: &mut Rows, around: &RowInputs<'_>) {
     for role in around.snapshot.roles().iter().filter(|role| role.login) {
         rows.add([
             ("usename", Value::text(&role.name)),
@@ -87,7 +87,7 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_shadow`, which only superusers can read.
-pub fn shadows(rows: &mut Rows, around: &Around<'_>) {
+pub fn shadows(rows: &mut Rows, around: &RowInputs<'_>) {
     for role in around.snapshot.roles().iter().filter(|role| role.login) {
         rows.add([
             ("usename", Value::text(&role.name)),
@@ -107,7 +107,7 @@ pub fn shadows(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_timezone_names`, with the current abbreviations and offsets.
-pub fn zones(rows: &mut Rows, around: &Around<'_>) {
+pub fn zones(rows: &mut Rows, around: &RowInputs<'_>) {
     let seconds = around.cx.transaction_start.div_euclid(SECOND_US) + EPOCH_SHIFT_SECONDS;
     let Ok(now) = jiff::Timestamp::from_second(seconds) else {
         return;
@@ -131,7 +131,7 @@ pub fn zones(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_database`.
-pub fn databases(rows: &mut Rows, around: &Around<'_>) {
+pub fn databases(rows: &mut Rows, around: &RowInputs<'_>) {
     let snapshot = around.snapshot;
     for database in snapshot.databases() {
         rows.add([
@@ -152,7 +152,7 @@ pub fn databases(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_db_role_setting`: the settings of ALTER DATABASE and ALTER ROLE.
-pub fn database_settings(rows: &mut Rows, around: &Around<'_>) {
+pub fn database_settings(rows: &mut Rows, around: &RowInputs<'_>) {
     let mut add = |(database, role): (u32, u32), settings: &[(String, String)]| {
         if !settings.is_empty() {
             rows.add([
@@ -191,7 +191,7 @@ fn config(role: &RoleDef) -> Value {
 }
 
 /// Adds the rows of `pg_tablespace`.
-pub fn tablespaces(rows: &mut Rows, _: &Around<'_>) {
+pub fn tablespaces(rows: &mut Rows, _: &RowInputs<'_>) {
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
         rows.add([
             ("oid", Value::Oid(oid)),
@@ -202,7 +202,7 @@ pub fn tablespaces(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_cursors`.
-pub fn cursors(rows: &mut Rows, around: &Around<'_>) {
+pub fn cursors(rows: &mut Rows, around: &RowInputs<'_>) {
     for cursor in around.cursors {
         rows.add([
             ("name", Value::text(&cursor.name)),
@@ -217,7 +217,7 @@ pub fn cursors(rows: &mut Rows, around: &Around<'_>) {
 
 /// Adds the rows of `pg_prepared_statements`. A statement has one plan for all parameters, and its
 /// executions are not counted.
-pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
+pub fn prepared_statements(rows: &mut Rows, around: &RowInputs<'_>) {
     for (name, statement) in around.prepared {
         let shown = statement.shown();
         let types = shown.types.into_iter().map(|oid| {
@@ -241,7 +241,7 @@ pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_settings`.
-pub fn settings(rows: &mut Rows, around: &Around<'_>) {
+pub fn settings(rows: &mut Rows, around: &RowInputs<'_>) {
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
     for of in around.cx.settings.described() {
         let (least, greatest) = of.values.range.unzip();
@@ -272,7 +272,7 @@ pub fn settings(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_am`.
-pub fn access_methods(rows: &mut Rows, _: &Around<'_>) {
+pub fn access_methods(rows: &mut Rows, _: &RowInputs<'_>) {
     let all = [
         (2, "heap", (3, "heap_tableam_handler"), "t"),
         (403, "btree", (330, "bthandler"), "i"),
@@ -289,7 +289,7 @@ pub fn access_methods(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_language`.
-pub fn languages(rows: &mut Rows, _: &Around<'_>) {
+pub fn languages(rows: &mut Rows, _: &RowInputs<'_>) {
     for (oid, name) in [(INTERNAL_LANGUAGE, "internal"), (C_LANGUAGE, "c")] {
         rows.add([
             ("oid", Value::Oid(oid)),
@@ -337,7 +337,7 @@ pub fn collation_name(oid: u32) -> Option<&'static str> {
 }
 
 /// Adds the rows of `pg_collation`.
-pub fn collations(rows: &mut Rows, _: &Around<'_>) {
+pub fn collations(rows: &mut Rows, _: &RowInputs<'_>) {
     for (oid, name, provider, collate) in COLLATIONS {
         let collate = || collate.map_or(Value::Null, Value::text);
         rows.add([

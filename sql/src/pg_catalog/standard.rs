@@ -3,7 +3,7 @@
 use super::information::{NUMBERS, of_type, yes};
 use super::routines::result_oid;
 use super::rows::Rows;
-use super::{Around, type_name};
+use super::{RowInputs, type_name};
 use crate::catalog::{ArgMode, CATALOG_SCHEMA, Language, RoutineDef, RoutineKind};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
@@ -26,7 +26,7 @@ fn nothing(rows: &Rows) -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the catalog, schema and name of a type.
-fn names_of_type(ty: Type, around: &Around<'_>) -> [Value; 3] {
+fn names_of_type(ty: Type, around: &RowInputs<'_>) -> [Value; 3] {
     let of_user = around.snapshot.type_by_id(ty.oid());
     let schema = of_user.as_ref().map_or(CATALOG_SCHEMA, |of| &of.schema);
     [
@@ -37,7 +37,7 @@ fn names_of_type(ty: Type, around: &Around<'_>) -> [Value; 3] {
 }
 
 /// Returns `data_type` of a type.
-fn data_type(ty: Type, around: &Around<'_>) -> Value {
+fn data_type(ty: Type, around: &RowInputs<'_>) -> Value {
     let found = of_type(ty, around.snapshot).into_iter();
     let mut data_type = found.filter(|(name, _)| *name == "data_type");
     data_type.next().map_or(Value::Null, |(_, value)| value)
@@ -48,7 +48,7 @@ fn specific_name(routine: &RoutineDef) -> Value {
 }
 
 /// Adds the rows of `routines`, for user-defined routines.
-pub fn routines(rows: &mut Rows, around: &Around<'_>) {
+pub fn routines(rows: &mut Rows, around: &RowInputs<'_>) {
     let nothing = nothing(rows);
     for routine in around.snapshot.all_routines() {
         let result = result_oid(&routine);
@@ -136,7 +136,7 @@ pub fn routines(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `parameters`, for user-defined routines.
-pub fn parameters(rows: &mut Rows, around: &Around<'_>) {
+pub fn parameters(rows: &mut Rows, around: &RowInputs<'_>) {
     let nothing = nothing(rows);
     for routine in around.snapshot.all_routines() {
         for (at, arg) in (1..).zip(&routine.args) {
@@ -175,7 +175,7 @@ pub fn parameters(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `attributes`: the fields of composite types.
-pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
+pub fn attributes(rows: &mut Rows, around: &RowInputs<'_>) {
     for ty in around.snapshot.types().all() {
         let Some(of) = ty.as_composite() else {
             continue;
@@ -207,7 +207,7 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `user_defined_types`: composite types.
-pub fn composites(rows: &mut Rows, around: &Around<'_>) {
+pub fn composites(rows: &mut Rows, around: &RowInputs<'_>) {
     let nothing = nothing(rows);
     for ty in around.snapshot.types().all() {
         let Some(of) = ty.as_composite() else {
@@ -228,7 +228,7 @@ pub fn composites(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Calls `add` with each column of user tables and views, its number and its declared type.
-fn each_column(around: &Around<'_>, mut add: impl FnMut((&str, &str), (&str, usize), Type)) {
+fn each_column(around: &RowInputs<'_>, mut add: impl FnMut((&str, &str), (&str, usize), Type)) {
     for table in around.snapshot.tables() {
         if table.materialized.is_some() {
             continue;
@@ -250,7 +250,7 @@ fn each_column(around: &Around<'_>, mut add: impl FnMut((&str, &str), (&str, usi
 }
 
 fn of_column(
-    around: &Around<'_>,
+    around: &RowInputs<'_>,
     (schema, table): (&str, &str),
     column: &str,
 ) -> [(&'static str, Value); 4] {
@@ -263,7 +263,7 @@ fn of_column(
 }
 
 /// Adds the rows of `column_udt_usage`: the types of columns; for a domain its base type.
-pub fn column_types(rows: &mut Rows, around: &Around<'_>) {
+pub fn column_types(rows: &mut Rows, around: &RowInputs<'_>) {
     each_column(around, |of, (column, _), ty| {
         let below = ty.as_domain().map_or(ty, |domain| domain.definition().base);
         let [catalog, schema, name] = names_of_type(below, around);
@@ -277,7 +277,7 @@ pub fn column_types(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `column_domain_usage`: the columns that have a domain type.
-pub fn column_domains(rows: &mut Rows, around: &Around<'_>) {
+pub fn column_domains(rows: &mut Rows, around: &RowInputs<'_>) {
     each_column(around, |of, (column, _), ty| {
         if let Some(domain) = ty.as_domain() {
             let definition = domain.definition();
@@ -292,7 +292,7 @@ pub fn column_domains(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `element_types`: the element types of array columns.
-pub fn elements(rows: &mut Rows, around: &Around<'_>) {
+pub fn elements(rows: &mut Rows, around: &RowInputs<'_>) {
     let nothing = nothing(rows);
     let views: Vec<_> = around
         .snapshot
@@ -328,7 +328,7 @@ pub fn elements(rows: &mut Rows, around: &Around<'_>) {
 
 /// Adds the rows of `view_table_usage`: the relations that a view reads, without those that it
 /// reads only through other views.
-pub fn view_tables(rows: &mut Rows, around: &Around<'_>) {
+pub fn view_tables(rows: &mut Rows, around: &RowInputs<'_>) {
     for view in around.snapshot.views() {
         let others = around.snapshot.views();
         let within: Vec<u32> = others
@@ -353,7 +353,7 @@ pub fn view_tables(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the row of `character_sets`: UTF8.
-pub fn character_sets(rows: &mut Rows, around: &Around<'_>) {
+pub fn character_sets(rows: &mut Rows, around: &RowInputs<'_>) {
     rows.add([
         ("character_set_name", Value::text("UTF8")),
         ("character_repertoire", Value::text("UCS")),
@@ -365,7 +365,7 @@ pub fn character_sets(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `collations`.
-pub fn collations(rows: &mut Rows, around: &Around<'_>) {
+pub fn collations(rows: &mut Rows, around: &RowInputs<'_>) {
     for name in ["default", "C", "POSIX"] {
         rows.add([
             ("collation_catalog", Value::text(around.database)),

@@ -6,7 +6,7 @@ use crate::types::TypeKind;
 
 fn around(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
     let cx = EvalContext::new(Arc::default(), 0, 0);
-    let around = Around {
+    let around = RowInputs {
         cursors: &[],
         prepared: &HashMap::new(),
         snapshot,
@@ -27,7 +27,7 @@ fn around(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
 }
 
 #[test]
-fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
+fn catalog_describes_itself_and_rows_have_their_width() {
     let counts = around(&Snapshot::default());
     let of = |wanted: &str| {
         let mut counts = counts.iter();
@@ -56,7 +56,7 @@ fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
 }
 
 #[test]
-fn every_type_of_columns_is_in_pg_type_under_its_oid() {
+fn column_types_are_in_pg_type_under_their_oid() {
     let none = Snapshot::default();
     let cx = EvalContext::new(Arc::default(), 0, 0);
     let type_oid = |name: &str| type_oid(&none, name, &cx);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::definitions::condition as condition_of;
 use super::rows::{Rows, vector};
-use super::{Around, reader};
-use crate::binder::{Over, Reader};
+use super::{RowInputs, reader};
+use crate::binder::{DeparseContext, VisibleColumns};
 use crate::catalog::{CatalogView, Event, PUBLIC_SCHEMA, Snapshot, TableDef, Timing, TriggerDef};
 use crate::functions::quote_ident as quoted;
 use crate::value::Value;
@@ -30,7 +30,7 @@ fn bits(trigger: &TriggerDef) -> i16 {
 }
 
 /// Adds the rows of `pg_trigger`.
-pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
+pub fn triggers(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables_and_views() {
         for trigger in &table.rules.triggers {
             let mut args = Vec::new();
@@ -85,7 +85,7 @@ fn name(name: &Option<String>) -> Value {
 }
 
 /// Adds the rows of `information_schema.triggers`: one for each event.
-pub fn information(rows: &mut Rows, around: &Around<'_>) {
+pub fn information(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables_and_views() {
         for trigger in &table.rules.triggers {
@@ -98,8 +98,8 @@ pub fn information(rows: &mut Rows, around: &Around<'_>) {
                 };
                 let order = table.rules.triggers.iter().filter(alike).count();
                 let condition = trigger.condition.as_deref();
-                let condition =
-                    condition.map(|text| condition_of(&reader, text, Over::Trigger(&table)));
+                let condition = condition
+                    .map(|text| condition_of(&reader, text, VisibleColumns::Trigger(&table)));
                 let action = format!("EXECUTE FUNCTION {}", call(around.snapshot, trigger, None));
                 rows.add([
                     ("trigger_catalog", Value::text(around.database)),
@@ -151,7 +151,11 @@ fn call(snapshot: &Snapshot, trigger: &TriggerDef, path: Option<&[String]>) -> S
 
 /// Deparses the trigger with this oid as CREATE TRIGGER. In pretty mode, a schema on `path` is
 /// omitted.
-pub fn trigger_definition(reader: &Reader<'_>, oid: u32, path: &[String]) -> Option<String> {
+pub fn trigger_definition(
+    reader: &DeparseContext<'_>,
+    oid: u32,
+    path: &[String],
+) -> Option<String> {
     let (table, at) = find(reader.snapshot, oid)?;
     let trigger = &table.rules.triggers[at];
     Some(definition(reader, &table, trigger, path))
@@ -179,7 +183,7 @@ fn relation(table: &TableDef, short: bool, path: &[String]) -> String {
 }
 
 fn definition(
-    reader: &Reader<'_>,
+    reader: &DeparseContext<'_>,
     table: &TableDef,
     trigger: &TriggerDef,
     path: &[String],
@@ -227,7 +231,7 @@ fn definition(
     text += "FOR EACH ";
     text += if trigger.row { "ROW " } else { "STATEMENT " };
     if let Some(condition) = &trigger.condition {
-        let shown = condition_of(reader, condition, Over::Trigger(table));
+        let shown = condition_of(reader, condition, VisibleColumns::Trigger(table));
         text += &format!("WHEN ({shown}) ");
     }
     text += &format!("EXECUTE FUNCTION {}", call(snapshot, trigger, Some(path)));

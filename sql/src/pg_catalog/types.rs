@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::rows::{Rows, object};
-use super::{Around, PG_CATALOG_NAMESPACE};
+use super::{PG_CATALOG_NAMESPACE, RowInputs};
 use crate::catalog::SUPERUSER_OID;
 use crate::types::TypeKind;
 use crate::value::Value;
@@ -83,7 +83,7 @@ pub fn output_of(oid: u32) -> (Value, Value) {
 }
 
 /// Adds the rows of `pg_type`.
-pub fn types(rows: &mut Rows, around: &Around<'_>) {
+pub fn types(rows: &mut Rows, around: &RowInputs<'_>) {
     super::user_types::types(rows, around);
     for row in TYPES.iter() {
         let own = [

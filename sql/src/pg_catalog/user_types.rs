@@ -3,8 +3,8 @@
 use super::objects::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
 use super::rows::{Rows, object};
-use super::{Around, definitions, namespace_oid};
-use crate::binder::Reader;
+use super::{RowInputs, definitions, namespace_oid};
+use crate::binder::DeparseContext;
 use crate::catalog::{ObjectKind, Snapshot, UserType};
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 use crate::types::domains::DomainCheck;
@@ -12,7 +12,7 @@ use crate::types::{Domain, Enum, TypeCategory, TypeKind};
 use crate::value::Value;
 
 /// Adds the rows of `pg_type`: each type and its array type.
-pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
+pub(super) fn types(rows: &mut Rows, around: &RowInputs<'_>) {
     for ty in around.snapshot.types().all() {
         let acl = acl(around.snapshot, ObjectKind::Type, ty.id);
         let owner = owner(around.snapshot, ObjectKind::Type, ty.id);
@@ -104,7 +104,7 @@ fn composite(relation: u32, acl: Value) -> [(&'static str, Value); 11] {
 /// Adds a type with its own columns, and its array type.
 fn add_with_arrays(
     rows: &mut Rows,
-    around: &Around<'_>,
+    around: &RowInputs<'_>,
     ((id, array_id), (name, array_name), schema): ((u32, u32), (&str, &str), &str),
     owner: Value,
     own: [(&'static str, Value); 11],
@@ -142,7 +142,7 @@ fn add_with_arrays(
 }
 
 /// Adds a domain. It has the columns of its base type, and functions that check it.
-fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
+fn add_domain(rows: &mut Rows, around: &RowInputs<'_>, domain: Domain) {
     let definition = domain.definition();
     let (root, base) = (domain.root(), definition.base);
     let (by_value, align, storage) = shape(root);
@@ -202,7 +202,7 @@ fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
 }
 
 /// Adds the rows of `pg_constraint` for domains.
-pub(super) fn constraints(rows: &mut Rows, around: &Around<'_>) {
+pub(super) fn constraints(rows: &mut Rows, around: &RowInputs<'_>) {
     for domain in around
         .snapshot
         .types()
@@ -241,12 +241,12 @@ pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<(Domain, &'static D
 }
 
 /// Deparses a domain constraint.
-pub fn domain_check_text(reader: &Reader<'_>, of: Domain, check: &DomainCheck) -> String {
+pub fn domain_check_text(reader: &DeparseContext<'_>, of: Domain, check: &DomainCheck) -> String {
     definitions::domain_check(reader, check, of.definition().base)
 }
 
 /// Adds the rows of `pg_enum`.
-pub(super) fn enums(rows: &mut Rows, around: &Around<'_>) {
+pub(super) fn enums(rows: &mut Rows, around: &RowInputs<'_>) {
     for ty in around.snapshot.types().all() {
         for value in ty.as_enum().into_iter().flat_map(Enum::values) {
             rows.add([

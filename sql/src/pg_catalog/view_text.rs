@@ -17,10 +17,10 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
     let Ok(mut query) = parse_query(&view.text) else {
         return view.text.clone();
     };
-    let mut named = Named(Vec::new());
+    let mut named = CteNames(Vec::new());
     // The visitors never stop early.
     let _ = Walk(&mut named).query(&query);
-    let mut placed = Placed {
+    let mut placed = SchemaQualifier {
         named: named.0,
         view,
         snapshot,
@@ -32,9 +32,9 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
 }
 
 /// The names of WITH queries.
-struct Named(Vec<String>);
+struct CteNames(Vec<String>);
 
-impl Visitor for Named {
+impl Visitor for CteNames {
     fn query(&mut self, query: &ast::Query) -> Result<(), SqlError> {
         let queries = query.with.iter().flat_map(|with| &with.cte_tables);
         self.0.extend(queries.map(|cte| folded(&cte.alias.name)));
@@ -42,14 +42,14 @@ impl Visitor for Named {
     }
 }
 
-struct Placed<'a> {
+struct SchemaQualifier<'a> {
     named: Vec<String>,
     view: &'a ViewDef,
     snapshot: &'a Snapshot,
     path: &'a [String],
 }
 
-impl VisitorMut for Placed<'_> {
+impl VisitorMut for SchemaQualifier<'_> {
     fn relation(&mut self, relation: &mut ast::ObjectName) -> Result<(), SqlError> {
         let parts = relation.0.iter().filter_map(|part| part.as_ident());
         let parts: Vec<String> = parts.map(folded).collect();

@@ -4,12 +4,12 @@ use super::definitions::view_definition;
 use super::objects::shown;
 use super::privileges::owner_name;
 use super::rows::{Rows, object};
-use super::{Around, Relation, index_definition, reader};
+use super::{Relation, RowInputs, index_definition, reader};
 use crate::catalog::ObjectKind;
 use crate::value::Value;
 
 /// Adds the rows of `pg_tables`.
-pub fn tables(rows: &mut Rows, around: &Around<'_>) {
+pub fn tables(rows: &mut Rows, around: &RowInputs<'_>) {
     let mut add = |id: u32, schema: &str, name: &str, indexed: bool| {
         rows.add([
             ("schemaname", Value::text(schema)),
@@ -33,7 +33,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_indexes`.
-pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
+pub fn indexes(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
         for index in shown(&table) {
@@ -51,7 +51,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_views`.
-pub fn views(rows: &mut Rows, around: &Around<'_>) {
+pub fn views(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
         rows.add([
@@ -67,7 +67,7 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_matviews`.
-pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
+pub fn materialized(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
         let (Some(query), Some(view)) = (table.materialized.as_deref(), table.as_view()) else {
@@ -88,7 +88,7 @@ pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_sequences`, without the last values.
-pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+pub fn sequences(rows: &mut Rows, around: &RowInputs<'_>) {
     for sequence in around.snapshot.sequences() {
         let kind = sequence.kind;
         rows.add([

@@ -4,7 +4,7 @@ use super::{
     Code, Condition, Handlers, Header, NESTING_MAX, Op, Scope, TriggerVariables, VariableDef,
     VariableKind, condition,
 };
-use crate::binder::Prefer;
+use crate::binder::NamePriority;
 use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::parser::cursor::Cursor;
@@ -70,7 +70,7 @@ impl<'a> Compiler<'a> {
                 texts: Vec::new(),
                 handlers: Vec::new(),
                 loops: 0,
-                prefer: Prefer::Neither,
+                prefer: NamePriority::Neither,
                 args: Vec::new(),
                 found: 0,
                 trigger: None,
@@ -184,9 +184,9 @@ impl<'a> Compiler<'a> {
             let option = self.cursor.identifier()?;
             let value = self.cursor.identifier()?;
             self.code.prefer = match (option.as_str(), value.as_str()) {
-                ("variable_conflict", "error") => Prefer::Neither,
-                ("variable_conflict", "use_variable") => Prefer::Variable,
-                ("variable_conflict", "use_column") => Prefer::Column,
+                ("variable_conflict", "error") => NamePriority::Neither,
+                ("variable_conflict", "use_variable") => NamePriority::Variable,
+                ("variable_conflict", "use_column") => NamePriority::Column,
                 ("print_strict_params" | "option", _) => self.code.prefer,
                 _ => return Err(self.cursor.unexpected()),
             };

@@ -2,7 +2,7 @@
 
 use super::compile::Compiler;
 use super::text::never;
-use super::{Into, Named, Op, RowSource, Target, VariableKind, Way};
+use super::{FetchDirection, IntoClause, NameMeaning, Op, RowSource, Target, VariableKind};
 use crate::bound::Direction;
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
@@ -12,7 +12,7 @@ impl Compiler<'_> {
     fn cursor_variable(&mut self) -> Result<usize, SqlError> {
         let name = self.cursor.identifier()?;
         match self.code.named(self.scope, std::slice::from_ref(&name)) {
-            Some(Named::Variable(variable)) if self.code.is_cursor(variable) => Ok(variable),
+            Some(NameMeaning::Variable(variable)) if self.code.is_cursor(variable) => Ok(variable),
             Some(_) => Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!("variable \"{name}\" must be of type cursor or refcursor"),
@@ -93,7 +93,7 @@ impl Compiler<'_> {
     }
 
     /// Declares the record variable of a FOR loop over a cursor; `None` for other loops.
-    pub(super) fn row_of_cursor_loop(&mut self) -> Result<Option<Into>, SqlError> {
+    pub(super) fn row_of_cursor_loop(&mut self) -> Result<Option<IntoClause>, SqlError> {
         let sql = self.cursor.sql;
         let word = |token: Option<Token>| token.filter(|t| t.kind == Kind::Word);
         let cursor = word(self.cursor.peek_after(2)).map(|t| t.text(sql).to_ascii_lowercase());
@@ -101,7 +101,7 @@ impl Compiler<'_> {
         let is_loop = follows.is_some_and(|t| t.is(sql, "loop") || t.text(sql) == "(");
         let is_in = self.cursor.peek_after(1).is_some_and(|t| t.is(sql, "in"));
         let named = cursor.and_then(|name| self.code.named(self.scope, &[name]));
-        let Some(Named::Variable(variable)) = named.filter(|_| is_in && is_loop) else {
+        let Some(NameMeaning::Variable(variable)) = named.filter(|_| is_in && is_loop) else {
             return Ok(None);
         };
         if !self.code.is_cursor(variable) {
@@ -109,7 +109,7 @@ impl Compiler<'_> {
         }
         let name = self.cursor.identifier()?;
         let row = self.variable(&name, VariableKind::Record);
-        Ok(Some(Into {
+        Ok(Some(IntoClause {
             strict: false,
             targets: vec![Target::Variable(row)],
         }))
@@ -127,7 +127,7 @@ impl Compiler<'_> {
             return Ok(None);
         }
         let name = token.text(sql).to_ascii_lowercase();
-        let Some(Named::Variable(variable)) = self.code.named(self.scope, &[name]) else {
+        let Some(NameMeaning::Variable(variable)) = self.code.named(self.scope, &[name]) else {
             return Ok(None);
         };
         if !self.code.is_cursor(variable) {
@@ -202,9 +202,9 @@ impl Compiler<'_> {
     }
 
     /// Reads the direction of FETCH or MOVE; `None` if there is none. FETCH must return one row.
-    fn way(&mut self, moves: bool) -> Result<Option<Way>, SqlError> {
+    fn way(&mut self, moves: bool) -> Result<Option<FetchDirection>, SqlError> {
         let from = |sql: &str, token: &Token| token.is(sql, "from") || token.is(sql, "in");
-        let known = |direction| Ok(Some(Way::Known(direction)));
+        let known = |direction| Ok(Some(FetchDirection::Known(direction)));
         if self.cursor.accept("next") {
             return known(Direction::Forward(1));
         }
@@ -218,10 +218,10 @@ impl Compiler<'_> {
             return known(Direction::Absolute(-1));
         }
         if self.cursor.accept("absolute") {
-            return Ok(Some(Way::Absolute(self.expression(&from)?)));
+            return Ok(Some(FetchDirection::Absolute(self.expression(&from)?)));
         }
         if self.cursor.accept("relative") {
-            return Ok(Some(Way::Relative(self.expression(&from)?)));
+            return Ok(Some(FetchDirection::Relative(self.expression(&from)?)));
         }
         let backward = self.cursor.sees("backward");
         if !backward && !self.cursor.sees("forward") {
@@ -240,8 +240,8 @@ impl Compiler<'_> {
         match (self.cursor.accept("all"), backward) {
             (true, true) => known(Direction::BackwardAll),
             (true, false) => known(Direction::ForwardAll),
-            (false, true) => Ok(Some(Way::Backward(self.expression(&from)?))),
-            (false, false) => Ok(Some(Way::Forward(self.expression(&from)?))),
+            (false, true) => Ok(Some(FetchDirection::Backward(self.expression(&from)?))),
+            (false, false) => Ok(Some(FetchDirection::Forward(self.expression(&from)?))),
         }
     }
 
@@ -251,7 +251,7 @@ impl Compiler<'_> {
         if way.is_some() && !from {
             return Err(self.cursor.unexpected());
         }
-        let way = way.unwrap_or(Way::Known(Direction::Forward(1)));
+        let way = way.unwrap_or(FetchDirection::Known(Direction::Forward(1)));
         let cursor = self.cursor_variable()?;
         let into = match moves {
             true => None,

@@ -87,7 +87,8 @@ impl Compiler<'_> {
                 path
             }
         };
-        let Some(super::Named::Variable(variable)) = self.code.named(self.scope, &path) else {
+        let Some(super::NameMeaning::Variable(variable)) = self.code.named(self.scope, &path)
+        else {
             let message = format!("variable \"{}\" does not exist", path.join("."));
             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
         };
@@ -173,7 +174,7 @@ impl Compiler<'_> {
 
     /// Resolves `variable%TYPE` or `table.column%TYPE`.
     fn like(&mut self, path: &[String]) -> Result<VariableKind, SqlError> {
-        if let Some(super::Named::Variable(variable)) = self.code.named(self.scope, path) {
+        if let Some(super::NameMeaning::Variable(variable)) = self.code.named(self.scope, path) {
             return Ok(match &self.code.variables[variable].kind {
                 VariableKind::Cursor { .. } => VariableKind::Value(Type::REFCURSOR),
                 kind => kind.clone(),

@@ -5,7 +5,7 @@
 
 use super::compile::{Compiler, Frame};
 use super::text::never;
-use super::{Into, Op, RowSource, Target, VariableKind};
+use super::{IntoClause, Op, RowSource, Target, VariableKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 use crate::types::Type;
@@ -110,7 +110,7 @@ impl Compiler<'_> {
             next = self.here();
             head = self.emit(Op::RowsNext {
                 register,
-                into: Into {
+                into: IntoClause {
                     strict: false,
                     ..into
                 },

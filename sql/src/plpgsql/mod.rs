@@ -27,7 +27,7 @@ mod text;
 
 use std::sync::Arc;
 
-use crate::binder::{PathView, Prefer, search_path};
+use crate::binder::{NamePriority, PathView, search_path};
 use crate::bound::Direction;
 use crate::catalog::{CatalogView, RoutineArg, RoutineResult, TypeDef};
 use crate::context::EvalContext;
@@ -35,7 +35,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::{Composite, Type};
 
 pub use conditions::{condition, covers};
-pub use names::Named;
+pub use names::NameMeaning;
 pub use raise::errcode;
 
 /// The maximum nesting depth of blocks and loops.
@@ -59,7 +59,7 @@ pub struct Code {
     /// The number of loop registers that the code uses.
     pub loops: usize,
     /// Which meaning wins if a name is both a variable and a column (`#variable_conflict`).
-    pub prefer: Prefer,
+    pub prefer: NamePriority,
     /// The variables that hold the arguments, in the order of the arguments.
     pub args: Vec<usize>,
     /// The variable `FOUND`.
@@ -176,7 +176,7 @@ pub enum Subscript {
 
 /// The INTO clause of a statement: the targets of its row.
 #[derive(Clone, Debug)]
-pub struct Into {
+pub struct IntoClause {
     /// One row variable, or one target for each column.
     pub targets: Vec<Target>,
     /// STRICT: the statement must return exactly one row.
@@ -280,7 +280,7 @@ pub struct Raise {
 
 /// The direction of FETCH and MOVE; the numbers are expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum FetchDirection {
     /// A direction without an expression.
     Known(Direction),
     /// `FORWARD n`
@@ -325,7 +325,7 @@ pub enum Op {
         /// The statement.
         text: usize,
         /// The targets of the INTO clause.
-        into: Option<Into>,
+        into: Option<IntoClause>,
         /// PERFORM: the rows are discarded.
         perform: bool,
     },
@@ -336,7 +336,7 @@ pub enum Op {
         /// The expressions of the USING clause.
         using: Vec<usize>,
         /// The targets of the INTO clause.
-        into: Option<Into>,
+        into: Option<IntoClause>,
     },
     /// Begins `FOR variable IN low .. high BY step`.
     RangeStart {
@@ -372,7 +372,7 @@ pub enum Op {
         /// The register of the loop.
         register: usize,
         /// The targets of the row.
-        into: Into,
+        into: IntoClause,
         /// The op after the loop.
         exit: usize,
     },
@@ -452,9 +452,9 @@ pub enum Op {
         /// The cursor variable.
         cursor: usize,
         /// The direction.
-        way: Way,
+        way: FetchDirection,
         /// The targets of the row; `None` for MOVE.
-        into: Option<Into>,
+        into: Option<IntoClause>,
     },
     /// CLOSE of a cursor variable.
     Close(usize),

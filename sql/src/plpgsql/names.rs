@@ -5,7 +5,7 @@ use crate::types::{Type, TypeKind};
 
 /// The meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameMeaning {
     /// A transition table of a trigger, by its number.
     Rows(usize),
     /// A variable.
@@ -18,16 +18,19 @@ pub enum Named {
 
 impl Code {
     /// Resolves a name, given by its parts, in `scope`.
-    pub fn named(&self, scope: usize, path: &[String]) -> Option<Named> {
+    pub fn named(&self, scope: usize, path: &[String]) -> Option<NameMeaning> {
         match path {
-            [name] => self.find(scope, name).map(Named::Variable),
+            [name] => self.find(scope, name).map(NameMeaning::Variable),
             [first, second] => match self.find(scope, first) {
-                Some(row) if self.is_row(row) => Some(Named::Field(row, second.clone())),
-                _ => self.labelled(scope, first, second).map(Named::Variable),
+                Some(row) if self.is_row(row) => Some(NameMeaning::Field(row, second.clone())),
+                _ => self
+                    .labelled(scope, first, second)
+                    .map(NameMeaning::Variable),
             },
             [label, row, field] => {
                 let row = self.labelled(scope, label, row)?;
-                self.is_row(row).then(|| Named::Field(row, field.clone()))
+                self.is_row(row)
+                    .then(|| NameMeaning::Field(row, field.clone()))
             }
             _ => None,
         }

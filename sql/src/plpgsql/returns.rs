@@ -2,7 +2,7 @@
 
 use super::compile::Compiler;
 use super::text::never;
-use super::{Named, Op, RowSource};
+use super::{NameMeaning, Op, RowSource};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::Kind;
 use crate::types::TypeKind;
@@ -106,7 +106,7 @@ impl Compiler<'_> {
             _ => return None,
         };
         match self.code.named(self.scope, &[name]) {
-            Some(Named::Variable(row)) if self.code.is_row(row) => Some(row),
+            Some(NameMeaning::Variable(row)) if self.code.is_row(row) => Some(row),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::compile::{Compiler, Frame};
 use super::text::never;
-use super::{Diagnostic, Named, Op, Target, VariableKind};
+use super::{Diagnostic, NameMeaning, Op, Target, VariableKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 use crate::types::Type;
@@ -175,7 +175,7 @@ impl Compiler<'_> {
             Some(number) => {
                 let path = [number.text(self.cursor.sql).to_owned()];
                 match self.code.named(self.scope, &path) {
-                    Some(Named::Variable(variable)) => Target::Variable(variable),
+                    Some(NameMeaning::Variable(variable)) => Target::Variable(variable),
                     _ => return Err(self.cursor.unexpected()),
                 }
             }

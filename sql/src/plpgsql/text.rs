@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::compile::Compiler;
-use super::{Into, RowSource, Subscript, Target, Text};
+use super::{IntoClause, RowSource, Subscript, Target, Text};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{self, Kind, Token};
 
@@ -102,10 +102,10 @@ impl Compiler<'_> {
         }
         let named = self.code.named(self.scope, &path);
         let target = match named {
-            Some(super::Named::Variable(variable)) => Target::Variable(variable),
-            Some(super::Named::Field(row, field)) => Target::Field(row, field),
-            Some(super::Named::Place(cursor, ..)) => Target::Variable(cursor),
-            Some(super::Named::Rows(_)) => return Err(self.cursor.unexpected()),
+            Some(super::NameMeaning::Variable(variable)) => Target::Variable(variable),
+            Some(super::NameMeaning::Field(row, field)) => Target::Field(row, field),
+            Some(super::NameMeaning::Place(cursor, ..)) => Target::Variable(cursor),
+            Some(super::NameMeaning::Rows(_)) => return Err(self.cursor.unexpected()),
             None => {
                 let shown = path.join(".");
                 let message = format!("\"{shown}\" is not a known variable");
@@ -169,7 +169,7 @@ impl Compiler<'_> {
     }
 
     /// Reads the targets of INTO, after the keyword.
-    pub(super) fn targets_of_into(&mut self) -> Result<Into, SqlError> {
+    pub(super) fn targets_of_into(&mut self) -> Result<IntoClause, SqlError> {
         let strict = self.cursor.accept("strict");
         let mut targets = Vec::new();
         loop {
@@ -188,14 +188,14 @@ impl Compiler<'_> {
             let message = format!("\"{name}\" is not a scalar variable");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        Ok(Into { targets, strict })
+        Ok(IntoClause { targets, strict })
     }
 
     /// Reads an SQL statement up to the semicolon and takes its INTO clause out of the text.
     pub(super) fn sql(
         &mut self,
         ends: &dyn Fn(&str, &Token) -> bool,
-    ) -> Result<(String, Option<Into>), SqlError> {
+    ) -> Result<(String, Option<IntoClause>), SqlError> {
         let (mut text, mut into) = (String::new(), None);
         let (mut from, mut depth): (Option<usize>, usize) = (None, 0);
         let mut before: Option<Token> = None;

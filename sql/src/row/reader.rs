@@ -3,7 +3,7 @@
 //! Failure: an offset outside the bytes is an error (XX001), never a panic.
 
 use super::value::{get_fixed, get_varying};
-use super::{At, FLAG_NULLS, FLAG_WIDE, RowLayout, corrupt};
+use super::{ColumnOffset, FLAG_NULLS, FLAG_WIDE, RowLayout, corrupt};
 use crate::error::SqlError;
 use crate::value::Value;
 
@@ -63,8 +63,10 @@ impl<'a> RowReader<'a> {
             return Ok(Value::Null);
         }
         let value = match place.at {
-            At::Fixed(at) => self.bytes.get(at..).and_then(|b| get_fixed(place.kind, b)),
-            At::Varying(nth) => self.varying(nth).and_then(|b| get_varying(place.kind, b)),
+            ColumnOffset::Fixed(at) => self.bytes.get(at..).and_then(|b| get_fixed(place.kind, b)),
+            ColumnOffset::Varying(nth) => {
+                self.varying(nth).and_then(|b| get_varying(place.kind, b))
+            }
         };
         value.ok_or_else(corrupt)
     }

@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
-use super::range::{Log, Range, Take};
-use crate::catalog::{Reached, Taken};
+use super::range::{Log, PoolState, Range};
+use crate::catalog::{SequenceState, ValueRange};
 
 /// The pools of a machine, by the oid of the sequence.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct Pool {
     /// The ranges, in the order in which they were taken.
     ranges: VecDeque<Range>,
     /// The last value that the machine has given.
-    reached: Option<Reached>,
-    take: Take,
+    reached: Option<SequenceState>,
+    take: PoolState,
     /// Whether a session of the machine holds a [`CellLock`].
     is_locked: bool,
     waiting: Vec<Waker>,
@@ -30,10 +30,10 @@ pub(super) struct Pool {
 
 /// The values that a pool had when its sequence was altered.
 #[derive(Debug)]
-pub(super) struct Unused {
+pub(super) struct UnusedValues {
     ranges: VecDeque<Range>,
-    reached: Option<Reached>,
-    take: Take,
+    reached: Option<SequenceState>,
+    take: PoolState,
 }
 
 /// The right to take values of a sequence for the machine, or to set it. One session holds it at a
@@ -82,26 +82,26 @@ impl Pool {
     }
 
     fn reach(&mut self, value: i64) {
-        self.reached = Some(Reached {
+        self.reached = Some(SequenceState {
             value,
             was_given: true,
         });
     }
 
     /// Adds values that were taken.
-    pub fn add(&mut self, taken: &Taken) {
+    pub fn add(&mut self, taken: &ValueRange) {
         self.note(taken);
         self.ranges.push_back(Range::of(taken));
     }
 
     /// Adds taken values to those that the statement of `log` has claimed.
-    pub fn add_claimed(&mut self, taken: &Taken, log: &mut Log) {
+    pub fn add_claimed(&mut self, taken: &ValueRange, log: &mut Log) {
         self.note(taken);
         log.claim(Range::of(taken));
         log.take = self.take;
     }
 
-    fn note(&mut self, taken: &Taken) {
+    fn note(&mut self, taken: &ValueRange) {
         self.take.number += 1;
         if self.ranges.is_empty() {
             self.reached = Some(taken.before);
@@ -116,7 +116,7 @@ impl Pool {
 
     /// Returns values that a statement has claimed but not drawn, unless later ones were taken
     /// since (SEQ-1).
-    pub fn give_back(&mut self, left: Vec<Range>, take: Take) {
+    pub fn give_back(&mut self, left: Vec<Range>, take: PoolState) {
         if self.take == take && self.ranges.is_empty() {
             self.ranges.extend(left);
         }
@@ -126,7 +126,7 @@ impl Pool {
         self.ranges.iter().all(|range| range.is_empty())
     }
 
-    pub fn reached(&self) -> Option<Reached> {
+    pub fn reached(&self) -> Option<SequenceState> {
         self.reached
     }
 
@@ -175,7 +175,7 @@ impl Ranges {
     }
 
     /// Returns the last value of a sequence that this machine has given, if it has a pool.
-    pub fn reached(&self, id: u32) -> Option<Reached> {
+    pub fn reached(&self, id: u32) -> Option<SequenceState> {
         self.with(id, |pool| pool.reached())
     }
 
@@ -187,10 +187,10 @@ impl Ranges {
     }
 
     /// Removes the values of a sequence from its pool; statements' claims on them become invalid.
-    pub(super) fn take(&self, id: u32) -> Unused {
+    pub(super) fn take(&self, id: u32) -> UnusedValues {
         self.with_new(id, |pool| {
             pool.take.epoch += 1;
-            Unused {
+            UnusedValues {
                 ranges: std::mem::take(&mut pool.ranges),
                 reached: pool.reached.take(),
                 take: pool.take,
@@ -199,7 +199,7 @@ impl Ranges {
     }
 
     /// Restores removed values, unless later values were taken since (SEQ-1).
-    pub(super) fn put_back(&self, id: u32, unused: Unused) {
+    pub(super) fn put_back(&self, id: u32, unused: UnusedValues) {
         self.with_new(id, |pool| {
             if pool.take == unused.take {
                 (pool.ranges, pool.reached) = (unused.ranges, unused.reached);
@@ -209,8 +209,8 @@ impl Ranges {
 
     /// Makes the pool of a committed transaction the machine's pool, unless values were taken since
     /// it altered the sequence (SEQ-1).
-    pub(super) fn replace(&self, id: u32, own: Pool, before: Option<&Unused>) {
-        let take = before.map_or_else(Take::default, |unused| unused.take);
+    pub(super) fn replace(&self, id: u32, own: Pool, before: Option<&UnusedValues>) {
+        let take = before.map_or_else(PoolState::default, |unused| unused.take);
         self.with_new(id, |pool| {
             if pool.take == take {
                 pool.take.epoch += 1;
@@ -220,8 +220,8 @@ impl Ranges {
     }
 }
 
-impl Unused {
-    pub(super) fn reached(&self) -> Option<Reached> {
+impl UnusedValues {
+    pub(super) fn reached(&self) -> Option<SequenceState> {
         self.reached
     }
 }

@@ -1,6 +1,6 @@
 //! Ranges of values, and the values that one statement has drawn.
 
-use crate::catalog::{Steps, Taken};
+use crate::catalog::{Steps, ValueRange};
 
 /// A range of values that are not yet drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub fn of(taken: &Taken) -> Range {
+    pub fn of(taken: &ValueRange) -> Range {
         Range {
             next: taken.first,
             left: taken.count,
@@ -45,12 +45,12 @@ pub(super) struct Log {
     /// The number of values that the completed parts of the statement have drawn.
     passed: u64,
     /// The state of the pool from which the claimed values come.
-    pub take: Take,
+    pub take: PoolState,
 }
 
 /// The state of a pool at the time when values were taken from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Take {
+pub(super) struct PoolState {
     /// The number of ranges that were taken for the pool.
     pub number: u64,
     /// The number of times that the pool dropped its values. Claims of earlier epochs are invalid.
@@ -219,11 +219,11 @@ mod tests {
         let mut log = Log::default();
         log.add(3, STEPS);
         log.rewind();
-        let taken = Taken {
+        let taken = ValueRange {
             first: 19,
             count: 4,
             steps: STEPS,
-            before: crate::catalog::Reached {
+            before: crate::catalog::SequenceState {
                 value: 18,
                 was_given: true,
             },

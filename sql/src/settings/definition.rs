@@ -68,7 +68,7 @@ impl Context {
 
 /// A setting: its name, its default value and the text that describes it.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SettingDefinition {
     pub(super) name: &'static str,
     pub(super) default: &'static str,
     pub(super) kind: Kind,

@@ -22,7 +22,7 @@ pub use definition::SERVER_VERSION;
 pub use server::{ServerSettings, check_alterable};
 pub use table::Values;
 pub(crate) use table::parse_bool;
-use table::{Context, Known, known};
+use table::{Context, SettingDefinition, known};
 pub use zone::parse_zone;
 pub(crate) use zone::{clock_offset, east, posix_zone};
 
@@ -81,7 +81,7 @@ pub enum DateOrder {
 /// The setting `fencepost.ship`. It selects the statements that run on the machine with their data.
 /// It also selects the reads that are split among the machines with partitions of their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shipping {
+pub enum ShipMode {
     /// No statement is shipped or split.
     Off,
     /// Ships statements on one partition of a table if the memory of its machine is not mapped.
@@ -121,7 +121,7 @@ pub struct Settings {
     /// `synchronous_commit` is on.
     pub synchronous_commit: bool,
     /// `fencepost.ship`
-    pub shipping: Shipping,
+    pub shipping: ShipMode,
     /// `fencepost.analytics`
     pub analytics: Analytics,
     /// `fencepost.track_outcomes`
@@ -151,7 +151,7 @@ impl Settings {
             date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
             synchronous_commit: true,
-            shipping: Shipping::Auto,
+            shipping: ShipMode::Auto,
             analytics: Analytics::Auto,
             track_outcomes: false,
             values: BTreeMap::new(),
@@ -293,7 +293,7 @@ impl Settings {
     /// Returns all settings for SHOW ALL: name, value, description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
         let shown = rows::settings().filter(|s| s.is_shown());
-        let row = |s: &Known| {
+        let row = |s: &SettingDefinition| {
             let value = self.get(s.name).unwrap_or_default().into_owned();
             (s.name, value, s.description)
         };
@@ -301,7 +301,7 @@ impl Settings {
     }
 
     /// Returns all settings as `pg_settings` shows them.
-    pub fn described(&self) -> impl Iterator<Item = Described> + '_ {
+    pub fn described(&self) -> impl Iterator<Item = SettingDescription> + '_ {
         let shown = rows::settings().filter(|s| s.is_shown());
         shown.map(|s| {
             let name = lower(s.name);
@@ -315,7 +315,7 @@ impl Settings {
                 (false, false) if self.server.of(&name).is_some() => "configuration file",
                 (false, false) => "default",
             };
-            Described {
+            SettingDescription {
                 name: s.name,
                 value: s.plain(&value),
                 unit: s.unit().map(|unit| unit.name()),
@@ -390,9 +390,9 @@ impl Settings {
             }
             "fencepost.ship" => {
                 self.shipping = match value {
-                    "off" => Shipping::Off,
-                    "always" => Shipping::Always,
-                    _ => Shipping::Auto,
+                    "off" => ShipMode::Off,
+                    "always" => ShipMode::Always,
+                    _ => ShipMode::Auto,
                 }
             }
             _ => {}
@@ -403,7 +403,7 @@ impl Settings {
 
 /// A row of `pg_settings`; numbers are without their unit.
 #[derive(Debug)]
-pub struct Described {
+pub struct SettingDescription {
     /// The name in PostgreSQL's spelling.
     pub name: &'static str,
     /// The current value.
@@ -442,7 +442,7 @@ pub fn check_settable_by(name: &str, superuser: bool) -> Result<(), SqlError> {
 
 /// Returns the name of a setting in PostgreSQL's spelling (`TimeZone`), or `name` itself.
 pub fn display_name(name: &str) -> &str {
-    known(name).map_or(name, |s: &Known| s.name)
+    known(name).map_or(name, |s: &SettingDefinition| s.name)
 }
 
 fn unrecognized(name: &str) -> SqlError {
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_makes_the_same_settings_again() {
+    fn changed_settings_reproduce_settings() {
         let mut s = Settings::new();
         assert_eq!(s.changed().count(), 0);
         s.set_default("TimeZone", "Europe/Paris").expect("a zone");
@@ -503,9 +503,9 @@ mod tests {
             copy.adopt(name, value, start_up).expect("was checked");
         }
         assert_eq!((&copy.values, &copy.defaults), (&s.values, &s.defaults));
-        assert_eq!(copy.shipping, Shipping::Always);
+        assert_eq!(copy.shipping, ShipMode::Always);
         copy.reset_all();
-        assert_eq!(copy.shipping, Shipping::Auto);
+        assert_eq!(copy.shipping, ShipMode::Auto);
         assert_eq!(copy.time_zone.iana_name(), Some("Europe/Paris"));
         assert!(copy.set("fencepost.ship", "sometimes").is_err());
         assert!(copy.adopt("nonsense", "1", false).is_err());

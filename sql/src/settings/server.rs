@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::table::{Context, Known, known};
+use super::table::{Context, SettingDefinition, known};
 use super::{lower, unrecognized};
 use crate::error::{SqlError, SqlState};
 
@@ -43,7 +43,7 @@ impl ServerSettings {
         pairs.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    fn value_of(&self, known: &Known) -> Cow<'_, str> {
+    fn value_of(&self, known: &SettingDefinition) -> Cow<'_, str> {
         match self.values.get(lower(known.name).as_ref()) {
             Some(value) => Cow::Borrowed(value),
             None => Cow::Owned(known.default.to_owned()),
@@ -62,7 +62,7 @@ pub fn check_alterable(name: &str, value: Option<&str>) -> Result<(), SqlError> 
     }
 }
 
-fn alterable(name: &str) -> Result<&'static Known, SqlError> {
+fn alterable(name: &str) -> Result<&'static SettingDefinition, SqlError> {
     let name = lower(name);
     match known(&name) {
         Some(known) if known.context == Context::Internal => Err(SqlError::new(
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_values_are_defaults_below_those_of_the_session() {
+    fn session_values_override_server_values() {
         let mut server = ServerSettings::default();
         server.set("TimeZone", "Europe/Paris").expect("a zone");
         server

@@ -5,7 +5,7 @@ use super::unit::{self, Unit};
 use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
 
-pub(super) use super::definition::{Context, Kind, Known};
+pub(super) use super::definition::{Context, Kind, SettingDefinition};
 
 /// The maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -31,7 +31,7 @@ pub(super) const REPORTED: [&str; 13] = [
 const HIDDEN: &str = "Hidden";
 
 /// Returns the setting called `name`, in any case; `None` if it is unknown.
-pub(super) fn known(name: &str) -> Option<&'static Known> {
+pub(super) fn known(name: &str) -> Option<&'static SettingDefinition> {
     rows::settings().find(|s| s.name.eq_ignore_ascii_case(name))
 }
 
@@ -46,7 +46,7 @@ fn clean_name(value: &str) -> String {
     printable.collect()
 }
 
-impl Known {
+impl SettingDefinition {
     /// Returns error 55P02 if sessions cannot set it.
     pub(super) fn check_settable(&self) -> Result<(), SqlError> {
         let why = match self.context {

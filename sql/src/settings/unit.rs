@@ -18,16 +18,16 @@ pub(super) enum Unit {
 }
 
 /// Units and their size in kilobytes or milliseconds; the largest first.
-type Known = [(&'static str, f64)];
+type UnitSizes = [(&'static str, f64)];
 
-const MEMORY: &Known = &[
+const MEMORY: &UnitSizes = &[
     ("TB", 1_073_741_824.0),
     ("GB", 1_048_576.0),
     ("MB", 1024.0),
     ("kB", 1.0),
     ("B", 1.0 / 1024.0),
 ];
-const TIME: &Known = &[
+const TIME: &UnitSizes = &[
     ("d", 86_400_000.0),
     ("h", 3_600_000.0),
     ("min", 60_000.0),
@@ -48,7 +48,7 @@ impl Unit {
         }
     }
 
-    fn known(self) -> &'static Known {
+    fn known(self) -> &'static UnitSizes {
         match self {
             Unit::B | Unit::Kb | Unit::Blocks | Unit::Mb => MEMORY,
             Unit::Ms | Unit::S => TIME,

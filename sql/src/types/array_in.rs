@@ -12,7 +12,7 @@ pub(super) fn parse(
     settings: &Settings,
     now: Option<i64>,
 ) -> Result<Array, SqlError> {
-    let mut reader = Reader {
+    let mut reader = ArrayParser {
         text,
         at: 0,
         dims: Vec::new(),
@@ -62,7 +62,7 @@ pub(super) fn parse(
     })
 }
 
-struct Reader<'a> {
+struct ArrayParser<'a> {
     text: &'a str,
     at: usize,
     /// The length of each dimension, known after its first row has ended.
@@ -73,7 +73,7 @@ struct Reader<'a> {
     now: Option<i64>,
 }
 
-impl Reader<'_> {
+impl ArrayParser<'_> {
     #[cold]
     fn malformed(&self, detail: &str) -> SqlError {
         SqlError::new(

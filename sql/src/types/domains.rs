@@ -22,7 +22,7 @@ use crate::bound::Expr;
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::error::SqlError;
 use crate::functions::quote_ident;
-use crate::order::InOrder;
+use crate::order::StableSort;
 
 /// The definition of a domain.
 #[derive(Clone, Debug, PartialEq)]
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domains_over_domains_end_at_their_root_and_take_the_nearest_default() {
+    fn nested_domains_use_root_type_and_nearest_default() {
         let mut first = DomainDef::named(20_001, ("public", "code"), Type::varchar(5));
         first.default = Some("'a'".to_owned());
         first.not_null = true;

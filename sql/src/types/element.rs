@@ -57,10 +57,10 @@ const OIDVECTOR: u32 = 30;
 
 /// The element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Element(Of);
+pub struct Element(ElementKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Of {
+enum ElementKind {
     /// A built-in type, by its index in the table.
     Listed(u8),
     Enum(Enum),
@@ -70,46 +70,46 @@ enum Of {
 
 impl Element {
     /// name
-    pub const NAME: Element = Element(Of::Listed(2));
+    pub const NAME: Element = Element(ElementKind::Listed(2));
     /// integer
-    pub const INT4: Element = Element(Of::Listed(4));
+    pub const INT4: Element = Element(ElementKind::Listed(4));
     /// text
-    pub const TEXT: Element = Element(Of::Listed(5));
+    pub const TEXT: Element = Element(ElementKind::Listed(5));
 
     /// Returns the element type itself.
     pub const fn kind(self) -> TypeKind {
         match self.0 {
-            Of::Listed(place) => ARRAYS[place as usize].0,
-            Of::Enum(of) => TypeKind::Enum(of),
-            Of::Citext(of) => TypeKind::Citext(of),
-            Of::Composite(of) => TypeKind::Composite(of),
+            ElementKind::Listed(place) => ARRAYS[place as usize].0,
+            ElementKind::Enum(of) => TypeKind::Enum(of),
+            ElementKind::Citext(of) => TypeKind::Citext(of),
+            ElementKind::Composite(of) => TypeKind::Composite(of),
         }
     }
 
     pub(super) const fn array_oid(self) -> u32 {
         match self.0 {
-            Of::Listed(place) => ARRAYS[place as usize].1,
-            Of::Enum(of) => of.definition().array_id,
-            Of::Citext(of) => of.definition().array_id,
-            Of::Composite(of) => of.definition().array_id,
+            ElementKind::Listed(place) => ARRAYS[place as usize].1,
+            ElementKind::Enum(of) => of.definition().array_id,
+            ElementKind::Citext(of) => of.definition().array_id,
+            ElementKind::Composite(of) => of.definition().array_id,
         }
     }
 
     pub(super) const fn array_name(self) -> &'static str {
         match self.0 {
-            Of::Listed(place) => ARRAYS[place as usize].2,
-            Of::Enum(of) => of.definition().array_shown.as_str(),
-            Of::Citext(of) => of.definition().array_shown.as_str(),
-            Of::Composite(of) => of.definition().array_shown.as_str(),
+            ElementKind::Listed(place) => ARRAYS[place as usize].2,
+            ElementKind::Enum(of) => of.definition().array_shown.as_str(),
+            ElementKind::Citext(of) => of.definition().array_shown.as_str(),
+            ElementKind::Composite(of) => of.definition().array_shown.as_str(),
         }
     }
 
     pub(super) const fn array_catalog_name(self) -> &'static str {
         match self.0 {
-            Of::Listed(place) => ARRAYS[place as usize].3,
-            Of::Enum(of) => of.definition().array_name.as_str(),
-            Of::Citext(of) => of.definition().array_name.as_str(),
-            Of::Composite(of) => of.definition().array_name.as_str(),
+            ElementKind::Listed(place) => ARRAYS[place as usize].3,
+            ElementKind::Enum(of) => of.definition().array_name.as_str(),
+            ElementKind::Citext(of) => of.definition().array_name.as_str(),
+            ElementKind::Composite(of) => of.definition().array_name.as_str(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Element {
     /// accepts.
     pub(super) fn find(matches: impl Fn(u32, &str) -> bool) -> Option<Element> {
         let place = ARRAYS.iter().position(|a| matches(a.1, a.3))?;
-        Some(Element(Of::Listed(place as u8)))
+        Some(Element(ElementKind::Listed(place as u8)))
     }
 }
 
@@ -130,16 +130,16 @@ impl TypeKind {
     /// have.
     pub fn array(self) -> Option<TypeKind> {
         if let TypeKind::Enum(of) = self {
-            return Some(TypeKind::Array(Element(Of::Enum(of))));
+            return Some(TypeKind::Array(Element(ElementKind::Enum(of))));
         }
         if let TypeKind::Citext(of) = self {
-            return Some(TypeKind::Array(Element(Of::Citext(of))));
+            return Some(TypeKind::Array(Element(ElementKind::Citext(of))));
         }
         if let TypeKind::Composite(of) = self {
-            return Some(TypeKind::Array(Element(Of::Composite(of))));
+            return Some(TypeKind::Array(Element(ElementKind::Composite(of))));
         }
         let place = ARRAYS.iter().position(|a| a.0 == self)?;
-        Some(TypeKind::Array(Element(Of::Listed(place as u8))))
+        Some(TypeKind::Array(Element(ElementKind::Listed(place as u8))))
     }
 
     /// Returns whether the type is int2vector or oidvector, which are written without braces.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::value::Value;
 
 /// The maximum length of a label, in bytes.
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn one_definition_is_kept_once_and_labels_are_in_their_order() {
+    fn enum_definition_is_shared_and_labels_are_ordered() {
         let first = Enum::of(mood(&[("sad", 1.0), ("happy", 2.0), ("ok", 1.5)]));
         let second = Enum::of(mood(&[("sad", 1.0), ("happy", 2.0), ("ok", 1.5)]));
         assert!(std::ptr::eq(first.definition(), second.definition()));

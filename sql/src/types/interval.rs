@@ -149,7 +149,7 @@ pub(super) fn to_binary(span: &Interval, out: &mut Vec<u8>) {
 }
 
 /// An interval split into the fields that are shown.
-struct Parts {
+struct IntervalFields {
     years: i64,
     months: i64,
     days: i64,
@@ -159,9 +159,9 @@ struct Parts {
     us: i64,
 }
 
-impl Parts {
-    fn of(span: &Interval) -> Parts {
-        Parts {
+impl IntervalFields {
+    fn of(span: &Interval) -> IntervalFields {
+        IntervalFields {
             years: i64::from(span.months / 12),
             months: i64::from(span.months % 12),
             days: i64::from(span.days),
@@ -207,7 +207,7 @@ pub(super) fn fraction(us: i64, out: &mut Vec<u8>) {
 
 /// Appends an interval in the given style.
 pub(super) fn format(span: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
-    let parts = Parts::of(span);
+    let parts = IntervalFields::of(span);
     match style {
         IntervalStyle::Postgres => postgres(span, &parts, out),
         IntervalStyle::Verbose => verbose(span, &parts, out),
@@ -216,7 +216,7 @@ pub(super) fn format(span: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
     }
 }
 
-fn postgres(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
+fn postgres(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
     let start = out.len();
     let mut before_negative = false;
     for (value, unit) in [
@@ -258,7 +258,7 @@ fn postgres(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     }
 }
 
-fn verbose(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
+fn verbose(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
     out.push(b'@');
     let start = out.len();
     // All signs are relative to that of the first field.
@@ -303,7 +303,7 @@ fn verbose(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     debug_assert!(out.len() > start || *span == Interval::default());
 }
 
-fn sql(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
+fn sql(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
     let signs = [
         i64::from(span.months).signum(),
         i64::from(span.days).signum(),
@@ -353,7 +353,7 @@ fn sql(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn iso(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
+fn iso(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
     if *span == Interval::default() {
         out.extend_from_slice(b"PT0S");
         return;

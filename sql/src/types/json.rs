@@ -218,7 +218,7 @@ pub fn quote(text: &str, out: &mut String) {
 
 /// Parses a document.
 pub fn parse(text: &str) -> Result<Json<'_>, SqlError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = JsonParser { text, at: 0 };
     let json = reader.value(0)?;
     reader.blanks();
     match reader.at == text.len() {
@@ -227,12 +227,12 @@ pub fn parse(text: &str) -> Result<Json<'_>, SqlError> {
     }
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonParser<'a> {
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

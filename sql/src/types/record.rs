@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_as_they_are_written() {
+    fn row_text_round_trips() {
         for (text, written) in [
             ("(1,a)", "(1,a)"),
             (" ( 2 ,\"a b\") ", "(2,\"a b\")"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_refused() {
+    fn malformed_row_text_is_refused() {
         for (text, detail) in [
             ("1,a", "Missing left parenthesis."),
             ("(1)", "Too few columns."),

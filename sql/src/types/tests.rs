@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn the_calendar_is_whole(days in calendar::DATE_MIN..=calendar::DATE_MAX) {
+    fn calendar_covers_all_dates(days in calendar::DATE_MIN..=calendar::DATE_MAX) {
         let (year, month, day) = calendar::civil_from_days(i64::from(days));
         prop_assert_eq!(calendar::days_from_civil(year, month, day), i64::from(days));
     }
@@ -127,7 +127,7 @@ fn lengths_are_kept() {
 
 /// The expected bytes are those of PostgreSQL's send functions.
 #[test]
-fn binary_forms_are_those_of_postgresql() {
+fn binary_formats_match_postgresql() {
     let array = |ty: Type| ty.array().expect("an array type");
     let known = [
         (

@@ -8,13 +8,13 @@ use crate::parser::{Statement, parse};
 
 /// The parts that a walk has visited.
 #[derive(Debug, Default)]
-struct Met {
+struct VisitedParts {
     open: usize,
     relations: Vec<String>,
     names: Vec<String>,
 }
 
-impl Visitor for Met {
+impl Visitor for VisitedParts {
     fn query(&mut self, _: &Query) -> Result<(), SqlError> {
         self.open += 1;
         Ok(())
@@ -38,9 +38,9 @@ impl Visitor for Met {
 }
 
 /// A visitor that writes names in capitals.
-struct Renamed;
+struct Capitalizer;
 
-impl VisitorMut for Renamed {
+impl VisitorMut for Capitalizer {
     fn expr_end(&mut self, expr: &mut Expr) {
         if let Expr::Identifier(name) = expr {
             *expr = Expr::Identifier(Ident::new(name.value.to_uppercase()));
@@ -54,7 +54,7 @@ fn holds(sql: &str) {
     let Statement::Sql(tree) = parsed[0].statement() else {
         panic!("{sql}: not for sqlparser");
     };
-    let mut met = Met::default();
+    let mut met = VisitedParts::default();
     let walk = Walk(&mut met).statement(tree);
     walk.expect("nothing breaks it off");
     assert_eq!(met.open, 0, "{sql}");
@@ -74,9 +74,9 @@ fn holds(sql: &str) {
     assert_eq!(names, written('x'), "{sql}");
     assert_eq!(met.relations, written('r'), "{sql}");
     let mut changed = tree.clone();
-    let walk = changed.walk_mut(&mut Renamed);
+    let walk = changed.walk_mut(&mut Capitalizer);
     walk.expect("nothing breaks it off");
-    let mut again = Met::default();
+    let mut again = VisitedParts::default();
     let walk = Walk(&mut again).statement(&changed);
     walk.expect("nothing breaks it off");
     let capitals = met.names.iter().map(|name| name.to_uppercase());
@@ -165,14 +165,14 @@ fn every_part_of_a_statement_is_met() {
 }
 
 #[test]
-fn a_chain_as_long_as_any_fits_a_small_stack() {
+fn longest_chain_fits_small_stack() {
     let walked = || {
         let sql = format!("SELECT x1{}", " AND x1".repeat(3900));
         let parsed = parse(&sql).expect("it parses");
         let Statement::Sql(tree) = parsed[0].statement() else {
             panic!("not for sqlparser");
         };
-        let mut met = Met::default();
+        let mut met = VisitedParts::default();
         let walk = Walk(&mut met).statement(tree);
         walk.expect("nothing breaks it off");
         assert_eq!(met.names.len(), 3901);

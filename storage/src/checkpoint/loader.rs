@@ -13,7 +13,7 @@ use super::format::{
 use super::manifest::Manifest;
 use crate::RegionId;
 use crate::classes::Class;
-use crate::header::{LinkWord, OldPlace};
+use crate::header::{LinkWord, OldVersionPtr};
 use crate::region::{BlockId, Regions};
 
 /// Loads the objects of a checkpoint into `regions`, which no other thread uses yet. Skips regions
@@ -200,7 +200,10 @@ impl Load<'_> {
                 return None;
             }
             object.put(0, payload);
-            object.finish_install(head.header, LinkWord::new(head.incarnation, OldPlace::NONE));
+            object.finish_install(
+                head.header,
+                LinkWord::new(head.incarnation, OldVersionPtr::NONE),
+            );
             objects += u64::from(head.header.is_allocated());
         }
         words.is_empty().then_some(objects)

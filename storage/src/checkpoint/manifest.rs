@@ -10,7 +10,7 @@ use fencepost_fabric::Disk;
 
 use super::error::CheckpointError;
 use super::format::crc;
-use crate::log::{Lsn, Needed};
+use crate::log::{Lsn, RequiredLog};
 use crate::timestamp::Timestamp;
 
 const NAME: &str = "MANIFEST";
@@ -44,8 +44,8 @@ pub struct Manifest {
 
 impl Manifest {
     /// Returns the part of the log that this checkpoint needs.
-    pub fn needed(&self) -> Needed {
-        Needed {
+    pub fn needed(&self) -> RequiredLog {
+        RequiredLog {
             from: self.begin,
             through: self.end,
         }

@@ -24,7 +24,7 @@ const NAPS: u32 = 200_000;
 
 /// The result of scanning a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Scanned {
+pub(super) struct ScannedBlock {
     pub class: Class,
     /// Entries that were written, including tombstones.
     pub entries: u64,
@@ -38,7 +38,7 @@ pub(super) fn block(
     regions: &Regions,
     id: BlockId,
     words: &mut Vec<u64>,
-) -> Result<Option<Scanned>, CheckpointError> {
+) -> Result<Option<ScannedBlock>, CheckpointError> {
     let class_now = || {
         let region = regions.replica(id.region);
         region.and_then(|region| region.class(id.block as usize))
@@ -46,7 +46,7 @@ pub(super) fn block(
     while let Some(class) = class_now() {
         words.clear();
         words.resize(SECTION_HEADER_WORDS, 0);
-        let mut scanned = Scanned {
+        let mut scanned = ScannedBlock {
             class,
             entries: 0,
             objects: 0,

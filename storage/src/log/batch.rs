@@ -76,11 +76,11 @@ impl Batch {
     }
 
     /// Fills in all checksums and the header. Returns the bytes to write at the batch's start.
-    pub fn seal(&mut self, log_id: u64, life: u32, prev_end: u64) -> &[u8] {
+    pub fn seal(&mut self, log_id: u64, incarnation: u32, prev_end: u64) -> &[u8] {
         let mut at = BATCH_HEADER_BYTES;
         while let Some(header) = RecordHeader::peek(&self.bytes[at..]) {
             let end = at + record_bytes(header.body_bytes as usize);
-            seal_record(&mut self.bytes[at..end], life);
+            seal_record(&mut self.bytes[at..end], incarnation);
             at = end;
         }
         let header = BatchHeader {
@@ -89,7 +89,7 @@ impl Batch {
             prev_end,
             bytes: (at - BATCH_HEADER_BYTES) as u32,
             records: self.records,
-            life,
+            life: incarnation,
         };
         header.encode(&mut self.bytes);
         let padded = align_batch(self.bytes.len() as u64) as usize;

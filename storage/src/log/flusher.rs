@@ -16,7 +16,7 @@ use super::writer::Watermark;
 
 /// Runs until the log is closed and everything is written, or has failed.
 pub(super) fn run(shared: &Shared, watermark: &Watermark) {
-    let _last_words = LastWords(shared);
+    let _last_words = FlusherEndGuard(shared);
     let mut at_segment: Option<(u64, Arc<dyn DiskFile>)> = None;
     while let Some(work) = wait_for_work(shared, watermark) {
         while let Some((mut batch, prev_end)) = take_batch(shared) {
@@ -42,7 +42,7 @@ pub(super) fn run(shared: &Shared, watermark: &Watermark) {
 fn take_batch(shared: &Shared) -> Option<(Batch, u64)> {
     let mut tail = shared.tail.lock();
     let taken = tail.take_batch(shared.segments.segment_bytes);
-    shared.give_room(&mut tail);
+    shared.grant_space(&mut tail);
     taken
 }
 
@@ -54,14 +54,14 @@ struct Work {
 }
 
 /// A guard that tells waiters, however the flusher ends, that nothing more will be flushed.
-struct LastWords<'a>(&'a Shared);
+struct FlusherEndGuard<'a>(&'a Shared);
 
-impl Drop for LastWords<'_> {
+impl Drop for FlusherEndGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail("the flusher panicked".to_owned());
         }
-        self.0.flusher_gone.store(true, Ordering::Release);
+        self.0.flusher_ended.store(true, Ordering::Release);
         self.0.waiters.wake_all();
     }
 }
@@ -103,7 +103,7 @@ fn write(
         }
     };
     let records = batch.records();
-    let bytes = batch.seal(segments.log_id, shared.life, prev_end);
+    let bytes = batch.seal(segments.log_id, shared.incarnation, prev_end);
     let written = file.write_at(offset, bytes).and_then(|()| file.sync());
     written.map_err(|error| format!("{}: {error}", segment_name(number)))?;
     shared.counts.flushes.fetch_add(1, Ordering::Relaxed);

@@ -203,13 +203,13 @@ impl RecordHeader {
 
     /// Decodes the header at the start of `bytes`, if it and the record after it are complete and
     /// belong to this position.
-    pub fn decode(bytes: &[u8], lsn: u64, life: u32) -> Option<Self> {
+    pub fn decode(bytes: &[u8], lsn: u64, incarnation: u32) -> Option<Self> {
         let header = Self::peek(bytes)?;
         let total = record_bytes(header.body_bytes as usize);
         if header.lsn != lsn || total > bytes.len() {
             return None;
         }
-        (record_crc(&bytes[..total], life) == u32_at(bytes, 4)).then_some(header)
+        (record_crc(&bytes[..total], incarnation) == u32_at(bytes, 4)).then_some(header)
     }
 }
 

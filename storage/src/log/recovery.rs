@@ -29,7 +29,7 @@ use super::writer::{Log, LogOptions, Watermark};
 
 /// The part of the log that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needed {
+pub struct RequiredLog {
     /// The position where replay begins: the `begin` of the checkpoint, or zero if there is none.
     pub from: Lsn,
     /// The log was durable up to here, so a log that ends earlier has lost records: the `end` of
@@ -65,7 +65,7 @@ pub struct RecoveryReport {
 pub struct LogRecovery {
     disk: Arc<dyn Disk>,
     options: LogOptions,
-    needed: Needed,
+    needed: RequiredLog,
     reader: Reader,
     records: u64,
     /// Set if the last segment had no space for a record: the segment is ignored.
@@ -83,7 +83,7 @@ impl LogRecovery {
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &LogOptions,
-        needed: Needed,
+        needed: RequiredLog,
     ) -> Result<Self, LogError> {
         let options = options.sound();
         let names = disk.list().map_err(LogError::io(disk.path("")))?;
@@ -122,7 +122,7 @@ impl LogRecovery {
                 ..file
             });
         }
-        let fresh = numbers.is_empty() && needed == Needed::default();
+        let fresh = numbers.is_empty() && needed == RequiredLog::default();
         if !fresh && segments.first().map(|segment| segment.number) != Some(first) {
             return Err(LogError::Missing {
                 file: disk.path(&segment_name(first)),
@@ -144,7 +144,7 @@ impl LogRecovery {
     ///
     /// # Errors
     /// [`LogError::Corrupt`] if durable bytes are damaged (LOG-1), or if the log ends before
-    /// [`Needed::through`]; [`LogError::Missing`] if no segment is left of a log that is needed;
+    /// [`RequiredLog::through`]; [`LogError::Missing`] if no segment is left of a log that is needed;
     /// [`LogError::Io`] if the disk cannot read.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
         let chunk = self.reader.next_chunk()?;
@@ -213,7 +213,7 @@ impl LogRecovery {
             segments,
             fill_ahead_bytes: self.options.fill_ahead_bytes,
             buffer_bytes: self.options.buffer_bytes,
-            life: Random::from_entropy().next_u64() as u32,
+            incarnation: Random::from_entropy().next_u64() as u32,
             tail: Mutex::new(tail),
             work: Condvar::new(),
             fill: Condvar::new(),
@@ -225,7 +225,7 @@ impl LogRecovery {
             watermark: 0.into(),
             waiters: Waiters::starting_at(end),
             failure: OnceLock::new(),
-            flusher_gone: false.into(),
+            flusher_ended: false.into(),
             counts: Default::default(),
         };
         let log = Log::start(shared, watermark).map_err(LogError::io(self.disk.path("")))?;

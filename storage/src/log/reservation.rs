@@ -39,7 +39,7 @@ const OVERHEAD_BYTES: u64 =
 
 /// Returns the reservation for `appends` appends of `bytes` together, including headers and
 /// padding.
-fn room_for(bytes: usize, appends: usize) -> u64 {
+fn reserved_bytes(bytes: usize, appends: usize) -> u64 {
     2 * bytes as u64 + appends as u64 * OVERHEAD_BYTES
 }
 
@@ -56,8 +56,8 @@ impl LogReservation {
 }
 
 /// A request that waits for log space.
-pub(super) struct Waiting {
-    room: u64,
+pub(super) struct SpaceWaiter {
+    space: u64,
     state: Mutex<State>,
 }
 
@@ -73,7 +73,7 @@ enum State {
 impl Shared {
     /// Reserves log space if it is available and no request waits.
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
-        let room = room_for(bytes, appends);
+        let room = reserved_bytes(bytes, appends);
         if self.add(room) <= self.ceiling.load(Ordering::Acquire) {
             return Some(LogReservation(room));
         }
@@ -95,7 +95,7 @@ impl Shared {
     fn release(&self, room: u64) {
         self.reserved.fetch_sub(room, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.give_room(&mut self.tail.lock());
+            self.grant_space(&mut self.tail.lock());
         }
     }
 
@@ -110,7 +110,7 @@ impl Shared {
         self.publish_ceiling(tail);
         self.reserved.fetch_sub(used, Ordering::SeqCst);
         if !tail.waiting.is_empty() {
-            self.give_room(tail);
+            self.grant_space(tail);
         }
     }
 
@@ -129,11 +129,11 @@ impl Shared {
     }
 
     /// Grants waiting requests, as far as there is space. To be called whenever there may be more.
-    pub fn give_room(&self, tail: &mut Tail) {
+    pub fn grant_space(&self, tail: &mut Tail) {
         let ended = self.ended(tail).is_some();
         while let Some(first) = tail.waiting.front() {
             let (allocated, buffer) = self.limits(tail);
-            let room = first.room;
+            let room = first.space;
             let verdict = if ended {
                 State::Ended
             } else {
@@ -192,7 +192,7 @@ impl Wake for Unpark {
     }
 }
 
-impl Waiting {
+impl SpaceWaiter {
     fn end(&self, verdict: State) {
         let before = std::mem::replace(&mut *self.state.lock(), verdict);
         if let State::Waiting(waker) = before {
@@ -206,28 +206,28 @@ impl Waiting {
 pub(super) struct Reserve<'a> {
     shared: &'a Shared,
     room: u64,
-    place: Option<Arc<Waiting>>,
+    place: Option<Arc<SpaceWaiter>>,
 }
 
 impl<'a> Reserve<'a> {
     pub fn new(shared: &'a Shared, bytes: usize, appends: usize) -> Self {
         Self {
             shared,
-            room: room_for(bytes, appends),
+            room: reserved_bytes(bytes, appends),
             place: None,
         }
     }
 
-    fn join(&self, waker: &Waker) -> Arc<Waiting> {
-        let place = Arc::new(Waiting {
-            room: self.room,
+    fn join(&self, waker: &Waker) -> Arc<SpaceWaiter> {
+        let place = Arc::new(SpaceWaiter {
+            space: self.room,
             state: Mutex::new(State::Waiting(waker.clone())),
         });
         let shared = self.shared;
         let mut tail = shared.tail.lock();
         tail.waiting.push_back(Arc::clone(&place));
         shared.waiting.store(tail.waiting.len(), Ordering::SeqCst);
-        shared.give_room(&mut tail);
+        shared.grant_space(&mut tail);
         if tail.waiting.iter().any(|other| Arc::ptr_eq(other, &place)) {
             shared.counts.append_waits.fetch_add(1, Ordering::Relaxed);
         }
@@ -270,6 +270,6 @@ impl Drop for Reserve<'_> {
             self.shared.reserved.fetch_sub(self.room, Ordering::SeqCst);
         }
         // Requests behind this one may have enough space now.
-        self.shared.give_room(&mut tail);
+        self.shared.grant_space(&mut tail);
     }
 }

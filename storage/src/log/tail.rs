@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::batch::Batch;
 use super::error::LogError;
 use super::format::{BATCH_HEADER_BYTES, Lsn, MAX_APPEND_BYTES, SEGMENT_HEADER_BYTES, align_batch};
-use super::reservation::Waiting;
+use super::reservation::SpaceWaiter;
 use super::segments::Segments;
 use super::waiters::Waiters;
 
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub segments: Segments,
     pub fill_ahead_bytes: u64,
     pub buffer_bytes: u64,
-    pub life: u32,
+    pub incarnation: u32,
     pub tail: Mutex<Tail>,
     /// The flusher waits here for records.
     pub work: Condvar,
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     pub waiters: Waiters,
     pub failure: OnceLock<Arc<str>>,
     /// Whether the flusher has ended: records that are not durable now never will be.
-    pub flusher_gone: AtomicBool,
+    pub flusher_ended: AtomicBool,
     pub counts: Counts,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Tail {
     pub flusher_idle: bool,
     pub filler_idle: bool,
     /// Requests that wait for space, first come, first served.
-    pub waiting: VecDeque<Arc<Waiting>>,
+    pub waiting: VecDeque<Arc<SpaceWaiter>>,
 }
 
 impl Shared {
@@ -127,7 +127,7 @@ impl Shared {
         let mut tail = self.tail.lock();
         self.work.notify_all();
         self.fill.notify_all();
-        self.give_room(&mut tail);
+        self.grant_space(&mut tail);
     }
 
     /// Returns the most bytes that one append may take.
@@ -160,7 +160,7 @@ impl Shared {
         tail.full = full;
         tail.wanted = false;
         self.full.store(full, Ordering::Release);
-        self.give_room(tail);
+        self.grant_space(tail);
     }
 
     /// Makes the filler check whether a full disk has space again.

@@ -77,7 +77,7 @@ impl Shared {
         if self.waiters.flushed() >= lsn.raw() {
             return Some(Ok(()));
         }
-        let gone = self.flusher_gone.load(Ordering::Acquire);
+        let gone = self.flusher_ended.load(Ordering::Acquire);
         self.failure().or(gone.then_some(LogError::Closed)).map(Err)
     }
 
@@ -101,13 +101,13 @@ impl Shared {
 /// A future that is ready once the log is durable up to a position, or has failed. It may be
 /// dropped at any time.
 #[must_use = "nothing is waited for until this is awaited"]
-pub struct WaitFlushed<'a> {
+pub struct FlushWait<'a> {
     shared: &'a Shared,
     lsn: Lsn,
     joined: Option<Waker>,
 }
 
-impl<'a> WaitFlushed<'a> {
+impl<'a> FlushWait<'a> {
     pub(super) fn new(shared: &'a Shared, lsn: Lsn) -> Self {
         Self {
             shared,
@@ -117,7 +117,7 @@ impl<'a> WaitFlushed<'a> {
     }
 }
 
-impl Future for WaitFlushed<'_> {
+impl Future for FlushWait<'_> {
     type Output = Result<(), LogError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

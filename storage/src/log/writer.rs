@@ -12,7 +12,7 @@ use super::error::LogError;
 use super::format::{Lsn, SEGMENT_HEADER_BYTES, record_bytes};
 use super::reservation::{LogReservation, Reserve};
 use super::tail::Shared;
-use super::waiters::WaitFlushed;
+use super::waiters::FlushWait;
 use super::{filler, flusher};
 
 /// The function that the flusher calls before each flush; see [`Log::durable_watermark`].
@@ -81,7 +81,7 @@ pub struct Log {
 impl Log {
     pub(super) fn start(shared: Shared, watermark: Watermark) -> io::Result<Self> {
         let shared = Arc::new(shared);
-        shared.give_room(&mut shared.tail.lock());
+        shared.grant_space(&mut shared.tail.lock());
         let log = Self {
             shared: Arc::clone(&shared),
             threads: Mutex::default(),
@@ -113,8 +113,8 @@ impl Log {
         if bytes == 0 {
             return Ok(self.position());
         }
-        let mut room = self.shared.reserve_blocking(bytes, 1)?;
-        self.append_reserved(&mut room, records, true)
+        let mut space = self.shared.reserve_blocking(bytes, 1)?;
+        self.append_reserved(&mut space, records, true)
     }
 
     /// Appends as [`Log::append`] does, if log space is available at once. Otherwise appends
@@ -266,7 +266,7 @@ impl Log {
         &self,
         lsn: Lsn,
     ) -> impl Future<Output = Result<(), LogError>> + Send + Unpin + '_ {
-        WaitFlushed::new(&self.shared, lsn)
+        FlushWait::new(&self.shared, lsn)
     }
 
     /// Blocks the thread until the log is durable up to `lsn`, or has failed.

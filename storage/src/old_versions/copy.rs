@@ -1,7 +1,7 @@
 //! A copy of an old version of another machine, made by one-sided reads.
 
 use super::{PAGE, RECORD_HEAD, generation};
-use crate::header::{Header, OldPlace};
+use crate::header::{Header, OldVersionPtr};
 use crate::timestamp::Timestamp;
 
 /// A record of a chain of old versions.
@@ -9,7 +9,7 @@ pub struct OldCopy<'a> {
     /// The version's header.
     pub header: Header,
     /// The place of the version before it.
-    pub before: OldPlace,
+    pub before: OldVersionPtr,
     /// The payload words.
     pub payload: &'a [u64],
 }
@@ -21,7 +21,7 @@ pub fn record_words(payload_words: usize) -> usize {
 
 /// Returns the location of the generation of a place's block: the page of generations, and the
 /// index of its word.
-pub fn generation_at(place: OldPlace) -> (u32, usize) {
+pub fn generation_at(place: OldVersionPtr) -> (u32, usize) {
     let block = place.block() as usize;
     ((block / PAGE) as u32, block % PAGE)
 }
@@ -33,7 +33,7 @@ impl<'a> OldCopy<'a> {
     pub fn of(
         words: &'a [u64],
         counted: u64,
-        place: OldPlace,
+        place: OldVersionPtr,
         replaced: Timestamp,
     ) -> Option<OldCopy<'a>> {
         let (head, payload) = words.split_first_chunk::<RECORD_HEAD>()?;
@@ -41,7 +41,7 @@ impl<'a> OldCopy<'a> {
         let same = generation(counted) == place.generation() && at == replaced.raw();
         same.then(|| OldCopy {
             header: Header(header),
-            before: OldPlace(before),
+            before: OldVersionPtr(before),
             payload: &payload[..payload.len().min(len as usize)],
         })
     }

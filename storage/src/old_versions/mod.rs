@@ -34,8 +34,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::account::{Account, OutOfMemory};
-use crate::backing::{Backing, Piece, Private};
-use crate::header::{Header, OldPlace};
+use crate::backing::{Backing, Piece, PrivateBacking};
+use crate::header::{Header, OldVersionPtr};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
 use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
@@ -68,9 +68,9 @@ pub struct OldVersions {
     pages: Box<[OnceLock<Page>]>,
     next: AtomicU32,
     /// Full blocks, in the order in which they were filled.
-    full: Mutex<VecDeque<Full>>,
+    full: Mutex<VecDeque<FullBlock>>,
     /// Blocks that have no pages.
-    bare: Mutex<Vec<Bare>>,
+    bare: Mutex<Vec<ReleasedBlock>>,
     limit_bytes: u64,
     used_bytes: Counter,
     /// Held while a page is made.
@@ -79,13 +79,13 @@ pub struct OldVersions {
 }
 
 /// A block whose pages were returned to the system.
-struct Bare {
+struct ReleasedBlock {
     block: u32,
     words: usize,
 }
 
 /// A full block: no lane writes it.
-struct Full {
+struct FullBlock {
     block: u32,
     words: usize,
     newest: Timestamp,
@@ -93,11 +93,11 @@ struct Full {
 
 /// A version that a commit is about to replace.
 #[derive(Clone, Copy, Debug)]
-pub struct Replaced {
+pub struct ReplacedVersion {
     /// The header of the version.
     pub header: Header,
     /// The place of the version before it.
-    pub before: OldPlace,
+    pub before: OldVersionPtr,
     /// Number of payload words.
     pub payload_words: usize,
     /// Timestamp of the commit that replaces it.
@@ -118,7 +118,7 @@ pub enum ChainSearch<T> {
 
 /// A lane's part: the block that it fills.
 #[derive(Default)]
-pub struct OldLane {
+pub struct OldVersionLane {
     open: Option<Open>,
 }
 
@@ -140,20 +140,20 @@ impl Page {
 
 /// Returns the bits of a block's generation that a place contains.
 fn generation(counted: u64) -> u32 {
-    (counted % u64::from(OldPlace::GENERATIONS)) as u32
+    (counted % u64::from(OldVersionPtr::GENERATIONS)) as u32
 }
 
 impl OldVersions {
     /// Returns an empty store for `limit_bytes` of old versions; blocks are charged to the account
     /// as they are added.
     pub fn new(limit_bytes: u64) -> Self {
-        Self::with(limit_bytes, Arc::new(Private))
+        Self::with(limit_bytes, Arc::new(PrivateBacking))
     }
 
     /// Returns a store as [`Self::new`] does, with memory from `backing`. The store of a peer finds
     /// the peer's memory, for [`Self::find`] alone.
     pub fn with(limit_bytes: u64, backing: Arc<dyn Backing>) -> Self {
-        let pages = OldPlace::BLOCKS as usize / PAGE;
+        let pages = OldVersionPtr::BLOCKS as usize / PAGE;
         Self {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
             next: AtomicU32::new(1),
@@ -197,7 +197,7 @@ impl OldVersions {
     /// result is dropped then ([`Found::Gone`]).
     pub fn find<T>(
         &self,
-        mut place: OldPlace,
+        mut place: OldVersionPtr,
         mut replaced: Timestamp,
         at: Timestamp,
         mut f: impl FnMut(&[AtomicU64]) -> T,
@@ -220,7 +220,7 @@ impl OldVersions {
                     .map_or(0, |word| word.load(Ordering::Relaxed))
             };
             let header = Header(load(0));
-            let before = OldPlace(load(1));
+            let before = OldVersionPtr(load(1));
             if load(2) != replaced.raw() {
                 return ChainSearch::Gone;
             }
@@ -256,13 +256,13 @@ impl OldVersions {
     /// If `copy` stores a run that begins beyond the payload words of `version`.
     pub fn keep(
         &self,
-        lane: &mut OldLane,
+        lane: &mut OldVersionLane,
         account: &Account,
-        version: Replaced,
+        version: ReplacedVersion,
         oldest: &dyn Fn() -> Timestamp,
         copy: impl FnOnce(&mut dyn FnMut(usize, &[u64])),
-    ) -> Result<OldPlace, OutOfMemory> {
-        let Replaced {
+    ) -> Result<OldVersionPtr, OutOfMemory> {
+        let ReplacedVersion {
             header,
             before,
             payload_words,
@@ -273,7 +273,7 @@ impl OldVersions {
         if !lane.open.as_ref().is_some_and(fits) {
             let fresh = self.next_block(account, need, oldest)?;
             if let Some(open) = lane.open.replace(fresh) {
-                self.full.lock().push_back(Full {
+                self.full.lock().push_back(FullBlock {
                     block: open.block,
                     words: open.words,
                     newest: open.newest,
@@ -292,7 +292,7 @@ impl OldVersions {
                 word.store(*value, Ordering::Relaxed);
             }
         });
-        let place = OldPlace::new(
+        let place = OldVersionPtr::new(
             open.block,
             generation(block.generation.load(Ordering::Relaxed)),
             open.at as u16,
@@ -342,7 +342,7 @@ impl OldVersions {
             full.iter()
                 .position(|full| full.newest <= passed && full.words >= need)
         })??;
-        let Full { block, words, .. } = full.remove(position)?;
+        let FullBlock { block, words, .. } = full.remove(position)?;
         drop(full);
         self.block(block)?
             .generation
@@ -358,7 +358,7 @@ impl OldVersions {
 
     fn add_block(&self, words: usize) -> Result<Open, OutOfMemory> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number >= OldPlace::BLOCKS {
+        if number >= OldVersionPtr::BLOCKS {
             return Err(OutOfMemory);
         }
         let at = number as usize / PAGE;

@@ -5,15 +5,15 @@ use super::*;
 /// Keeps version `ts` of an object, replaced at `ts + 10`.
 fn keep(
     old: &OldVersions,
-    lane: &mut OldLane,
+    lane: &mut OldVersionLane,
     account: &Account,
     ts: u64,
-    before: OldPlace,
+    before: OldVersionPtr,
     oldest: u64,
-) -> OldPlace {
+) -> OldVersionPtr {
     let header = Header(0).succeed(Timestamp::from_raw(ts), true);
     let oldest = move || Timestamp::from_raw(oldest);
-    let version = Replaced {
+    let version = ReplacedVersion {
         header,
         before,
         payload_words: 100,
@@ -27,13 +27,13 @@ fn keep(
 }
 
 #[test]
-fn a_chain_answers_each_reader_with_its_version() {
+fn chain_returns_version_of_each_reader() {
     let (old, account, mut lane) = (
         OldVersions::new(1 << 20),
         Account::new(1 << 20),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
-    let first = keep(&old, &mut lane, &account, 10, OldPlace::NONE, 0);
+    let first = keep(&old, &mut lane, &account, 10, OldVersionPtr::NONE, 0);
     let second = keep(&old, &mut lane, &account, 20, first, 0);
     let read = |at| match old.find(
         second,
@@ -55,16 +55,23 @@ fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
     let (old, account, mut lane) = (
         OldVersions::new(1 << 30),
         Account::new(1 << 30),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
-    let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, u64::MAX >> 10);
+    let first = keep(
+        &old,
+        &mut lane,
+        &account,
+        1,
+        OldVersionPtr::NONE,
+        u64::MAX >> 10,
+    );
     for ts in 2..10_000 {
         keep(
             &old,
             &mut lane,
             &account,
             ts,
-            OldPlace::NONE,
+            OldVersionPtr::NONE,
             u64::MAX >> 10,
         );
     }
@@ -86,33 +93,33 @@ fn past_the_limit_the_oldest_is_given_up_rather_than_memory_taken() {
     let (old, account, mut lane) = (
         OldVersions::new(limit),
         Account::new(1 << 30),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
     for ts in 1..10_000 {
-        keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
+        keep(&old, &mut lane, &account, ts, OldVersionPtr::NONE, 0);
     }
     assert!(old.used_bytes() <= limit);
 }
 
 #[test]
-fn a_generation_that_has_come_round_does_not_pass_for_the_old_one() {
+fn wrapped_generation_does_not_match_old_one() {
     let limit = (BLOCK_WORDS * WORD_BYTES) as u64;
     let (old, account, mut lane) = (
         OldVersions::new(limit),
         Account::new(1 << 30),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
-    let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, 0);
+    let first = keep(&old, &mut lane, &account, 1, OldVersionPtr::NONE, 0);
     let mut ts = 2;
     let again = loop {
-        let place = keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
+        let place = keep(&old, &mut lane, &account, ts, OldVersionPtr::NONE, 0);
         ts += 1;
         if place == first {
             break ts - 1;
         }
     };
     assert!(
-        again > u64::from(OldPlace::GENERATIONS),
+        again > u64::from(OldVersionPtr::GENERATIONS),
         "all generations were used"
     );
     assert!(matches!(
@@ -127,17 +134,17 @@ fn a_generation_that_has_come_round_does_not_pass_for_the_old_one() {
 }
 
 #[test]
-fn a_lane_uses_what_another_no_longer_needs() {
+fn lane_reuses_garbage_of_other_lane() {
     let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
     let (old, account) = (OldVersions::new(limit), Account::new(1 << 30));
-    let (mut busy, mut late) = (OldLane::default(), OldLane::default());
+    let (mut busy, mut late) = (OldVersionLane::default(), OldVersionLane::default());
     for ts in 1..1000 {
-        keep(&old, &mut busy, &account, ts, OldPlace::NONE, 0);
+        keep(&old, &mut busy, &account, ts, OldVersionPtr::NONE, 0);
     }
     // A reader at 2000 needs the versions of the late lane, and none of the busy one.
-    let first = keep(&old, &mut late, &account, 2000, OldPlace::NONE, 2000);
+    let first = keep(&old, &mut late, &account, 2000, OldVersionPtr::NONE, 2000);
     for ts in 2001..2150 {
-        keep(&old, &mut late, &account, ts, OldPlace::NONE, 2000);
+        keep(&old, &mut late, &account, ts, OldVersionPtr::NONE, 2000);
     }
     let found = old.find(
         first,
@@ -149,15 +156,15 @@ fn a_lane_uses_what_another_no_longer_needs() {
 }
 
 #[test]
-fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() {
+fn long_record_gets_own_block_that_is_reused() {
     let (old, account, mut lane) = (
         OldVersions::new(1 << 30),
         Account::new(1 << 30),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
-    let long = Replaced {
+    let long = ReplacedVersion {
         header: Header(0).succeed(Timestamp::from_raw(1), true),
-        before: OldPlace::NONE,
+        before: OldVersionPtr::NONE,
         payload_words: 100_000,
         at: Timestamp::from_raw(2),
     };
@@ -177,7 +184,7 @@ fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() 
                 &mut lane,
                 &account,
                 ts,
-                OldPlace::NONE,
+                OldVersionPtr::NONE,
                 ts.saturating_sub(400),
             ),
         ));
@@ -196,15 +203,15 @@ fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() 
 }
 
 #[test]
-fn what_nobody_needs_is_given_back_and_serves_again() {
+fn garbage_versions_are_freed_and_reused() {
     let (old, account, mut lane) = (
         OldVersions::new(1 << 30),
         Account::new(1 << 30),
-        OldLane::default(),
+        OldVersionLane::default(),
     );
     let mut places = Vec::new();
     for ts in 1..20_000 {
-        places.push(keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0));
+        places.push(keep(&old, &mut lane, &account, ts, OldVersionPtr::NONE, 0));
     }
     let most = old.used_bytes();
     // Readers read from 15,000 on: versions replaced before that are not needed.
@@ -227,7 +234,7 @@ fn what_nobody_needs_is_given_back_and_serves_again() {
     ));
     let low = old.next.load(Ordering::Relaxed);
     for ts in 20_000..25_000 {
-        keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
+        keep(&old, &mut lane, &account, ts, OldVersionPtr::NONE, 0);
     }
     assert_eq!(
         old.next.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! Returning the pages of unneeded blocks to the system.
 
-use super::{Bare, OldVersions, Open};
+use super::{OldVersions, Open, ReleasedBlock};
 use crate::account::Account;
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
@@ -21,7 +21,7 @@ impl OldVersions {
             }
             kept += bytes;
             if kept > KEPT_BYTES {
-                given.push(Bare {
+                given.push(ReleasedBlock {
                     block: full.block,
                     words: full.words,
                 });
@@ -47,7 +47,7 @@ impl OldVersions {
     pub(super) fn take_bare(&self, need: usize) -> Option<Open> {
         let mut bare = self.bare.lock();
         let at = bare.iter().rposition(|bare| bare.words >= need)?;
-        let Bare { block, words } = bare.swap_remove(at);
+        let ReleasedBlock { block, words } = bare.swap_remove(at);
         self.used_bytes
             .fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
         Some(Open {

@@ -24,7 +24,7 @@ use crate::classes::Class;
 use crate::object::ObjectRef;
 
 /// Memory of a region that this machine may receive.
-pub(super) struct Spare {
+pub(super) struct SpareMemory {
     memory: Memory,
     /// Whether this machine is to be its primary.
     own: bool,
@@ -48,14 +48,16 @@ impl Regions {
         let words = self.region_bytes / WORD_BYTES;
         let memory = self.backing.make(Piece::Region(id.0), words);
         let memory = memory.map_err(|_| OutOfMemory)?;
-        self.reserved.lock().insert(id.0, Spare { memory, own });
+        self.reserved
+            .lock()
+            .insert(id.0, SpareMemory { memory, own });
         Ok(())
     }
 
     /// Makes a reserved region this machine's own, or its backup: the second step of region
     /// allocation (SOSP'15 §3, commit). Does nothing if the region is not reserved.
     pub fn keep(&self, id: RegionId) {
-        let Some(Spare { memory, own }) = self.reserved.lock().remove(&id.0) else {
+        let Some(SpareMemory { memory, own }) = self.reserved.lock().remove(&id.0) else {
             // A backup that was written to has been kept already.
             return;
         };
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_that_are_given_serve_once_they_are_kept() {
+    fn assigned_region_serves_once_committed() {
         let backing = Arc::new(AssignedBacking::default());
         let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
         let take = || regions.acquire_block(Class(0), Timestamp::ZERO, true);
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_is_reserved_serves_whoever_writes_to_it() {
+    fn reserved_backup_accepts_writes() {
         let backing = Arc::new(AssignedBacking::default());
         let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
         let at = |region| BlockId {

@@ -17,7 +17,7 @@ use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 use crate::account::OutOfMemory;
 use crate::addr::{Addr, RegionId};
 use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
-use crate::header::{LinkWord, OldPlace};
+use crate::header::{LinkWord, OldVersionPtr};
 use crate::object::ObjectRef;
 
 /// Bytes of a block.
@@ -212,7 +212,7 @@ impl Region {
         for slot in 0..class.slots() {
             let at = slot * class.slot_words();
             let object = ObjectRef::new(&words[at..at + class.slot_words()], at);
-            object.put_link(LinkWord::new((salt >> 48) as u16, OldPlace::NONE));
+            object.put_link(LinkWord::new((salt >> 48) as u16, OldVersionPtr::NONE));
         }
     }
 

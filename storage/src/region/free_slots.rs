@@ -17,7 +17,7 @@ use super::blocks::{BlockId, Region};
 use crate::account::Account;
 use crate::addr::Addr;
 use crate::classes::Class;
-use crate::header::{Header, LinkWord, OldPlace};
+use crate::header::{Header, LinkWord, OldVersionPtr};
 use crate::lanes::{self, Lanes};
 use crate::timestamp::Timestamp;
 
@@ -79,7 +79,7 @@ impl Region {
             object.map(|object| (addr, object.header(), object.link()))
         };
         let was_used = |at: &usize| {
-            let never = (Header(0), LinkWord::new(0, OldPlace::NONE));
+            let never = (Header(0), LinkWord::new(0, OldVersionPtr::NONE));
             slot(*at).is_some_and(|(_, header, link)| (header, link) != never)
         };
         let last = (0..class.slots()).rev().find(was_used).unwrap_or(0);
@@ -112,11 +112,11 @@ mod tests {
     fn used(regions: &Regions, addr: Addr, ts: u64, live: bool) {
         let object = regions.object(addr).expect("there");
         let header = Header(0).succeed(Timestamp::from_raw(ts), live);
-        object.finish_install(header, LinkWord::new(1, OldPlace::NONE));
+        object.finish_install(header, LinkWord::new(1, OldVersionPtr::NONE));
     }
 
     #[test]
-    fn an_empty_block_is_given_back_whole() {
+    fn empty_block_is_returned_whole() {
         let (regions, lanes) = (Regions::new(MIN_REGION_BYTES), Lanes::new(1));
         let class = Class::for_payload(10).expect("small");
         let acquired = regions.acquire_block(class, Timestamp::ZERO, true);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_had_another_class_is_used_up_to_its_end() {
+    fn block_with_new_class_is_used_completely() {
         let (regions, lanes) = (Regions::new(MIN_REGION_BYTES), Lanes::new(1));
         let (one, other) = (Class::for_payload(10), Class::for_payload(100));
         let (one, other) = (one.expect("small"), other.expect("small"));
@@ -153,7 +153,7 @@ mod tests {
         /// Each free slot of a block is allocated once, whichever slots were used. No memory is
         /// charged for slots that were never used.
         #[test]
-        fn what_is_free_is_handed_out_once(
+        fn each_free_slot_is_allocated_once(
             slots in proptest::collection::btree_map(0usize..900, (1u64..20, any::<bool>()), 0..40),
             floor in 5u64..25,
             words in 1usize..100,

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_block_waits_for_its_readers() {
+    fn released_block_waits_for_readers() {
         let regions = Regions::new(MIN_REGION_BYTES);
         let (small, large) = (Class(0), Class(200));
         let id = regions

@@ -33,7 +33,7 @@ use crate::lanes::Lanes;
 use crate::timestamp::Timestamp;
 
 /// The treatment of a freed slot that all readers have passed.
-pub(crate) enum Fate {
+pub(crate) enum SlotTreatment {
     /// It is reused.
     Serves,
     /// It waits until its block has been scanned.
@@ -112,30 +112,30 @@ impl Regions {
 
     /// Returns the treatment of a slot that was `freed` at that time.
     #[inline]
-    pub(crate) fn fate(&self, addr: Addr, freed: Timestamp) -> Fate {
+    pub(crate) fn fate(&self, addr: Addr, freed: Timestamp) -> SlotTreatment {
         match self.region(addr.region()) {
-            Some(region) if region.is_native() => Fate::Serves,
+            Some(region) if region.is_native() => SlotTreatment::Serves,
             Some(region) => self.fate_in_promoted(region, addr, freed),
-            None => Fate::Found,
+            None => SlotTreatment::Found,
         }
     }
 
     #[cold]
-    fn fate_in_promoted(&self, region: &Region, addr: Addr, freed: Timestamp) -> Fate {
+    fn fate_in_promoted(&self, region: &Region, addr: Addr, freed: Timestamp) -> SlotTreatment {
         // Blocks are scanned in order.
         let served = region.served();
         let promoted = self.promoted.try_lock();
         let Some(promoted) = promoted else {
-            return Fate::Waits;
+            return SlotTreatment::Waits;
         };
         match promoted.get(&addr.region().0) {
             Some(floor) if freed > *floor && region.is_own() => {
                 match BlockId::of(addr).block < served {
-                    true => Fate::Serves,
-                    false => Fate::Waits,
+                    true => SlotTreatment::Serves,
+                    false => SlotTreatment::Waits,
                 }
             }
-            _ => Fate::Found,
+            _ => SlotTreatment::Found,
         }
     }
 

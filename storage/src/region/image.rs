@@ -11,7 +11,7 @@ use super::blocks::{BLOCK_BYTES, BlockId, Region};
 use crate::account::OutOfMemory;
 use crate::addr::{Addr, RegionId};
 use crate::classes::{Class, MAX_SLOT_WORDS};
-use crate::header::{LinkWord, OldPlace};
+use crate::header::{LinkWord, OldVersionPtr};
 use crate::object::ObjectRef;
 use crate::timestamp::Timestamp;
 
@@ -88,7 +88,7 @@ impl Image {
             let (header, link) = (object.header(), object.link());
             newest = newest.max(header.timestamp());
             if !link.place().is_none() {
-                object.put_link(LinkWord::new(link.incarnation(), OldPlace::NONE));
+                object.put_link(LinkWord::new(link.incarnation(), OldVersionPtr::NONE));
             }
             if header.is_locked() {
                 object.unlock(header);
@@ -191,7 +191,7 @@ mod tests {
             let object = image.object(addr).expect("a slot");
             object.put(0, &[w]);
             let header = Header(0).succeed(Timestamp::from_raw(w), true);
-            object.finish_install(header, LinkWord::new(1, OldPlace::NONE));
+            object.finish_install(header, LinkWord::new(1, OldVersionPtr::NONE));
         };
         for (block, there) in [(2, &image), (2, &other), (3, &other)] {
             there.put_anew(at(block, 0), class).expect("a block");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_calm_and_a_copy_is_the_same() {
+    fn retained_image_is_unlocked_and_copy_is_equal() {
         let (image, other) = (image(), image());
         let class = Class::for_payload(5).expect("small");
         let block = BlockId {
@@ -227,12 +227,12 @@ mod tests {
         let object = image.object(at(1)).expect("a slot");
         object.put(0, &[7, 8]);
         let header = Header(0).succeed(Timestamp::from_raw(9), true);
-        object.finish_install(header, LinkWord::new(4, OldPlace::new(5, 6, 7)));
+        object.finish_install(header, LinkWord::new(4, OldVersionPtr::new(5, 6, 7)));
         object.try_lock(header).expect("unlocked");
         assert_eq!(image.newest_in_block(at(0)).raw(), 9);
         assert_eq!(image.calm().raw(), 9);
         assert_eq!(object.header(), header);
-        assert_eq!(object.link(), LinkWord::new(4, OldPlace::NONE));
+        assert_eq!(object.link(), LinkWord::new(4, OldVersionPtr::NONE));
         // The earlier contents are overwritten.
         let old = Class::for_payload(50).expect("small");
         other.put_anew(at(0), old).expect("a block");

@@ -39,16 +39,16 @@ use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_fabric::sync::Ordering;
 use parking_lot::Mutex;
 
-use assigned::Spare;
+use assigned::SpareMemory;
 pub use blocks::{BLOCK_BYTES, BlockId, Region, class_of};
 use growth::Growth;
-pub(crate) use handover::Fate;
+pub(crate) use handover::SlotTreatment;
 pub use image::Image;
-use table::{Place, Table};
+use table::{RegionEntry, Table};
 
 use crate::account::OutOfMemory;
 use crate::addr::{Addr, RegionId};
-use crate::backing::{Backing, Piece, Private};
+use crate::backing::{Backing, Piece, PrivateBacking};
 use crate::classes::Class;
 use crate::object::ObjectRef;
 use crate::timestamp::Timestamp;
@@ -68,7 +68,7 @@ pub struct Regions {
     region_bytes: usize,
     growth: Mutex<Growth>,
     /// Regions that are reserved and not kept yet.
-    reserved: Mutex<HashMap<u32, Spare>>,
+    reserved: Mutex<HashMap<u32, SpareMemory>>,
     /// Regions that were backups here before, and their floors ([`handover`]).
     promoted: Mutex<HashMap<u32, Timestamp>>,
     /// Regions that this machine has handed over, and whether peers still find their memory here.
@@ -81,7 +81,7 @@ impl Regions {
     /// [`MIN_REGION_BYTES`] and [`MAX_REGION_BYTES`]. Other values are changed to the nearest
     /// allowed one.
     pub fn new(region_bytes: usize) -> Self {
-        Self::with(region_bytes, Arc::new(Private))
+        Self::with(region_bytes, Arc::new(PrivateBacking))
     }
 
     /// Returns a table as [`Self::new`] does, with memory from `backing`.
@@ -123,7 +123,7 @@ impl Regions {
 
     /// Looks up a region that a peer has made.
     #[cold]
-    fn find<'a>(&self, id: RegionId, place: &'a Place) -> Option<&'a Region> {
+    fn find<'a>(&self, id: RegionId, place: &'a RegionEntry) -> Option<&'a Region> {
         let found = self.backing.find(Piece::Region(id.0))?;
         Some(place.get_or_init(|| Region::of_peer(found.memory, found.machine)))
     }

@@ -17,22 +17,22 @@ use super::blocks::Region;
 use crate::addr::RegionId;
 
 /// The places of all regions.
-pub(super) struct Table(Box<[Place]>);
+pub(super) struct Table(Box<[RegionEntry]>);
 
 /// A region between two changes of its primary.
 #[derive(Default)]
 #[repr(align(64))]
-pub(super) struct Place {
-    next: OnceLock<Box<Place>>,
+pub(super) struct RegionEntry {
+    next: OnceLock<Box<RegionEntry>>,
     now: OnceLock<Region>,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Place>() == 64);
+const _: () = assert!(size_of::<RegionEntry>() == 64);
 
-impl Place {
+impl RegionEntry {
     #[cold]
-    fn last(&self) -> &Place {
+    fn last(&self) -> &RegionEntry {
         let mut last = self;
         while let Some(next) = last.next.get() {
             last = next;
@@ -54,7 +54,7 @@ impl Place {
 
 impl Table {
     pub fn new(regions: usize) -> Table {
-        Table((0..regions).map(|_| Place::default()).collect())
+        Table((0..regions).map(|_| RegionEntry::default()).collect())
     }
 
     pub fn has(&self, id: RegionId) -> bool {
@@ -63,7 +63,7 @@ impl Table {
 
     /// Returns the last place of a region.
     #[inline]
-    pub fn last(&self, id: RegionId) -> Option<&Place> {
+    pub fn last(&self, id: RegionId) -> Option<&RegionEntry> {
         let place = self.0.get(id.0 as usize)?;
         match place.next.get() {
             None => Some(place),
@@ -86,7 +86,7 @@ impl Table {
 
     /// Replaces a region by `region`, or by an empty place.
     pub fn replace(&self, id: RegionId, region: Option<Region>) {
-        let mut place = Box::new(Place::default());
+        let mut place = Box::new(RegionEntry::default());
         place.now = region.map_or_else(OnceLock::new, OnceLock::from);
         while let Some(last) = self.last(id) {
             match last.next.set(place) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hand_counts_and_what_was_before_stays_for_who_has_it() {
+    fn latest_entry_counts_and_earlier_stays_for_holders() {
         let table = Table::new(2);
         assert!(table.get(ID).is_none() && table.last(RegionId(2)).is_none());
         table.put(ID, numbered(5));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_back_while_hands_change() {
+    fn reader_never_sees_older_entry_during_handover() {
         const LAST: u64 = 200;
         let table = Table::new(2);
         table.put(ID, numbered(0));

@@ -5,11 +5,11 @@ use fencepost_storage::Timestamp;
 use fencepost_storage::checkpoint::{CheckpointError, Manifest, Plan, load, read_manifest, write};
 use fencepost_storage::region::{MAX_REGION_BYTES, Regions};
 
-use crate::house::{House, Model};
+use crate::house::{Model, TestStore};
 
 /// A database with some objects, and what is in it.
-fn furnished(disk: &SimDisk, seed: u64) -> (House, Model) {
-    let house = House::open(disk).expect("a crash is no damage");
+fn furnished(disk: &SimDisk, seed: u64) -> (TestStore, Model) {
+    let house = TestStore::open(disk).expect("a crash is no damage");
     let (mut random, mut model) = (Random::new(seed), Model::new());
     for i in 0..300 {
         let addr = house.alloc(i, 1 + random.below(100) as usize);
@@ -57,7 +57,7 @@ fn whichever_disk_operation_fails_nothing_is_lost() {
                 CrashLoss::All
             });
             drop(house);
-            let house = House::open(&disk).expect("a fault is no damage");
+            let house = TestStore::open(&disk).expect("a fault is no damage");
             assert!(house.loaded > 0);
             house.check(&model);
             house.checkpoint().expect("the fault is over");
@@ -67,7 +67,7 @@ fn whichever_disk_operation_fails_nothing_is_lost() {
 }
 
 #[test]
-fn a_full_disk_stops_the_checkpoint_and_nothing_else() {
+fn full_disk_stops_only_the_checkpoint() {
     let disk = SimDisk::new(1);
     let (house, model) = furnished(&disk, 1);
     disk.set_free_bytes(Some(9000));
@@ -81,7 +81,9 @@ fn a_full_disk_stops_the_checkpoint_and_nothing_else() {
     let objects = house.checkpoint().expect("there is room").objects;
     assert_eq!(objects, model.values().flatten().count() as u64);
     drop(house);
-    House::open(&disk).expect("the disk is well").check(&model);
+    TestStore::open(&disk)
+        .expect("the disk is well")
+        .check(&model);
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn manifest_that_names_more_than_the_file_has_is_refused() {
 }
 
 #[test]
-fn a_checkpoint_stops_when_told_and_needs_regions_it_fits() {
+fn checkpoint_stops_on_request_and_needs_matching_regions() {
     let disk = SimDisk::new(3);
     let (house, _) = furnished(&disk, 3);
     let plan = Plan {

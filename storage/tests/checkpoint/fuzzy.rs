@@ -7,10 +7,10 @@ use std::time::Duration;
 use fencepost_fabric::{CrashLoss, Random, SimDisk};
 use fencepost_storage::log::Lsn;
 
-use crate::house::{House, Model};
+use crate::house::{Model, TestStore};
 
 /// Writes, frees and allocates at random on objects of its own until told to stop.
-fn writer(house: &House, lane: usize, seed: u64, model: &mut Model, stop: &AtomicBool) {
+fn writer(house: &TestStore, lane: usize, seed: u64, model: &mut Model, stop: &AtomicBool) {
     let mut random = Random::new(seed);
     let mut own: Vec<_> = model.keys().copied().collect();
     let mut last = Lsn::ZERO;
@@ -52,7 +52,7 @@ fn writers_do_not_stop_and_nothing_is_lost() {
         let mut models: Vec<Model> = (0..WRITERS).map(|_| Model::new()).collect();
         let (mut sequence, mut stored) = (0, 0);
         for life in 0..3u64 {
-            let house = House::open(&disk).expect("a crash is no damage");
+            let house = TestStore::open(&disk).expect("a crash is no damage");
             for model in &mut models {
                 house.check(model);
                 // Slots that are free may be anybody's now.
@@ -83,16 +83,16 @@ fn writers_do_not_stop_and_nothing_is_lost() {
                 CrashLoss::Some
             });
         }
-        let house = House::open(&disk).expect("a crash is no damage");
+        let house = TestStore::open(&disk).expect("a crash is no damage");
         models.iter().for_each(|model| house.check(model));
     }
 }
 
 #[test]
-fn a_checkpoint_truncates_the_log_and_replaces_the_one_before() {
+fn checkpoint_truncates_log_and_replaces_earlier_one() {
     use fencepost_fabric::Disk;
     let disk = SimDisk::new(1);
-    let house = House::open(&disk).expect("fresh");
+    let house = TestStore::open(&disk).expect("fresh");
     let addr = house.alloc(0, 1000);
     let mut model = Model::new();
     for round in 0..5u64 {
@@ -109,17 +109,17 @@ fn a_checkpoint_truncates_the_log_and_replaces_the_one_before() {
         assert_eq!(files.len(), 2, "{files:?}");
     }
     drop(house);
-    let house = House::open(&disk).expect("the disk is well");
+    let house = TestStore::open(&disk).expect("the disk is well");
     assert_eq!(house.loaded, 1);
     house.check(&model);
 }
 
 #[test]
-fn a_checkpoint_of_nothing_is_a_checkpoint() {
+fn checkpoint_of_empty_memory_is_valid() {
     let disk = SimDisk::new(1);
-    let house = House::open(&disk).expect("fresh");
+    let house = TestStore::open(&disk).expect("fresh");
     let manifest = house.checkpoint().expect("the disk is well");
     assert_eq!((manifest.objects, manifest.sections), (0, 0));
     drop(house);
-    assert_eq!(House::open(&disk).expect("the disk is well").loaded, 0);
+    assert_eq!(TestStore::open(&disk).expect("the disk is well").loaded, 0);
 }

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost_fabric::SimDisk;
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, Plan};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
-use fencepost_storage::lanes::{Lanes, Supply};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
+use fencepost_storage::lanes::{LaneResources, Lanes};
+use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, RequiredLog};
 use fencepost_storage::region::{BlockId, MIN_REGION_BYTES, Regions};
 use fencepost_storage::{Account, Addr, Timestamp};
 
 /// Every object that was ever written, with its payload, or `None` once it is freed.
 pub type Model = BTreeMap<Addr, Option<Vec<u64>>>;
 
-pub struct House {
+pub struct TestStore {
     pub disk: SimDisk,
     pub regions: Regions,
     pub lanes: Lanes,
@@ -35,14 +35,14 @@ pub fn options() -> LogOptions {
     }
 }
 
-impl House {
+impl TestStore {
     /// Opens what is on the disk.
-    pub fn open(disk: &SimDisk) -> Result<House, CheckpointError> {
+    pub fn open(disk: &SimDisk) -> Result<TestStore, CheckpointError> {
         let regions = Regions::new(MIN_REGION_BYTES);
         let disk = disk.boot();
         let checkpoints = disk.inside("checkpoint");
         let manifest = checkpoint::read_manifest(&checkpoints)?;
-        let (mut newest, mut loaded, mut needed) = (0, 0, Needed::default());
+        let (mut newest, mut loaded, mut needed) = (0, 0, RequiredLog::default());
         if let Some(manifest) = manifest {
             loaded = checkpoint::load(&checkpoints, &manifest, &regions, 3, &|_| true)?;
             (newest, needed) = (manifest.clock.raw(), manifest.needed());
@@ -59,7 +59,7 @@ impl House {
         let lanes = Lanes::new(4);
         let account = Account::new(1 << 30);
         regions.adopt_blocks(&lanes, &account);
-        Ok(House {
+        Ok(TestStore {
             disk,
             regions,
             lanes,
@@ -73,7 +73,7 @@ impl House {
     pub fn alloc(&self, lane: usize, words: usize) -> Addr {
         let class = Class::for_payload(words).expect("small");
         let mut lane = self.lanes.enter(lane);
-        let supply = Supply {
+        let supply = LaneResources {
             regions: &self.regions,
             account: &self.account,
             oldest: &|| Timestamp::ZERO,
@@ -109,7 +109,7 @@ impl House {
         object.clear();
         object.put(0, payload.unwrap_or_default());
         let header = seen.succeed(Timestamp::from_raw(now), payload.is_some());
-        object.finish_install(header, LinkWord::new(7, OldPlace::NONE));
+        object.finish_install(header, LinkWord::new(7, OldVersionPtr::NONE));
         logged
     }
 
@@ -158,7 +158,7 @@ fn replay(regions: &Regions, kind: u8, words: &[u64]) {
         object.put(0, &words[3..]);
         object.finish_install(
             Header(0).succeed(now, kind == 1),
-            LinkWord::new(7, OldPlace::NONE),
+            LinkWord::new(7, OldVersionPtr::NONE),
         );
     }
 }

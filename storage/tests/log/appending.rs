@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fencepost_fabric::{Disk, OsDisk, SimDisk};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed};
+use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, RequiredLog};
 
 use crate::support::{open, read, small};
 
@@ -19,7 +19,7 @@ fn appends_of_many_threads_stay_whole_and_in_order() {
     const THREADS: u64 = 6;
     const APPENDS: u64 = 300;
     let disk = SimDisk::new(1);
-    let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
+    let (log, _) = open(&disk, RequiredLog::default()).expect("a fresh log opens");
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let log = &log;
@@ -44,7 +44,7 @@ fn appends_of_many_threads_stay_whole_and_in_order() {
         log.wait_flushed_blocking(later),
         Err(LogError::Closed)
     ));
-    let (found, _) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, _) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(found.len() as u64, THREADS * APPENDS * 3);
     let mut next: BTreeMap<u64, u64> = BTreeMap::new();
     for triple in found.chunks(3) {
@@ -65,7 +65,7 @@ fn appends_of_many_threads_stay_whole_and_in_order() {
 fn many_commits_share_one_flush() {
     let disk = SimDisk::new(2);
     disk.set_sync_delay(Duration::from_millis(2));
-    let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
+    let (log, _) = open(&disk, RequiredLog::default()).expect("a fresh log opens");
     thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
@@ -82,10 +82,10 @@ fn many_commits_share_one_flush() {
 }
 
 #[test]
-fn a_dropped_wait_disturbs_nobody() {
+fn dropped_flush_wait_has_no_effect() {
     let disk = SimDisk::new(3);
     disk.set_sync_delay(Duration::from_millis(5));
-    let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
+    let (log, _) = open(&disk, RequiredLog::default()).expect("a fresh log opens");
     let end = log.append(&[(0, &[b"one"])]).expect("the disk is well");
     for _ in 0..10 {
         let mut wait = pin!(log.wait_flushed(end));
@@ -97,11 +97,11 @@ fn a_dropped_wait_disturbs_nobody() {
 }
 
 #[test]
-fn the_watermark_covers_only_what_is_durable() {
+fn watermark_covers_only_durable_records() {
     let disk = SimDisk::new(4);
     let clock = Arc::new(AtomicU64::new(0));
     let asked = Arc::clone(&clock);
-    let recovery = LogRecovery::open(Arc::new(disk.clone()), &small(), Needed::default());
+    let recovery = LogRecovery::open(Arc::new(disk.clone()), &small(), RequiredLog::default());
     let watermark = Box::new(move || asked.load(Ordering::Acquire));
     let (log, _) = recovery
         .expect("fresh")
@@ -116,7 +116,7 @@ fn the_watermark_covers_only_what_is_durable() {
             log.wait_flushed_blocking(end).expect("the disk is well");
         }
         let covered = log.durable_watermark();
-        let (found, _) = read(&disk.fork(), Needed::default()).expect("the log is whole");
+        let (found, _) = read(&disk.fork(), RequiredLog::default()).expect("the log is whole");
         assert!(
             found.len() as u64 >= covered,
             "{covered} of {}",
@@ -128,7 +128,7 @@ fn the_watermark_covers_only_what_is_durable() {
 #[test]
 fn appends_have_a_limit_and_empty_ones_are_nothing() {
     let disk = SimDisk::new(5);
-    let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
+    let (log, _) = open(&disk, RequiredLog::default()).expect("a fresh log opens");
     assert_eq!(log.append(&[]).expect("nothing fits"), log.position());
     let most = vec![1u8; log.append_limit() - 16];
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn appends_have_a_limit_and_empty_ones_are_nothing() {
         Err(LogError::TooLarge { .. })
     ));
     drop(log);
-    let (found, _) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, _) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(
         found.iter().map(|record| record.body.len()).max(),
         Some(most.len())
@@ -173,7 +173,7 @@ fn large_appends_cross_windows_and_segments_of_a_real_directory() {
             bytes,
         )
     };
-    let (log, _) = start(Needed::default());
+    let (log, _) = start(RequiredLog::default());
     let mut total = 0;
     for kind in 1..=12u8 {
         let body = vec![kind; 1_000_000 * (kind as usize % 8) + 3];
@@ -181,12 +181,12 @@ fn large_appends_cross_windows_and_segments_of_a_real_directory() {
         log.append(&[(kind, &[&body])]).expect("there is room");
     }
     drop(log);
-    let (log, bytes) = start(Needed::default());
+    let (log, bytes) = start(RequiredLog::default());
     assert_eq!(bytes, total);
     let begin = log.position();
     log.truncate_before(begin).expect("the disk is well");
     drop(log);
-    let (_, bytes) = start(Needed {
+    let (_, bytes) = start(RequiredLog {
         from: begin,
         through: begin,
     });

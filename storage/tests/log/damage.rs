@@ -2,7 +2,7 @@
 //! that says where.
 
 use fencepost_fabric::{Disk, Random, SimDisk};
-use fencepost_storage::log::{LogError, Lsn, Needed};
+use fencepost_storage::log::{LogError, Lsn, RequiredLog};
 
 use crate::support::{RecoveredRecord, SEGMENT_BYTES, from, open, read, segment_files, written};
 
@@ -12,7 +12,7 @@ fn place(index: usize, offset: u64) -> u64 {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_keeps_every_whole_record_before_the_cut() {
+fn truncated_log_keeps_every_whole_record() {
     let (disk, all) = written(1, 60);
     let files = segment_files(&disk);
     let (last, bytes) = last_used(&disk, &files, &all);
@@ -22,7 +22,8 @@ fn a_log_cut_at_any_byte_keeps_every_whole_record_before_the_cut() {
             cut_disk.remove(beyond).expect("the file is there");
         }
         cut_disk.cut(&files[last], cut);
-        let (found, report) = read(&cut_disk, Needed::default()).expect("a cut is no corruption");
+        let (found, report) =
+            read(&cut_disk, RequiredLog::default()).expect("a cut is no corruption");
         let whole = all
             .iter()
             .filter(|record| record.end() <= place(last, cut))
@@ -36,7 +37,7 @@ fn a_log_cut_at_any_byte_keeps_every_whole_record_before_the_cut() {
 }
 
 #[test]
-fn a_cut_log_goes_on_where_its_last_whole_record_ends() {
+fn truncated_log_continues_after_last_whole_record() {
     let (disk, all) = written(2, 40);
     let files = segment_files(&disk);
     let (last, bytes) = last_used(&disk, &files, &all);
@@ -47,13 +48,14 @@ fn a_cut_log_goes_on_where_its_last_whole_record_ends() {
         }
         disk.cut(&files[last], cut);
         for life in 0..3u8 {
-            let (log, before) = open(&disk, Needed::default()).expect("a cut is no corruption");
+            let (log, before) =
+                open(&disk, RequiredLog::default()).expect("a cut is no corruption");
             let end = log
                 .append(&[(100 + life, &[b"after", b"wards"])])
                 .expect("there is room");
             log.wait_flushed_blocking(end).expect("the disk is well");
             drop(log);
-            let (found, report) = read(&disk, Needed::default()).expect("the log is whole");
+            let (found, report) = read(&disk, RequiredLog::default()).expect("the log is whole");
             assert_eq!(found[..before.len()], before, "cut at {cut}");
             assert_eq!(
                 (found.len(), report.end),
@@ -66,7 +68,7 @@ fn a_cut_log_goes_on_where_its_last_whole_record_ends() {
 }
 
 #[test]
-fn a_flip_of_any_byte_is_named_or_was_in_the_last_batch_or_in_padding() {
+fn flipped_byte_is_reported_unless_in_last_batch_or_padding() {
     let (disk, all) = written(3, 50);
     let files = segment_files(&disk);
     let (last, bytes) = last_used(&disk, &files, &all);
@@ -78,7 +80,7 @@ fn a_flip_of_any_byte_is_named_or_was_in_the_last_batch_or_in_padding() {
         for at in 0..end {
             let bad = disk.fork();
             bad.flip(file, at, 1 << random.below(8));
-            match read(&bad, Needed::default()) {
+            match read(&bad, RequiredLog::default()) {
                 Err(LogError::Corrupt {
                     file: told, offset, ..
                 }) => {
@@ -118,9 +120,9 @@ fn missing_parts_of_the_log_are_refused() {
         disk.remove(&files[index]).expect("the file is there");
         disk
     };
-    let missing = read(&without(0), Needed::default()).expect_err("the beginning is gone");
+    let missing = read(&without(0), RequiredLog::default()).expect_err("the beginning is gone");
     assert!(missing.to_string().contains(&files[0]), "{missing}");
-    let gap = read(&without(1), Needed::default()).expect_err("the middle is gone");
+    let gap = read(&without(1), RequiredLog::default()).expect_err("the middle is gone");
     assert!(matches!(gap, LogError::Corrupt { .. }), "{gap}");
     // Replay from behind the hole does not need what is gone.
     let begin = all
@@ -131,7 +133,7 @@ fn missing_parts_of_the_log_are_refused() {
     let (found, _) = read(&without(0), needed).expect("the rest is whole");
     assert_eq!(found.first(), Some(begin));
     // A log that ends before what is known to have been durable has lost something.
-    let through = Needed {
+    let through = RequiredLog {
         from: Lsn::ZERO,
         through: Lsn::from_raw(all[all.len() - 1].end() + 1),
     };

@@ -2,6 +2,6 @@
 
 mod appending;
 mod damage;
-mod lives;
-mod rooms;
+mod incarnations;
+mod reservations;
 mod support;

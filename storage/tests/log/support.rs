@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fencepost_fabric::{Random, SimDisk};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed, RecoveryReport};
+use fencepost_storage::log::{
+    Log, LogError, LogOptions, LogRecovery, Lsn, RecoveryReport, RequiredLog,
+};
 
 /// One record as recovery gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub fn small() -> LogOptions {
 /// Reads a log without opening it for writing.
 pub fn read(
     disk: &SimDisk,
-    needed: Needed,
+    needed: RequiredLog,
 ) -> Result<(Vec<RecoveredRecord>, RecoveryReport), LogError> {
     let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
@@ -41,15 +43,15 @@ pub fn read(
 }
 
 /// Recovers a log, and opens it.
-pub fn open(disk: &SimDisk, needed: Needed) -> Result<(Log, Vec<RecoveredRecord>), LogError> {
+pub fn open(disk: &SimDisk, needed: RequiredLog) -> Result<(Log, Vec<RecoveredRecord>), LogError> {
     let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
     let (log, _) = recovery.finish(Box::new(|| 0))?;
     Ok((log, found))
 }
 
-pub fn from(lsn: Lsn) -> Needed {
-    Needed {
+pub fn from(lsn: Lsn) -> RequiredLog {
+    RequiredLog {
         from: lsn,
         through: lsn,
     }
@@ -81,7 +83,7 @@ pub fn body(random: &mut Random, most: u64) -> Vec<u8> {
 /// A closed log of some segments, each append flushed on its own; with what is in it.
 pub fn written(seed: u64, appends: usize) -> (SimDisk, Vec<RecoveredRecord>) {
     let (disk, mut random) = (SimDisk::new(seed), Random::new(seed));
-    let (log, _) = open(&disk, Needed::default()).expect("a fresh log opens");
+    let (log, _) = open(&disk, RequiredLog::default()).expect("a fresh log opens");
     for _ in 0..appends {
         let bodies: Vec<Vec<u8>> = (0..=random.below(4))
             .map(|_| body(&mut random, 300))
@@ -97,7 +99,7 @@ pub fn written(seed: u64, appends: usize) -> (SimDisk, Vec<RecoveredRecord>) {
     }
     log.close().expect("the disk is well");
     drop(log);
-    let (found, report) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, report) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!((report.torn, report.records), (None, found.len() as u64));
     (disk, found)
 }

@@ -233,7 +233,8 @@ impl Bounds {
         self.change(|| {
             let (now, said, floor) = new(line);
             let known = said.map(|interval| (now, interval));
-            let (at, interval) = known.unwrap_or((TimeAnchor::UNKNOWN.at, TimeAnchor::UNKNOWN.interval));
+            let (at, interval) =
+                known.unwrap_or((TimeAnchor::UNKNOWN.at, TimeAnchor::UNKNOWN.interval));
             TimeAnchor {
                 at,
                 interval,
@@ -319,7 +320,7 @@ mod tests {
     proptest! {
         /// Exchanges of any delay at any times, between clocks whose drift is within the bound.
         #[test]
-        fn the_time_is_always_within_the_bounds_and_the_lower_one_never_goes_back(
+        fn time_stays_within_bounds_and_lower_bound_never_falls(
             ahead in 0..1000 * SECOND,
             ppm in -199..=199i64,
             exchanges in proptest::collection::vec(
@@ -350,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_a_peer_says_makes_it_panic_or_go_back(
+        fn any_peer_answer_causes_no_panic_and_no_step_back(
             said in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..20),
         ) {
             let (bounds, mut least, mut clock) = (Bounds::unknown(), 0, 0u64);
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn it_widens_with_time_and_says_when_that_is_much() {
+    fn interval_widens_with_time_until_reported_wide() {
         let bounds = Bounds::unknown();
         bounds.learn(0, SECOND, 100_000);
         assert!(!bounds.is_wide(SECOND / 10));
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_agree_is_counted_and_covered_and_nothing_goes_back() {
+    fn contradictory_exchange_widens_bounds_and_is_counted() {
         let bounds = Bounds::unknown();
         bounds.learn(1000, 900_000, 2000);
         let before = bounds.interval(|| 3000);
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_whole_while_they_change() {
+    fn concurrent_reader_never_sees_torn_anchor() {
         let bounds = Bounds::unknown();
         std::thread::scope(|scope| {
             scope.spawn(|| {

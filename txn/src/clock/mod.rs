@@ -275,7 +275,9 @@ impl Clock {
                     let at = TimeAnswer { ns: now, ahead }.time_ns();
                     Some(Interval { low: at, high: at })
                 }
-                NextCmTime::Exchange { asked, told } => Interval::of_exchange(asked, told.time_ns(), now),
+                NextCmTime::Exchange { asked, told } => {
+                    Interval::of_exchange(asked, told.time_ns(), now)
+                }
                 NextCmTime::Unknown => None,
             };
             (now, said, floor)
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_and_a_common_clock_are_exact() {
+    fn counter_and_common_clock_are_exact() {
         let (_, time) = manual();
         for clock in [Clock::counting(), Clock::of_time(time, true)] {
             clock.raise(Timestamp::from_raw(1 << 40));
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_the_manager_s_host_has_its_time() {
+    fn machine_on_host_of_cm_has_exact_time() {
         let (host, time) = manual();
         let manager = Clock::of_time(Arc::clone(&time), true);
         manager.raise(Timestamp::from_raw(77));
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_another_host_knows_the_time_to_be_in_an_interval() {
+    fn machine_on_other_host_knows_time_interval() {
         let ((there, theirs), (here, mine)) = (manual(), manual());
         there.advance(Duration::from_secs(1000));
         let manager = Clock::of_time(theirs, true);
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_next_manager_s_time_is_above_all_before_and_nothing_comes_into_force_until_all_have_it() {
+    fn new_cm_time_exceeds_old_and_waits_for_all_members() {
         for (there, here) in [(1000, 10), (10, 1000)] {
             let ([a, b], [old, new]) = of_two_hosts(there, here);
             let asked = new.own_ns();
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_has_the_time_goes_on_with_it() {
+    fn new_cm_with_exact_time_continues_its_clock() {
         let (_, time) = manual();
         let clock = Clock::of_time(time, true);
         clock.raise(Timestamp::from_raw(1 << 40));
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_knows_the_next_time_when_it_is_gone_by() {
+    fn member_knows_time_of_next_cm_once_it_has_passed() {
         let ([a, b], [old, member]) = of_two_hosts(1000, 10);
         let (host, own) = manual();
         host.advance(Duration::from_secs(77));
@@ -500,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_manager_any_more_and_knows_nothing_yet_stands_still() {
+    fn former_cm_without_exchange_stops_its_clock() {
         let (host, time) = manual();
         let clock = Clock::of_time(time, true);
         clock.raise(Timestamp::from_raw(1 << 40));

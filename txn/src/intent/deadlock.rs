@@ -34,7 +34,7 @@ impl Intents {
             if holder == me {
                 return Some(yielding.map_or(Cycle::NoneYields, Cycle::EndsAt));
             }
-            let wait = waits.get(&holder).filter(|wait| !wait.doomed);
+            let wait = waits.get(&holder).filter(|wait| !wait.is_victim);
             let Some(wait) = wait.filter(|_| seen.insert(holder)) else {
                 continue;
             };

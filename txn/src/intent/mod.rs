@@ -87,7 +87,7 @@ struct Wait {
     strength: Strength,
     yields: bool,
     /// Whether it was chosen to end a cycle, and will leave the queue.
-    doomed: bool,
+    is_victim: bool,
     /// The time of the next check for a distributed deadlock, and the number of checks so far.
     due: Option<Timestamp>,
     looks: u32,
@@ -242,7 +242,7 @@ impl Intents {
         let Some(wait) = waits.get_mut(&victim) else {
             return;
         };
-        wait.doomed = true;
+        wait.is_victim = true;
         let mut rows = self.shard(wait.row).rows.lock();
         let queue = rows.get_mut(&wait.row);
         let waker = queue.and_then(|queue| queue.waker(victim).cloned());
@@ -255,7 +255,7 @@ impl Intents {
     /// Returns the wait of `waiter` at this machine, if it waits.
     pub(crate) fn step(&self, waiter: Holder) -> Option<Step> {
         let waits = self.waits.lock();
-        let wait = waits.get(&waiter).filter(|wait| !wait.doomed)?;
+        let wait = waits.get(&waiter).filter(|wait| !wait.is_victim)?;
         let mut rows = self.shard(wait.row).rows.lock();
         let queue = rows.get_mut(&wait.row)?;
         // It may have been granted the row without having noticed.
@@ -268,7 +268,7 @@ impl Intents {
     }
 
     /// Ends a cycle at `victim`, if it still waits for `row`.
-    pub(crate) fn doom(&self, victim: Holder, row: Addr) {
+    pub(crate) fn end_cycle_at(&self, victim: Holder, row: Addr) {
         let mut waits = self.waits.lock();
         if waits.get(&victim).is_some_and(|wait| wait.row == row) {
             self.send_away(&mut waits, victim);
@@ -324,7 +324,7 @@ impl Intents {
                 row,
                 strength: wish.strength,
                 yields: wish.yields,
-                doomed: false,
+                is_victim: false,
                 due: None,
                 looks: 0,
             };
@@ -349,7 +349,7 @@ impl Intents {
         let outcome = match queue.waker(me) {
             None if has_it => Ok(WaitEnd::Taken),
             None => return None,
-            Some(_) if waits.get(&me).is_some_and(|wait| wait.doomed) => Err(WouldDeadlock),
+            Some(_) if waits.get(&me).is_some_and(|wait| wait.is_victim) => Err(WouldDeadlock),
             Some(place) => {
                 place.clone_from(waker);
                 return None;

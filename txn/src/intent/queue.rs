@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn some_share_a_row_and_one_writes_it() {
+    fn shared_locks_coexist_and_update_lock_excludes() {
         let mut queue = RowQueue::default();
         assert!(queue.try_take(1, Share) && queue.try_take(2, Share));
         assert!(!queue.try_take(3, Update) && !queue.try_take(1, Update));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_row_gets_more_of_it_before_those_who_have_nothing() {
+    fn lock_upgrade_precedes_new_waiters() {
         let mut queue = RowQueue::default();
         assert!(queue.try_take(1, Share) && queue.try_take(2, Share));
         wait(&mut queue, 3, Update);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_have_it_do_and_who_waited_longest_is_first() {
+    fn release_grants_all_compatible_waiters_in_order() {
         let mut queue = RowQueue::default();
         assert!(queue.try_take(1, Update));
         wait(&mut queue, 2, Share);

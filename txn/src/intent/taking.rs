@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
-use super::{Strength, WaitEnd, IntentRequest};
-use crate::network::{ReturnSubject, Network};
+use super::{IntentRequest, Strength, WaitEnd};
+use crate::network::{Network, ReturnSubject};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;

@@ -55,7 +55,7 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn a_circle_of_three_is_found_by_whoever_closes_it() {
+fn cycle_of_three_fails_the_closing_wait() {
     let intents = Intents::default();
     for n in 1..=3 {
         assert!(intents.try_write(row(n), u64::from(n)));
@@ -70,7 +70,7 @@ fn a_circle_of_three_is_found_by_whoever_closes_it() {
 }
 
 #[test]
-fn a_circle_through_any_of_those_who_share_a_row_is_found() {
+fn cycle_through_any_sharing_holder_is_found() {
     let intents = Intents::default();
     for holder in 1..=3 {
         assert!(intents.try_take(row(1), holder, Share));
@@ -90,7 +90,7 @@ fn a_circle_through_any_of_those_who_share_a_row_is_found() {
 }
 
 #[test]
-fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
+fn second_of_two_upgrades_of_shared_row_fails() {
     let intents = Intents::default();
     assert!(intents.try_take(row(1), 1, Share) && intents.try_take(row(1), 2, Share));
     let more = IntentRequest {
@@ -116,7 +116,7 @@ fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
 }
 
 #[test]
-fn who_leaves_the_line_as_it_is_served_passes_the_intent_on() {
+fn waiter_that_leaves_when_granted_passes_intent_on() {
     let intents = Intents::default();
     assert!(intents.try_write(row(1), 1));
     let mut a = intents.write(row(1), 2, false);
@@ -129,7 +129,7 @@ fn who_leaves_the_line_as_it_is_served_passes_the_intent_on() {
 }
 
 #[test]
-fn a_circle_ends_at_a_waiter_that_yields() {
+fn cycle_ends_at_yielding_waiter() {
     let intents = Intents::default();
     assert!(intents.try_write(row(1), 1) && intents.try_write(row(2), 2));
     let mut statement = intents.write(row(1), 2, true);
@@ -150,7 +150,7 @@ fn a_circle_ends_at_a_waiter_that_yields() {
 }
 
 #[test]
-fn who_waits_long_is_named_ever_less_often() {
+fn long_waiter_is_reported_at_growing_intervals() {
     let intents = Intents::default();
     let at = Timestamp::from_raw;
     assert!(intents.try_write(row(1), 1));
@@ -162,7 +162,7 @@ fn who_waits_long_is_named_ever_less_often() {
 }
 
 #[test]
-fn who_is_found_in_a_circle_leaves_the_line_it_was_seen_in() {
+fn deadlock_victim_leaves_only_the_queue_of_its_wait() {
     let intents = Intents::default();
     let far = (7 << 32) | 1;
     assert!(intents.try_write(row(1), far) && intents.try_write(row(2), 3));
@@ -175,12 +175,12 @@ fn who_is_found_in_a_circle_leaves_the_line_it_was_seen_in() {
     };
     assert_eq!(intents.step(2), Some(step));
     assert_eq!(intents.step(far), None);
-    intents.doom(2, row(2));
+    intents.end_cycle_at(2, row(2));
     assert!(poll(&mut second).is_pending(), "it waits for another row");
-    intents.doom(2, row(1));
+    intents.end_cycle_at(2, row(1));
     assert_eq!(intents.step(2), None);
     assert_eq!(poll(&mut second), Poll::Ready(Err(WouldDeadlock)));
-    intents.doom(2, row(1));
+    intents.end_cycle_at(2, row(1));
     let mut third = intents.write(row(1), 4, false);
     assert!(poll(&mut third).is_pending() && intents.step(4).is_some());
     intents.release(row(1), far);
@@ -188,7 +188,7 @@ fn who_is_found_in_a_circle_leaves_the_line_it_was_seen_in() {
 }
 
 #[test]
-fn a_free_row_is_seen_without_the_lock() {
+fn free_row_is_seen_without_locking_the_queue() {
     let intents = Intents::default();
     let held = intents.shards[0].rows.lock();
     assert!(

@@ -17,7 +17,7 @@
 //! * BACKUP-4: a backup that becomes the primary of a region continues to apply the records it
 //!   received as a backup. It stops once all of them have arrived and its free slots are searched
 //!   for. Writes that arrive later are already present.
-//! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): different
+//! * BACKUP-3: writes are applied one after the other ([`BlockUses`] is locked meanwhile): different
 //!   threads apply the writes of peers' transactions and of this machine's own.
 
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::HeldRecord;
 use fencepost_storage::classes::{CLASSES, Class};
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, ObjectRef, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use super::evidence::{self, EvidenceByTransaction};
-use super::message::{self, Kind, Reader, Write};
+use super::message::{self, Kind, WordReader, Write};
 use super::restart::copied::SegmentCopy;
 use crate::changes;
 use crate::fault::{self, Fault};
@@ -46,7 +46,7 @@ const PREFETCH_BYTES: usize = 64;
 /// next.
 #[derive(Default)]
 pub(super) struct BlockUses {
-    lives: Mutex<BlockUseMap>,
+    uses: Mutex<BlockUseMap>,
     /// The number of writes applied.
     applied: AtomicU64,
 }
@@ -73,20 +73,20 @@ impl BlockUses {
             let written = objects.map(|object| object.header());
             let written = written.filter(|header| *header != Header(0));
             for w in written.map(|header| header.timestamp()) {
-                let life = lives.entry(id).or_insert_with(|| BlockUse::after(None, w));
-                life.since = life.since.min(w);
-                life.newest = life.newest.max(w);
+                let block_use = lives.entry(id).or_insert_with(|| BlockUse::after(None, w));
+                block_use.since = block_use.since.min(w);
+                block_use.newest = block_use.newest.max(w);
             }
         }
         BlockUses {
-            lives: Mutex::new(lives),
+            uses: Mutex::new(lives),
             applied: AtomicU64::new(0),
         }
     }
 
     /// Drops the records of a region of which this machine is no backup any more.
     pub fn forget(&self, region: RegionId) {
-        self.lives.lock().retain(|block, _| block.region != region);
+        self.uses.lock().retain(|block, _| block.region != region);
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Backup {
     waiting: HashMap<TxnId, UntruncatedTransaction, FixedState>,
     /// Truncated transactions that wait for a version, each with the first version it awaits.
     due: Vec<(BaseVersion, Vec<BackupRecord>)>,
-    /// The value of [`Changed::applied`] at the last check.
+    /// The value of [`BlockUses::applied`] at the last check.
     looked: u64,
 }
 
@@ -193,7 +193,7 @@ impl Backup {
         (kept, copied): (Option<HeldRecord>, Option<SegmentCopy>),
         last: bool,
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(record);
+        let mut reader = WordReader(record);
         let id = reader.id()?;
         reader.timestamp()?;
         reader.skip_regions()?;
@@ -240,7 +240,7 @@ impl Backup {
         for (id, waiting) in self.waiting.iter().filter(|(_, waiting)| waiting.whole) {
             // The records were checked when they arrived.
             for held in &waiting.parts {
-                let mut reader = Reader(&held.record[TxnId::WORDS..]);
+                let mut reader = WordReader(&held.record[TxnId::WORDS..]);
                 let (Ok(w), Ok(written)) = (reader.timestamp(), evidence::written(&mut reader))
                 else {
                     continue;
@@ -258,7 +258,7 @@ impl Backup {
         let waiting = self.waiting.get(&id).filter(|waiting| waiting.whole)?;
         let mut content = Vec::new();
         for held in &waiting.parts {
-            let mut reader = Reader(&held.record[TxnId::WORDS + 1..]);
+            let mut reader = WordReader(&held.record[TxnId::WORDS + 1..]);
             reader.skip_regions().ok()?;
             while let Some(write) = reader.write().ok()? {
                 if write.addr.region().0 == region {
@@ -291,7 +291,7 @@ impl Backup {
             }
             let mut due = std::mem::take(&mut self.due);
             let may = {
-                let lives = changed.lives.lock();
+                let lives = changed.uses.lock();
                 let come = |(awaited, _): &mut (BaseVersion, _)| !awaited.lacks(regions, &lives);
                 due.extract_if(.., come).collect::<Vec<_>>()
             };
@@ -387,7 +387,7 @@ fn apply_each(
     record: &[u64],
     among: &dyn Fn(RegionId) -> bool,
 ) -> Result<Option<BaseVersion>, BadRecord> {
-    let (mut reader, mut first) = (Reader(record), None);
+    let (mut reader, mut first) = (WordReader(record), None);
     reader.id()?;
     let w = reader.timestamp()?;
     reader.skip_regions()?;
@@ -410,7 +410,7 @@ enum Change<'a> {
 
 impl<'a> Change<'a> {
     fn of(write: &Write<'a>) -> Result<Change<'a>, BadRecord> {
-        let mut payload = Reader(write.payload);
+        let mut payload = WordReader(write.payload);
         Ok(match write.kind {
             Kind::Freed => Change::Freed,
             Kind::Ranges => Change::Ranges(payload.timestamp()?, payload.0),
@@ -428,7 +428,7 @@ pub(super) fn apply_content(
     w: Timestamp,
     among: &dyn Fn(RegionId) -> bool,
 ) -> Result<bool, BadRecord> {
-    let (mut reader, mut all) = (Reader(content), true);
+    let (mut reader, mut all) = (WordReader(content), true);
     while let Some(write) = reader.write()? {
         if !among(write.addr.region()) {
             continue;
@@ -523,7 +523,7 @@ fn apply_stamped(
         // BACKUP-4. The new replicas of a region that this machine has given up apply its writes.
         return Ok(None);
     }
-    let mut lives = changed.lives.lock();
+    let mut lives = changed.uses.lock();
     let awaited = BaseVersion::by(write, &change, w);
     if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &lives))
         && !fault::injected(Fault::ApplyRangesAtOnce)
@@ -571,7 +571,7 @@ fn apply_stamped(
     if let Some(word) = stamped.filter(|word| stays && *word < object.len()) {
         object.put(word, &[w.raw()]);
     }
-    let link = LinkWord::new(write.about as u16, OldPlace::NONE);
+    let link = LinkWord::new(write.about as u16, OldVersionPtr::NONE);
     object.finish_install(header.succeed(w, stays), link);
     changed.applied.fetch_add(1, Ordering::Release);
     Ok(None)

@@ -31,7 +31,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::in_flight::{DecisionWait, CommitCompletion};
+use super::in_flight::{CommitCompletion, DecisionWait};
 use super::participants::{COMMIT_BACKUP, LOCK};
 use super::peer_sender::PeerSender;
 use crate::backoff::yield_now;
@@ -46,7 +46,7 @@ use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 
 /// Attempts of a commit to reserve space in the participants' logs before it aborts.
-const ROOM_ROUNDS: u32 = 1 << 14;
+const SPACE_ROUNDS: u32 = 1 << 14;
 /// Sleep between two attempts, after many attempts without sleep.
 const BACKOFF: Duration = Duration::from_micros(50);
 
@@ -84,7 +84,9 @@ impl Transaction {
             };
             match done {
                 Ok(done) => Ok(done),
-                Err(CommitFailure::InDoubt) if fault::injected(Fault::AbortInDoubt) => Err(RECONFIGURED),
+                Err(CommitFailure::InDoubt) if fault::injected(Fault::AbortInDoubt) => {
+                    Err(RECONFIGURED)
+                }
                 Err(CommitFailure::InDoubt) => self.await_recovery_decision(network).await,
                 Err(CommitFailure::Failed(failure)) => {
                     self.context_mut().unlock();
@@ -234,7 +236,10 @@ impl Transaction {
     }
 
     /// Waits for the decision of recovery about a commit, and carries it out here.
-    async fn await_recovery_decision(&mut self, network: &Network) -> Result<CommitResult, LockFailure> {
+    async fn await_recovery_decision(
+        &mut self,
+        network: &Network,
+    ) -> Result<CommitResult, LockFailure> {
         let id = self.context().txn_id();
         let decision = network.in_flight.decision(id);
         let in_place = self.context().writes.is_empty();
@@ -289,7 +294,7 @@ impl Transaction {
                     None => return Err(RECONFIGURED),
                     Some(Ok(ack)) => break ack,
                     // Two large transactions may block each other.
-                    Some(Err(RingFull)) if round == ROOM_ROUNDS => {
+                    Some(Err(RingFull)) if round == SPACE_ROUNDS => {
                         return Err(LockFailure::Abort(AbortReason::LockBusy));
                     }
                     Some(Err(RingFull)) => self.wait_a_moment(network, round).await,
@@ -340,7 +345,7 @@ impl Transaction {
                     Some(Err(RingFull)) => {}
                 }
                 round += 1;
-                if round > ROOM_ROUNDS {
+                if round > SPACE_ROUNDS {
                     return Err(LockFailure::Abort(AbortReason::LockBusy));
                 }
                 self.pause(network).await;
@@ -385,7 +390,11 @@ impl Transaction {
     }
 
     /// Writes COMMIT-PRIMARY at every primary. The commit has taken effect when this returns `Ok`.
-    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<CommitResult, CommitFailure> {
+    async fn primaries(
+        &mut self,
+        network: &Network,
+        w: Timestamp,
+    ) -> Result<CommitResult, CommitFailure> {
         let id = self.context().txn_id();
         let locked_here = self.context().locked > 0;
         let machine = Arc::clone(self.machine());

@@ -31,7 +31,7 @@ use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
 use super::Network;
-use super::message::Reader;
+use super::message::WordReader;
 use super::remote_lock_wait::holder_at_peer;
 use crate::clock::TICK_NS;
 use crate::intent::{Holder, machine_of};
@@ -40,7 +40,7 @@ use crate::record::BadRecord;
 
 /// Tags of the messages.
 pub(super) const CHASE: u8 = 10;
-pub(super) const DOOM: u8 = 11;
+pub(super) const ABORT_VICTIM: u8 = 11;
 
 /// The wait, in ticks of the clock, after which a walk begins: 20 ms.
 const STALLED_TICKS: u64 = 20_000_000 / TICK_NS;
@@ -92,7 +92,7 @@ impl Walk {
     }
 
     fn decode(words: &[u64]) -> Result<Walk, BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (began, who) = (reader.word()?, reader.word()?);
         let (row, looks) = (Addr::from_raw(reader.word()?), reader.word()?);
         let victim = match reader.0 {
@@ -147,10 +147,10 @@ impl Network {
     }
 
     /// Handles DOOM: ends the wait of the victim in a queue of this machine.
-    pub fn doomed(&self, machine: &Machine, words: &[u64]) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+    pub fn abort_victim(&self, machine: &Machine, words: &[u64]) -> Result<(), BadRecord> {
+        let mut reader = WordReader(words);
         let (holder, row) = (reader.word()?, Addr::from_raw(reader.word()?));
-        machine.intents().doom(self.for_here(holder), row);
+        machine.intents().end_cycle_at(self.for_here(holder), row);
         Ok(())
     }
 
@@ -224,9 +224,9 @@ impl Network {
         };
         if victim.at == self.me {
             let holder = self.for_here(victim.holder);
-            machine.intents().doom(holder, victim.row);
+            machine.intents().end_cycle_at(holder, victim.row);
         } else if let Some(sender) = self.sender(victim.at) {
-            let _ = sender.send(DOOM, &[victim.holder, victim.row.raw()]);
+            let _ = sender.send(ABORT_VICTIM, &[victim.holder, victim.row.raw()]);
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
     use fencepost_storage::RegionId;
 
     #[test]
-    fn walks_are_told_whole_and_what_is_no_walk_is_refused() {
+    fn walk_round_trips_and_malformed_walk_is_refused() {
         let row = Addr::new(RegionId(3), 64);
         let mut walk = Walk {
             began: 1 << 32 | 5,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_yields_ends_the_circle_and_no_two_are_equal() {
+    fn yielding_waiter_ranks_highest_and_ranks_are_distinct() {
         // Numbers of machines and regions are often the same.
         let one = |machine: u32, yields| Victim {
             holder: u64::from(machine) << 32 | 19,

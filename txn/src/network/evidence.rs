@@ -23,17 +23,17 @@ use std::sync::Arc;
 use fencepost_cluster::ConfigurationId;
 use fencepost_storage::Timestamp;
 
-use super::message::{self, Kind, Reader, Slot, Value};
+use super::message::{self, Kind, Slot, Value, WordReader};
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
-use crate::recovery::{Evidence, Seen};
+use crate::recovery::{Evidence, ReplicaEvidence};
 
 /// The position of the stamped word in the third word of a write.
 pub(super) const STAMPED_SHIFT: u32 = 16;
 
 /// The evidence by transaction and region.
 #[derive(Default)]
-pub(super) struct EvidenceByTransaction(BTreeMap<(TxnId, u32), Seen>);
+pub(super) struct EvidenceByTransaction(BTreeMap<(TxnId, u32), ReplicaEvidence>);
 
 impl EvidenceByTransaction {
     /// Adds evidence from a record that writes the regions `written`, with the write timestamp `w`
@@ -45,20 +45,23 @@ impl EvidenceByTransaction {
         written: &Arc<[u32]>,
         w: Option<Timestamp>,
     ) {
-        let seen = self.0.entry((id, region)).or_insert_with(|| Seen {
-            id,
-            region,
-            evidence: Evidence::NONE,
-            written: Arc::clone(written),
-            w: None,
-        });
+        let seen = self
+            .0
+            .entry((id, region))
+            .or_insert_with(|| ReplicaEvidence {
+                id,
+                region,
+                evidence: Evidence::NONE,
+                written: Arc::clone(written),
+                w: None,
+            });
         seen.evidence = seen.evidence.and(evidence);
         seen.w = seen.w.or(w);
     }
 }
 
 /// Reads the written regions, which come next in a record.
-pub(super) fn written(reader: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
+pub(super) fn written(reader: &mut WordReader<'_>) -> Result<Arc<[u32]>, BadRecord> {
     let regions = reader.counted()?.iter();
     let regions = regions.map(|region| u32::try_from(*region));
     let regions: Result<_, _> = regions.collect();
@@ -96,7 +99,7 @@ pub(super) fn put_content(
 impl Machine {
     /// Returns the evidence of transactions of configurations before `configuration`, from records
     /// of peers and of this machine's own transactions.
-    pub fn seen_before(&self, configuration: ConfigurationId) -> Vec<Seen> {
+    pub fn seen_before(&self, configuration: ConfigurationId) -> Vec<ReplicaEvidence> {
         let Some(network) = self.network() else {
             return Vec::new();
         };

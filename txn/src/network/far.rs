@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use fencepost_fabric::{Completion, FabricError, MachineId, Place};
 use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, OldPlace};
+use fencepost_storage::header::{Header, OldVersionPtr};
 use fencepost_storage::old_versions::ChainSearch;
 use fencepost_storage::old_versions::copy::{self, OldCopy};
 use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
@@ -28,7 +28,7 @@ use super::Network;
 use super::backing::segment;
 use super::traffic::PostKind;
 use crate::backoff::moment;
-use crate::read::Look;
+use crate::read::ReadCallback;
 use crate::stop::{AbortReason, Stop};
 use crate::work::Work;
 
@@ -265,7 +265,7 @@ impl Network {
     pub(crate) fn view_far<'a>(
         &'a self,
         addr: Addr,
-        f: Look<'a>,
+        f: ReadCallback<'a>,
     ) -> Work<'a, Result<AccessOutcome<()>, Stop>> {
         Box::pin(async move {
             if self.comes_near(addr).await? {
@@ -296,12 +296,12 @@ impl Network {
         &self,
         (machine, copy): (MachineId, &ObjectCopy),
         at: Timestamp,
-        f: Look<'_>,
+        f: ReadCallback<'_>,
     ) -> Result<ChainSearch<()>, Stop> {
         let len = copy.payload().len();
         let (mut place, mut replaced) = (copy.link().place(), copy.header().timestamp());
         while !place.is_none() {
-            if place == OldPlace::LOST {
+            if place == OldVersionPtr::LOST {
                 return Ok(ChainSearch::Gone);
             }
             let (page, word) = copy::generation_at(place);

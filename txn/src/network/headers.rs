@@ -24,7 +24,7 @@ use fencepost_fabric::{Completer, Completion, MachineId};
 use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 
-use super::message::Reader;
+use super::message::WordReader;
 use super::{Network, Peer, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
@@ -180,7 +180,7 @@ impl Network {
 
     /// Handles VALIDATED: takes the headers that a peer has found.
     pub(super) fn take_headers(&self, peer: MachineId, words: &[u64]) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let ticket = reader.word()?;
         if !reader.0.len().is_multiple_of(2) {
             return Err(BadRecord("a header without its place"));
@@ -217,7 +217,7 @@ pub(super) fn answer(
     sender: &PeerSender,
     words: &[u64],
 ) -> Result<(), BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let mut answer = vec![reader.word()?];
     for place in 0.. {
         if reader.0.is_empty() {

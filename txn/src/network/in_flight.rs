@@ -481,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_decided_stays_so_until_it_is_done() {
+    fn decision_of_commit_stays_until_marked_done() {
         let id = TxnId {
             configuration: 1,
             machine: 1,

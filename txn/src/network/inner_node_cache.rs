@@ -14,7 +14,7 @@ use fencepost_storage::{Addr, ObjectCopy, View};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use super::{Network, AccessOutcome};
+use super::{AccessOutcome, Network};
 use crate::backoff::moment;
 use crate::stop::Stop;
 use crate::work::Work;

@@ -39,7 +39,7 @@ fn alone() -> Arc<Machine> {
 }
 
 #[test]
-fn who_asks_what_is_left_stands_in_nobodys_way() {
+fn query_for_remaining_commits_blocks_no_truncation() {
     let machine = alone();
     let network = machine.network().expect("a network");
     std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn who_asks_what_is_left_stands_in_nobodys_way() {
 }
 
 #[test]
-fn who_truncates_does_not_wait_for_a_configuration_with_the_commits_in_its_hands() {
+fn truncation_holds_no_commit_lock_while_awaiting_configuration() {
     let machine = alone();
     let network = machine.network().expect("a network");
     let current = network.configured.current();

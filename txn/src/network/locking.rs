@@ -21,13 +21,13 @@ use crate::node::NodeKind;
 use crate::record;
 use crate::stop::AbortReason;
 use crate::transaction::Context;
-use crate::write_set::{What, Write};
+use crate::write_set::{Write, WriteKind};
 
 /// Returns the word of an entry that is stamped, and the node kind that stamps it.
 fn stamper(write: &Write) -> Option<(usize, &'static dyn NodeKind)> {
     let kind = match write.what {
-        What::Patched(kind) => Some(kind),
-        What::Image { kind } | What::New { kind, .. } => kind,
+        WriteKind::Patched(kind) => Some(kind),
+        WriteKind::Image { kind } | WriteKind::New { kind, .. } => kind,
         _ => None,
     }?;
     Some((kind.timestamp_word()?, kind))
@@ -105,7 +105,7 @@ impl Context {
             }
         }
         let split = match write.what {
-            What::New { split_of, .. } => Some(split_of.raw()),
+            WriteKind::New { split_of, .. } => Some(split_of.raw()),
             _ => None,
         };
         let split = split.as_slice();
@@ -133,7 +133,7 @@ impl Context {
             let slot = Slot::from_word(found.next().unwrap_or(0));
             self.remote.slots.insert(entry, slot);
             let write = self.writes.writes[entry as usize];
-            if let What::Patched(_) = write.what {
+            if let WriteKind::Patched(_) = write.what {
                 let header = Header(found.next().unwrap_or(0));
                 let moved = header != write.base;
                 if moved {
@@ -153,7 +153,7 @@ impl Context {
     fn failed_elsewhere(&mut self, reason: AbortReason, addr: Addr) -> LockFailure {
         let entry = self.writes.find(addr);
         match entry.map(|at| self.writes.writes[at].what) {
-            Some(What::Patched(kind)) if reason == AbortReason::WriteConflict => {
+            Some(WriteKind::Patched(kind)) if reason == AbortReason::WriteConflict => {
                 LockFailure::Stray((addr, kind))
             }
             _ => self.abort_at(addr, reason),

@@ -34,8 +34,8 @@ use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
-pub(super) use crate::words::Reader;
 use crate::words::SHORT;
+pub(super) use crate::words::WordReader;
 
 /// Tags of the messages that answer LOCK.
 pub(super) const LOCK_REPLY: u8 = 1;
@@ -219,7 +219,7 @@ pub(super) enum Value<'a> {
     Ranges(&'a [u64]),
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WordReader<'a> {
     /// Skips the regions of a LOCK or COMMIT-BACKUP record, behind its id and timestamp.
     pub(super) fn skip_regions(&mut self) -> Result<(), BadRecord> {
         self.counted().map(drop)
@@ -320,7 +320,7 @@ impl LockReply {
     }
 
     pub(super) fn decode(words: &[u64]) -> Result<(TxnId, LockReply), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (id, status) = (reader.id()?, reader.word()?);
         let Some(reason) = status.checked_sub(1) else {
             return Ok((id, LockReply::Locked(reader.0.to_vec())));
@@ -349,7 +349,7 @@ mod tests {
     };
 
     #[test]
-    fn records_come_back_as_they_were_made() {
+    fn log_records_round_trip() {
         let addr = Addr::from_raw(77);
         let mut words = Vec::new();
         begin_lock(&mut words, ID, &[4, 9]);
@@ -357,7 +357,7 @@ mod tests {
         let from = words.len();
         put_write(&mut words, (addr, Kind::Freed, 7, 6), 0, |_| ());
         give_way(&mut words[from..]);
-        let mut reader = Reader(&words);
+        let mut reader = WordReader(&words);
         assert_eq!(reader.id(), Ok(ID));
         assert_eq!(reader.skip_regions(), Ok(()));
         let first = reader.write().expect("whole").expect("one");
@@ -403,11 +403,11 @@ mod tests {
             words in proptest::collection::vec(any::<u64>(), 0..60),
         ) {
             let _ = LockReply::decode(&words);
-            let mut reader = Reader(&words);
+            let mut reader = WordReader(&words);
             let _ = reader.id();
             let _ = reader.skip_regions();
             while let Ok(Some(_)) = reader.write() {}
-            let mut reader = Reader(&words);
+            let mut reader = WordReader(&words);
             let _ = reader.timestamp();
             while let Ok(Some(_)) = reader.moved() {}
         }
@@ -428,7 +428,7 @@ mod tests {
                 };
                 put_moved(&mut words, Addr::from_raw(at as u64), value, put);
             }
-            let mut reader = Reader(&words);
+            let mut reader = WordReader(&words);
             for (at, (ranges, value)) in values.iter().enumerate() {
                 let expected = match ranges {
                     true => Value::Ranges(value),

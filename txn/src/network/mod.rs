@@ -111,16 +111,16 @@ pub(crate) use participants::RemoteParticipants;
 use peer_receiver::PeerReceiver;
 pub(crate) use peer_sender::PeerSender;
 pub use peers::members;
-use peers::{PeerArguments, Peer, Peers};
+use peers::{Peer, PeerArguments, Peers};
 pub(crate) use poller::start_threads;
 pub use prerequisites::MissingPrerequisite;
-use region_allocation::ReplicaSet;
 pub(crate) use region_allocation::LocalRegionMap;
 use region_allocation::RegionAllocationClient;
+use region_allocation::ReplicaSet;
 pub(crate) use remote_lock_wait::ReturnSubject;
 pub(crate) use retained_data::RetainedData;
 pub(crate) use slot_reservations::{ReservedSlot, SlotRequest};
-use status_page::BOARD;
+use status_page::STATUS_PAGE;
 pub use steps::steps;
 use traffic::TrafficCounters;
 pub use traffic::{PostKind, Traffic};
@@ -238,7 +238,7 @@ impl Network {
             inbox,
             driver,
             peers: Peers::of(peers),
-            board: fabric.provide(BOARD, status_page::WORDS, Writer::Owner)?,
+            board: fabric.provide(STATUS_PAGE, status_page::WORDS, Writer::Owner)?,
             me,
             fabric: Arc::clone(fabric),
             counting,
@@ -435,7 +435,7 @@ fn leases(
         clock,
         ..
     } = options;
-    let life = match options.driven {
+    let incarnation = match options.driven {
         // A driven run must be repeatable.
         true => Random::new(clock.now_ns()).next_u64(),
         false => entropy_seed(),
@@ -448,5 +448,13 @@ fn leases(
         inbox.push(Input::Lease(told.now_ns(), event));
         bell.ring_bell(bell.me());
     });
-    LeaseService::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)
+    LeaseService::new(
+        fabric,
+        configuration,
+        terms,
+        Arc::clone(clock),
+        incarnation,
+        sink,
+    )
+    .map(Some)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencepost_cluster::join::JoinEndpoint;
 use fencepost_cluster::lease::LeaseTerms;
 use fencepost_cluster::{ConfigStore, Configuration, Replication};
-use fencepost_fabric::{Fabric, Gone, HostClock, MonotonicClock};
+use fencepost_fabric::{EvictedMemory, Fabric, HostClock, MonotonicClock};
 
 use super::disk::DiskStart;
 
@@ -34,7 +34,7 @@ pub struct NetworkOptions {
     /// The starting state of a machine with a disk; `None` on all machines or on none.
     pub disk: Option<Arc<DiskStart>>,
     /// The memory left by earlier machines, for a machine that joins.
-    pub before: Option<Arc<Gone>>,
+    pub before: Option<Arc<EvictedMemory>>,
     /// Whether this machine has just been admitted: `configuration` is the one that it joins, and
     /// is not applied yet.
     pub joins: bool,

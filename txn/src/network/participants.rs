@@ -16,7 +16,7 @@ use crate::lock::LockFailure;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
-use crate::write_set::{Payload, What, Write};
+use crate::write_set::{Payload, Write, WriteKind};
 
 /// The distributed part of a commit: the coordinator's state about its participants.
 #[derive(Default)]
@@ -112,17 +112,17 @@ impl RemoteParticipants {
 /// Returns how a remote primary locks an entry; `None` for an entry without a lock.
 pub(super) fn kind_of(write: &Write) -> Option<Kind> {
     match write.what {
-        What::Image { .. } => Some(Kind::Whole),
-        What::Patched(_) => Some(Kind::Patched),
-        What::Freed => Some(Kind::Freed),
-        What::New { .. } => Some(Kind::New),
-        What::Unborn(_) | What::Idle => None,
+        WriteKind::Image { .. } => Some(Kind::Whole),
+        WriteKind::Patched(_) => Some(Kind::Patched),
+        WriteKind::Freed => Some(Kind::Freed),
+        WriteKind::New { .. } => Some(Kind::New),
+        WriteKind::Unborn(_) | WriteKind::Idle => None,
     }
 }
 
 /// Returns whether an entry is a new object in a slot leased from another machine.
 fn is_reserved(write: &Write) -> bool {
-    matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Image(_))
+    matches!(write.what, WriteKind::New { .. }) && matches!(write.payload(), Payload::Image(_))
 }
 
 impl Context {
@@ -163,7 +163,7 @@ impl Context {
             // handover may have begun since.
             let replicas = network.replicas(write.addr.region());
             let replicas = replicas.ok_or(LockFailure::Abort(AbortReason::Unreachable))?;
-            let new = matches!(write.what, What::New { .. });
+            let new = matches!(write.what, WriteKind::New { .. });
             if new && network.is_stale(write.addr, self.reserved_since) {
                 // HANDS-2.
                 return Err(LockFailure::Abort(AbortReason::WriteConflict));
@@ -184,14 +184,14 @@ impl Context {
     /// Returns the words of the payload that an entry is written with.
     fn payload_words(&self, write: &Write) -> usize {
         match write.what {
-            What::New { .. } => match write.payload() {
+            WriteKind::New { .. } => match write.payload() {
                 Payload::Slot(addr) => {
                     let object = self.machine.regions().own_object(addr);
                     object.map_or(0, |object| object.len())
                 }
                 Payload::Image((_, words)) => words,
             },
-            What::Image { .. } | What::Patched(_) => write.image.1,
+            WriteKind::Image { .. } | WriteKind::Patched(_) => write.image.1,
             _ => 0,
         }
     }
@@ -343,7 +343,7 @@ impl Context {
     fn put_backup(&self, record: &mut Vec<u64>, entry: u32) {
         let write = &self.writes.writes[entry as usize];
         let slot = match (write.what, self.remote.slots.get(&entry)) {
-            (What::New { slot, .. }, _) => Some(slot),
+            (WriteKind::New { slot, .. }, _) => Some(slot),
             (_, Some(slot)) => Some(*slot),
             (_, None) => Slot::of(self.machine.regions(), write.addr),
         };

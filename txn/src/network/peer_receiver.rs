@@ -20,17 +20,17 @@ use fencepost_cluster::{ConfigurationId, Wire};
 use super::Network;
 use super::backup::Backup;
 use super::call::CallReceiver;
-use super::disk::{self, DurabilityReports, DURABLE, FULL};
+use super::disk::{self, DURABLE, DurabilityReports, FULL};
 use super::distributed_deadlock;
 use super::driver::{self, Assembling, Input};
 use super::evidence::EvidenceByTransaction;
 use super::headers;
-use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
+use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, WordReader};
 use super::peer_sender::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::primary::Primary;
 use super::region_allocation;
 use super::remote_lock_wait::{self, RemoteWaiters};
-use super::restart::copied::{SegmentCopy, Copies};
+use super::restart::copied::{Copies, SegmentCopy};
 use super::slot_reservations;
 use super::time;
 use super::truncated::TruncationLog;
@@ -321,7 +321,7 @@ impl PeerReceiver {
                 }
             }
             LOCK_FOUND => {
-                let mut words = Reader(words);
+                let mut words = WordReader(words);
                 let id = words.id()?;
                 if let Some((_, found)) = network.replies.lock().get_mut(&(id, self.peer)) {
                     found.extend_from_slice(words.0);
@@ -351,7 +351,7 @@ impl PeerReceiver {
                 }
             }
             distributed_deadlock::CHASE => network.chased(machine, words)?,
-            distributed_deadlock::DOOM => network.doomed(machine, words)?,
+            distributed_deadlock::ABORT_VICTIM => network.abort_victim(machine, words)?,
             headers::VALIDATE => {
                 if let Some(sender) = network.sender(self.peer) {
                     headers::answer(machine, sender, words)?;
@@ -392,13 +392,13 @@ impl PeerReceiver {
                 }
             }
             DURABLE => {
-                let position = Reader(words).word()?;
+                let position = WordReader(words).word()?;
                 if let Some(sender) = network.sender(self.peer) {
                     sender.is_durable(position);
                 }
             }
             FULL => {
-                let full = Reader(words).word()? != 0;
+                let full = WordReader(words).word()? != 0;
                 if let Some(sender) = network.sender(self.peer) {
                     sender.set_full(full);
                 }
@@ -436,9 +436,9 @@ impl PeerReceiver {
             }
             record::LOCK_MOVED => {
                 let left = self.primary.lock_moved(machine, words, kept)?;
-                self.write_prepared(network, Reader(words).id()?);
+                self.write_prepared(network, WordReader(words).id()?);
                 if let Some(kept) = left {
-                    self.copy(tag, Reader(words).id()?, words)?;
+                    self.copy(tag, WordReader(words).id()?, words)?;
                     self.log.release(kept);
                 }
             }
@@ -460,7 +460,7 @@ impl PeerReceiver {
                 self.log.release(kept);
             }
             record::ABORT => {
-                let id = Reader(words).id()?;
+                let id = WordReader(words).id()?;
                 self.copied.remove(&id);
                 // The disk must have the ABORT before another transaction takes the locks.
                 if let Some(disk) = &network.disk {
@@ -475,7 +475,7 @@ impl PeerReceiver {
                 if let Some(disk) = &network.disk {
                     disk.append(tag, words);
                 }
-                let mut words = Reader(words);
+                let mut words = WordReader(words);
                 let low = words.word()?;
                 while !words.0.is_empty() {
                     let (number, id) = (words.word()?, words.id()?);
@@ -500,7 +500,7 @@ impl PeerReceiver {
                 self.log.release(kept);
             }
             record::CONFIGURATION => {
-                self.begun = Reader(words).word()?;
+                self.begun = WordReader(words).word()?;
                 self.log.release(kept);
             }
             record::UNRESERVE => {
@@ -531,7 +531,7 @@ impl PeerReceiver {
 /// Writes a record of a transaction to the disk unchanged, if this machine has one.
 fn write_down(network: &Network, tag: u8, words: &[u64]) -> Result<(), BadRecord> {
     if let Some(disk) = &network.disk {
-        disk.append_of(tag, Reader(words).id()?, words);
+        disk.append_of(tag, WordReader(words).id()?, words);
     }
     Ok(())
 }

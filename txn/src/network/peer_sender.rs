@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::call::CALLS;
 use super::disk;
-use super::traffic::{TrafficCounters, PostKind};
+use super::traffic::{PostKind, TrafficCounters};
 use super::truncated::Numbers;
 use crate::fault::{self, Fault};
 use crate::record::{self, TxnId};
@@ -538,7 +538,7 @@ impl LogEnd {
 #[cfg(test)]
 mod tests {
     use fencepost_fabric::ring::RingReader;
-    use fencepost_fabric::{Member, SimKnobs, SimNet, Tapped};
+    use fencepost_fabric::{Member, SimKnobs, SimNet, TapVerdict};
 
     use super::*;
 
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_behind_a_hole_does_not_count() {
+    fn acknowledgement_behind_gap_does_not_count() {
         let net = SimNet::new(1, SimKnobs::default());
         let members = [A, B].map(|id| Member {
             id,
@@ -591,8 +591,8 @@ mod tests {
         let breaks = Arc::new(AtomicBool::new(true));
         net.tap(Box::new(move |_, _, _| {
             match breaks.swap(false, Ordering::Relaxed) {
-                true => Tapped::Breaks,
-                false => Tapped::Goes,
+                true => TapVerdict::Breaks,
+                false => TapVerdict::Goes,
             }
         }));
         let mut lost = append(2);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fencepost_fabric::Attendant;
+use fencepost_fabric::ArrivalHandler;
 
 use super::{Network, Peer, Work};
 use crate::machine::Machine;
@@ -161,7 +161,7 @@ struct RingPoller {
     times: AtomicU32,
 }
 
-impl Attendant for RingPoller {
+impl ArrivalHandler for RingPoller {
     fn attend(&self) -> bool {
         let Some(machine) = self.machine.upgrade() else {
             return false;

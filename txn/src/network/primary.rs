@@ -17,14 +17,14 @@ use std::collections::HashMap;
 
 use fencepost_cluster::few::FewSet;
 use fencepost_fabric::{HeldRecord, MachineId};
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::lanes::Lane;
-use fencepost_storage::old_versions::Replaced;
+use fencepost_storage::old_versions::ReplacedVersion;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
 use super::evidence::{self, EvidenceByTransaction, put_content};
-use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
+use super::message::{Kind, LockReply, Slot, Value, WordReader, Write};
 use super::remote_lock_wait::holder_at_peer;
 use super::slot_leases::SlotLeases;
 use crate::changes;
@@ -55,7 +55,12 @@ struct LockedObject {
 impl LockedObject {
     /// Describes the lock of a write: the slot and base version that were found, and the word of
     /// the record where its value ends.
-    fn of(write: &Write<'_>, (mut slot, base): (Slot, Header), split_of: Addr, end: usize) -> LockedObject {
+    fn of(
+        write: &Write<'_>,
+        (mut slot, base): (Slot, Header),
+        split_of: Addr,
+        end: usize,
+    ) -> LockedObject {
         let new = u16::from(write.kind == Kind::New);
         slot.incarnation = slot.incarnation.wrapping_add(new);
         let words = write.payload.len();
@@ -118,10 +123,10 @@ impl Primary {
         record: &[u64],
         kept: Option<HeldRecord>,
     ) -> Result<(TxnId, LockReply, Option<HeldRecord>), BadRecord> {
-        let mut reader = Reader(record);
+        let mut reader = WordReader(record);
         let id = reader.id()?;
         reader.skip_regions()?;
-        let mut ahead = Reader(reader.0);
+        let mut ahead = WordReader(reader.0);
         while let Some(write) = ahead.write()? {
             machine.regions().prefetch(write.addr, PREFETCH_BYTES);
         }
@@ -189,7 +194,7 @@ impl Primary {
         record: &[u64],
         kept: HeldRecord,
     ) -> Result<Option<HeldRecord>, BadRecord> {
-        let mut reader = Reader(record);
+        let mut reader = WordReader(record);
         let id = reader.id()?;
         let locked = self.locked.get_mut(&id);
         let locked = locked.filter(|locked| locked.moved.is_empty());
@@ -232,7 +237,7 @@ impl Primary {
         record: &[u64],
         kept: HeldRecord,
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(record);
+        let mut reader = WordReader(record);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let locked = self.locked.remove(&id);
         let locked = locked.ok_or(BadRecord("COMMIT-PRIMARY without a LOCK"))?;
@@ -253,7 +258,7 @@ impl Primary {
         let Some(locked) = self.locked.get_mut(&id) else {
             return Ok(());
         };
-        let mut reader = Reader(content);
+        let mut reader = WordReader(content);
         while let Some(write) = reader.write()? {
             let awaits = |held: &&mut LockedObject| {
                 held.addr == write.addr && matches!(held.payload, ValueLocation::Awaited)
@@ -263,7 +268,7 @@ impl Primary {
             };
             let object = machine.regions().object(held.addr);
             let room = object.map_or(0, |object| object.len());
-            let (from, mut payload) = (locked.moved.len(), Reader(write.payload));
+            let (from, mut payload) = (locked.moved.len(), WordReader(write.payload));
             held.payload = match write.kind {
                 // The coordinator that wrote the COMMIT-BACKUP knew which version was locked.
                 Kind::Ranges if payload.timestamp()? != held.base.timestamp() => continue,
@@ -311,7 +316,7 @@ impl Primary {
     ) -> Result<(), BadRecord> {
         let held = &locked.held;
         let mut lane = machine.lanes().enter(lane);
-        let places: Vec<OldPlace> = held
+        let places: Vec<OldVersionPtr> = held
             .iter()
             .map(|held| keep_old(machine, &mut lane, held, w))
             .collect();
@@ -354,7 +359,7 @@ impl Primary {
         let committed = committed.map(|(id, (locked, w))| (id, locked, Some(*w)));
         for (id, locked, w) in locked.chain(committed) {
             // The record was checked when it arrived.
-            let mut reader = Reader(&locked.record[TxnId::WORDS..]);
+            let mut reader = WordReader(&locked.record[TxnId::WORDS..]);
             let Ok(written) = evidence::written(&mut reader) else {
                 continue;
             };
@@ -385,7 +390,7 @@ impl Primary {
     /// `None` while some new value is missing.
     pub fn prepared(&self, id: TxnId) -> Option<Vec<u64>> {
         let locked = self.locked.get(&id)?;
-        let mut reader = Reader(&locked.record);
+        let mut reader = WordReader(&locked.record);
         reader.id().ok()?;
         reader.skip_regions().ok()?;
         let mut words = locked.record[..locked.record.len() - reader.0.len()].to_vec();
@@ -437,7 +442,9 @@ impl LockingTransaction {
     fn value(&self, held: &LockedObject) -> Result<Value<'_>, BadRecord> {
         let (record, from, words, ranges) = match held.payload {
             ValueLocation::Awaited => return Err(BadRecord("COMMIT-PRIMARY without a value")),
-            ValueLocation::Locked(from, words) => (&self.record, from, words, held.kind.is_ranges()),
+            ValueLocation::Locked(from, words) => {
+                (&self.record, from, words, held.kind.is_ranges())
+            }
             ValueLocation::Moved(from, words) => (&self.moved, from, words, false),
             ValueLocation::MovedRanges(from, words) => (&self.moved, from, words, true),
         };
@@ -451,10 +458,10 @@ impl LockingTransaction {
 }
 
 /// The places of the old versions that new objects of the same commit continue.
-struct OldVersionPtrs(HashMap<Addr, OldPlace, FixedState>);
+struct OldVersionPtrs(HashMap<Addr, OldVersionPtr, FixedState>);
 
 impl OldVersionPtrs {
-    fn of(held: &[LockedObject], places: &[OldPlace]) -> OldVersionPtrs {
+    fn of(held: &[LockedObject], places: &[OldVersionPtr]) -> OldVersionPtrs {
         let splits = held.iter().any(|held| !held.split_of.is_null());
         let all = held.iter().zip(places).filter(|_| splits);
         OldVersionPtrs(all.map(|(held, place)| (held.addr, *place)).collect())
@@ -462,11 +469,11 @@ impl OldVersionPtrs {
 
     /// Returns the place of the version, before this commit, of the object that a new one is split
     /// from.
-    fn place(&self, machine: &Machine, split_of: Addr) -> OldPlace {
+    fn place(&self, machine: &Machine, split_of: Addr) -> OldVersionPtr {
         let lost = match split_of.is_null() || machine.regions().is_own(split_of) {
-            true => OldPlace::NONE,
+            true => OldVersionPtr::NONE,
             // The old version at another machine cannot be reached from here.
-            false => OldPlace::LOST,
+            false => OldVersionPtr::LOST,
         };
         self.0.get(&split_of).copied().unwrap_or(lost)
     }
@@ -528,12 +535,17 @@ fn unlock(machine: &Machine, held: &[LockedObject]) {
     }
 }
 
-fn keep_old(machine: &Machine, lane: &mut Lane, held: &LockedObject, w: Timestamp) -> OldPlace {
+fn keep_old(
+    machine: &Machine,
+    lane: &mut Lane,
+    held: &LockedObject,
+    w: Timestamp,
+) -> OldVersionPtr {
     let object = machine.regions().own_object(held.addr);
     let Some(object) = object.filter(|_| held.kind != Kind::New) else {
-        return OldPlace::NONE;
+        return OldVersionPtr::NONE;
     };
-    let version = Replaced {
+    let version = ReplacedVersion {
         header: held.base,
         before: object.link().place(),
         payload_words: object.len(),
@@ -542,7 +554,13 @@ fn keep_old(machine: &Machine, lane: &mut Lane, held: &LockedObject, w: Timestam
     machine.keep_old_version(lane, version, object)
 }
 
-fn install(machine: &Machine, held: &LockedObject, value: Value<'_>, place: OldPlace, w: Timestamp) {
+fn install(
+    machine: &Machine,
+    held: &LockedObject,
+    value: Value<'_>,
+    place: OldVersionPtr,
+    w: Timestamp,
+) {
     let Some(object) = machine.regions().own_object(held.addr) else {
         return;
     };

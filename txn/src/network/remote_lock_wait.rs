@@ -20,10 +20,10 @@ use std::task::{Wake, Waker};
 use fencepost_fabric::{Bell, Completer, Completion, MachineId};
 use fencepost_storage::Addr;
 
-use super::message::Reader;
+use super::message::WordReader;
 use super::{Network, PeerSender};
 use crate::counters::Event;
-use crate::intent::{Holder, Intents, Strength, WaitEnd, IntentRequest, WouldDeadlock};
+use crate::intent::{Holder, IntentRequest, Intents, Strength, WaitEnd, WouldDeadlock};
 use crate::record::BadRecord;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
@@ -118,7 +118,7 @@ impl RemoteWaiters {
         is_here: impl Fn(Addr) -> bool,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (ticket, number) = (reader.word()?, reader.word()?);
         let (addr, how) = (Addr::from_raw(reader.word()?), reader.word()?);
         let strength = Strength::of_code(reader.word()?);
@@ -163,7 +163,7 @@ impl RemoteWaiters {
         peer: MachineId,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let holder = holder_at_peer(peer, reader.word()?);
         let addr = Addr::from_raw(reader.word()?);
         let what = match reader.word()? {
@@ -225,7 +225,7 @@ fn answer(sender: &PeerSender, ticket: u64, ended: WaitOutcome) {
 
 /// Decodes a TURN.
 pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, WaitOutcome), BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let (ticket, how) = (reader.word()?, reader.word()?);
     let ended = match how {
         TAKEN => Ok(WaitEnd::Taken),

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fencepost_cluster::few::FewMap;
-use fencepost_fabric::{Gone, RetainedMemory, SegmentId};
+use fencepost_fabric::{EvictedMemory, RetainedMemory, SegmentId};
 use fencepost_storage::classes::Class;
 use fencepost_storage::region::{BlockId, Image, Regions};
 use fencepost_storage::{Addr, ObjectRef, RegionId};
@@ -41,7 +41,7 @@ use fencepost_storage::{Addr, ObjectRef, RegionId};
 /// All data that a machine had before its eviction.
 pub(crate) struct RetainedData {
     parts: Vec<RetainedPart>,
-    gone: Option<Arc<Gone>>,
+    evicted: Option<Arc<EvictedMemory>>,
 }
 
 /// A part of these data: one version of each object.
@@ -56,15 +56,18 @@ impl RetainedData {
     /// Returns the data of a disk.
     pub fn replayed(regions: Regions) -> RetainedData {
         let parts = vec![RetainedPart::Replayed(Box::new(regions))];
-        RetainedData { parts, gone: None }
+        RetainedData {
+            parts,
+            evicted: None,
+        }
     }
 
     /// Returns the data in memory; `None` if there are none.
-    pub fn left(gone: &Arc<Gone>) -> Option<RetainedData> {
+    pub fn left(gone: &Arc<EvictedMemory>) -> Option<RetainedData> {
         let parts: Vec<RetainedPart> = gone.left().iter().map(RetainedPart::left).collect();
         (!parts.is_empty()).then(|| RetainedData {
             parts,
-            gone: Some(Arc::clone(gone)),
+            evicted: Some(Arc::clone(gone)),
         })
     }
 
@@ -83,7 +86,7 @@ impl RetainedData {
 
     /// Drops the data.
     pub fn forget(self: Arc<Self>) {
-        let Some(gone) = self.gone.clone() else {
+        let Some(gone) = self.evicted.clone() else {
             return;
         };
         // Releasing much memory takes long, and the calling thread has other work.
@@ -98,8 +101,8 @@ impl RetainedData {
 }
 
 impl RetainedPart {
-    fn left(remains: &RetainedMemory) -> RetainedPart {
-        let regions = remains.of_kind(SegmentId::REGION).into_iter();
+    fn left(retained: &RetainedMemory) -> RetainedPart {
+        let regions = retained.of_kind(SegmentId::REGION).into_iter();
         let image = |(segment, memory): (SegmentId, &Arc<_>)| {
             let region = RegionId(segment.number());
             Some((region, Image::of(region, memory)?))
@@ -110,7 +113,9 @@ impl RetainedPart {
     fn class(&self, block: BlockId) -> Option<Class> {
         match self {
             RetainedPart::Replayed(regions) => regions.backup_class(block),
-            RetainedPart::Left(images) => images.get(&block.region)?.class_of(block.slot(Class(0), 0)),
+            RetainedPart::Left(images) => {
+                images.get(&block.region)?.class_of(block.slot(Class(0), 0))
+            }
         }
     }
 

@@ -16,10 +16,10 @@ use fencepost_fabric::Completion;
 
 use fencepost_storage::Addr;
 use fencepost_storage::classes::Class;
-use fencepost_storage::lanes::{Lane, Supply};
+use fencepost_storage::lanes::{Lane, LaneResources};
 use foldhash::fast::FixedState;
 
-use super::message::{Reader, Slot};
+use super::message::{Slot, WordReader};
 use super::region_allocation::ROUNDS;
 use super::slot_reservations::{self, RESERVED, ReservedSlot, SlotRequest};
 use super::{Network, PeerSender};
@@ -155,7 +155,7 @@ impl SlotLeases {
         lane: usize,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let mut lane = machine.lanes().enter(lane);
         while !reader.0.is_empty() {
             let addr = Addr::from_raw(reader.word()?);
@@ -198,7 +198,7 @@ fn take(machine: &Machine, lane: usize, wanted: SlotRequest) -> Vec<ReservedSlot
     } = wanted;
     let mut slots = Vec::with_capacity(count);
     if wanted.run {
-        let run = |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
+        let run = |lane: &mut Lane, supply: LaneResources<'_>| lane.alloc_run(supply, class, count);
         let Ok(first) = machine.take_slots(lane, run) else {
             return slots;
         };
@@ -207,12 +207,12 @@ fn take(machine: &Machine, lane: usize, wanted: SlotRequest) -> Vec<ReservedSlot
         slots.extend(addrs.filter_map(|addr| prepare(machine, class, addr)));
         return slots;
     }
-    let one = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+    let one = |lane: &mut Lane, supply: LaneResources<'_>| lane.alloc(supply, class, near);
     while slots.len() < count {
         // For the first slot all sources are tried.
         let addr = match slots.is_empty() {
             true => machine.take_slots(lane, one),
-            false => machine.take_slots_at_hand(lane, one),
+            false => machine.take_available_slots(lane, one),
         };
         let Ok(addr) = addr else { break };
         slots.extend(prepare(machine, class, addr));

@@ -49,7 +49,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use super::Network;
-use super::message::{Reader, Slot};
+use super::message::{Slot, WordReader};
 use crate::clock::TICK_NS;
 use crate::fault::{self, Fault};
 use crate::record::{self, BadRecord};
@@ -119,7 +119,7 @@ impl SlotRequest {
     }
 
     pub(super) fn decode(words: &[u64]) -> Result<(u64, SlotRequest), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (ticket, what) = (reader.word()?, reader.word()?);
         let near = Addr::from_raw(reader.word()?);
         let class = u8::try_from(what >> 32).map(Class);
@@ -152,7 +152,11 @@ enum Continuation {
 
 impl Continuation {
     fn decode(word: u64) -> Result<Continuation, BadRecord> {
-        let all = [Continuation::Nothing, Continuation::More, Continuation::AskAgain];
+        let all = [
+            Continuation::Nothing,
+            Continuation::More,
+            Continuation::AskAgain,
+        ];
         let known = all.into_iter().find(|follows| *follows as u64 == word);
         known.ok_or(BadRecord("what follows a RESERVED is unknown"))
     }
@@ -421,7 +425,7 @@ impl Network {
         words: &[u64],
         now: Timestamp,
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (ticket, follows) = (reader.word()?, Continuation::decode(reader.word()?)?);
         let more = follows == Continuation::More;
         let mut again = follows == Continuation::AskAgain;
@@ -563,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_comes_back_as_it_was_made() {
+    fn slot_request_round_trips() {
         let batch = SlotRequest::batch(Class(3), Addr::from_raw(77));
         assert_eq!(batch.count, AT_ONCE);
         let large = SlotRequest::batch(Class(255), Addr::NULL);
@@ -605,13 +609,13 @@ mod tests {
             (SlotReservations::default(), Addr::from_raw(64).region());
         let (before, heir) = (MachineId(2), MachineId(3));
         let now = Timestamp::from_raw(9);
-        let lent = |at: usize| vec![slots(4)[at]];
+        let leased = |at: usize| vec![slots(4)[at]];
         let mut stocks = slot_reservations.stocks.lock();
-        stocks.put(before, &lent(1), now);
-        stocks.put(heir, &lent(2), now);
+        stocks.put(before, &leased(1), now);
+        stocks.put(heir, &leased(2), now);
         drop(stocks);
         slot_reservations.forget(region, Some(heir));
-        assert_eq!(slot_reservations.all(), [lent(2)[0].addr]);
+        assert_eq!(slot_reservations.all(), [leased(2)[0].addr]);
         slot_reservations.forget(region, None);
         assert_eq!(slot_reservations.all(), []);
     }

@@ -39,7 +39,7 @@ pub(super) const WORDS: usize = 8;
 const GIVEN_UP_BITS: u32 = 64 * (WORDS - GIVEN_UP) as u32;
 
 /// The segment of the status pages.
-pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
+pub(super) const STATUS_PAGE: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
 /// Minimum nanoseconds between the beginnings of two gatherings.
 const EVERY_NS: u64 = 200_000;
@@ -56,7 +56,7 @@ struct PageRead {
     /// The oldest read timestamp of this machine when the reads began.
     mine: Timestamp,
     reads: Vec<Option<Completion<Box<[u64]>>>>,
-    boards: Vec<Option<Box<[u64]>>>,
+    status_pages: Vec<Option<Box<[u64]>>>,
 }
 
 /// Returns the word and the bit of a machine.
@@ -67,12 +67,12 @@ fn given_up(machine: MachineId) -> (usize, u64) {
 
 impl Network {
     /// Returns a word of a peer's status page; 0 if the peer is not there yet.
-    fn board_word(&self, peer: &Peer, word: usize) -> u64 {
-        let board = peer.board.get().or_else(|| {
-            let board = self.fabric.map(peer.id, BOARD)?;
+    fn page_word(&self, peer: &Peer, word: usize) -> u64 {
+        let status_page = peer.board.get().or_else(|| {
+            let board = self.fabric.map(peer.id, STATUS_PAGE)?;
             Some(peer.board.get_or_init(|| board))
         });
-        let word = board.and_then(|board| board.words().get(word));
+        let word = status_page.and_then(|board| board.words().get(word));
         word.map_or(0, |word| word.load(Ordering::SeqCst))
     }
 
@@ -88,10 +88,7 @@ impl Network {
             return None;
         }
         let mine = self.board.words()[RESHAPED].load(Ordering::SeqCst);
-        let theirs = self
-            .peers
-            .iter()
-            .map(|peer| self.board_word(peer, RESHAPED));
+        let theirs = self.peers.iter().map(|peer| self.page_word(peer, RESHAPED));
         Some(mine + theirs.sum::<u64>())
     }
 
@@ -115,7 +112,7 @@ impl Network {
     /// Returns whether `peer` has published this about this machine.
     pub(super) fn has_given_up(&self, peer: &Peer) -> bool {
         let (word, bit) = given_up(self.me());
-        self.board_word(peer, word) & bit != 0
+        self.page_word(peer, word) & bit != 0
     }
 
     /// Publishes the uncertainty of this machine's clock.
@@ -130,7 +127,7 @@ impl Network {
 
     /// Returns the uncertainty of a peer's clock in nanoseconds, as last published.
     pub(super) fn uncertainty_of(&self, peer: &Peer) -> Option<u64> {
-        self.board_word(peer, CLOCK).checked_sub(1)
+        self.page_word(peer, CLOCK).checked_sub(1)
     }
 
     /// Returns the cluster-wide low-water mark: the smallest read timestamp in use on any machine,
@@ -141,7 +138,7 @@ impl Network {
         }
         let least = self
             .member_peers()
-            .map(|peer| self.board_word(peer, OLDEST))
+            .map(|peer| self.page_word(peer, OLDEST))
             .min();
         mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
     }
@@ -169,7 +166,7 @@ impl Network {
             }
             return;
         };
-        for (read, board) in gathering.reads.iter_mut().zip(&mut gathering.boards) {
+        for (read, board) in gathering.reads.iter_mut().zip(&mut gathering.status_pages) {
             if let Some(answer) = read.as_mut().and_then(Completion::take) {
                 *read = None;
                 *board = answer.ok();
@@ -186,7 +183,7 @@ impl Network {
         let post = |peer: &Peer| {
             let at = Place {
                 machine: peer.id,
-                segment: BOARD,
+                segment: STATUS_PAGE,
                 word: 0,
             };
             self.counting.count(PostKind::Board);
@@ -199,15 +196,15 @@ impl Network {
                 .iter()
                 .map(|peer| self.is_member(peer).then(|| post(peer)))
                 .collect(),
-            boards: self.peers.iter().map(|_| None).collect(),
+            status_pages: self.peers.iter().map(|_| None).collect(),
         }
     }
 
     fn take_status_pages(&self, gathered: &PageRead) {
-        let there = self.peers.iter().zip(&gathered.boards);
+        let there = self.peers.iter().zip(&gathered.status_pages);
         let there = there.filter_map(|(peer, board)| Some((peer, board.as_deref()?)));
         let released =
-            |(peer, board): (&Peer, &[u64])| board[RELEASED] != self.board_word(peer, RELEASED);
+            |(peer, board): (&Peer, &[u64])| board[RELEASED] != self.page_word(peer, RELEASED);
         if there.clone().any(released) {
             self.blocks.forget();
         }
@@ -221,7 +218,7 @@ impl Network {
             }
         }
         // A machine whose page could not be read may have released blocks.
-        let mut all = self.peers.iter().zip(&gathered.boards);
+        let mut all = self.peers.iter().zip(&gathered.status_pages);
         if all.all(|(peer, board)| board.is_some() || !self.is_member(peer)) {
             self.say_oldest(gathered.mine);
         }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_write_are_named_in_their_order() {
+    fn write_names_its_commit_steps_in_order() {
         let log = SegmentId::new(SegmentId::RING, LOG, 1);
         let both = written(&[(record::TRUNCATE, &[1, 2]), (record::LOCK, &[3])]);
         assert_eq!(steps(log, &both), ["TRUNCATE", "LOCK"]);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use super::message::Reader;
+use super::message::WordReader;
 use super::{Network, NetworkOptions, PeerSender};
 use crate::backoff::yield_now;
 use crate::clock::{Clock, ClockState, TICK_NS, TimeAnswer};
@@ -172,7 +172,7 @@ impl Network {
         sender: &PeerSender,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let asked = Reader(words).word()?;
+        let asked = WordReader(words).word()?;
         self.configured.within(|_| {
             if self.configured.cm() == self.me && sender.was_up() {
                 let TimeAnswer { ns, ahead } = clock.tell();
@@ -189,7 +189,7 @@ impl Network {
         peer: MachineId,
         words: &[u64],
     ) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (asked, host) = (reader.word()?, reader.word()?);
         let (ahead, ns) = (reader.word()?, reader.word()?);
         let now = ahead.checked_add(ns / TICK_NS);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_truncated_is_remembered_until_it_is_so_everywhere() {
+    fn truncation_is_remembered_until_known_on_all_machines() {
         let mut truncated = TruncationLog::default();
         // The missing numbers are of transactions without this participant.
         for number in [3, 4, 7] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_low_bound_passes_nothing_that_is_on_its_way() {
+    fn low_bound_stays_below_numbers_in_flight() {
         let numbers = Numbers::default();
         let mut ways: [VecDeque<u64>; 2] = Default::default();
         numbers.next(|number| ways[0].push_back(number));

@@ -17,7 +17,7 @@ use fencepost_storage::classes::Class;
 use fencepost_storage::region::{BLOCK_BYTES, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectRef, RegionId};
 
-use super::message::Reader;
+use super::message::WordReader;
 use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
@@ -84,7 +84,7 @@ impl Network {
 
     /// Handles the reply of a primary.
     pub(super) fn take_versions(&self, peer: MachineId, words: &[u64]) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let ticket = reader.word()?;
         self.tell_asker(peer, ticket, reader.0);
         Ok(())
@@ -97,7 +97,7 @@ pub(super) fn answer(
     sender: &PeerSender,
     words: &[u64],
 ) -> Result<(), BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let mut answer = vec![reader.word()?];
     let [region, block] = [reader.word()?, reader.word()?].map(u32::try_from);
     let wrong = |_| BadRecord("a block whose number is too large");

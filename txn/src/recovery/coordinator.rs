@@ -23,9 +23,9 @@ use fencepost_cluster::few::{FewMap, FewSet};
 
 use super::decide::{Decision, decide};
 use super::message::Body;
-use super::post::Post;
+use super::post::RecoveryActions;
 use super::vote::{RegionVote, Vote};
-use super::{Action, RegionPrimary, Surroundings};
+use super::{Action, RecoveryEnvironment, RegionPrimary};
 use crate::fault::{self, Fault};
 use crate::record::TxnId;
 
@@ -35,13 +35,13 @@ pub(super) const PATIENCE_NS: u64 = 250_000;
 /// The transactions that this machine decides about.
 #[derive(Debug, Default)]
 pub(super) struct Coordinator {
-    voting: BTreeMap<TxnId, Voting>,
-    telling: BTreeMap<TxnId, Telling>,
+    voting: BTreeMap<TxnId, RunningVote>,
+    telling: BTreeMap<TxnId, DecidedTransaction>,
 }
 
 /// A transaction that is not decided yet.
 #[derive(Debug)]
-struct Voting {
+struct RunningVote {
     written: Arc<[u32]>,
     votes: FewMap<u32, RegionVote>,
     /// Regions that will never vote.
@@ -52,15 +52,15 @@ struct Voting {
 
 /// A decided transaction.
 #[derive(Debug)]
-struct Telling {
+struct DecidedTransaction {
     replicas: FewSet<MachineId>,
     /// The replicas that have not acknowledged.
     missing: FewSet<MachineId>,
 }
 
-impl Voting {
-    fn new(now: u64, written: Arc<[u32]>) -> Voting {
-        Voting {
+impl RunningVote {
+    fn new(now: u64, written: Arc<[u32]>) -> RunningVote {
+        RunningVote {
             written,
             votes: FewMap::new(),
             lost: FewSet::new(),
@@ -91,11 +91,11 @@ impl Coordinator {
     /// Adds a transaction whose outcome code of this machine awaits, whether or not any replica has
     /// evidence of it.
     pub fn awaited(&mut self, now: u64, id: TxnId, written: Arc<[u32]>) {
-        self.voting.insert(id, Voting::new(now, written));
+        self.voting.insert(id, RunningVote::new(now, written));
     }
 
     /// Handles RECOVERY-VOTE.
-    pub fn recovery_vote(&mut self, now: u64, vote: RegionVote, post: &mut Post) {
+    pub fn recovery_vote(&mut self, now: u64, vote: RegionVote, post: &mut RecoveryActions) {
         let id = vote.id;
         if !self.voting.contains_key(&id) {
             // Either the transaction wrote nothing, and this answers a request that was answered
@@ -103,7 +103,7 @@ impl Coordinator {
             if vote.written.is_empty() || self.telling.contains_key(&id) {
                 return;
             }
-            let voting = Voting::new(now, Arc::clone(&vote.written));
+            let voting = RunningVote::new(now, Arc::clone(&vote.written));
             self.voting.insert(id, voting);
         }
         if let Some(voting) = self.voting.get_mut(&id)
@@ -115,7 +115,7 @@ impl Coordinator {
     }
 
     /// Sends REQUEST-VOTE where it is due.
-    pub fn ask(&mut self, now: u64, around: &dyn Surroundings, post: &mut Post) {
+    pub fn ask(&mut self, now: u64, around: &dyn RecoveryEnvironment, post: &mut RecoveryActions) {
         let due = self
             .voting
             .iter()
@@ -141,8 +141,8 @@ impl Coordinator {
     }
 
     /// Decides (step 7) if all regions have voted, and sends the decision to all replicas.
-    fn decide(&mut self, id: TxnId, post: &mut Post) {
-        let complete = |voting: &&Voting| {
+    fn decide(&mut self, id: TxnId, post: &mut RecoveryActions) {
+        let complete = |voting: &&RunningVote| {
             voting.missing().next().is_none() || fault::injected(Fault::DecideOnFirstVote)
         };
         let Some(voting) = self.voting.get(&id).filter(complete) else {
@@ -173,13 +173,14 @@ impl Coordinator {
         }
         if !replicas.is_empty() {
             let missing = replicas.clone();
-            self.telling.insert(id, Telling { replicas, missing });
+            self.telling
+                .insert(id, DecidedTransaction { replicas, missing });
         }
     }
 
     /// Handles the acknowledgement of a replica; sends TRUNCATE-RECOVERY once all replicas have
     /// acknowledged.
-    pub fn recovery_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
+    pub fn recovery_ack(&mut self, from: MachineId, id: TxnId, post: &mut RecoveryActions) {
         let Some(telling) = self.telling.get_mut(&id) else {
             return;
         };

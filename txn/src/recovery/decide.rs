@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_paper() {
+    fn decisions_match_table_of_paper() {
         each(|votes, decision| {
             let any = |vote| votes.contains(&Some(vote));
             let expected = if any(Vote::CommitPrimary) {

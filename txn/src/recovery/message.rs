@@ -28,10 +28,10 @@ use std::sync::Arc;
 use fencepost_cluster::{ConfigurationId, MAX_REPLICAS, MachineId};
 use fencepost_storage::Timestamp;
 
-use super::seen::Seen;
+use super::seen::ReplicaEvidence;
 use super::vote::{Evidence, RegionVote, Vote};
 use crate::record::{BadRecord, TxnId};
-use crate::words::Reader;
+use crate::words::WordReader;
 
 /// A recovery message in a configuration. Messages between two members arrive, and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum Body {
         /// The region of the evidence.
         region: u32,
         /// The evidence, or a part of it.
-        seen: Vec<Seen>,
+        seen: Vec<ReplicaEvidence>,
         /// Whether this is the last part.
         last: bool,
     },
@@ -73,7 +73,7 @@ pub enum Body {
     /// From the primary to a backup: evidence that the backup must keep.
     ReplicateTxState {
         /// The evidence of all replicas together.
-        seen: Seen,
+        seen: ReplicaEvidence,
         /// The writes of the transaction, if the backup lacks them.
         content: Option<Arc<[u64]>>,
     },
@@ -173,7 +173,7 @@ impl RecoveryMessage {
     /// # Errors
     /// [`BadRecord`] where the words are not a message.
     pub fn decode(words: &[u64]) -> Result<RecoveryMessage, BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let number = reader.word()?;
         let configuration = ConfigurationId(reader.word()?);
         let body = Body::take(number, &mut reader)?;
@@ -261,7 +261,7 @@ impl Body {
         }
     }
 
-    fn take(number: u64, from: &mut Reader<'_>) -> Result<Body, BadRecord> {
+    fn take(number: u64, from: &mut WordReader<'_>) -> Result<Body, BadRecord> {
         Ok(match number {
             1 => {
                 let (region, last) = (take_number(from)?, take_flag(from)?);
@@ -317,20 +317,20 @@ impl Body {
 }
 
 /// Returns the words that evidence takes in a message.
-pub(super) fn seen_words(seen: &Seen) -> usize {
+pub(super) fn seen_words(seen: &ReplicaEvidence) -> usize {
     TxnId::WORDS + 3 + seen.written.len()
 }
 
-fn put_seen(out: &mut Vec<u64>, seen: &Seen) {
+fn put_seen(out: &mut Vec<u64>, seen: &ReplicaEvidence) {
     out.extend(seen.id.words());
     out.push(seen.evidence.bits());
     put_time(out, seen.w);
     put_list(out, seen.written.iter().copied().map(u64::from));
 }
 
-fn take_seen(from: &mut Reader<'_>, region: u32) -> Result<Seen, BadRecord> {
+fn take_seen(from: &mut WordReader<'_>, region: u32) -> Result<ReplicaEvidence, BadRecord> {
     const UNKNOWN: BadRecord = BadRecord("unknown evidence");
-    let seen = Seen {
+    let seen = ReplicaEvidence {
         id: from.id()?,
         region,
         evidence: Evidence::from_bits(from.word()?).ok_or(UNKNOWN)?,
@@ -343,7 +343,7 @@ fn take_seen(from: &mut Reader<'_>, region: u32) -> Result<Seen, BadRecord> {
     }
 }
 
-fn take_vote(from: &mut Reader<'_>) -> Result<RegionVote, BadRecord> {
+fn take_vote(from: &mut WordReader<'_>) -> Result<RegionVote, BadRecord> {
     let (region, id, number) = (take_number(from)?, from.id()?, from.word()?);
     let vote = usize::try_from(number).ok().and_then(|at| VOTES.get(at));
     let vote = RegionVote {
@@ -367,7 +367,7 @@ fn put_time(out: &mut Vec<u64>, time: Option<Timestamp>) {
     out.push(time.map_or(NO_TIME, Timestamp::raw));
 }
 
-fn take_time(from: &mut Reader<'_>) -> Result<Option<Timestamp>, BadRecord> {
+fn take_time(from: &mut WordReader<'_>) -> Result<Option<Timestamp>, BadRecord> {
     if from.0.first() == Some(&NO_TIME) {
         from.word()?;
         return Ok(None);
@@ -386,16 +386,16 @@ fn number(word: u64) -> Result<u32, BadRecord> {
     u32::try_from(word).map_err(|_| BadRecord("a number that is too large"))
 }
 
-fn take_number(from: &mut Reader<'_>) -> Result<u32, BadRecord> {
+fn take_number(from: &mut WordReader<'_>) -> Result<u32, BadRecord> {
     number(from.word()?)
 }
 
 /// Decodes a list of numbers of regions or machines.
-fn take_regions(from: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
+fn take_regions(from: &mut WordReader<'_>) -> Result<Arc<[u32]>, BadRecord> {
     from.counted()?.iter().map(|word| number(*word)).collect()
 }
 
-fn take_flag(from: &mut Reader<'_>) -> Result<bool, BadRecord> {
+fn take_flag(from: &mut WordReader<'_>) -> Result<bool, BadRecord> {
     match from.word()? {
         0 => Ok(false),
         1 => Ok(true),

@@ -34,7 +34,7 @@
 //!   of older configurations have written to it. Afterwards the machine accepts nothing from them.
 //! * Evidence that was found or kept stays until [`Action::Truncate`], also if the transaction was
 //!   committed or aborted: another recovery may need it. A replica remembers that it has truncated
-//!   a transaction until all replicas have truncated it ([`Surroundings::was_truncated`]).
+//!   a transaction until all replicas have truncated it ([`RecoveryEnvironment::was_truncated`]).
 //! * A new replica does not count as a holder of its region's data before the recovery of every
 //!   machine [is done](Recovery::is_done). Until then it has too little evidence to vote in place
 //!   of lost replicas.
@@ -73,7 +73,7 @@ use crate::record::TxnId;
 pub use decide::{Decision, decide};
 pub use message::{Body, RecoveryMessage};
 pub use protocol::{Begin, Recovery};
-pub use seen::Seen;
+pub use seen::ReplicaEvidence;
 pub use vote::{Evidence, RegionVote, Vote};
 
 /// An action that the owner of [`Recovery`] must carry out.
@@ -84,7 +84,7 @@ pub enum Action {
     /// Add evidence of a transaction to the evidence of this replica, as if it had been found here.
     Keep {
         /// The evidence to add.
-        seen: Seen,
+        seen: ReplicaEvidence,
         /// The writes of the transaction to the region, where the replica lacks them.
         content: Option<Arc<[u64]>>,
     },
@@ -104,10 +104,10 @@ pub enum Action {
     /// The transaction is committed. Install its writes to the region if that was not done, and
     /// release its locks there. Keep this evidence, also where there is no record of the
     /// transaction.
-    Commit(Seen),
+    Commit(ReplicaEvidence),
     /// The transaction is aborted. Release its locks in the region. Keep this evidence, also where
     /// there is no record of the transaction.
-    Abort(Seen),
+    Abort(ReplicaEvidence),
     /// All replicas have committed or aborted: delete all records of the transaction, and remember
     /// that it is truncated.
     Truncate {
@@ -124,7 +124,7 @@ pub enum Action {
 }
 
 /// The information that recovery needs from other parts of the machine.
-pub trait Surroundings {
+pub trait RecoveryEnvironment {
     /// Returns the primary of a region in this configuration.
     fn region_primary(&self, region: u32) -> RegionPrimary;
 

@@ -252,7 +252,7 @@ fn explore(told: SharedEvidence) -> Result<usize, (&'static str, State)> {
 }
 
 #[test]
-fn no_loss_at_any_point_changes_what_was_decided() {
+fn machine_loss_at_any_point_keeps_decision() {
     match explore(SharedEvidence::All) {
         Ok(states) => assert!(states > 1000, "{states}"),
         Err((wrong, state)) => panic!("{wrong}: {state:?}"),

@@ -10,7 +10,7 @@ use crate::record::TxnId;
 
 /// The configuration, and the actions to carry out.
 #[derive(Debug)]
-pub(super) struct Post {
+pub(super) struct RecoveryActions {
     pub me: MachineId,
     pub configuration: ConfigurationId,
     /// Sorted.
@@ -20,10 +20,14 @@ pub(super) struct Post {
     pub own: VecDeque<Body>,
 }
 
-impl Post {
-    pub fn new(me: MachineId, configuration: ConfigurationId, mut members: Vec<MachineId>) -> Post {
+impl RecoveryActions {
+    pub fn new(
+        me: MachineId,
+        configuration: ConfigurationId,
+        mut members: Vec<MachineId>,
+    ) -> RecoveryActions {
         members.sort_unstable();
-        Post {
+        RecoveryActions {
             me,
             configuration,
             members,

@@ -10,11 +10,11 @@ use fencepost_storage::Timestamp;
 use super::coordinator::Coordinator;
 use super::decide::Decision;
 use super::message::{Body, RecoveryMessage, seen_words};
-use super::post::Post;
+use super::post::RecoveryActions;
 use super::region::Primary;
-use super::seen::{Held, Seen};
+use super::seen::{RegionEvidence, ReplicaEvidence};
 use super::vote::Evidence;
-use super::{Action, Surroundings};
+use super::{Action, RecoveryEnvironment};
 use crate::record::TxnId;
 
 /// Most words of evidence in one NEED-RECOVERY message.
@@ -31,7 +31,7 @@ pub struct Begin {
     pub regions: Vec<(u32, Replicas)>,
     /// The evidence of this machine for transactions of older configurations. That includes the
     /// evidence that earlier recoveries made it keep, until it is truncated.
-    pub found: Vec<Seen>,
+    pub found: Vec<ReplicaEvidence>,
     /// Transactions of older configurations that this machine has run and whose outcome it awaits,
     /// with the regions that they write.
     pub awaited: Vec<(TxnId, Arc<[u32]>)>,
@@ -41,15 +41,15 @@ pub struct Begin {
 #[derive(Debug)]
 pub struct Recovery {
     me: MachineId,
-    running: Option<Running>,
+    running: Option<RunningRecovery>,
     /// Messages of configurations in which this machine has not begun yet.
     early: Vec<(MachineId, RecoveryMessage)>,
 }
 
 /// The recovery in one configuration.
 #[derive(Debug)]
-struct Running {
-    post: Post,
+struct RunningRecovery {
+    post: RecoveryActions,
     regions: FewMap<u32, Region>,
     coordinator: Coordinator,
     /// Whether [`Action::RegionsActive`] was returned.
@@ -59,7 +59,7 @@ struct Running {
 /// The state of a region of which this machine is a replica.
 #[derive(Debug)]
 struct Region {
-    held: Held,
+    held: RegionEvidence,
     role: Role,
 }
 
@@ -85,9 +85,14 @@ impl Recovery {
     /// nanoseconds of any monotonic clock, the same for all calls. The caller carries out the
     /// returned actions in their order.
     #[must_use]
-    pub fn begin(&mut self, now: u64, begin: Begin, around: &dyn Surroundings) -> Vec<Action> {
+    pub fn begin(
+        &mut self,
+        now: u64,
+        begin: Begin,
+        around: &dyn RecoveryEnvironment,
+    ) -> Vec<Action> {
         let configuration = begin.configuration;
-        let mut running = Running::new(self.me, begin, now);
+        let mut running = RunningRecovery::new(self.me, begin, now);
         running.find(around);
         for (from, message) in take(&mut self.early) {
             if message.configuration == configuration {
@@ -112,7 +117,7 @@ impl Recovery {
         now: u64,
         from: MachineId,
         message: RecoveryMessage,
-        around: &dyn Surroundings,
+        around: &dyn RecoveryEnvironment,
     ) -> Vec<Action> {
         let of = message.configuration;
         match &mut self.running {
@@ -138,7 +143,7 @@ impl Recovery {
     /// Handles the passing of time: sends REQUEST-VOTE where a vote is missing for 250 µs (SOSP'15
     /// §5.3, step 6).
     #[must_use]
-    pub fn tick(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
+    pub fn tick(&mut self, now: u64, around: &dyn RecoveryEnvironment) -> Vec<Action> {
         let Some(running) = &mut self.running else {
             return Vec::new();
         };
@@ -173,9 +178,9 @@ impl Region {
     }
 }
 
-impl Running {
-    fn new(me: MachineId, begin: Begin, now: u64) -> Running {
-        let mut found: FewMap<u32, Vec<Seen>> = FewMap::new();
+impl RunningRecovery {
+    fn new(me: MachineId, begin: Begin, now: u64) -> RunningRecovery {
+        let mut found: FewMap<u32, Vec<ReplicaEvidence>> = FewMap::new();
         for seen in begin.found {
             debug_assert!(seen.is_whole(), "{seen:?}");
             if seen.evidence.has_records() && seen.id.configuration < begin.configuration.0 {
@@ -183,7 +188,7 @@ impl Running {
             }
         }
         let regions = begin.regions.into_iter().map(|(region, replicas)| {
-            let held = Held::new(found.remove(&region).into_iter().flatten());
+            let held = RegionEvidence::new(found.remove(&region).into_iter().flatten());
             let role = match replicas.primary() {
                 primary if primary == me => Role::Primary(Primary::new(region, replicas)),
                 primary => Role::Backup(primary, false),
@@ -194,16 +199,16 @@ impl Running {
         for (id, written) in begin.awaited {
             coordinator.awaited(now, id, written);
         }
-        Running {
+        RunningRecovery {
             regions: regions.collect(),
-            post: Post::new(me, begin.configuration, begin.members),
+            post: RecoveryActions::new(me, begin.configuration, begin.members),
             coordinator,
             active: false,
         }
     }
 
     /// Finds recovering transactions (step 3): sends NEED-RECOVERY to the primaries.
-    fn find(&mut self, around: &dyn Surroundings) {
+    fn find(&mut self, around: &dyn RecoveryEnvironment) {
         for (region, replica) in &mut self.regions {
             match &mut replica.role {
                 Role::Primary(primary) => {
@@ -217,7 +222,7 @@ impl Running {
     }
 
     /// Returns the actions to carry out.
-    fn done(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
+    fn done(&mut self, now: u64, around: &dyn RecoveryEnvironment) -> Vec<Action> {
         while let Some(body) = self.post.own.pop_front() {
             self.receive(now, self.post.me, body, around);
         }
@@ -232,7 +237,7 @@ impl Running {
         take(&mut self.post.actions)
     }
 
-    fn receive(&mut self, now: u64, from: MachineId, body: Body, around: &dyn Surroundings) {
+    fn receive(&mut self, now: u64, from: MachineId, body: Body, around: &dyn RecoveryEnvironment) {
         let post = &mut self.post;
         if !post.has(from) {
             return;
@@ -253,7 +258,7 @@ impl Running {
             | Body::FetchTxState { region, .. }
             | Body::SendTxState { region, .. }
             | Body::ReplicateTxState {
-                seen: Seen { region, .. },
+                seen: ReplicaEvidence { region, .. },
                 ..
             }
             | Body::ReplicateAck { region, .. }
@@ -282,7 +287,7 @@ impl Running {
         id: TxnId,
         written: &Arc<[u32]>,
         w: Option<Timestamp>,
-        around: &dyn Surroundings,
+        around: &dyn RecoveryEnvironment,
     ) {
         for (region, replica) in &mut self.regions {
             if !written.contains(region) || around.was_truncated(id, *region) {
@@ -292,7 +297,7 @@ impl Running {
                 Some(_) => (Evidence::COMMIT_RECOVERY, Decision::Commit),
                 None => (Evidence::ABORT_RECOVERY, Decision::Abort),
             };
-            let seen = Seen {
+            let seen = ReplicaEvidence {
                 id,
                 region: *region,
                 evidence,
@@ -320,7 +325,12 @@ impl Running {
 
 /// Sends NEED-RECOVERY to the primary of a region, in parts that fit into messages. Sends one
 /// message even if there is no evidence.
-fn need_recovery(primary: MachineId, region: u32, held: &Held, post: &mut Post) {
+fn need_recovery(
+    primary: MachineId,
+    region: u32,
+    held: &RegionEvidence,
+    post: &mut RecoveryActions,
+) {
     let (mut part, mut words) = (Vec::new(), 0);
     for each in held.all() {
         let more = seen_words(each);
@@ -341,9 +351,9 @@ fn at_primary(
     primary: &mut Primary,
     from: MachineId,
     body: Body,
-    held: &mut Held,
-    around: &dyn Surroundings,
-    post: &mut Post,
+    held: &mut RegionEvidence,
+    around: &dyn RecoveryEnvironment,
+    post: &mut RecoveryActions,
 ) {
     match body {
         Body::NeedRecovery { seen, last, .. } => {
@@ -364,9 +374,9 @@ fn at_primary(
 fn at_backup(
     primary: MachineId,
     body: Body,
-    held: &mut Held,
-    around: &dyn Surroundings,
-    post: &mut Post,
+    held: &mut RegionEvidence,
+    around: &dyn RecoveryEnvironment,
+    post: &mut RecoveryActions,
 ) -> bool {
     match body {
         Body::FetchTxState { region, id } if held.evidence(id).any_of(Evidence::CONTENT) => {

@@ -23,10 +23,10 @@ use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::{MachineId, Replicas};
 
 use super::message::Body;
-use super::post::Post;
-use super::seen::{Held, Seen};
+use super::post::RecoveryActions;
+use super::seen::{RegionEvidence, ReplicaEvidence};
 use super::vote::{Evidence, RegionVote, Vote};
-use super::{Action, Surroundings};
+use super::{Action, RecoveryEnvironment};
 use crate::fault::{self, Fault};
 use crate::record::TxnId;
 
@@ -37,7 +37,7 @@ pub(super) struct Primary {
     replicas: Replicas,
     /// Backups that have not sent all their evidence.
     missing: FewSet<MachineId>,
-    recovering: BTreeMap<TxnId, Recovering>,
+    recovering: BTreeMap<TxnId, RecoveringTransaction>,
     /// Number of transactions whose writes have been requested.
     fetching: usize,
     active: bool,
@@ -45,9 +45,9 @@ pub(super) struct Primary {
 
 /// A transaction of which any replica has records.
 #[derive(Debug)]
-struct Recovering {
+struct RecoveringTransaction {
     /// The evidence of all replicas together.
-    all: Seen,
+    all: ReplicaEvidence,
     /// The evidence of each backup.
     backups: FewMap<MachineId, Evidence>,
     stage: Stage,
@@ -62,11 +62,11 @@ enum Stage {
     Voted,
 }
 
-impl Recovering {
+impl RecoveringTransaction {
     /// Returns the evidence to replicate.
-    fn to_tell(&self) -> Seen {
+    fn to_tell(&self) -> ReplicaEvidence {
         let given_up = self.all.evidence.any_of(Evidence::ABORT_RECOVERY);
-        Seen {
+        ReplicaEvidence {
             evidence: match given_up {
                 true => Evidence::ABORT_RECOVERY,
                 false => self.all.evidence.without(Evidence::TRUNCATED),
@@ -98,12 +98,13 @@ impl Primary {
     }
 
     /// Handles NEED-RECOVERY (step 3): adds the evidence of a backup.
-    pub fn need_recovery(&mut self, from: MachineId, seen: Vec<Seen>, last: bool) {
+    pub fn need_recovery(&mut self, from: MachineId, seen: Vec<ReplicaEvidence>, last: bool) {
         if !self.missing.contains(&from) {
             return;
         }
-        let counts =
-            |seen: &Seen| seen.evidence.has_records() && !fault::injected(Fault::OverlookBackups);
+        let counts = |seen: &ReplicaEvidence| {
+            seen.evidence.has_records() && !fault::injected(Fault::OverlookBackups)
+        };
         for seen in seen.into_iter().filter(counts) {
             let evidence = seen.evidence;
             let backups = &mut self.found(seen).backups;
@@ -115,9 +116,9 @@ impl Primary {
         }
     }
 
-    fn found(&mut self, seen: Seen) -> &mut Recovering {
+    fn found(&mut self, seen: ReplicaEvidence) -> &mut RecoveringTransaction {
         let recovering = self.recovering.entry(seen.id);
-        let recovering = recovering.or_insert_with(|| Recovering {
+        let recovering = recovering.or_insert_with(|| RecoveringTransaction {
             all: seen.clone(),
             backups: FewMap::new(),
             stage: Stage::Found,
@@ -127,7 +128,12 @@ impl Primary {
     }
 
     /// Runs lock recovery (step 4), once all backups have sent their evidence.
-    pub fn find(&mut self, held: &mut Held, around: &dyn Surroundings, post: &mut Post) {
+    pub fn find(
+        &mut self,
+        held: &mut RegionEvidence,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
+    ) {
         if self.active || self.fetching > 0 || !self.missing.is_empty() {
             return;
         }
@@ -141,7 +147,13 @@ impl Primary {
         self.activate(post);
     }
 
-    fn recover(&mut self, id: TxnId, held: &mut Held, around: &dyn Surroundings, post: &mut Post) {
+    fn recover(
+        &mut self,
+        id: TxnId,
+        held: &mut RegionEvidence,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
+    ) {
         let Some(found) = self.recovering.get_mut(&id) else {
             return;
         };
@@ -168,9 +180,9 @@ impl Primary {
         &mut self,
         id: TxnId,
         content: Arc<[u64]>,
-        held: &mut Held,
-        around: &dyn Surroundings,
-        post: &mut Post,
+        held: &mut RegionEvidence,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
     ) {
         let found = self.recovering.get(&id);
         if found.is_none_or(|found| found.stage != Stage::Fetching) {
@@ -187,9 +199,9 @@ impl Primary {
         &mut self,
         id: TxnId,
         fetched: Option<Arc<[u64]>>,
-        held: &mut Held,
-        around: &dyn Surroundings,
-        post: &mut Post,
+        held: &mut RegionEvidence,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
     ) {
         let Some(found) = self.recovering.get_mut(&id) else {
             return;
@@ -207,7 +219,7 @@ impl Primary {
 
     /// Activates the region once all locks are taken: this machine may use it as primary. Tells the
     /// backups that all evidence has been sent.
-    fn activate(&mut self, post: &mut Post) {
+    fn activate(&mut self, post: &mut RecoveryActions) {
         if self.fetching > 0 || replace(&mut self.active, true) {
             return;
         }
@@ -221,10 +233,10 @@ impl Primary {
     /// Sends REPLICATE-TX-STATE (step 5) to the backups that lack evidence.
     fn replicate_tx_state(
         &mut self,
-        to_tell: Seen,
+        to_tell: ReplicaEvidence,
         fetched: Option<Arc<[u64]>>,
-        around: &dyn Surroundings,
-        post: &mut Post,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
     ) {
         let id = to_tell.id;
         let Some(found) = self.recovering.get_mut(&id) else {
@@ -258,7 +270,7 @@ impl Primary {
     }
 
     /// Handles the acknowledgement of a backup.
-    pub fn replicate_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
+    pub fn replicate_ack(&mut self, from: MachineId, id: TxnId, post: &mut RecoveryActions) {
         let found = self.recovering.get_mut(&id);
         if let Some(Stage::Replicating(waiting)) = found.map(|found| &mut found.stage)
             && waiting.remove(&from)
@@ -269,7 +281,7 @@ impl Primary {
     }
 
     /// Sends RECOVERY-VOTE (step 6).
-    fn recovery_vote(&mut self, id: TxnId, post: &mut Post) {
+    fn recovery_vote(&mut self, id: TxnId, post: &mut RecoveryActions) {
         let Some(found) = self.recovering.get_mut(&id) else {
             return;
         };
@@ -292,8 +304,8 @@ impl Primary {
         &self,
         from: MachineId,
         id: TxnId,
-        around: &dyn Surroundings,
-        post: &mut Post,
+        around: &dyn RecoveryEnvironment,
+        post: &mut RecoveryActions,
     ) {
         if !self.missing.is_empty() || self.recovering.contains_key(&id) {
             return;

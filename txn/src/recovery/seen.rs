@@ -11,7 +11,7 @@ use crate::record::TxnId;
 
 /// The evidence that a replica of a region has of a transaction of an older configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReplicaEvidence {
     /// The transaction of the evidence.
     pub id: TxnId,
     /// The region of the evidence.
@@ -24,9 +24,9 @@ pub struct Seen {
     pub w: Option<Timestamp>,
 }
 
-impl Seen {
+impl ReplicaEvidence {
     /// Adds the evidence of another replica of the region.
-    pub(super) fn learn(&mut self, other: &Seen) {
+    pub(super) fn learn(&mut self, other: &ReplicaEvidence) {
         self.evidence = self.evidence.and(other.evidence);
         self.w = self.w.or(other.w);
     }
@@ -41,14 +41,14 @@ impl Seen {
 
 /// The evidence of this machine for the transactions that wrote one of its regions.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<TxnId, Seen>);
+pub(super) struct RegionEvidence(BTreeMap<TxnId, ReplicaEvidence>);
 
-impl Held {
-    pub fn new(seen: impl Iterator<Item = Seen>) -> Held {
-        Held(seen.map(|seen| (seen.id, seen)).collect())
+impl RegionEvidence {
+    pub fn new(seen: impl Iterator<Item = ReplicaEvidence>) -> RegionEvidence {
+        RegionEvidence(seen.map(|seen| (seen.id, seen)).collect())
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Seen> {
+    pub fn all(&self) -> impl Iterator<Item = &ReplicaEvidence> {
         self.0.values()
     }
 
@@ -62,13 +62,18 @@ impl Held {
 
     /// Adds the evidence of other replicas, with the transaction's writes if this replica lacks
     /// them. Adds an action to keep it, so that a later recovery finds it.
-    pub fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>, actions: &mut Vec<Action>) {
+    pub fn keep(
+        &mut self,
+        seen: ReplicaEvidence,
+        content: Option<Arc<[u64]>>,
+        actions: &mut Vec<Action>,
+    ) {
         self.learn(&seen);
         actions.push(Action::Keep { seen, content });
     }
 
     /// Adds evidence that this replica has now.
-    pub fn learn(&mut self, seen: &Seen) {
+    pub fn learn(&mut self, seen: &ReplicaEvidence) {
         match self.0.get_mut(&seen.id) {
             Some(there) => there.learn(seen),
             None => drop(self.0.insert(seen.id, seen.clone())),

@@ -13,7 +13,7 @@ use world::{Counts, World};
 const SEEDS: u64 = 10_000;
 
 #[test]
-fn no_loss_undoes_what_was_committed_or_leaves_anything_behind() {
+fn machine_losses_keep_commits_and_leave_no_locks() {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {
         match World::new(seed, None).run() {
@@ -41,7 +41,7 @@ fn no_loss_undoes_what_was_committed_or_leaves_anything_behind() {
 }
 
 #[test]
-fn what_is_done_wrongly_is_found() {
+fn injected_faults_are_found() {
     for fault in [
         Fault::ForgetNeedRecovery,
         Fault::UnknownForTruncated,

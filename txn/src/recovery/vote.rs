@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_set_of_what_was_seen_has_the_vote_of_the_paper() {
+    fn every_set_of_seen_records_has_vote_of_paper() {
         for bits in 0..1 << 6 {
             let seen = Evidence(bits);
             let [lock, backup, primary, commit, abort, truncated] =

@@ -10,7 +10,7 @@ use fencepost_storage::log::LogOptions;
 use fencepost_txn::{DurableStorage, Machine, MachineOptions, Mode};
 use pollster::block_on;
 
-use crate::model::{Story, check};
+use crate::model::{TransactionRecord, check};
 use crate::set;
 use crate::world::{CELLS, Random, World};
 
@@ -39,7 +39,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
 
 /// The record of one thread until the power loss: its finished stories, and the one whose outcome
 /// was not reported.
-type ThreadRecord = (Vec<Story>, Option<Story>);
+type ThreadRecord = (Vec<TransactionRecord>, Option<TransactionRecord>);
 
 /// Commits that must be reported before the power loss, however busy the host is.
 const TOLD: usize = 8;
@@ -98,12 +98,12 @@ fn run_until_crash(
 /// Every acknowledged commit survives, and every other one survives completely or not at all,
 /// through several crashes of one disk.
 #[test]
-fn what_was_acknowledged_survives_and_nothing_survives_by_half() {
+fn acknowledged_commits_survive_crashes_and_no_commit_in_part() {
     for seed in 1..=6u64 {
         let disk = SimDisk::new(seed);
         disk.set_sync_delay(Duration::from_micros(200));
         let mut world = World::new(open(&disk));
-        let mut history: Vec<Story> = Vec::new();
+        let mut history: Vec<TransactionRecord> = Vec::new();
         for life in 0..4u64 {
             let loss = if (seed + life) % 2 == 0 {
                 CrashLoss::All

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use fencepost_txn::{Machine, MachineOptions, Mode};
 use pollster::block_on;
 
-use crate::model::{Step, Story, check};
+use crate::model::{Step, TransactionRecord, check};
 use crate::set;
 use crate::world::{CELLS, MAX_THREADS, Random, World};
 
 /// Runs `each` transactions on each of `threads` threads.
-pub fn run(world: &World, threads: usize, each: u64, seed: u64) -> Vec<Story> {
+pub fn run(world: &World, threads: usize, each: u64, seed: u64) -> Vec<TransactionRecord> {
     assert!(threads <= MAX_THREADS);
     std::thread::scope(|scope| {
         let run = |thread: usize| {
@@ -37,7 +37,7 @@ pub fn run(world: &World, threads: usize, each: u64, seed: u64) -> Vec<Story> {
 }
 
 #[test]
-fn every_story_fits_one_order() {
+fn concurrent_transactions_fit_one_serial_order() {
     for seed in 1..=12u64 {
         let threads = 2 + seed as usize % 4;
         let options = MachineOptions {
@@ -69,34 +69,34 @@ fn every_story_fits_one_order() {
 }
 
 #[test]
-fn the_checker_tells_a_phantom_and_a_snapshot_that_mixes_times() {
+fn checker_finds_phantom_and_mixed_snapshot() {
     let at = fencepost_txn::Timestamp::from_raw;
-    let story = |steps: Vec<Step>, r: u64, w: Option<u64>| Story {
+    let record = |steps: Vec<Step>, r: u64, w: Option<u64>| TransactionRecord {
         number: 0,
         steps,
         r: at(r),
         w: w.map(at),
     };
     let insert = |w| {
-        story(
+        record(
             vec![Step::Insert(5, true), Step::Write(1, 7)],
             w - 1,
             Some(w),
         )
     };
-    let phantom = story(
+    let phantom = record(
         vec![Step::Scan(0, 10, vec![]), Step::Write(2, 9)],
         2,
         Some(4),
     );
     assert!(check(vec![insert(3), phantom]).is_err());
-    let mixed = story(
+    let mixed = record(
         vec![Step::Scan(0, 10, vec![5]), Step::Read(1, None)],
         3,
         None,
     );
     assert!(check(vec![insert(3), mixed]).is_err());
-    let right = story(
+    let right = record(
         vec![Step::Scan(0, 10, vec![5]), Step::Read(1, Some(7))],
         3,
         None,

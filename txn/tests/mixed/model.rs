@@ -28,7 +28,7 @@ pub enum Step {
 
 /// The record of one transaction.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct TransactionRecord {
     pub number: u64,
     pub steps: Vec<Step>,
     /// The snapshot at the end of its last step.
@@ -71,8 +71,8 @@ impl State {
 
 /// Applies every committed transaction at its write timestamp, and checks every other one,
 /// including aborted ones, at its snapshot. Returns the state at the end.
-pub fn check(mut stories: Vec<Story>) -> Result<State, String> {
-    let bad = |story: &Story, why| format!("{why} in {story:?}");
+pub fn check(mut stories: Vec<TransactionRecord>) -> Result<State, String> {
+    let bad = |story: &TransactionRecord, why| format!("{why} in {story:?}");
     let mut state = State::default();
     // A snapshot at R includes the writes at R.
     stories.sort_by_key(|story| story.w.map_or((story.r, 1), |w| (w, 0)));

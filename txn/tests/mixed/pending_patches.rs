@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture,
-    Revalidate, Stop, Timestamp, Transaction, View,
+    AbortReason, Addr, Machine, MachineOptions, Mode, NodeKind, ObjectLocation, Outcome, Refusal,
+    RerouteFuture, Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
 
@@ -89,7 +89,11 @@ impl World {
         };
         let machine = Machine::open(options).expect("memory tier opens");
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let [a, b, open] = [(); 3].map(|()| block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory").addr);
+        let [a, b, open] = [(); 3].map(|()| {
+            block_on(tx.alloc(2, ObjectLocation::Own))
+                .expect("memory")
+                .addr
+        });
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
         World {
             machine,
@@ -137,7 +141,7 @@ fn is_refused(tx: Transaction) {
 }
 
 #[test]
-fn a_transaction_that_lost_patches_does_not_commit() {
+fn transaction_with_lost_patches_cannot_commit() {
     let world = World::new();
     let mut tx = world.begin();
     world.patch(&mut tx, false);
@@ -166,7 +170,7 @@ fn a_transaction_that_lost_patches_does_not_commit() {
 }
 
 #[test]
-fn a_savepoint_from_before_brings_lost_patches_back() {
+fn rollback_to_earlier_savepoint_restores_lost_patches() {
     for reads in [false, true] {
         let world = World::new();
         let mut tx = world.begin();
@@ -188,7 +192,7 @@ fn a_savepoint_from_before_brings_lost_patches_back() {
 }
 
 #[test]
-fn what_was_moved_to_the_end_commits() {
+fn re_routed_patches_commit() {
     let world = World::new();
     let mut tx = world.begin();
     world.patch(&mut tx, false);

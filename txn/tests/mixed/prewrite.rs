@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fencepost_fabric::{CrashLoss, SimDisk};
 use fencepost_txn::{
-    Addr, FatPtr, Machine, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture, Revalidate, Stop,
-    Timestamp, Transaction, View,
+    Addr, FatPtr, Machine, Mode, NodeKind, ObjectLocation, Outcome, Refusal, RerouteFuture,
+    Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
 
@@ -15,16 +15,16 @@ use crate::crash::open;
 /// A node kind that accepts no patch on a node that has moved. Re-routing writes the patch into a
 /// new object and into an earlier new object. If the patch names an object to stamp, re-routing
 /// only stamps that.
-struct Restless;
+struct RejectingKind;
 
-static RESTLESS: Restless = Restless;
+static RESTLESS: RejectingKind = RejectingKind;
 
 /// Word of the root with the object that re-routing creates, and word with the first object of the
 /// load.
 const MADE: usize = 0;
 const FIRST: usize = 2;
 
-impl NodeKind for Restless {
+impl NodeKind for RejectingKind {
     fn id(&self) -> u8 {
         79
     }
@@ -104,7 +104,7 @@ async fn load(tx: &mut Transaction, node: Addr, stamps: bool) -> Result<Addr, St
 }
 
 #[test]
-fn what_rerouting_adds_and_changes_after_the_prewrite_is_in_the_log_too() {
+fn re_routing_after_prewrite_is_logged() {
     let disk = SimDisk::new(9);
     let machine = open(&disk);
     let node = node(&machine);
@@ -139,7 +139,7 @@ fn what_rerouting_adds_and_changes_after_the_prewrite_is_in_the_log_too() {
 }
 
 #[test]
-fn what_rerouting_has_stamped_after_the_prewrite_is_logged_with_its_stamp() {
+fn re_routed_stamp_after_prewrite_is_logged() {
     let disk = SimDisk::new(10);
     let machine = open(&disk);
     let node = node(&machine);

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture, Revalidate, Stop,
-    Timestamp, Transaction, View,
+    AbortReason, Addr, Machine, NodeKind, ObjectLocation, Outcome, Refusal, RerouteFuture,
+    Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
 
@@ -263,7 +263,9 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool
         return Ok(false);
     }
     let middle = all.partition_point(|key| *key < separator);
-    let right_at = tx.alloc_split_of(WORDS, ObjectLocation::Object(at), at).await?;
+    let right_at = tx
+        .alloc_split_of(WORDS, ObjectLocation::Object(at), at)
+        .await?;
     let mut right = left.clone();
     right[LOW] = separator;
     put(&mut right, &all[middle..]);

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, ObjectLocation, NodeKind, Outcome, Refusal, RerouteFuture,
-    Revalidate, Stop, Timestamp, Transaction, View,
+    AbortReason, Addr, Machine, MachineOptions, Mode, NodeKind, ObjectLocation, Outcome, Refusal,
+    RerouteFuture, Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
 
@@ -31,7 +31,7 @@ fn commit(tx: Transaction) -> Timestamp {
     }
 }
 
-fn a_set(machine: &Arc<Machine>) -> Set {
+fn new_set(machine: &Arc<Machine>) -> Set {
     let mut tx = begin(machine);
     let set = Set::create(&mut tx).expect("memory");
     commit(tx);
@@ -61,9 +61,9 @@ fn scan(tx: &mut Transaction, set: Set) -> Result<Vec<u64>, Stop> {
 }
 
 #[test]
-fn the_slot_of_a_node_that_was_freed_under_patches_is_free_once() {
+fn slot_of_node_freed_under_patches_is_freed_once() {
     let machine = machine();
-    let (lone, set) = (a_set(&machine), a_set(&machine));
+    let (lone, set) = (new_set(&machine), new_set(&machine));
     let mut tx = begin(&machine);
     patch_elsewhere(&mut tx, lone, 5, set);
     free(&machine, lone.first());
@@ -82,9 +82,9 @@ fn the_slot_of_a_node_that_was_freed_under_patches_is_free_once() {
 }
 
 #[test]
-fn patches_that_a_refresh_brings_to_a_node_are_not_lost_to_the_patch_that_asked_for_it() {
+fn patch_keeps_patches_that_its_refresh_re_routed() {
     let machine = machine();
-    let (lone, set) = (a_set(&machine), a_set(&machine));
+    let (lone, set) = (new_set(&machine), new_set(&machine));
     let mut tx = begin(&machine);
     patch_elsewhere(&mut tx, lone, 5, set);
     free(&machine, lone.first());
@@ -95,9 +95,9 @@ fn patches_that_a_refresh_brings_to_a_node_are_not_lost_to_the_patch_that_asked_
 }
 
 #[test]
-fn what_a_refresh_reroutes_to_a_node_is_seen_by_the_view_that_asked_for_it() {
+fn view_sees_patches_that_its_refresh_re_routed() {
     let machine = machine();
-    let (lone, set) = (a_set(&machine), a_set(&machine));
+    let (lone, set) = (new_set(&machine), new_set(&machine));
     let mut tx = begin(&machine);
     patch_elsewhere(&mut tx, lone, 5, set);
     free(&machine, lone.first());
@@ -106,10 +106,10 @@ fn what_a_refresh_reroutes_to_a_node_is_seen_by_the_view_that_asked_for_it() {
 }
 
 #[test]
-fn a_rollback_past_a_rerouting_keeps_the_patches_from_before_the_savepoint() {
+fn rollback_past_re_routing_keeps_earlier_patches() {
     for look in [false, true] {
         let machine = machine();
-        let (lone, set) = (a_set(&machine), a_set(&machine));
+        let (lone, set) = (new_set(&machine), new_set(&machine));
         let mut tx = begin(&machine);
         patch_elsewhere(&mut tx, lone, 5, set);
         let savepoint = tx.savepoint();
@@ -134,7 +134,7 @@ fn a_rollback_past_a_rerouting_keeps_the_patches_from_before_the_savepoint() {
 #[test]
 fn after_a_rollback_past_a_refresh_the_node_is_seen_as_of_the_new_snapshot() {
     let machine = machine();
-    let set = a_set(&machine);
+    let set = new_set(&machine);
     let mut tx = begin(&machine);
     assert_eq!(block_on(set.insert(&mut tx, 5)), Ok(true));
     let savepoint = tx.savepoint();
@@ -151,7 +151,7 @@ fn after_a_rollback_past_a_refresh_the_node_is_seen_as_of_the_new_snapshot() {
 #[test]
 fn patches_that_an_exact_write_swallows_still_stamp_the_node() {
     let machine = machine();
-    let set = a_set(&machine);
+    let set = new_set(&machine);
     let stamp = |machine: &Arc<Machine>| {
         block_on(machine.view_current(set.first(), |view| view.word(0))).expect("reached")
     };
@@ -171,9 +171,9 @@ fn patches_that_an_exact_write_swallows_still_stamp_the_node() {
 }
 
 #[test]
-fn a_snapshot_does_not_move_away_under_an_exact_write() {
+fn exact_write_prevents_snapshot_refresh() {
     let machine = machine();
-    let (x, y) = (a_set(&machine).first(), a_set(&machine).first());
+    let (x, y) = (new_set(&machine).first(), new_set(&machine).first());
     let mut tx = begin(&machine);
     block_on(tx.update(x, |_| ())).expect("exists");
     for addr in [x, y] {
@@ -186,12 +186,13 @@ fn a_snapshot_does_not_move_away_under_an_exact_write() {
 }
 
 #[test]
-fn what_is_split_off_a_new_right_half_continues_the_same_past() {
+fn split_of_new_right_half_keeps_old_versions() {
     let machine = machine();
-    let left = a_set(&machine).first();
+    let left = new_set(&machine).first();
     let mut past = machine.coordinator().begin(Mode::ReadOnly);
     let mut tx = begin(&machine);
-    let right = block_on(tx.alloc_split_of(set::WORDS, ObjectLocation::Object(left), left)).expect("memory");
+    let right = block_on(tx.alloc_split_of(set::WORDS, ObjectLocation::Object(left), left))
+        .expect("memory");
     let further = tx.alloc_split_of(set::WORDS, ObjectLocation::Object(left), right.addr);
     let further = block_on(further).expect("memory");
     block_on(tx.update(left, |_| ())).expect("exists");
@@ -202,11 +203,11 @@ fn what_is_split_off_a_new_right_half_continues_the_same_past() {
 }
 
 /// A node kind that panics when a patch is applied to a node that has moved.
-struct Brittle;
+struct PanickingKind;
 
-static BRITTLE: Brittle = Brittle;
+static BRITTLE: PanickingKind = PanickingKind;
 
-impl NodeKind for Brittle {
+impl NodeKind for PanickingKind {
     fn id(&self) -> u8 {
         78
     }
@@ -231,9 +232,9 @@ impl NodeKind for Brittle {
 }
 
 #[test]
-fn a_panic_under_the_locks_leaves_none_behind() {
+fn panic_during_commit_releases_locks() {
     let machine = machine();
-    let (x, y) = (a_set(&machine).first(), a_set(&machine).first());
+    let (x, y) = (new_set(&machine).first(), new_set(&machine).first());
     let mut tx = begin(&machine);
     for addr in [x.min(y), x.max(y)] {
         assert_eq!(block_on(tx.patch(addr, &BRITTLE, &[1])), Ok(Ok(())));

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use fencepost_txn::{Addr, FatPtr, LockFree, Machine, Mode, ObjectLocation, Outcome, Stop, Transaction};
+use fencepost_txn::{
+    Addr, FatPtr, LockFree, Machine, Mode, ObjectLocation, Outcome, Stop, Transaction,
+};
 use pollster::block_on;
 
-use crate::model::{Step, Story};
+use crate::model::{Step, TransactionRecord};
 use crate::set::Set;
 
 /// Number of cells; a cell has the fat pointer of an object, or none.
@@ -44,7 +46,12 @@ impl World {
         let set = Set::create(&mut tx).expect("memory");
         let mut root = vec![set.first().raw()];
         for _ in 0..MAX_THREADS + CELLS {
-            root.push(block_on(tx.alloc(2, ObjectLocation::Own)).expect("memory").addr.raw());
+            root.push(
+                block_on(tx.alloc(2, ObjectLocation::Own))
+                    .expect("memory")
+                    .addr
+                    .raw(),
+            );
         }
         block_on(tx.write(machine.root(), &root)).expect("the root is free");
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
@@ -155,44 +162,44 @@ impl World {
         coordinator: &mut fencepost_txn::Coordinator,
         (thread, number): (usize, u64),
         random: &mut Random,
-    ) -> Result<Story, Story> {
+    ) -> Result<TransactionRecord, TransactionRecord> {
         let read_only = random.below(4) == 0;
         let mut tx = coordinator.begin(if read_only {
             Mode::ReadOnly
         } else {
             Mode::ReadWrite
         });
-        let mut story = Story {
+        let mut record = TransactionRecord {
             number,
             steps: Vec::new(),
             r: tx.read_timestamp(),
             w: None,
         };
         let unique = number * MAX_THREADS as u64 + thread as u64 + 1;
-        let ended = block_on(self.act(&mut tx, unique, random, &mut story, read_only));
+        let ended = block_on(self.act(&mut tx, unique, random, &mut record, read_only));
         match ended {
             Ok(()) => {}
-            Err(Stop::Retry(_)) => return Ok(story),
-            Err(Stop::Failed) => return Err(story),
-            Err(stop) => panic!("{stop} after {story:?}"),
+            Err(Stop::Retry(_)) => return Ok(record),
+            Err(Stop::Failed) => return Err(record),
+            Err(stop) => panic!("{stop} after {record:?}"),
         }
         if random.below(10) == 0 {
-            return Ok(story);
+            return Ok(record);
         }
         if !read_only {
             match block_on(tx.write(self.threads[thread], &[number])) {
                 Ok(()) => {}
-                Err(Stop::Retry(_)) => return Ok(story),
-                Err(stop) => panic!("{stop} after {story:?}"),
+                Err(Stop::Retry(_)) => return Ok(record),
+                Err(stop) => panic!("{stop} after {record:?}"),
             }
-            story.r = tx.read_timestamp();
+            record.r = tx.read_timestamp();
         }
         match block_on(tx.commit()) {
-            Ok(Outcome::Committed(w)) => story.w = (!read_only).then_some(w),
+            Ok(Outcome::Committed(w)) => record.w = (!read_only).then_some(w),
             Ok(Outcome::Aborted(_)) => {}
-            Err(_) => return Err(story),
+            Err(_) => return Err(record),
         }
-        Ok(story)
+        Ok(record)
     }
 
     async fn act(
@@ -200,7 +207,7 @@ impl World {
         tx: &mut Transaction,
         unique: u64,
         random: &mut Random,
-        story: &mut Story,
+        story: &mut TransactionRecord,
         read_only: bool,
     ) -> Result<(), Stop> {
         let mut savepoints = Vec::new();

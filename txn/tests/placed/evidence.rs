@@ -9,19 +9,19 @@ use std::task::{Context, Poll, Waker};
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::{Fabric, LocalNetwork, Member};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::recovery::{Evidence, Seen};
+use fencepost_txn::recovery::{Evidence, ReplicaEvidence};
 use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Outcome};
 
 use crate::sums::{PLAIN, SUMS};
 use crate::world::place;
 
 /// Machines that only act when they are driven; the first is the coordinator.
-struct Slow(Vec<Arc<Machine>>);
+struct DrivenMachines(Vec<Arc<Machine>>);
 
 const REPLICAS: usize = 2;
 
-impl Slow {
-    fn new(machines: u32) -> Slow {
+impl DrivenMachines {
+    fn new(machines: u32) -> DrivenMachines {
         let network = LocalNetwork::new();
         let member = |id| Member {
             id: MachineId(id),
@@ -51,7 +51,7 @@ impl Slow {
             };
             Machine::open(options).expect("opens")
         };
-        let slow = Slow(fabrics.into_iter().map(open).collect());
+        let slow = DrivenMachines(fabrics.into_iter().map(open).collect());
         for machine in &slow.0 {
             while !slow.run(machine.is_complete()) {
                 slow.drive_all();
@@ -96,7 +96,7 @@ impl Slow {
     }
 
     /// Returns the evidence of a machine, by region.
-    fn seen(&self, machine: usize) -> BTreeMap<u32, Seen> {
+    fn seen(&self, machine: usize) -> BTreeMap<u32, ReplicaEvidence> {
         let seen = self.0[machine].seen_before(ConfigurationId(u64::MAX));
         seen.into_iter().map(|seen| (seen.region, seen)).collect()
     }
@@ -123,8 +123,8 @@ fn region(addr: Addr) -> u32 {
 }
 
 #[test]
-fn each_step_of_a_commit_leaves_its_evidence() {
-    let slow = Slow::new(4);
+fn each_commit_step_leaves_evidence() {
+    let slow = DrivenMachines::new(4);
     // An object written whole, one written in ranges, a patched, a stamped, a freed, and a new one.
     let small = slow.object(1, 3);
     let large = slow.object(1, 80);
@@ -202,7 +202,7 @@ fn each_step_of_a_commit_leaves_its_evidence() {
         assert!(differ.iter().copied().all(stamped_apart), "{differ:?}");
         assert_eq!(differ.len(), expected, "{differ:?}");
     }
-    let settled = |slow: &Slow| {
+    let settled = |slow: &DrivenMachines| {
         slow.0
             .iter()
             .all(|machine| machine.seen_before(ConfigurationId(u64::MAX)).is_empty())
@@ -234,8 +234,8 @@ fn each_step_of_a_commit_leaves_its_evidence() {
 
 /// The new image of a node that has moved is in LOCK-MOVED, which has not arrived yet.
 #[test]
-fn a_lock_without_its_values_is_no_evidence() {
-    let slow = Slow::new(3);
+fn lock_without_values_is_no_evidence() {
+    let slow = DrivenMachines::new(3);
     let node = slow.object(1, 6);
     let mut tx = slow.0[0].coordinator().begin(Mode::ReadWrite);
     let patched = slow.run(tx.patch(node, &PLAIN, &[1, 10]));
@@ -265,11 +265,11 @@ fn a_lock_without_its_values_is_no_evidence() {
 /// If one machine's log has no space, the other machines must not receive records that could commit
 /// without it.
 #[test]
-fn nobody_has_all_of_a_large_commit_before_everybody_has_room_for_it() {
+fn large_commit_is_complete_nowhere_before_all_logs_have_space() {
     // Two records of this size exceed the space of a log.
     const WORDS: usize = 400;
     for given_up in [false, true] {
-        let slow = Slow::new(4);
+        let slow = DrivenMachines::new(4);
         let large: Vec<Addr> = (0..20).map(|_| slow.object(0, WORDS)).collect();
         let small = slow.object(1, 3);
         let mut tx = slow.0[0].coordinator().begin(Mode::ReadWrite);
@@ -288,7 +288,7 @@ fn nobody_has_all_of_a_large_commit_before_everybody_has_room_for_it() {
             outcome = poll(commit.as_mut());
         }
         assert!(outcome.is_pending());
-        let nothing = |slow: &Slow| {
+        let nothing = |slow: &DrivenMachines| {
             for machine in 1..4 {
                 slow.0[machine].drive();
                 for region in [first, second] {

@@ -6,7 +6,9 @@ use fencepost_cluster::Replicas;
 use fencepost_storage::RegionId;
 use fencepost_storage::region::Region;
 use fencepost_txn::Transaction;
-use fencepost_txn::{AbortReason, Addr, FatPtr, LockFree, MachineId, Mode, ObjectLocation, Outcome, Stop};
+use fencepost_txn::{
+    AbortReason, Addr, FatPtr, LockFree, MachineId, Mode, ObjectLocation, Outcome, Stop,
+};
 use pollster::block_on;
 
 use crate::world::{KINDS, Kind, World, commit, place, unless_conflict, word};
@@ -36,22 +38,22 @@ fn world_of(kind: Kind, objects: u64, words: usize) -> (World, Vec<FatPtr>) {
 
 /// Waits until everything is truncated, then hands over a region: the second machine has no replica
 /// of it afterwards, and all machines know it.
-fn hand_over(world: &World, region: RegionId) {
+fn move_region(world: &World, region: RegionId) {
     world.wait_until_idle();
-    change_hands_now(world, region);
+    complete_handover(world, region);
 }
 
 /// Hands a region over as [`hand_over`] does, without waiting for running commits.
-fn change_hands_now(world: &World, region: RegionId) {
+fn complete_handover(world: &World, region: RegionId) {
     let floor = world.machines.iter().map(|machine| machine.now()).max();
     let floor = floor.expect("machines");
     let replicas = Replicas::new(id(AFTER), vec![id(0)]).expect("distinct");
     // A machine that has not been told yet reads at the previous primary.
     for at in [0, AFTER, BEFORE] {
         let machine = &world.machines[at];
-        assert!(machine.hand_over(region, &replicas, floor));
+        assert!(machine.begin_handover(region, &replicas, floor));
         // A repeated call has no further effect.
-        assert!(machine.hand_over(region, &replicas, floor));
+        assert!(machine.begin_handover(region, &replicas, floor));
     }
 }
 
@@ -87,7 +89,7 @@ fn objects_of_a_promoted_region_are_read_and_written_from_everywhere() {
             .iter()
             .filter_map(|machine| machine.regions().region(region))
             .collect();
-        hand_over(&world, region);
+        move_region(&world, region);
         for (at, machine) in world.machines.iter().enumerate() {
             let own = machine.regions().is_own(made[0].addr);
             assert_eq!(own, at == AFTER, "{kind:?}");
@@ -116,7 +118,7 @@ fn objects_of_a_promoted_region_are_read_and_written_from_everywhere() {
 }
 
 #[test]
-fn a_promoted_region_gives_no_slot_before_it_is_taken_up_and_each_free_one_once_then() {
+fn promoted_region_allocates_each_free_slot_once_after_take_up() {
     for kind in KINDS {
         let (world, made) = world_of(kind, 40, WORDS);
         let region = made[0].addr.region();
@@ -124,7 +126,7 @@ fn a_promoted_region_gives_no_slot_before_it_is_taken_up_and_each_free_one_once_
         for (by, ptr) in freed.iter().enumerate() {
             free(&world, by % 3, ptr.addr);
         }
-        hand_over(&world, region);
+        move_region(&world, region);
         let (kept, late) = kept.split_at(15);
         for (by, ptr) in late.iter().enumerate() {
             free(&world, by % 3, ptr.addr);
@@ -186,7 +188,7 @@ fn slots_that_were_reserved_before_never_become_objects() {
         };
         let commit_late = [0, AFTER, 0, AFTER].map(reserve);
         let (abort, mut goes_on) = ([0, AFTER].map(reserve), reserve(0).0);
-        change_hands_now(&world, region);
+        complete_handover(&world, region);
         for (at, (tx, addr)) in commit_late.into_iter().enumerate() {
             if at == 2 {
                 assert!(world.machines[AFTER].take_up(region, 100));
@@ -214,7 +216,7 @@ fn slots_that_were_reserved_before_never_become_objects() {
 }
 
 #[test]
-fn a_snapshot_below_the_floor_is_too_old_for_what_the_primary_before_knew() {
+fn snapshot_below_floor_is_too_old_at_new_primary() {
     for kind in KINDS {
         let (world, made) = world(kind, 4);
         let [old, changed, freed, later] = [0, 1, 2, 3].map(|at: usize| made[at].addr);
@@ -224,7 +226,7 @@ fn a_snapshot_below_the_floor_is_too_old_for_what_the_primary_before_knew() {
         }
         write(&world, 0, changed, 11);
         free(&world, 1, freed);
-        hand_over(&world, old.region());
+        move_region(&world, old.region());
         write(&world, 0, later, 13);
         write(&world, 1, later, 14);
         let machine = &world.machines[AFTER];
@@ -255,7 +257,7 @@ fn a_snapshot_below_the_floor_is_too_old_for_what_the_primary_before_knew() {
 }
 
 #[test]
-fn who_waits_for_a_lock_at_a_lost_primary_finds_the_object_at_the_new_one() {
+fn lock_waiter_at_lost_primary_finds_object_at_new_primary() {
     for kind in KINDS {
         let (world, made) = world(kind, 3);
         let addr = made[1].addr;
@@ -278,7 +280,7 @@ fn who_waits_for_a_lock_at_a_lost_primary_finds_the_object_at_the_new_one() {
             });
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!waits.is_finished() && !looks.is_finished() && !walks.is_finished());
-            change_hands_now(&world, addr.region());
+            complete_handover(&world, addr.region());
             assert_eq!(waits.join().expect("ends"), Some(1), "{kind:?}");
             let looked = looks.join().expect("ends");
             assert_eq!(looked, (Ok(LockFree::Found), Some(1)), "{kind:?}");
@@ -291,7 +293,7 @@ fn who_waits_for_a_lock_at_a_lost_primary_finds_the_object_at_the_new_one() {
 }
 
 #[test]
-fn readers_and_writers_go_on_while_a_region_that_nobody_writes_changes_hands() {
+fn transactions_continue_during_handover_of_unwritten_region() {
     for kind in KINDS {
         let (world, made) = world(kind, 20);
         let region = made[0].addr.region();
@@ -315,7 +317,7 @@ fn readers_and_writers_go_on_while_a_region_that_nobody_writes_changes_hands() {
                 });
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
-            change_hands_now(&world, region);
+            complete_handover(&world, region);
             std::thread::sleep(std::time::Duration::from_millis(20));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
@@ -324,7 +326,7 @@ fn readers_and_writers_go_on_while_a_region_that_nobody_writes_changes_hands() {
 }
 
 #[test]
-fn a_region_that_all_have_lost_is_nowhere_and_one_without_a_backup_is_not_taken() {
+fn lost_region_is_unreachable_and_replica_without_data_refuses() {
     for kind in KINDS {
         let world = World::new(kind, 3, 1);
         let addr = world.object(0, BEFORE, 3, 5).addr;
@@ -332,7 +334,7 @@ fn a_region_that_all_have_lost_is_nowhere_and_one_without_a_backup_is_not_taken(
         let region = addr.region();
         let replicas = Replicas::new(id(AFTER), Vec::new()).expect("one");
         let after = &world.machines[AFTER];
-        assert!(!after.hand_over(region, &replicas, after.now()));
+        assert!(!after.begin_handover(region, &replicas, after.now()));
         assert_eq!(world.word(AFTER, addr), Some(5));
         assert_eq!(after.primary_of(addr), Some(id(BEFORE)));
         for machine in &world.machines {

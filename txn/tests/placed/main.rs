@@ -21,7 +21,7 @@ use sums::SUMS;
 use world::{KINDS, Kind, LOG_WORDS, World, commit, place, word};
 
 #[test]
-fn a_new_object_is_where_it_was_asked_for_and_only_its_transaction_sees_it_before_the_commit() {
+fn new_object_is_at_its_location_and_invisible_before_commit() {
     for kind in KINDS {
         let world = World::new(kind, 3, 3);
         let beside = world.object(1, 1, 3, 7).addr;
@@ -54,7 +54,7 @@ fn a_new_object_is_where_it_was_asked_for_and_only_its_transaction_sees_it_befor
 }
 
 #[test]
-fn what_was_made_elsewhere_is_an_object_like_others() {
+fn object_created_remotely_behaves_as_any_object() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
         let first = world.object(0, 1, 3, 1);
@@ -86,7 +86,7 @@ fn what_was_made_elsewhere_is_an_object_like_others() {
 }
 
 #[test]
-fn slots_of_what_did_not_commit_serve_again() {
+fn slots_of_uncommitted_objects_are_reused() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
         let mut slots = Vec::new();
@@ -122,7 +122,7 @@ fn slots_of_what_did_not_commit_serve_again() {
 }
 
 #[test]
-fn a_commit_that_fails_leaves_the_slot_to_the_next_one() {
+fn failed_commit_leaves_slot_to_next_transaction() {
     for kind in KINDS {
         let world = World::new(kind, 3, 2);
         let other = world.object(2, 2, 3, 1).addr;
@@ -147,7 +147,7 @@ fn a_commit_that_fails_leaves_the_slot_to_the_next_one() {
 }
 
 #[test]
-fn going_back_to_a_savepoint_takes_new_objects_and_their_changes_back() {
+fn rollback_to_savepoint_removes_new_objects() {
     for kind in KINDS {
         let world = World::new(kind, 2, 1);
         let mut tx = world.begin(0, Mode::ReadWrite);
@@ -173,7 +173,7 @@ fn going_back_to_a_savepoint_takes_new_objects_and_their_changes_back() {
 }
 
 #[test]
-fn a_run_lies_side_by_side() {
+fn run_of_slots_is_contiguous() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
         // More slots than one message can return.
@@ -209,7 +209,7 @@ fn a_run_lies_side_by_side() {
 }
 
 #[test]
-fn what_went_back_before_it_was_asked_for_counts() {
+fn slots_returned_before_reservation_are_available() {
     for kind in KINDS {
         let world = World::limited(kind, 2, 1, 2 << 20);
         let mut made = Vec::new();
@@ -233,7 +233,7 @@ fn what_went_back_before_it_was_asked_for_counts() {
 }
 
 #[test]
-fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
+fn allocation_without_remote_memory_fails_without_leak() {
     for kind in KINDS {
         let world = World::limited(kind, 2, 1, 2 << 20);
         let before = world.machines[1].account().used();
@@ -265,7 +265,7 @@ fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
+fn idle_slots_return_and_closing_machine_returns_all() {
     for kind in KINDS {
         let world = World::new(kind, 3, 1);
         let began = Instant::now();
@@ -288,7 +288,7 @@ fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
 }
 
 #[test]
-fn slots_that_nobody_waits_for_any_more_are_not_lost() {
+fn slots_of_abandoned_request_are_not_lost() {
     for kind in KINDS {
         let world = World::new(kind, 2, 1);
         let mut cx = Context::from_waker(Waker::noop());
@@ -309,7 +309,7 @@ fn slots_that_nobody_waits_for_any_more_are_not_lost() {
 }
 
 #[test]
-fn many_new_objects_commit_up_to_what_the_logs_take() {
+fn new_objects_commit_up_to_log_size() {
     for kind in KINDS {
         let world = World::new(kind, 3, 3);
         let many = |count: usize| {
@@ -336,7 +336,7 @@ fn many_new_objects_commit_up_to_what_the_logs_take() {
 }
 
 #[test]
-fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
+fn stamped_new_objects_carry_commit_timestamp() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
         let mut tx = world.begin(0, Mode::ReadWrite);
@@ -362,7 +362,7 @@ fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
 }
 
 #[test]
-fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
+fn split_on_other_machine_keeps_old_versions() {
     for kind in KINDS {
         let world = World::new(kind, 3, 2);
         let left = world.object(1, 1, 4, 1).addr;
@@ -392,12 +392,16 @@ fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
 }
 
 #[test]
-fn a_machine_that_is_alone_is_where_everything_is() {
+fn single_machine_holds_all_objects() {
     let machine = fencepost_txn::Machine::open(fencepost_txn::MachineOptions::default());
     let machine = machine.expect("opens");
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let mut cx = Context::from_waker(Waker::noop());
-    for near in [ObjectLocation::Own, place(4), ObjectLocation::Object(machine.root())] {
+    for near in [
+        ObjectLocation::Own,
+        place(4),
+        ObjectLocation::Object(machine.root()),
+    ] {
         // Ready at once.
         let alloc = pin!(tx.alloc(3, near)).as_mut().poll(&mut cx);
         let Poll::Ready(Ok(ptr)) = alloc else {

@@ -79,7 +79,7 @@ async fn replace(tx: &mut Transaction, cells: &[Addr], random: &mut u64) -> Resu
 }
 
 #[test]
-fn whoever_follows_a_pointer_finds_the_new_object() {
+fn reader_of_pointer_finds_new_object() {
     for (kind, replicas) in [(KINDS[0], 1), (KINDS[0], 3), (KINDS[1], 2)] {
         let world = World::new(kind, MACHINES as u32, replicas);
         let cells: Vec<Addr> = (0..CELLS)

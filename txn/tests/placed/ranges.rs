@@ -29,7 +29,7 @@ fn posted(world: &World, machine: usize) -> u64 {
 }
 
 #[test]
-fn a_little_change_of_a_large_object_is_sent_as_little() {
+fn small_change_of_large_object_sends_only_ranges() {
     let world = World::new(Kind::Local, 3, 3);
     for at in [0, 1] {
         let addr = world.object(0, at, WORDS, 1).addr;
@@ -88,7 +88,7 @@ fn replicas_are_alike_after_changes_of_all_sizes_by_all_machines() {
 }
 
 #[test]
-fn what_many_change_at_once_is_all_there_on_all_replicas() {
+fn concurrent_changes_reach_all_replicas() {
     const EACH: usize = 120;
     for (kind, replicas) in [(KINDS[0], 3), (KINDS[1], 2)] {
         let world = World::new(kind, 3, replicas);
@@ -129,7 +129,7 @@ fn what_many_change_at_once_is_all_there_on_all_replicas() {
 }
 
 #[test]
-fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
+fn patches_of_moved_node_apply_to_current_version() {
     for kind in KINDS {
         let world = World::new(kind, 3, 3);
         for at in 0..3 {
@@ -163,7 +163,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
 }
 
 #[test]
-fn a_patch_that_changes_nothing_commits() {
+fn patch_without_change_commits() {
     for kind in KINDS {
         let world = World::new(kind, 3, 3);
         for at in 0..3 {
@@ -194,7 +194,7 @@ fn moved(world: &World) -> u64 {
 }
 
 #[test]
-fn values_that_a_lock_has_no_room_for_follow_it() {
+fn values_beyond_lock_record_follow_in_lock_moved() {
     const NODE_WORDS: usize = 30;
     // Twice as many values do not fit a log.
     const NODES: usize = LOG_WORDS / 5 / NODE_WORDS;

@@ -50,7 +50,7 @@ fn fill(world: &World, by: usize, near: ObjectLocation, count: usize) -> Vec<Add
 }
 
 #[test]
-fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
+fn full_machine_gets_region_that_all_machines_find() {
     for kind in KINDS {
         let world = World::with_log(kind, 3, 2, 1 << 20);
         let before = regions(&world, 0).len();
@@ -79,7 +79,7 @@ fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
 }
 
 #[test]
-fn a_machine_gets_a_region_for_what_another_makes_there() {
+fn remote_allocation_adds_region_at_its_machine() {
     for kind in KINDS {
         let world = World::with_log(kind, 2, 1, 1 << 20);
         let made = fill(&world, 0, place(1), BLOCKS + 2);
@@ -93,7 +93,7 @@ fn a_machine_gets_a_region_for_what_another_makes_there() {
 }
 
 #[test]
-fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
+fn first_access_to_region_asks_once_and_correctly() {
     for kind in KINDS {
         let world = World::new(kind, 3, 1);
         let [a, b] = [1, 2].map(|at| world.object(at, at, 3, 5).addr);
@@ -175,7 +175,7 @@ fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_att
 }
 
 #[test]
-fn a_machine_that_is_gone_gets_no_regions_and_others_serve_instead() {
+fn closed_machine_gets_no_regions() {
     let world = World::with_log(Kind::Tcp, 3, 2, 1 << 20);
     fill(&world, 1, ObjectLocation::Own, 1);
     let backups = |at: usize| {

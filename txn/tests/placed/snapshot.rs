@@ -16,7 +16,7 @@ fn overwrite(world: &World, by: usize, addr: Addr, value: u64) {
 }
 
 #[test]
-fn readers_elsewhere_see_what_the_transaction_does_whatever_is_written_and_freed_meanwhile() {
+fn shared_snapshot_reads_the_same_on_all_machines() {
     for kind in KINDS {
         let world = World::new(kind, 3, 2);
         let objects: Vec<Addr> = (0..3).map(|at| world.object(0, at, 3, 1).addr).collect();
@@ -79,7 +79,7 @@ fn status_pages_hold_versions_of_remote_readers_until_their_end() {
 }
 
 #[test]
-fn what_may_move_is_not_shared() {
+fn movable_snapshot_is_not_shared() {
     let world = World::new(KINDS[0], 2, 1);
     let mut tx = world.begin(0, Mode::ReadWrite);
     assert_eq!(block_on(tx.share_snapshot()), Err(Stop::ReadOnly));

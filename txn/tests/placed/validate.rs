@@ -40,7 +40,7 @@ fn overwrite(world: &World, machine: usize, addr: Addr) {
 }
 
 #[test]
-fn a_primary_of_more_than_four_objects_is_asked_once_and_of_fewer_they_are_read() {
+fn validation_asks_primary_above_four_objects_else_reads_headers() {
     for (kind, count, cost) in [
         (Kind::Tcp, 1, (1, 0)),
         (Kind::Tcp, 4, (4, 0)),
@@ -65,7 +65,7 @@ fn a_primary_of_more_than_four_objects_is_asked_once_and_of_fewer_they_are_read(
 }
 
 #[test]
-fn what_a_commit_has_locked_is_not_looked_at() {
+fn validation_skips_locked_objects() {
     let world = World::new(Kind::Tcp, 3, 2);
     let (all, one) = objects(&world, 8);
     let mut tx = begin(&world, &all, one);
@@ -100,7 +100,7 @@ fn more_than_a_message_takes_is_asked_in_several() {
 }
 
 #[test]
-fn a_primary_that_is_asked_finds_what_has_changed_wherever_it_is() {
+fn validate_message_finds_each_changed_object() {
     for count in [4, 6] {
         for changed in 0..count {
             let world = World::new(Kind::Tcp, 3, 2);
@@ -124,7 +124,7 @@ fn a_primary_that_is_asked_finds_what_has_changed_wherever_it_is() {
 }
 
 #[test]
-fn a_refresh_asks_for_what_was_read_and_for_what_is_to_be_overwritten() {
+fn refresh_validates_reads_and_pending_writes() {
     let world = World::new(Kind::Tcp, 3, 1);
     let (all, one) = objects(&world, 5);
     let (owned, _) = objects(&world, 5);
@@ -154,7 +154,7 @@ fn a_refresh_asks_for_what_was_read_and_for_what_is_to_be_overwritten() {
 }
 
 #[test]
-fn two_that_have_each_locked_what_the_other_has_read_do_not_both_commit() {
+fn crossed_read_and_write_sets_do_not_both_commit() {
     let world = World::new(Kind::Tcp, 3, 2);
     let (many, one) = objects(&world, 6);
     for round in 0..40 {
@@ -174,7 +174,7 @@ fn two_that_have_each_locked_what_the_other_has_read_do_not_both_commit() {
 }
 
 #[test]
-fn a_question_to_a_machine_that_closes_ends_the_commit() {
+fn validate_to_closing_machine_aborts_commit() {
     let world = World::new(Kind::Tcp, 3, 1);
     let (all, one) = objects(&world, 6);
     let tx = begin(&world, &all, one);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fencepost_fabric::{Fabric, LocalNetwork, Member, TcpConfig, TcpFabric};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome};
+use fencepost_txn::{
+    Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome,
+};
 use fencepost_txn::{Stop, Transaction};
 use pollster::block_on;
 

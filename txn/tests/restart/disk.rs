@@ -14,7 +14,7 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::network::disk::{Beginning, Contents, DiskStart, StoreState, ReadmitPolicy};
+use fencepost_txn::network::disk::{Beginning, Contents, DiskStart, ReadmitPolicy, StoreState};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
 use fencepost_txn::{Addr, DurableStorage, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
@@ -77,10 +77,10 @@ impl Disks {
     }
 
     fn try_begin(&self) -> Result<Machines, OpenError> {
-        let founders = Configuration::of_process(MACHINES).expect("machines");
+        let initial_members = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
         let ids = || (1..=MACHINES).map(MachineId);
-        let members = members(&founders);
+        let members = members(&initial_members);
         let join = |id| -> Arc<dyn Fabric> { Arc::new(network.join(id).expect("a machine")) };
         let fabrics: Vec<_> = ids().map(join).collect();
         let begin = |(fabric, disk): (&Arc<dyn Fabric>, &SimDisk)| {
@@ -89,7 +89,7 @@ impl Disks {
             Beginning::open(
                 Contents::read(&durable)?,
                 fabric,
-                (&founders, &founders),
+                (&initial_members, &initial_members),
                 ReadmitPolicy::Nobody,
                 StoreState::Last(ConfigurationId(0)),
             )
@@ -183,7 +183,7 @@ impl Watch {
 }
 
 #[test]
-fn whatever_was_reported_is_there_after_power_was_lost() {
+fn reported_commits_survive_power_loss() {
     let ways = [(0, 3, false), (2, 2, false), (1, 1, false), (1, 2, true)];
     let ways = ways
         .into_iter()
@@ -233,7 +233,7 @@ fn whatever_was_reported_is_there_after_power_was_lost() {
 
 /// Power fails while machines start again: some have progressed further than others.
 #[test]
-fn who_has_not_begun_again_is_told_by_those_who_have() {
+fn machines_behind_in_restart_learn_outcomes_from_others() {
     for (ahead, replicas) in [(0, 3), (1, 3), (2, 2), (1, 1)] {
         let disks = Disks::new(replicas);
         let mut machines = disks.begin();
@@ -276,10 +276,10 @@ fn without_the_data_of_all_machines_nothing_begins() {
     machines.rest();
     drop(machines);
     // The disk of another cluster.
-    let strangers = Disks::new(2);
-    strangers.begin().object(0, SHORT, OLD);
+    let outsiders = Disks::new(2);
+    outsiders.begin().object(0, SHORT, OLD);
     let mut mixed = disks.copies();
-    mixed.disks[1] = strangers.disks[1].fork();
+    mixed.disks[1] = outsiders.disks[1].fork();
     let said = mixed.refused();
     assert!(said.contains("data of another cluster"), "{said}");
     mixed.disks[1] = SimDisk::new(9);
@@ -451,7 +451,7 @@ fn checkpoints_are_taken_while_all_go_on() {
 
 /// A machine without new writes learns that its retained records are no longer needed.
 #[test]
-fn a_checkpoint_of_machines_at_rest_leaves_nothing_to_replay() {
+fn checkpoint_at_rest_leaves_nothing_to_replay() {
     let disks = Disks::new(2);
     let machines = disks.begin();
     let objects = objects(&machines);

@@ -15,7 +15,9 @@ use fencepost_fabric::{
 };
 use fencepost_txn::network::restart::{RestartError, repair_memory};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, RestartState};
-use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome, Transaction};
+use fencepost_txn::{
+    Addr, Machine, MachineId, MachineOptions, Mode, ObjectLocation, Outcome, Transaction,
+};
 use parking_lot::Mutex;
 
 const MACHINES: u32 = 3;
@@ -42,24 +44,24 @@ pub struct Host {
 /// Takes copies of the memory.
 #[derive(Default)]
 struct Watch {
-    state: Mutex<Watching>,
+    state: Mutex<WatchState>,
 }
 
 #[derive(Default)]
-struct Watching {
+struct WatchState {
     from: Option<PathBuf>,
     reported: bool,
     taken: Vec<(tempfile::TempDir, bool)>,
     /// A machine that is to be killed, the number of writes until then, and the fate of the others.
-    doomed: Option<(MachineId, usize, Others)>,
-    killed: Option<(MachineId, Others)>,
+    to_kill: Option<(MachineId, usize, OthersEnd)>,
+    killed: Option<(MachineId, OthersEnd)>,
     /// Completions of writes that stay pending to the end.
     late: Vec<Completer<()>>,
 }
 
 /// The fate of the other machines when one is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum OthersEnd {
     /// They are killed when they can make no more progress.
     AreKilled,
     /// They are killed before any write between them arrives.
@@ -82,17 +84,17 @@ impl Watch {
     /// Returns the completion of a write that does not arrive because of a killed machine.
     fn stop(&self, from: MachineId, to: MachineId) -> Option<Completion<()>> {
         let mut state = self.state.lock();
-        if let Some((machine, left, others)) = state.doomed {
+        if let Some((machine, left, others)) = state.to_kill {
             match left {
-                0 => (state.doomed, state.killed) = (None, Some((machine, others))),
-                _ => state.doomed = Some((machine, left - 1, others)),
+                0 => (state.to_kill, state.killed) = (None, Some((machine, others))),
+                _ => state.to_kill = Some((machine, left - 1, others)),
             }
         }
         let (killed, others) = state.killed?;
         if killed == to || killed == from {
             return Some(Completion::done(Err(FabricError::Lost)));
         }
-        (others == Others::AreKilledAtOnce).then(|| {
+        (others == OthersEnd::AreKilledAtOnce).then(|| {
             let (completer, completion) = Completion::pending();
             state.late.push(completer);
             completion
@@ -142,9 +144,9 @@ impl Host {
     }
 
     /// Kills a machine after a number of further writes.
-    pub fn doom(&self, machine: MachineId, writes: usize, others: Others) {
+    pub fn doom(&self, machine: MachineId, writes: usize, others: OthersEnd) {
         let mut state = self.watch.state.lock();
-        (state.doomed, state.killed) = (Some((machine, writes, others)), None);
+        (state.to_kill, state.killed) = (Some((machine, writes, others)), None);
     }
 
     /// Returns the machine that was killed.
@@ -156,7 +158,7 @@ impl Host {
     /// Clears the kill, so that machines that start again are not killed.
     pub fn spare(&self) {
         let mut state = self.watch.state.lock();
-        (state.doomed, state.killed) = (None, None);
+        (state.to_kill, state.killed) = (None, None);
         drop(std::mem::take(&mut state.late));
     }
 
@@ -209,8 +211,8 @@ impl Host {
 
     fn homes(&self, machine: u32) -> [PathBuf; 2] {
         let current = self.current.borrow();
-        let life = current.as_ref().map_or(1, |current| current.id().0);
-        let place = [format!("life-{life}"), "regions".into()];
+        let incarnation = current.as_ref().map_or(1, |current| current.id().0);
+        let place = [format!("life-{incarnation}"), "regions".into()];
         place.map(|place| {
             self.directory
                 .path()
@@ -226,7 +228,7 @@ impl Host {
 
     pub fn try_begin(&self) -> Result<Machines, RestartError> {
         let nvram = Nvram::open(self.directory.path()).expect("a directory");
-        let founders = Configuration::of_process(MACHINES).expect("machines");
+        let initial_members = Configuration::of_process(MACHINES).expect("machines");
         let replication = Replication::exactly(self.replicas);
         let before = self.current.borrow().clone();
         let resumed = match &before {
@@ -246,7 +248,7 @@ impl Host {
         let map = resumed.as_ref().map_or_else(Vec::new, RestartState::seal);
         let configuration = resumed
             .as_ref()
-            .map_or(founders, |resumed| resumed.configuration.clone());
+            .map_or(initial_members, |resumed| resumed.configuration.clone());
         let life = configuration.id().0;
         let kept = resumed.as_ref().map_or_else(Vec::new, RestartState::places);
         nvram.begin(life, &map).expect("a life");
@@ -266,7 +268,7 @@ impl Host {
                     .expect("its directory");
                 let fabric = ShmFabric::at(home).expect("a machine");
                 fabric.set_members(&members).expect("a member");
-                Watched {
+                WatchedFabric {
                     inner: fabric,
                     watch: Arc::clone(&self.watch),
                 }
@@ -399,12 +401,12 @@ impl Machines {
 }
 
 /// A fabric whose writes are watched.
-struct Watched {
+struct WatchedFabric {
     inner: ShmFabric,
     watch: Arc<Watch>,
 }
 
-impl Fabric for Watched {
+impl Fabric for WatchedFabric {
     fn me(&self) -> MachineId {
         self.inner.me()
     }

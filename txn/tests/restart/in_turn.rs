@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use fencepost_txn::{Addr, MachineId, Mode, Outcome, Stop};
 
-use crate::host::{Host, Machines, Others};
+use crate::host::{Host, Machines, OthersEnd};
 use crate::{LONG, OLD};
 
 /// Rounds in which the other machines make all progress that is possible without the killed one.
@@ -57,7 +57,7 @@ fn value(machines: &Machines, objects: &[Addr]) -> u64 {
 
 /// The death of a machine: its index, the number of writes of the commit before it, and the fate of
 /// the others.
-type Dies = (usize, usize, Others);
+type MachineDeath = (usize, usize, OthersEnd);
 
 /// Kills a machine during a commit, then all. Returns whether the first was killed before the
 /// commit was over.
@@ -65,7 +65,7 @@ fn kill_in_turn(
     host: &mut Host,
     objects: &[Addr],
     last: &mut u64,
-    (at, writes, others): Dies,
+    (at, writes, others): MachineDeath,
 ) -> bool {
     let machines = host.begin();
     machines.rest();
@@ -81,7 +81,7 @@ fn kill_in_turn(
     machines.close();
     drop(machines);
     host.spare();
-    if others != Others::EndWell {
+    if others != OthersEnd::EndWell {
         *host = left;
     }
     let machines = host.begin();
@@ -99,7 +99,7 @@ fn kill_in_turn(
 }
 
 /// Kills a machine at every write of a commit, for objects of some machines.
-fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: Others) {
+fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: OthersEnd) {
     let mut host = Host::new(replicas);
     let machines = host.begin();
     let objects: Vec<Addr> = of
@@ -121,10 +121,14 @@ fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: Othe
 }
 
 #[test]
-fn whoever_is_killed_first_leaves_nothing_half_there() {
+fn machines_killed_in_turn_leave_no_partial_commit() {
     for (replicas, first) in [(2, 1), (2, 2), (3, 1), (3, 2)] {
         for of in [&[0, 1, 2][..], &[0, first], &[1, 2]] {
-            for others in [Others::AreKilled, Others::AreKilledAtOnce, Others::EndWell] {
+            for others in [
+                OthersEnd::AreKilled,
+                OthersEnd::AreKilledAtOnce,
+                OthersEnd::EndWell,
+            ] {
                 kill_at_every_write(of, replicas, first, others);
             }
         }

@@ -17,13 +17,11 @@ fn is_found(fault: Fault) -> bool {
         catch_unwind(test).is_err()
     };
     match fault {
-        Fault::BeginAlone => found(leased::a_machine_that_was_out_is_stale),
+        Fault::BeginAlone => found(leased::evicted_machine_is_stale_at_restart),
         Fault::GiveUpRegions => found(leased::no_region_is_given_up_that_a_disk_has),
-        Fault::WholeBeforeCheckpoint => {
-            found(leased::a_machine_that_was_out_is_taken_back_with_nothing)
-        }
+        Fault::WholeBeforeCheckpoint => found(leased::readmitted_machine_restarts_without_data),
         Fault::TakeOldVersions => {
-            found(leased::comes_back::a_machine_that_comes_back_gets_what_has_changed)
+            found(leased::comes_back::rejoining_machine_copies_only_changed_objects)
         }
         _ => (0..SEEDS).any(|seed| {
             let _fault = inject(fault);

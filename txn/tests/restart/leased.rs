@@ -19,11 +19,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fencepost_cluster::join::{
-    JoinOutcome, JoinRefusal, JoinRequest, DurableData, NotAdmitted, PROTOCOL_VERSION,
+    DurableData, JoinOutcome, JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, DiskStart, StoreState, ReadmitPolicy};
+use fencepost_txn::network::disk::{
+    Beginning, Contents, DiskStart, ReadmitPolicy, StateExchangeError, StoreState,
+};
 use fencepost_txn::network::{
     ClusterSecret, ConfigStore, Configuration, JoinEndpoint, LeaseTerms, LocalStore, Mapping,
     NetworkOptions, Replication, members,
@@ -61,7 +63,7 @@ struct Disks {
 
 /// The knowledge of clients about the value that all objects have.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ValueKnowledge {
     /// The value was this or a later one.
     least: u64,
     /// The value was never this one.
@@ -69,31 +71,35 @@ struct Known {
 }
 
 /// The environment that all machines share.
-struct Ground {
+struct SharedEnvironment {
     network: Arc<LocalNetwork>,
     store: Arc<LocalStore>,
     time: Arc<Time>,
-    door: Arc<JoinEndpoint>,
+    endpoint: Arc<JoinEndpoint>,
     replicas: usize,
 }
 
-impl Ground {
-    fn of(network: Arc<LocalNetwork>, configuration: &Configuration, replicas: usize) -> Ground {
+impl SharedEnvironment {
+    fn of(
+        network: Arc<LocalNetwork>,
+        configuration: &Configuration,
+        replicas: usize,
+    ) -> SharedEnvironment {
         let store = Arc::new(LocalStore::in_memory());
         block_on(store.compare_and_swap(None, configuration)).expect("is stored");
         let secret = ClusterSecret::new(b"a secret of all of them").expect("long enough");
-        Ground {
+        SharedEnvironment {
             network,
             store,
             time: Arc::new(Time(AtomicU64::new(1_000_000_000))),
-            door: Arc::new(JoinEndpoint::new(Arc::new(SimDisk::new(1)), secret)),
+            endpoint: Arc::new(JoinEndpoint::new(Arc::new(SimDisk::new(1)), secret)),
             replicas,
         }
     }
 
     fn open(&self, fabric: Arc<dyn Fabric>, on_disk: Arc<DiskStart>, joins: bool) -> Arc<Machine> {
         let configuration = on_disk.configuration().clone();
-        Ground::machine(NetworkOptions {
+        SharedEnvironment::machine(NetworkOptions {
             disk: Some(on_disk),
             joins,
             ..self.options(fabric, configuration)
@@ -107,7 +113,7 @@ impl Ground {
             clock: Arc::clone(&self.time) as _,
             leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
             store: Some(Arc::clone(&self.store) as _),
-            door: Some(Arc::clone(&self.door)),
+            door: Some(Arc::clone(&self.endpoint)),
             ..NetworkOptions::of(fabric, configuration, replication)
         }
     }
@@ -123,16 +129,16 @@ impl Ground {
 }
 
 struct World {
-    ground: Ground,
+    ground: SharedEnvironment,
     machines: BTreeMap<u32, Arc<Machine>>,
     store: Arc<LocalStore>,
     time: Arc<Time>,
     dead: RefCell<BTreeSet<u32>>,
     /// The disks that are watched, the copies of them, and the number of writes at the last check.
     watched: Option<Disks>,
-    taken: RefCell<Vec<(Disks, Known)>>,
+    taken: RefCell<Vec<(Disks, ValueKnowledge)>>,
     seen: Cell<u64>,
-    known: Cell<Known>,
+    known: Cell<ValueKnowledge>,
 }
 
 impl Disks {
@@ -162,23 +168,23 @@ impl Disks {
     }
 
     fn begin(&self) -> World {
-        self.begin_those(&[1, 2, 3]).expect("they begin")
+        self.begin_machines(&[1, 2, 3]).expect("they begin")
     }
 
     /// Starts these machines, except stale ones; returns `None` if they wait for others.
-    fn begin_those(&self, those: &[u32]) -> Option<World> {
-        let founders = Configuration::of_process(MACHINES).expect("machines");
+    fn begin_machines(&self, those: &[u32]) -> Option<World> {
+        let initial_members = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
         let ids = || (1..=MACHINES).map(MachineId);
         let mut beginning = Vec::new();
         for id in ids().filter(|id| those.contains(&id.0)) {
-            let place = founders.machine(id).expect("a founder");
+            let place = initial_members.machine(id).expect("a founder");
             let durable = durable(&self.disks[id.0 as usize - 1]);
             let contents = Contents::read(&durable).expect("its disk");
-            let (id, machines) = contents.part(&founders, place).expect("machines");
+            let (id, machines) = contents.part(&initial_members, place).expect("machines");
             let all = members(&machines);
             let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
-            let machines = (&founders, &machines);
+            let machines = (&initial_members, &machines);
             fabric.set_members(&all).expect("a member");
             let last = fencepost_cluster::ConfigurationId(self.stored);
             let stored = match self.forgets {
@@ -197,7 +203,7 @@ impl Disks {
                     found.push((*id, Arc::clone(fabric), on_disk));
                     false
                 }
-                Err(MeetError::Stale(_)) => false,
+                Err(StateExchangeError::Stale(_)) => false,
                 Err(other) => panic!("m{}: {other}", id.0),
             });
             rounds += 1;
@@ -207,7 +213,7 @@ impl Disks {
         }
         let configuration = found.first()?.2.configuration().clone();
         assert!(configuration.id().0 > self.stored);
-        let ground = Ground::of(network, &configuration, self.replicas);
+        let ground = SharedEnvironment::of(network, &configuration, self.replicas);
         let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<DiskStart>)| {
             let members = members(on_disk.configuration());
             fabric.set_members(&members).expect("a member");
@@ -221,7 +227,7 @@ impl Disks {
 
 impl World {
     /// Returns a world of machines, when they are complete.
-    fn of(ground: Ground, machines: BTreeMap<u32, Arc<Machine>>) -> World {
+    fn of(ground: SharedEnvironment, machines: BTreeMap<u32, Arc<Machine>>) -> World {
         let world = World {
             machines,
             store: Arc::clone(&ground.store),
@@ -231,7 +237,7 @@ impl World {
             watched: None,
             taken: RefCell::default(),
             seen: Cell::new(0),
-            known: Cell::new(Known {
+            known: Cell::new(ValueKnowledge {
                 least: 0,
                 never: None,
             }),
@@ -360,7 +366,7 @@ impl World {
     /// Records the knowledge of clients.
     fn know(&self, least: u64, never: Option<u64>) {
         let known = self.known.get();
-        self.known.set(Known {
+        self.known.set(ValueKnowledge {
             least: least.max(known.least),
             never: never.or(known.never),
         });
@@ -444,12 +450,12 @@ impl World {
             domain: own.domain.clone(),
             keeps,
         };
-        let knock = self
+        let attempt = self
             .ground
-            .door
+            .endpoint
             .begin_join(request, &mut random)
             .expect("left");
-        let (knock, heard) = (RefCell::new(knock), Cell::new(None));
+        let (knock, heard) = (RefCell::new(attempt), Cell::new(None));
         self.until("an answer", || {
             let answer = knock.borrow_mut().hear().transpose();
             let any = answer.is_some();
@@ -513,7 +519,7 @@ fn objects(world: &World) -> Vec<Addr> {
 
 /// Checks that the disks agree with the clients' knowledge, and that the machines continue. If
 /// `further`, checks the same after another power failure.
-fn holds(left: &Disks, known: Known, objects: &[Addr], further: bool) {
+fn holds(left: &Disks, known: ValueKnowledge, objects: &[Addr], further: bool) {
     let world = left.begin();
     let value = world.value(objects);
     assert!(
@@ -538,7 +544,7 @@ fn holds(left: &Disks, known: Known, objects: &[Addr], further: bool) {
 /// A machine fails at some step of a commit, its own or another's. Power fails at any time until
 /// all replicas are complete again, and after that.
 #[test]
-fn what_was_reported_is_there_after_a_machine_has_failed_and_then_all() {
+fn reported_commits_survive_machine_failure_then_power_loss() {
     let seeds = std::env::var("SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok());
@@ -610,7 +616,7 @@ pub fn one_fails_and_then_all(seed: u64) {
 /// An evicted machine is told so. The others do not wait for it, but do not start without any other
 /// member.
 #[test]
-pub fn a_machine_that_was_out_is_stale() {
+pub fn evicted_machine_is_stale_at_restart() {
     let disks = Disks::new(3);
     let world = disks.begin();
     let objects = objects(&world);
@@ -622,14 +628,14 @@ pub fn a_machine_that_was_out_is_stale() {
     for those in [&[1, 2][..], &[1, 2, 3]] {
         let world = left
             .left(CrashLoss::All)
-            .begin_those(those)
+            .begin_machines(those)
             .expect("they begin");
         assert_eq!(world.machines.len(), 2);
         assert_eq!(world.value(&objects), 2);
         world.check();
     }
     for those in [&[1, 3][..], &[2, 3], &[3], &[1]] {
-        assert!(left.left(CrashLoss::All).begin_those(those).is_none());
+        assert!(left.left(CrashLoss::All).begin_machines(those).is_none());
     }
 }
 
@@ -650,7 +656,7 @@ pub fn no_region_is_given_up_that_a_disk_has() {
     assert!(world.all(|machine| !machine.is_answering()));
     let left = disks.left(CrashLoss::All);
     drop(world);
-    assert!(left.left(CrashLoss::All).begin_those(&[1, 3]).is_none());
+    assert!(left.left(CrashLoss::All).begin_machines(&[1, 3]).is_none());
     let world = left.begin();
     assert_eq!(world.value(&objects), 1);
     world.check();
@@ -658,7 +664,7 @@ pub fn no_region_is_given_up_that_a_disk_has() {
 
 /// A machine with a failed disk counts as failed.
 #[test]
-fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
+fn failed_disk_evicts_its_machine() {
     let disks = Disks::new(3);
     let world = disks.begin();
     let objects = objects(&world);
@@ -680,7 +686,7 @@ fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
 /// An evicted machine is taken back when all start again, if all have the option to do so. It has
 /// no data then, and gets a replica of each region that lacks one.
 #[test]
-pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
+pub fn readmitted_machine_restarts_without_data() {
     for (replicas, lost) in [(2, 2), (3, 1), (2, 3)] {
         let disks = Disks::new(replicas);
         let world = disks.begin();
@@ -692,7 +698,7 @@ pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
         let mut left = disks.left(CrashLoss::All);
         drop(world);
         left.taken_back = ReadmitPolicy::All;
-        assert!(left.left(CrashLoss::All).begin_those(&others).is_none());
+        assert!(left.left(CrashLoss::All).begin_machines(&others).is_none());
         let world = left.begin();
         assert_eq!(world.machines.len(), 3);
         assert_eq!(world.value(&objects), 2);
@@ -723,7 +729,7 @@ pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
 /// A machine leaves in good order: by then its data is on the disks of others, and its own disk is
 /// stale.
 #[test]
-fn what_a_machine_had_that_left_is_on_the_disks_of_others() {
+fn data_of_departed_machine_is_on_other_disks() {
     let disks = Disks::new(2);
     let world = disks.begin();
     let objects = objects(&world);
@@ -754,7 +760,7 @@ fn what_a_machine_had_that_left_is_on_the_disks_of_others() {
 
 /// Power fails while machines start again, one of which is taken back with an empty disk.
 #[test]
-fn who_is_taken_back_may_be_so_again() {
+fn machine_may_be_readmitted_repeatedly() {
     let disks = Disks::new(2);
     let world = disks.begin();
     let objects = objects(&world);

@@ -83,7 +83,7 @@ fn is_there(machines: &Machines, objects: &[Addr], freed: Addr, link: Addr) -> b
 }
 
 #[test]
-fn whatever_was_reported_is_there_and_nothing_is_half_there() {
+fn restart_keeps_reported_commits_and_no_partial_commit() {
     for (coordinator, replicas) in [(0, 3), (2, 2)] {
         let host = Host::new(replicas);
         let machines = host.begin();
@@ -126,7 +126,7 @@ fn whatever_was_reported_is_there_and_nothing_is_half_there() {
 /// The records of a transaction that is too large for the logs come in parts, which are copied out
 /// of the logs at once.
 #[test]
-fn what_comes_in_parts_is_there_as_a_whole_or_not_at_all() {
+fn commit_in_parts_is_complete_or_absent_after_restart() {
     const OBJECTS: usize = 9;
     let host = Host::new(3);
     let machines = host.begin();
@@ -154,7 +154,7 @@ fn what_comes_in_parts_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_machine_without_memory_gets_that_of_others() {
+fn machine_without_memory_restarts_from_replicas() {
     for gone in 1..=3 {
         let host = Host::new(3);
         let machines = host.begin();
@@ -177,7 +177,7 @@ fn a_machine_without_memory_gets_that_of_others() {
 }
 
 #[test]
-fn regions_that_nobody_has_all_of_are_told_and_nothing_is_changed() {
+fn incomplete_regions_are_reported_and_nothing_changes() {
     let host = Host::new(2);
     let machines = host.begin();
     let objects = objects(&machines);

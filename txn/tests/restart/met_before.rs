@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::{Fabric, ShmFabric, SimDisk};
 use fencepost_txn::MachineId;
-use fencepost_txn::network::disk::{Beginning, Contents, StoreState, ReadmitPolicy};
+use fencepost_txn::network::disk::{Beginning, Contents, ReadmitPolicy, StoreState};
 use fencepost_txn::network::{Configuration, members};
 
 use crate::disk::durable;
@@ -17,13 +17,15 @@ const LOOKS: u32 = 100;
 
 /// Starts one of two machines.
 fn begin(root: &Path, me: u32, disk: &SimDisk) -> Beginning {
-    let founders = Configuration::of_process(2).expect("machines");
+    let initial_members = Configuration::of_process(2).expect("machines");
     let fabric = ShmFabric::open(root, MachineId(me)).expect("a machine");
     let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-    fabric.set_members(&members(&founders)).expect("a member");
+    fabric
+        .set_members(&members(&initial_members))
+        .expect("a member");
     let contents = Contents::read(&durable(disk)).expect("its disk");
     let stored = StoreState::Last(ConfigurationId(0));
-    let both = (&founders, &founders);
+    let both = (&initial_members, &initial_members);
     Beginning::open(contents, &fabric, both, ReadmitPolicy::Nobody, stored).expect("it begins")
 }
 
@@ -37,7 +39,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn who_was_killed_before_all_had_met_is_met_again() {
+fn machine_killed_before_all_connected_is_met_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let root = directory.path().join("shared");
     fs::create_dir_all(&root).expect("a directory");

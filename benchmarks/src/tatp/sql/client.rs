@@ -7,23 +7,23 @@ use fencepost_fabric::random::Random;
 use super::{Forwardings, TatpSql};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client};
-use crate::sql::{Arg, Prepared, SqlFailure, SqlSession};
+use crate::sql::{Arg, SqlFailure, SqlSession, StatementHandle};
 use crate::tatp::mix::{Mix, Request};
 use crate::tatp::population::number;
 use crate::tatp::{DUPLICATE, NO_ROW};
 
 /// The prepared statements of a session.
 struct Statements {
-    subscriber: Prepared,
-    destination: Prepared,
-    access: Prepared,
-    update_bit: Prepared,
-    update_data: Prepared,
-    update_location: Prepared,
-    id_of_number: Prepared,
-    facilities: Prepared,
-    insert: Prepared,
-    delete: Prepared,
+    subscriber: StatementHandle,
+    destination: StatementHandle,
+    access: StatementHandle,
+    update_bit: StatementHandle,
+    update_data: StatementHandle,
+    update_location: StatementHandle,
+    id_of_number: StatementHandle,
+    facilities: StatementHandle,
+    insert: StatementHandle,
+    delete: StatementHandle,
 }
 
 impl Statements {

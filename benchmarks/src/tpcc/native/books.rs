@@ -4,35 +4,35 @@ use std::collections::HashMap;
 
 use fencepost_txn::Coordinator;
 
-use super::tables::{Part, Tables, column};
+use super::tables::{MachineTables, Tables, column};
 use crate::error::BenchError;
 use crate::native::rows::{HashRows, TreeRows};
-use crate::tpcc::conditions::{Books, Measure, Sheet};
+use crate::tpcc::conditions::{AmountSource, Amounts, Measure};
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{pack, unpack};
 
 /// Scans of all parts of the tables, each on the machine that has it.
-pub(super) struct NativeBooks<'a> {
+pub(super) struct NativeAmounts<'a> {
     pub coordinators: Vec<Coordinator>,
     pub tables: &'a Tables,
 }
 
 /// The key under which an amount is counted.
 #[derive(Clone, Copy)]
-enum By {
+enum AmountKey {
     Warehouse,
     District,
     /// The warehouse, the district and the third number of the row: an order or a customer.
     Third,
 }
 
-impl By {
+impl AmountKey {
     fn key(self, row: &[u64]) -> u64 {
         let number = |at: usize| row[at] as i64;
         match self {
-            By::Warehouse => pack(number(0), 0, 0),
-            By::District => pack(number(0), number(1), 0),
-            By::Third => pack(number(0), number(1), number(2)),
+            AmountKey::Warehouse => pack(number(0), 0, 0),
+            AmountKey::District => pack(number(0), number(1), 0),
+            AmountKey::Third => pack(number(0), number(1), number(2)),
         }
     }
 }
@@ -43,18 +43,18 @@ const ADD: Fold = |sum, more| sum + more;
 const LARGEST: Fold = i64::max;
 const SMALLEST: Fold = i64::min;
 
-fn enter(sheet: &mut Sheet, key: u64, amount: i64, fold: Fold) {
+fn enter(sheet: &mut Amounts, key: u64, amount: i64, fold: Fold) {
     let entry = sheet.entry(key);
     entry
         .and_modify(|known| *known = fold(*known, amount))
         .or_insert(amount);
 }
 
-impl NativeBooks<'_> {
+impl NativeAmounts<'_> {
     /// Passes all rows of a table to `show`, with the index of their machine.
     fn each_row(
         &mut self,
-        table: impl Fn(&Part) -> HashRows,
+        table: impl Fn(&MachineTables) -> HashRows,
         mut show: impl FnMut(usize, &[u64]),
     ) -> Result<(), BenchError> {
         let parts = self.tables.parts().iter().zip(&mut self.coordinators);
@@ -67,7 +67,7 @@ impl NativeBooks<'_> {
     /// Passes all keys of a tree and their rows to `show`, with the index of their machine.
     fn each_key(
         &mut self,
-        tree: impl Fn(&Part) -> TreeRows,
+        tree: impl Fn(&MachineTables) -> TreeRows,
         mut show: impl FnMut(usize, &[u8], &[u64]),
     ) -> Result<(), BenchError> {
         let parts = self.tables.parts().iter().zip(&mut self.coordinators);
@@ -125,11 +125,11 @@ impl NativeBooks<'_> {
 
     fn rows(
         &mut self,
-        table: impl Fn(&Part) -> HashRows,
+        table: impl Fn(&MachineTables) -> HashRows,
         fold: Fold,
         amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
-    ) -> Result<Sheet, BenchError> {
-        let mut sheet = Sheet::new();
+    ) -> Result<Amounts, BenchError> {
+        let mut sheet = Amounts::new();
         self.each_row(table, |_, row| {
             if let Some((key, amount)) = amount(row) {
                 enter(&mut sheet, key, amount, fold);
@@ -141,18 +141,18 @@ impl NativeBooks<'_> {
     /// Sums word `which` of the rows of a table.
     fn sum(
         &mut self,
-        table: impl Fn(&Part) -> HashRows,
-        by: By,
+        table: impl Fn(&MachineTables) -> HashRows,
+        by: AmountKey,
         which: usize,
-    ) -> Result<Sheet, BenchError> {
+    ) -> Result<Amounts, BenchError> {
         self.rows(table, ADD, |row| Some((by.key(row), row[which] as i64)))
     }
 
     fn count(
         &mut self,
-        table: impl Fn(&Part) -> HashRows,
+        table: impl Fn(&MachineTables) -> HashRows,
         by: impl Fn(&[u64]) -> u64,
-    ) -> Result<Sheet, BenchError> {
+    ) -> Result<Amounts, BenchError> {
         self.rows(table, ADD, |row| Some((by(row), 1)))
     }
 
@@ -160,8 +160,8 @@ impl NativeBooks<'_> {
         &mut self,
         fold: Fold,
         amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
-    ) -> Result<Sheet, BenchError> {
-        let mut sheet = Sheet::new();
+    ) -> Result<Amounts, BenchError> {
+        let mut sheet = Amounts::new();
         self.each_key(
             |part| part.order_line,
             |_, _, row| {
@@ -179,8 +179,8 @@ impl NativeBooks<'_> {
         by_order: bool,
         fold: Fold,
         amount: impl Fn(i64) -> i64,
-    ) -> Result<Sheet, BenchError> {
-        let mut sheet = Sheet::new();
+    ) -> Result<Amounts, BenchError> {
+        let mut sheet = Amounts::new();
         self.each_key(
             |part| part.new_order,
             |_, key, _| {
@@ -197,15 +197,18 @@ impl NativeBooks<'_> {
         Ok(sheet)
     }
 
-    fn delivered_amount(&mut self) -> Result<Sheet, BenchError> {
+    fn delivered_amount(&mut self) -> Result<Amounts, BenchError> {
         let customers: HashMap<u64, i64> =
-            self.sum(|part| part.orders, By::Third, column::O_C_ID)?;
+            self.sum(|part| part.orders, AmountKey::Third, column::O_C_ID)?;
         self.lines(ADD, |row| {
             if row[column::OL_DELIVERY_D] as i64 == NULL {
                 return None;
             }
             // A line without an order belongs to no customer; another condition detects it.
-            let customer = customers.get(&By::Third.key(row)).copied().unwrap_or(0);
+            let customer = customers
+                .get(&AmountKey::Third.key(row))
+                .copied()
+                .unwrap_or(0);
             let key = pack(row[0] as i64, row[1] as i64, customer);
             Some((key, row[column::OL_AMOUNT] as i64))
         })
@@ -217,8 +220,8 @@ fn number(key: &[u8]) -> (i64, i64, i64) {
     unpack(key.try_into().map_or(0, u64::from_be_bytes))
 }
 
-impl Books for NativeBooks<'_> {
-    fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
+impl AmountSource for NativeAmounts<'_> {
+    fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError> {
         let undelivered = |row: &[u64]| row[column::O_CARRIER_ID] as i64 == NULL;
         // The first numbers of a history row are those of the customer; the place of payment
         // follows.
@@ -228,18 +231,29 @@ impl Books for NativeBooks<'_> {
         };
         let paid = |row: &[u64]| row[column::H_AMOUNT] as i64;
         match measure {
-            Measure::WarehouseYtd => self.sum(|part| part.warehouse, By::Warehouse, column::W_YTD),
-            Measure::DistrictsYtd => self.sum(|part| part.district, By::Warehouse, column::D_YTD),
-            Measure::DistrictYtd => self.sum(|part| part.district, By::District, column::D_YTD),
+            Measure::WarehouseYtd => {
+                self.sum(|part| part.warehouse, AmountKey::Warehouse, column::W_YTD)
+            }
+            Measure::DistrictsYtd => {
+                self.sum(|part| part.district, AmountKey::Warehouse, column::D_YTD)
+            }
+            Measure::DistrictYtd => {
+                self.sum(|part| part.district, AmountKey::District, column::D_YTD)
+            }
             Measure::LastOrder => self.rows(
                 |part| part.district,
                 ADD,
-                |row| Some((By::District.key(row), row[column::D_NEXT_O_ID] as i64 - 1)),
+                |row| {
+                    Some((
+                        AmountKey::District.key(row),
+                        row[column::D_NEXT_O_ID] as i64 - 1,
+                    ))
+                },
             ),
             Measure::LargestOrder => self.rows(
                 |part| part.orders,
                 LARGEST,
-                |row| Some((By::District.key(row), row[column::O_ID] as i64)),
+                |row| Some((AmountKey::District.key(row), row[column::O_ID] as i64)),
             ),
             Measure::LargestNewOrder => self.new_orders(false, LARGEST, |id| id),
             Measure::NewOrderSpan => {
@@ -252,33 +266,39 @@ impl Books for NativeBooks<'_> {
             }
             Measure::NewOrders => self.new_orders(false, ADD, |_| 1),
             Measure::EachNewOrder => self.new_orders(true, ADD, |_| 1),
-            Measure::Orders => self.count(|part| part.orders, |row| By::District.key(row)),
-            Measure::OrderedLines => self.sum(|part| part.orders, By::District, column::O_OL_CNT),
-            Measure::LinesOfOrder => self.sum(|part| part.orders, By::Third, column::O_OL_CNT),
+            Measure::Orders => self.count(|part| part.orders, |row| AmountKey::District.key(row)),
+            Measure::OrderedLines => {
+                self.sum(|part| part.orders, AmountKey::District, column::O_OL_CNT)
+            }
+            Measure::LinesOfOrder => {
+                self.sum(|part| part.orders, AmountKey::Third, column::O_OL_CNT)
+            }
             Measure::OrdersWithoutCarrier => self.rows(
                 |part| part.orders,
                 ADD,
-                |row| undelivered(row).then(|| (By::Third.key(row), 1)),
+                |row| undelivered(row).then(|| (AmountKey::Third.key(row), 1)),
             ),
             Measure::LinesOfUndelivered => self.rows(
                 |part| part.orders,
                 ADD,
                 |row| {
                     let lines = row[column::O_OL_CNT] as i64;
-                    undelivered(row).then(|| (By::Third.key(row), lines))
+                    undelivered(row).then(|| (AmountKey::Third.key(row), lines))
                 },
             ),
-            Measure::Lines => self.lines(ADD, |row| Some((By::District.key(row), 1))),
-            Measure::LinesByOrder => self.lines(ADD, |row| Some((By::Third.key(row), 1))),
+            Measure::Lines => self.lines(ADD, |row| Some((AmountKey::District.key(row), 1))),
+            Measure::LinesByOrder => self.lines(ADD, |row| Some((AmountKey::Third.key(row), 1))),
             Measure::UndeliveredLines => self.lines(ADD, |row| {
-                (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (By::Third.key(row), 1))
+                (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (AmountKey::Third.key(row), 1))
             }),
-            Measure::Balance => self.sum(|part| part.customer, By::Third, column::C_BALANCE),
-            Measure::PaidByCustomer => {
-                self.sum(|part| part.customer, By::Third, column::C_YTD_PAYMENT)
-            }
+            Measure::Balance => self.sum(|part| part.customer, AmountKey::Third, column::C_BALANCE),
+            Measure::PaidByCustomer => self.sum(
+                |part| part.customer,
+                AmountKey::Third,
+                column::C_YTD_PAYMENT,
+            ),
             Measure::PaymentsOfCustomer => {
-                self.sum(|part| part.history, By::Third, column::H_AMOUNT)
+                self.sum(|part| part.history, AmountKey::Third, column::H_AMOUNT)
             }
             Measure::WarehousePayments => self.rows(
                 |part| part.history,

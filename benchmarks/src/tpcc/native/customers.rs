@@ -4,9 +4,9 @@ use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
 
 use super::now;
-use super::tables::{Part, Tables, column, line_key};
+use super::tables::{MachineTables, Tables, column, line_key};
 use crate::native::rows::{copy, words};
-use crate::tpcc::mix::{District, Who};
+use crate::tpcc::mix::{CustomerKey, District};
 use crate::tpcc::schema::{CUSTOMER, DISTRICT, HISTORY, Row, WAREHOUSE};
 use crate::tpcc::{BAD_CREDIT, LATEST_ORDERS, bad_credit_note, pack};
 
@@ -16,7 +16,7 @@ impl Tables {
     pub async fn payment(
         &self,
         tx: &mut Transaction,
-        (at, of, who, cents): (District, District, &Who, i64),
+        (at, of, who, cents): (District, District, &CustomerKey, i64),
         number: u64,
     ) -> Result<(), IndexError> {
         let (warehouse, district) = at;
@@ -66,13 +66,13 @@ impl Tables {
     }
 }
 
-impl Part {
+impl MachineTables {
     /// Reads a customer's newest order, with its lines.
     pub async fn order_status(
         &self,
         tx: &mut Transaction,
         at: District,
-        who: &Who,
+        who: &CustomerKey,
     ) -> Result<(), IndexError> {
         let (mut row, mut lines) = (Vec::new(), Vec::new());
         let place = self.customer_row(tx, at, who).await?;

@@ -3,7 +3,7 @@
 use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
 
-use super::tables::{Part, Tables, line_key};
+use super::tables::{MachineTables, Tables, line_key};
 use crate::error::BenchError;
 use crate::native::Machines;
 use crate::tpcc::pack;
@@ -103,7 +103,7 @@ impl Load<'_> {
         &self,
         (count, what): (u64, &str),
         piece: u64,
-        body: impl AsyncFn(&mut Transaction, &Part, u64) -> Result<(), IndexError> + Sync,
+        body: impl AsyncFn(&mut Transaction, &MachineTables, u64) -> Result<(), IndexError> + Sync,
     ) -> Result<(), BenchError> {
         let what = (u64::from(self.population.scale.warehouses) * count, what);
         let home = |number: u64| self.tables.home(((number - 1) / count) as i64 + 1);

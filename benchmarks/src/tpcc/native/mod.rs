@@ -16,13 +16,13 @@ use fencepost_txn::{Coordinator, Mode};
 
 use super::TpccOptions;
 use super::conditions;
-use super::done::{Done, Own};
+use super::done::{ClientCounts, CommittedCounts};
 use super::mix::{KINDS, Mix, Order, Request};
 use super::population::Population;
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, end};
-use books::NativeBooks;
+use books::NativeAmounts;
 use load::Load;
 use tables::Tables;
 
@@ -32,7 +32,7 @@ pub struct TpccNative {
     tables: Tables,
     options: TpccOptions,
     population: Population,
-    done: Done,
+    done: CommittedCounts,
     /// The number of clients so far, to number the history rows.
     clients: AtomicU64,
 }
@@ -42,7 +42,7 @@ pub struct TpccNativeClient<'a> {
     coordinators: Vec<Coordinator>,
     tables: &'a Tables,
     mix: Mix,
-    done: Own<'a>,
+    done: ClientCounts<'a>,
     /// The number of the next history row.
     history: u64,
 }
@@ -58,7 +58,7 @@ impl TpccNative {
             machines,
             options,
             population: Population::new(options.scale, options.seed),
-            done: Done::new(options.scale),
+            done: CommittedCounts::new(options.scale),
             clients: AtomicU64::new(0),
         })
     }
@@ -105,7 +105,7 @@ impl Workload for TpccNative {
         if let Some(broken) = self.machines.wait_until_idle() {
             return Ok(Some(broken));
         }
-        let mut books = NativeBooks {
+        let mut books = NativeAmounts {
             coordinators: self.machines.coordinators(),
             tables: &self.tables,
         };

@@ -5,10 +5,10 @@ use fencepost_hashtable::IndexError;
 use fencepost_txn::{Stop, Transaction};
 
 use super::now;
-use super::tables::{Part, Tables, column, line_key};
+use super::tables::{MachineTables, Tables, column, line_key};
 use crate::harness::Attempt;
 use crate::native::rows::{copy, words};
-use crate::tpcc::mix::{District, Line};
+use crate::tpcc::mix::{District, OrderLine};
 use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::{CUSTOMER, ITEM, NULL, ORDER_LINE, ORDERS, Row, STOCK};
 use crate::tpcc::{UNUSED_ITEM, pack, restocked};
@@ -27,7 +27,7 @@ impl Tables {
         tx: &mut Transaction,
         at: District,
         customer: i64,
-        lines: &[Line],
+        lines: &[OrderLine],
     ) -> Result<Attempt, IndexError> {
         let (warehouse, district) = at;
         let home = self.of(warehouse);
@@ -106,14 +106,14 @@ impl Tables {
     }
 }
 
-impl Part {
+impl MachineTables {
     /// Takes a line's quantity from the supplying stock. Returns the district's text, and whether
     /// the stock is original.
     async fn take_stock(
         &self,
         tx: &mut Transaction,
         (home, district): District,
-        line: &Line,
+        line: &OrderLine,
     ) -> Result<([u8; 24], bool), IndexError> {
         let place = self
             .stock

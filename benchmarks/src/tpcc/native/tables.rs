@@ -11,7 +11,7 @@
 //! Keys of hash tables are packed numbers; keys of B-trees are big-endian, so that they are
 //! ordered. The numbers of a row are its first words, in the order of the schema.
 //!
-//! Each machine has a [`Part`] of every table, which it creates and loads itself. Warehouses are
+//! Each machine has a [`MachineTables`] of every table, which it creates and loads itself. Warehouses are
 //! distributed over the machines in turn, and all rows of a warehouse are in the part of its home
 //! machine. A payment is stored with the warehouse where it was made. Items never change, and every
 //! machine has all of them.
@@ -25,7 +25,7 @@ use fencepost_txn::{Addr, Coordinator, FatPtr, Machine, Stop, Transaction};
 use crate::error::BenchError;
 use crate::native::rows::{HashRows, TreeRows};
 use crate::native::{Machines, Partitions};
-use crate::tpcc::mix::{District, Who};
+use crate::tpcc::mix::{CustomerKey, District};
 use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::CUSTOMER;
 use crate::tpcc::{Scale, pack};
@@ -70,13 +70,15 @@ pub(super) mod column {
 const NAME_BYTES: usize = 16;
 
 /// The tables of all machines.
-pub(super) struct Tables(Partitions<Part>);
+pub(super) struct Tables(Partitions<MachineTables>);
 
 impl Tables {
     /// Creates the tables, empty.
     pub fn create(machines: &Machines, scale: Scale) -> Result<Tables, BenchError> {
         let most = machines.share(scale.warehouses.into());
-        let part = |machine: &Arc<_>| Part::create(&mut Machine::coordinator(machine), most, scale);
+        let part = |machine: &Arc<_>| {
+            MachineTables::create(&mut Machine::coordinator(machine), most, scale)
+        };
         machines.spread(part).map(Tables)
     }
 
@@ -88,18 +90,18 @@ impl Tables {
 
     /// Returns the tables that contain a warehouse.
     #[inline]
-    pub fn of(&self, warehouse: i64) -> &Part {
+    pub fn of(&self, warehouse: i64) -> &MachineTables {
         &self.0.parts()[self.home(warehouse)]
     }
 
     /// Returns the tables of each machine, in the order of the machines.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[MachineTables] {
         self.0.parts()
     }
 }
 
 /// The tables of one machine.
-pub(super) struct Part {
+pub(super) struct MachineTables {
     pub warehouse: HashRows,
     pub district: HashRows,
     pub customer: HashRows,
@@ -113,13 +115,13 @@ pub(super) struct Part {
     pub order_line: TreeRows,
 }
 
-impl Part {
+impl MachineTables {
     /// Creates the tables, empty, with capacity for `warehouses` warehouses.
     fn create(
         coordinator: &mut Coordinator,
         warehouses: u64,
         scale: Scale,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<MachineTables, BenchError> {
         let districts = warehouses * u64::from(DISTRICTS);
         let (customers, items) = (u64::from(scale.customers), u64::from(scale.items));
         let mut rows = |rows| HashRows::create(coordinator, rows);
@@ -128,7 +130,7 @@ impl Part {
         let history = rows(districts * customers)?;
         let (item, stock) = (rows(items)?, rows(warehouses * items)?);
         let mut tree = || TreeRows::create(coordinator);
-        Ok(Part {
+        Ok(MachineTables {
             warehouse,
             district,
             customer,
@@ -149,14 +151,14 @@ impl Part {
         &self,
         tx: &mut Transaction,
         (warehouse, district): District,
-        who: &Who,
+        who: &CustomerKey,
     ) -> Result<Addr, IndexError> {
         match who {
-            Who::Id(id) => {
+            CustomerKey::Id(id) => {
                 let key = pack(warehouse, district, *id);
                 self.customer.must_find(tx, key).await
             }
-            Who::LastName(last) => {
+            CustomerKey::LastName(last) => {
                 let low = name_prefix((warehouse, district), last.as_bytes());
                 let mut high = low.clone();
                 high.extend([0xff; NAME_BYTES + 4]);

@@ -7,7 +7,7 @@ use super::tables::column;
 use super::*;
 use crate::native::rows::copy;
 use crate::native::{FabricKind, insist, machine_for_tests, machines_for_tests, run_future};
-use crate::tpcc::mix::Remote;
+use crate::tpcc::mix::RemoteShares;
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{Scale, pack};
 
@@ -15,7 +15,7 @@ use crate::tpcc::{Scale, pack};
 fn used(machines: Machines) -> TpccNative {
     let options = TpccOptions {
         scale: Scale::small(4),
-        remote: Remote::SPECIFIED,
+        remote: RemoteShares::SPECIFIED,
         threads: 1,
         seed: 3,
     };
@@ -73,7 +73,7 @@ fn money_from_nowhere_is_found() {
 }
 
 #[test]
-fn a_lost_new_order_is_found() {
+fn lost_new_order_is_found() {
     let tpcc = used(machine_for_tests());
     let found = plant(&tpcc, async |tx, tables| {
         // The last order is not delivered yet.
@@ -88,7 +88,7 @@ fn a_lost_new_order_is_found() {
 }
 
 #[test]
-fn a_half_delivered_order_is_found() {
+fn half_delivered_order_is_found() {
     let tpcc = used(machine_for_tests());
     let found = plant(&tpcc, async |tx, tables| {
         let place = tables.of(1).orders.must_find(tx, pack(1, 1, 1)).await?;
@@ -127,7 +127,7 @@ fn over_machines_corruption_is_found_on_each() {
 }
 
 #[test]
-fn an_order_on_another_machine_than_its_warehouse_is_found() {
+fn order_away_from_its_warehouse_is_found() {
     let tpcc = used(machines_for_tests(FabricKind::Local));
     let found = plant(&tpcc, async |tx, tables| {
         let (key, mut row) = (pack(2, 1, 5), Vec::new());
@@ -139,7 +139,7 @@ fn an_order_on_another_machine_than_its_warehouse_is_found() {
 }
 
 #[test]
-fn what_a_warehouse_has_and_needs_is_in_the_memory_of_its_machine() {
+fn warehouse_rows_are_in_memory_of_its_machine() {
     let tpcc = used(machines_for_tests(FabricKind::Shm));
     for warehouse in 1..=4 {
         let part = tpcc.tables.of(warehouse);

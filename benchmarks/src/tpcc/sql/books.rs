@@ -3,11 +3,11 @@
 
 use crate::error::BenchError;
 use crate::sql::{Cell, SqlSession};
-use crate::tpcc::conditions::{Books, Measure, Sheet};
+use crate::tpcc::conditions::{AmountSource, Amounts, Measure};
 use crate::tpcc::pack;
 
 /// The queries of one session.
-pub(super) struct SqlBooks<'a> {
+pub(super) struct SqlAmounts<'a> {
     pub session: &'a mut dyn SqlSession,
 }
 
@@ -73,12 +73,12 @@ const fn query(measure: Measure) -> Option<&'static str> {
     })
 }
 
-impl Books for SqlBooks<'_> {
-    fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
+impl AmountSource for SqlAmounts<'_> {
+    fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError> {
         let not = |what: &str| BenchError::Load(format!("{measure:?} {what}"));
         let sql = query(measure).ok_or_else(|| not("is not in the data"))?;
         let statement = self.session.prepare(sql)?;
-        let mut sheet = Sheet::new();
+        let mut sheet = Amounts::new();
         for row in self.session.query(statement, &[])? {
             let (amount, key) = row.split_last().ok_or_else(|| not("has no columns"))?;
             let number = |at: usize| key.get(at).map_or(Some(0), Cell::int);

@@ -1,17 +1,17 @@
 //! Deliveries (clause 2.7.4).
 
 use super::{int, number, small};
-use crate::sql::{Arg, Prepared, SqlFailure, SqlSession};
+use crate::sql::{Arg, SqlFailure, SqlSession, StatementHandle};
 use crate::tpcc::mix::District;
 use crate::tpcc::population::DISTRICTS;
 
 pub(super) struct Delivery {
-    oldest: Prepared,
-    delete: Prepared,
-    order: Prepared,
-    lines: Prepared,
-    amount: Prepared,
-    customer: Prepared,
+    oldest: StatementHandle,
+    delete: StatementHandle,
+    order: StatementHandle,
+    lines: StatementHandle,
+    amount: StatementHandle,
+    customer: StatementHandle,
 }
 
 impl Delivery {

@@ -16,13 +16,13 @@ use fencepost_fabric::random::Random;
 
 use super::TpccOptions;
 use super::conditions;
-use super::done::{Done, Own};
-use super::mix::{District, KINDS, Mix, Order, Request, Who};
+use super::done::{ClientCounts, CommittedCounts};
+use super::mix::{CustomerKey, District, KINDS, Mix, Order, Request};
 use super::population::Population;
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
 use crate::sql::{Arg, Cell, Isolation, SqlFailure, SqlSession, SqlSource};
-use books::SqlBooks;
+use books::SqlAmounts;
 use delivery::Delivery;
 use new_order::NewOrder;
 use payment::Payment;
@@ -34,7 +34,7 @@ pub struct TpccSql {
     isolation: Isolation,
     options: TpccOptions,
     population: Population,
-    done: Done,
+    done: CommittedCounts,
 }
 
 /// The session of one client.
@@ -42,7 +42,7 @@ pub struct TpccClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
     mix: Mix,
-    done: Own<'a>,
+    done: ClientCounts<'a>,
 }
 
 struct Statements {
@@ -61,7 +61,7 @@ impl TpccSql {
             isolation,
             options,
             population: Population::new(options.scale, options.seed),
-            done: Done::new(options.scale),
+            done: CommittedCounts::new(options.scale),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Workload for TpccSql {
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
         let verify = |session: &mut dyn SqlSession| {
-            conditions::broken(&mut SqlBooks { session }, &self.done)
+            conditions::broken(&mut SqlAmounts { session }, &self.done)
         };
         self.source.verify(verify)
     }
@@ -179,13 +179,13 @@ impl Client for TpccClient<'_> {
 
 /// The lookup of customers by last name.
 #[derive(Clone, Copy)]
-struct ByName(crate::sql::Prepared);
+struct CustomersByName(crate::sql::StatementHandle);
 
-impl ByName {
-    fn prepare(session: &mut dyn SqlSession) -> Result<ByName, SqlFailure> {
+impl CustomersByName {
+    fn prepare(session: &mut dyn SqlSession) -> Result<CustomersByName, SqlFailure> {
         let sql = "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 \
                    ORDER BY c_first";
-        Ok(ByName(session.prepare(sql)?))
+        Ok(CustomersByName(session.prepare(sql)?))
     }
 
     /// Returns the id of a customer; of customers with one last name, the middle one by first name.
@@ -193,11 +193,11 @@ impl ByName {
         self,
         session: &mut dyn SqlSession,
         (warehouse, district): District,
-        who: &Who,
+        who: &CustomerKey,
     ) -> Result<i64, SqlFailure> {
         let last = match who {
-            Who::Id(id) => return Ok(*id),
-            Who::LastName(last) => last,
+            CustomerKey::Id(id) => return Ok(*id),
+            CustomerKey::LastName(last) => last,
         };
         let args = [int(warehouse), small(district), Arg::Text(last)];
         let rows = session.query(self.0, &args)?;

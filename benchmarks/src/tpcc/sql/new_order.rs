@@ -2,22 +2,22 @@
 
 use super::{int, number, scaled, small, text};
 use crate::harness::Attempt;
-use crate::sql::{Arg, Prepared, SqlFailure, SqlSession};
-use crate::tpcc::mix::{District, Line};
+use crate::sql::{Arg, SqlFailure, SqlSession, StatementHandle};
+use crate::tpcc::mix::{District, OrderLine};
 use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::{UNUSED_ITEM, restocked};
 
 pub(super) struct NewOrder {
-    warehouse: Prepared,
-    district: Prepared,
-    customer: Prepared,
-    insert_order: Prepared,
-    insert_new_order: Prepared,
-    item: Prepared,
+    warehouse: StatementHandle,
+    district: StatementHandle,
+    customer: StatementHandle,
+    insert_order: StatementHandle,
+    insert_new_order: StatementHandle,
+    item: StatementHandle,
     /// One statement for each district, because each district has its own text column.
-    stock: Vec<Prepared>,
-    update_stock: Prepared,
-    insert_line: Prepared,
+    stock: Vec<StatementHandle>,
+    update_stock: StatementHandle,
+    insert_line: StatementHandle,
 }
 
 impl NewOrder {
@@ -67,7 +67,7 @@ impl NewOrder {
         session: &mut dyn SqlSession,
         (warehouse, district): District,
         customer: i64,
-        lines: &[Line],
+        lines: &[OrderLine],
     ) -> Result<Attempt, SqlFailure> {
         let (w, d) = (int(warehouse), small(district));
         let row = session.row(self.district, &[w, d])?;

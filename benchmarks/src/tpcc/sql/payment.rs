@@ -1,17 +1,17 @@
 //! Payments (clause 2.5.2).
 
-use super::{ByName, int, small, text};
-use crate::sql::{Arg, Prepared, SqlFailure, SqlSession};
-use crate::tpcc::mix::{District, Who};
+use super::{CustomersByName, int, small, text};
+use crate::sql::{Arg, SqlFailure, SqlSession, StatementHandle};
+use crate::tpcc::mix::{CustomerKey, District};
 use crate::tpcc::{BAD_CREDIT, bad_credit_note};
 
 pub(super) struct Payment {
-    warehouse: Prepared,
-    district: Prepared,
-    by_name: ByName,
-    customer: Prepared,
-    note: Prepared,
-    insert_history: Prepared,
+    warehouse: StatementHandle,
+    district: StatementHandle,
+    by_name: CustomersByName,
+    customer: StatementHandle,
+    note: StatementHandle,
+    insert_history: StatementHandle,
 }
 
 impl Payment {
@@ -25,7 +25,7 @@ impl Payment {
                 "UPDATE district SET d_ytd = d_ytd + $1 WHERE d_w_id = $2 AND d_id = $3 \
                  RETURNING d_name, d_street_1, d_street_2, d_city, d_state, d_zip",
             )?,
-            by_name: ByName::prepare(session)?,
+            by_name: CustomersByName::prepare(session)?,
             customer: session.prepare(
                 "UPDATE customer SET c_balance = c_balance - $1, \
                  c_ytd_payment = c_ytd_payment + $1, c_payment_cnt = c_payment_cnt + 1 \
@@ -50,7 +50,7 @@ impl Payment {
         session: &mut dyn SqlSession,
         at: District,
         of: District,
-        who: &Who,
+        who: &CustomerKey,
         cents: i64,
     ) -> Result<(), SqlFailure> {
         let amount = Arg::cents(cents);

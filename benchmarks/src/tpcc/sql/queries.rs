@@ -1,21 +1,21 @@
 //! Order status and stock level (clauses 2.6.2 and 2.8.2).
 
-use super::{ByName, int, number, small};
-use crate::sql::{Prepared, SqlFailure, SqlSession};
+use super::{CustomersByName, int, number, small};
+use crate::sql::{SqlFailure, SqlSession, StatementHandle};
 use crate::tpcc::LATEST_ORDERS;
-use crate::tpcc::mix::{District, Who};
+use crate::tpcc::mix::{CustomerKey, District};
 
 pub(super) struct OrderStatus {
-    by_name: ByName,
-    customer: Prepared,
-    newest: Prepared,
-    lines: Prepared,
+    by_name: CustomersByName,
+    customer: StatementHandle,
+    newest: StatementHandle,
+    lines: StatementHandle,
 }
 
 impl OrderStatus {
     pub fn prepare(session: &mut dyn SqlSession) -> Result<OrderStatus, SqlFailure> {
         Ok(OrderStatus {
-            by_name: ByName::prepare(session)?,
+            by_name: CustomersByName::prepare(session)?,
             customer: session.prepare(
                 "SELECT c_balance, c_first, c_middle, c_last FROM customer \
                  WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
@@ -36,7 +36,7 @@ impl OrderStatus {
         &self,
         session: &mut dyn SqlSession,
         at: District,
-        who: &Who,
+        who: &CustomerKey,
     ) -> Result<(), SqlFailure> {
         let id = self.by_name.id(session, at, who)?;
         let (w, d) = (int(at.0), small(at.1));
@@ -50,8 +50,8 @@ impl OrderStatus {
 }
 
 pub(super) struct StockLevel {
-    district: Prepared,
-    low: Prepared,
+    district: StatementHandle,
+    low: StatementHandle,
 }
 
 impl StockLevel {

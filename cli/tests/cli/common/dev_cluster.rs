@@ -153,6 +153,6 @@ pub fn signal(name: &str, pid: &str) {
 }
 
 /// Returns whether a process has ended.
-pub fn is_gone(pid: &str) -> bool {
+pub fn has_ended(pid: &str) -> bool {
     !std::path::Path::new("/proc").join(pid).exists()
 }

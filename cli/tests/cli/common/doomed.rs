@@ -12,34 +12,39 @@ use super::{program, said};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// A program that must end by itself; dropping it kills it.
-pub struct Doomed {
+pub struct ShortLivedProgram {
     /// The process.
     pub child: Child,
     /// The time of the start.
     pub began: Instant,
 }
 
-impl Doomed {
+impl ShortLivedProgram {
     /// Starts the program.
-    pub fn start(arguments: &[&str]) -> Doomed {
+    pub fn start(arguments: &[&str]) -> ShortLivedProgram {
         let child = program(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        Doomed {
+        ShortLivedProgram {
             child: child.expect("the program starts"),
             began: Instant::now(),
         }
     }
 
     /// Starts a machine of a network, with further arguments after its addresses.
-    pub fn join(addresses: &str, machine: &str, secret: &Path, further: &[&str]) -> Doomed {
+    pub fn join(
+        addresses: &str,
+        machine: &str,
+        secret: &Path,
+        further: &[&str],
+    ) -> ShortLivedProgram {
         let secret = secret.to_str().expect("a path");
         let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--join", addresses];
         arguments.extend(["--machine", machine, "--cluster-secret", secret]);
         arguments.extend(further);
-        Doomed::start(&arguments)
+        ShortLivedProgram::start(&arguments)
     }
 
     /// Checks that the program fails soon, with this reason.
@@ -68,7 +73,7 @@ impl Doomed {
     }
 }
 
-impl Drop for Doomed {
+impl Drop for ShortLivedProgram {
     fn drop(&mut self) {
         // The program may have ended already.
         let _ = self.child.kill();

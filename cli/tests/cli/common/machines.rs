@@ -18,11 +18,11 @@ const SECRET: &str = "correct horse battery staple";
 
 /// The machines; dropping it kills them.
 pub struct Machines {
-    machines: Vec<Machine>,
+    machines: Vec<MachineProcess>,
     directory: tempfile::TempDir,
 }
 
-struct Machine {
+struct MachineProcess {
     child: Child,
     command: Command,
     host: String,
@@ -85,14 +85,14 @@ impl Machines {
         let start = |(at, (mut command, host, port)): (usize, (Command, String, u16))| {
             command.args(["--listen", &format!("{host}:{port}")]);
             let child = spawn(&mut command, &said_by(&directory, at));
-            Machine {
+            MachineProcess {
                 child,
                 command,
                 host,
                 port,
             }
         };
-        let machines: Vec<Machine> = commands.enumerate().map(start).collect();
+        let machines: Vec<MachineProcess> = commands.enumerate().map(start).collect();
         let mut machines = Machines {
             machines,
             directory,
@@ -105,7 +105,7 @@ impl Machines {
 
     /// Returns the URLs for clients.
     pub fn urls(&self) -> Vec<String> {
-        self.machines.iter().map(Machine::url).collect()
+        self.machines.iter().map(MachineProcess::url).collect()
     }
 
     /// Opens a session on a machine, from 0, with a timeout for statements.
@@ -207,7 +207,7 @@ impl Machines {
     }
 }
 
-impl Machine {
+impl MachineProcess {
     fn url(&self) -> String {
         let (host, port) = (&self.host, self.port);
         format!("host={host} port={port} user=postgres dbname=postgres")

@@ -203,9 +203,9 @@ pub fn free_port(host: &str) -> u16 {
 
 /// A guard that tells clients to stop when it is dropped, also after a panic, because the scope of
 /// their threads waits for them.
-pub struct Ends<'a>(pub &'a AtomicBool);
+pub struct ClientStopGuard<'a>(pub &'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for ClientStopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_benchmarks::BenchError;
-use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
+use fencepost_benchmarks::sql::{Arg, Cell, PgSession, SqlFailure, SqlSession, StatementHandle};
 use fencepost_fabric::random::Random;
-use fencepost_simulator::appends::Visit;
+use fencepost_simulator::appends::ListTransaction;
 use fencepost_simulator::history::{NEVER, Object, SOMETIME};
 use fencepost_simulator::lists::Contents;
 
@@ -42,12 +42,12 @@ pub fn list(k: u64) -> Object {
 /// The shared state of all clients of a history: the logical clock, and the numbers of
 /// transactions.
 #[derive(Default)]
-pub struct Common {
+pub struct SharedState {
     moment: AtomicU64,
     number: AtomicU64,
 }
 
-impl Common {
+impl SharedState {
     fn now(&self) -> u64 {
         self.moment.fetch_add(1, Ordering::SeqCst)
     }
@@ -57,9 +57,9 @@ impl Common {
 #[derive(Default)]
 pub struct Notes {
     /// The transactions over lists.
-    pub visits: Vec<Visit>,
+    pub visits: Vec<ListTransaction>,
     /// The transactions whose outcome the client did not learn.
-    pub in_doubt: Vec<Visit>,
+    pub in_doubt: Vec<ListTransaction>,
     /// The number of committed transactions; the others conflicted.
     pub committed: usize,
     /// The number of times that its server was lost.
@@ -72,11 +72,11 @@ pub struct Notes {
 
 /// Returns all transactions over lists. The last ones have read all lists, so a transaction with an
 /// unknown outcome has committed if its number is there.
-pub fn settled(notes: Vec<Notes>) -> Vec<Visit> {
+pub fn settled(notes: Vec<Notes>) -> Vec<ListTransaction> {
     let visits = || notes.iter().flat_map(|notes| &notes.visits);
     let numbers = visits().flat_map(|visit| visit.found.iter().flat_map(|list| &list.numbers));
     let numbers: HashSet<u64> = numbers.copied().collect();
-    let settle = |mut visit: Visit| {
+    let settle = |mut visit: ListTransaction| {
         if !numbers.contains(&visit.id) {
             visit.appended.clear();
             visit.began = SOMETIME;
@@ -106,24 +106,24 @@ enum Step {
 }
 
 /// A session with its prepared statements.
-struct Desk {
+struct HistorySession {
     session: PgSession,
-    read: Prepared,
-    read_two: Prepared,
-    append: Prepared,
-    balance: Prepared,
-    add: Prepared,
-    total: Prepared,
+    read: StatementHandle,
+    read_two: StatementHandle,
+    append: StatementHandle,
+    balance: StatementHandle,
+    add: StatementHandle,
+    total: StatementHandle,
 }
 
-impl Desk {
-    fn at(url: &str) -> Result<Desk, BenchError> {
+impl HistorySession {
+    fn at(url: &str) -> Result<HistorySession, BenchError> {
         let mut session = PgSession::connect(url)?;
         // No statement may wait for ever.
         session.script(
             "SET statement_timeout = '60s'; SET default_transaction_isolation = serializable",
         )?;
-        Ok(Desk {
+        Ok(HistorySession {
             read: session.prepare("SELECT k, v FROM list WHERE k = $1")?,
             read_two: session.prepare("SELECT k, v FROM list WHERE k = $1 OR k = $2")?,
             append: session.prepare("UPDATE list SET v = v || $1 WHERE k = $2")?,
@@ -136,8 +136,8 @@ impl Desk {
 }
 
 pub struct Client<'a> {
-    desk: Desk,
-    common: &'a Common,
+    desk: HistorySession,
+    common: &'a SharedState,
     random: Random,
     /// The other servers to which it can switch.
     others: &'a [String],
@@ -147,10 +147,10 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub fn connect(url: &str, common: &'a Common, seed: u64) -> Client<'a> {
+    pub fn connect(url: &str, common: &'a SharedState, seed: u64) -> Client<'a> {
         Client {
             // A busy host may not know all tables in time.
-            desk: insist("a session", || Desk::at(url)),
+            desk: insist("a session", || HistorySession::at(url)),
             common,
             random: Random::new(seed),
             others: &[],
@@ -261,8 +261,8 @@ impl<'a> Client<'a> {
         self.end(visit, Vec::new(), done);
     }
 
-    fn begin(&mut self) -> Visit {
-        Visit {
+    fn begin(&mut self) -> ListTransaction {
+        ListTransaction {
             id: self.common.number.fetch_add(1, Ordering::SeqCst) + 1,
             began: self.common.now(),
             ended: 0,
@@ -274,7 +274,12 @@ impl<'a> Client<'a> {
     /// Records a transaction. Reads before a conflict count, too: they must have seen one state. If
     /// the server is gone, the reads may be outdated, because only the commit checks the membership
     /// of the server.
-    fn end(&mut self, mut visit: Visit, appended: Vec<Object>, done: Result<(), SqlFailure>) {
+    fn end(
+        &mut self,
+        mut visit: ListTransaction,
+        appended: Vec<Object>,
+        done: Result<(), SqlFailure>,
+    ) {
         match self.ended(done) {
             Outcome::Committed => {
                 visit.ended = self.common.now();
@@ -315,7 +320,7 @@ impl<'a> Client<'a> {
                 self.forgive();
                 self.desk = insist("another server", || {
                     let other = self.random.below(self.others.len() as u64);
-                    Desk::at(&self.others[other as usize])
+                    HistorySession::at(&self.others[other as usize])
                 });
                 match failure.is_in_doubt() {
                     true => Outcome::InDoubt,

@@ -1,13 +1,13 @@
 //! Faults that are inserted into a correct history: the checker must find each of them.
 
-use fencepost_simulator::appends::{Visit, check_appends};
+use fencepost_simulator::appends::{ListTransaction, check_appends};
 use fencepost_simulator::history::{NEVER, Object};
 use fencepost_simulator::lists::Contents;
 
 const CIRCLE: &str = "not strictly serializable";
 
 /// Inserts the faults one by one into a history whose last visit read all final lists.
-pub fn assert_found(history: &[Visit]) {
+pub fn assert_found(history: &[ListTransaction]) {
     let end = &history.last().expect("a last visit").found;
     let x = end.iter().position(|contents| contents.numbers.len() > 2);
     let x = x.expect("a list with numbers");
@@ -51,8 +51,8 @@ pub fn assert_found(history: &[Visit]) {
 }
 
 /// Returns an additional visit without an end.
-fn visit(number: u64, began: u64, found: &[Contents], appended: &[Object]) -> Visit {
-    Visit {
+fn visit(number: u64, began: u64, found: &[Contents], appended: &[Object]) -> ListTransaction {
+    ListTransaction {
         id: NEVER - number,
         began,
         ended: NEVER,
@@ -67,12 +67,12 @@ fn changed(contents: &Contents, change: impl FnOnce(&mut Vec<u64>)) -> Contents 
     contents
 }
 
-fn with(history: &[Visit], further: &[Visit]) -> Vec<Visit> {
+fn with(history: &[ListTransaction], further: &[ListTransaction]) -> Vec<ListTransaction> {
     [history, further].concat()
 }
 
 #[track_caller]
-fn assert_wrong(history: &[Visit], what: &str) {
+fn assert_wrong(history: &[ListTransaction], what: &str) {
     let found = check_appends(history).expect_err("an injected fault");
     assert!(found.contains(what), "{found}");
 }

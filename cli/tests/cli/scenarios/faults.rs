@@ -19,7 +19,7 @@ const LEFT: i32 = 3;
 
 /// The fabric between the machines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Between {
+enum FabricSetup {
     Shm,
     Tcp,
     /// Tcp between network namespaces.
@@ -29,16 +29,16 @@ enum Between {
 /// A fault.
 pub struct Fault {
     pub name: &'static str,
-    between: Between,
+    between: FabricSetup,
     machines: usize,
     further: &'static [&'static str],
     /// The affected machines.
     struck: &'static [usize],
-    how: How,
+    how: FailureMode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum FailureMode {
     /// kill -9, without a restart.
     Killed,
     /// kill -9, and all affected machines are started again.
@@ -68,9 +68,9 @@ const THREE: &[&str] = &["--replicas", "3", "--lease-ms", LEASE];
 
 const fn of_three(
     name: &'static str,
-    between: Between,
+    between: FabricSetup,
     struck: &'static [usize],
-    how: How,
+    how: FailureMode,
 ) -> Fault {
     Fault {
         name,
@@ -82,16 +82,22 @@ const fn of_three(
     }
 }
 
-pub static KILL: Fault = of_three("one of three killed", Between::Shm, &[2], How::Killed);
-pub static KILL_MANAGER: Fault = of_three("the CM killed", Between::Tcp, &[0], How::Killed);
+pub static KILL: Fault = of_three(
+    "one of three killed",
+    FabricSetup::Shm,
+    &[2],
+    FailureMode::Killed,
+);
+pub static KILL_MANAGER: Fault =
+    of_three("the CM killed", FabricSetup::Tcp, &[0], FailureMode::Killed);
 pub static KILL_DOMAIN: Fault = Fault {
     machines: 5,
     further: DOMAINS,
     ..of_three(
         "two of five killed that are one domain",
-        Between::Shm,
+        FabricSetup::Shm,
         &[3, 4],
-        How::Killed,
+        FailureMode::Killed,
     )
 };
 pub static KILL_DOMAIN_OF_MANAGER: Fault = Fault {
@@ -99,64 +105,64 @@ pub static KILL_DOMAIN_OF_MANAGER: Fault = Fault {
     further: DOMAINS,
     ..of_three(
         "two of five killed that are one domain, the CM's",
-        Between::Tcp,
+        FabricSetup::Tcp,
         &[0, 1],
-        How::Killed,
+        FailureMode::Killed,
     )
 };
 pub static STOP: Fault = of_three(
     "one of three stopped and resumed",
-    Between::Tcp,
+    FabricSetup::Tcp,
     &[2],
-    How::Stopped,
+    FailureMode::Stopped,
 );
 pub static STOP_MANAGER: Fault = of_three(
     "the CM stopped and resumed",
-    Between::Shm,
+    FabricSetup::Shm,
     &[0],
-    How::Stopped,
+    FailureMode::Stopped,
 );
 pub static CUT_OFF: Fault = of_three(
     "one of three cut off",
-    Between::Namespaces,
+    FabricSetup::Namespaces,
     &[2],
-    How::CutOff,
+    FailureMode::CutOff,
 );
 pub static CUT_OFF_MANAGER: Fault = Fault {
     machines: 5,
     further: THREE,
     ..of_three(
         "two of five cut off, one of them the CM",
-        Between::Namespaces,
+        FabricSetup::Namespaces,
         &[0, 1],
-        How::CutOff,
+        FailureMode::CutOff,
     )
 };
 pub static UNHEARD: Fault = of_three(
     "one of three heard by nobody",
-    Between::Namespaces,
+    FabricSetup::Namespaces,
     &[2],
-    How::Unheard,
+    FailureMode::Unheard,
 );
 pub static UNHEARD_MANAGER: Fault = of_three(
     "the CM heard by nobody",
-    Between::Namespaces,
+    FabricSetup::Namespaces,
     &[0],
-    How::Unheard,
+    FailureMode::Unheard,
 );
 pub static APART: Fault = of_three(
     "two of three that do not hear each other",
-    Between::Namespaces,
+    FabricSetup::Namespaces,
     &[1, 2],
-    How::Apart,
+    FailureMode::Apart,
 );
 pub static ALL: Fault = Fault {
     further: &["--replicas", "2", "--durability", "nvram"],
     ..of_three(
         "all killed at once, and started again",
-        Between::Shm,
+        FabricSetup::Shm,
         &[0, 1, 2],
-        How::KilledAndBack,
+        FailureMode::KilledAndBack,
     )
 };
 pub static IN_TURN: Fault = Fault {
@@ -170,14 +176,14 @@ pub static IN_TURN: Fault = Fault {
     ],
     ..of_three(
         "two killed and started again in turn, then all",
-        Between::Shm,
+        FabricSetup::Shm,
         &[2, 0],
-        How::KilledInTurn,
+        FailureMode::KilledInTurn,
     )
 };
 pub static IN_TURN_OF_A_NETWORK: Fault = Fault {
     name: "two of a network killed and started again in turn, then all",
-    between: Between::Tcp,
+    between: FabricSetup::Tcp,
     ..IN_TURN
 };
 const DISKS: &[&str] = &["--replicas", "2", "--durability", "ssd"];
@@ -185,18 +191,18 @@ pub static ALL_WITH_DISKS: Fault = Fault {
     further: DISKS,
     ..of_three(
         "all with disks killed at once, and started again",
-        Between::Shm,
+        FabricSetup::Shm,
         &[0, 1, 2],
-        How::KilledAndBack,
+        FailureMode::KilledAndBack,
     )
 };
 pub static ALL_OF_A_NETWORK: Fault = Fault {
     further: DISKS,
     ..of_three(
         "all of a network with disks killed at once, and started again",
-        Between::Tcp,
+        FabricSetup::Tcp,
         &[0, 1, 2],
-        How::KilledAndBack,
+        FailureMode::KilledAndBack,
     )
 };
 
@@ -205,7 +211,7 @@ impl Fault {
     /// here.
     pub fn under(&self, load: Load) -> Result<String, String> {
         let namespaces = match self.between {
-            Between::Namespaces => Some(Namespaces::make(self.machines)?),
+            FabricSetup::Namespaces => Some(Namespaces::make(self.machines)?),
             _ => None,
         };
         let mut machines = match (&namespaces, self.between) {
@@ -213,7 +219,7 @@ impl Fault {
                 namespaces.enter();
                 Machines::start_in(namespaces, self.further)
             }
-            (_, Between::Shm) => Machines::start("shm", self.machines, self.further),
+            (_, FabricSetup::Shm) => Machines::start("shm", self.machines, self.further),
             _ => Machines::start("tcp", self.machines, self.further),
         };
         let urls = machines.urls();
@@ -231,14 +237,18 @@ impl Fault {
     /// Returns more seconds than the fault takes, also on a busy host.
     fn seconds(&self) -> u32 {
         match self.how {
-            How::Killed | How::KilledAndBack => 12,
-            How::KilledInTurn | How::Stopped | How::CutOff | How::Unheard | How::Apart => 30,
+            FailureMode::Killed | FailureMode::KilledAndBack => 12,
+            FailureMode::KilledInTurn
+            | FailureMode::Stopped
+            | FailureMode::CutOff
+            | FailureMode::Unheard
+            | FailureMode::Apart => 30,
         }
     }
 
     /// Returns whether a machine answers after the fault.
     fn answers(&self, machine: usize) -> bool {
-        self.how != How::Killed || !self.struck.contains(&machine)
+        self.how != FailureMode::Killed || !self.struck.contains(&machine)
     }
 
     fn others(&self) -> Vec<usize> {
@@ -249,15 +259,15 @@ impl Fault {
     fn strike(&self, machines: &mut Machines, namespaces: Option<&Namespaces>) {
         let others = self.others();
         match self.how {
-            How::Killed => {
+            FailureMode::Killed => {
                 machines.kill(self.struck);
                 self.await_service(machines, &others);
             }
-            How::KilledAndBack => {
+            FailureMode::KilledAndBack => {
                 machines.kill(self.struck);
                 machines.start_again(self.struck);
             }
-            How::KilledInTurn => {
+            FailureMode::KilledInTurn => {
                 for at in self.struck {
                     machines.kill(&[*at]);
                     machines.start_again(&[*at]);
@@ -267,7 +277,7 @@ impl Fault {
                 machines.kill(&all);
                 machines.start_again(&all);
             }
-            How::Stopped => {
+            FailureMode::Stopped => {
                 for at in self.struck {
                     machines.signal(*at, "-STOP");
                 }
@@ -278,20 +288,20 @@ impl Fault {
                 }
                 self.await_ends(machines, self.struck);
             }
-            How::Apart => {
+            FailureMode::Apart => {
                 let namespaces = namespaces.expect("they are made");
                 self.keep_apart(machines, namespaces);
             }
-            How::CutOff | How::Unheard => {
+            FailureMode::CutOff | FailureMode::Unheard => {
                 let namespaces = namespaces.expect("they are made");
                 namespaces.cut(self.struck, &others);
-                if self.how == How::CutOff {
+                if self.how == FailureMode::CutOff {
                     namespaces.cut(&others, self.struck);
                 }
                 self.await_service(machines, &others);
                 thread::sleep(BEYOND);
                 namespaces.heal(self.struck, &others);
-                if self.how == How::CutOff {
+                if self.how == FailureMode::CutOff {
                     namespaces.heal(&others, self.struck);
                 }
                 self.await_ends(machines, self.struck);

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use fencepost_fabric::random::Random;
 use fencepost_simulator::appends::check_appends;
 
-use crate::common::{Ends, insist, program};
+use crate::common::{ClientStopGuard, insist, program};
 use crate::crash_bank::{self, CLIENTS, Journal};
-use crate::histories::client::{self, Common, Notes, settled};
+use crate::histories::client::{self, Notes, SharedState, settled};
 
 /// The duration of load before the fault, once all clients are active, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -37,9 +37,9 @@ pub enum Load {
 }
 
 /// A process that is killed if the fault panics.
-struct Killed(Child);
+struct KillGuard(Child);
 
-impl Drop for Killed {
+impl Drop for KillGuard {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.0.kill();
@@ -65,13 +65,13 @@ impl Load {
 
 /// The state that clients share with the threads that wait for them.
 #[derive(Default)]
-struct Pace {
+struct LoadProgress {
     stop: AtomicBool,
     /// The number of transactions of all clients together.
     deeds: AtomicUsize,
 }
 
-impl Pace {
+impl LoadProgress {
     fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
@@ -93,15 +93,15 @@ impl Pace {
 /// Runs clients until the fault is over; each counts its transactions.
 fn among<N: Send>(
     clients: usize,
-    run: impl Fn(usize, &Pace) -> N + Sync,
+    run: impl Fn(usize, &LoadProgress) -> N + Sync,
     fault: impl FnOnce() -> Vec<String>,
 ) -> (Vec<String>, Vec<N>) {
-    let pace = Pace::default();
+    let pace = LoadProgress::default();
     thread::scope(|scope| {
         let (run, pace) = (&run, &pace);
         let start = |number| scope.spawn(move || run(number, pace));
         let running: Vec<_> = (0..clients).map(start).collect();
-        let ends = Ends(&pace.stop);
+        let ends = ClientStopGuard(&pace.stop);
         pace.await_more(clients * DEEDS);
         thread::sleep(BEFORE);
         let served = fault();
@@ -115,7 +115,7 @@ fn among<N: Send>(
 
 fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
     crash_bank::create(&urls[0]);
-    let run = |number: usize, pace: &Pace| {
+    let run = |number: usize, pace: &LoadProgress| {
         let mut random = Random::new(number as u64);
         let mut journal = Journal::default();
         let mut life = 0;
@@ -154,8 +154,8 @@ fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
 
 fn lists(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
     client::load(&urls[0]);
-    let common = Common::default();
-    let run = |number: usize, pace: &Pace| {
+    let common = SharedState::default();
+    let run = |number: usize, pace: &LoadProgress| {
         let client = client::Client::connect(&urls[number % urls.len()], &common, number as u64);
         let mut client = client.survives(urls);
         while pace.goes_on() {
@@ -207,7 +207,7 @@ fn bench(
     for url in urls {
         bench.args(["--url", url]);
     }
-    let mut bench = Killed(bench.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let mut bench = KillGuard(bench.stderr(Stdio::piped()).spawn().expect("it starts"));
     let mut lines = BufReader::new(bench.0.stderr.take().expect("a pipe"))
         .lines()
         .map_while(Result::ok);

@@ -63,12 +63,12 @@ fn once(fault: &Fault, load: Load, round: u32) -> bool {
 }
 
 #[test]
-fn a_machine_is_killed() {
+fn killed_machine() {
     scenario(&faults::KILL, Load::Lists);
 }
 
 #[test]
-fn the_manager_is_killed() {
+fn killed_cm() {
     scenario(&faults::KILL_MANAGER, Load::Tpcc);
 }
 
@@ -83,17 +83,17 @@ fn two_of_five_that_are_one_domain_are_killed_one_of_them_the_manager() {
 }
 
 #[test]
-fn a_machine_is_stopped_beyond_its_lease() {
+fn machine_stopped_beyond_lease() {
     scenario(&faults::STOP, Load::Bank);
 }
 
 #[test]
-fn the_manager_is_stopped_beyond_its_lease() {
+fn cm_stopped_beyond_lease() {
     scenario(&faults::STOP_MANAGER, Load::Lists);
 }
 
 #[test]
-fn a_machine_is_cut_off() {
+fn machine_cut_off() {
     scenario(&faults::CUT_OFF, Load::Bank);
 }
 
@@ -103,12 +103,12 @@ fn two_of_five_are_cut_off_one_of_them_the_manager() {
 }
 
 #[test]
-fn a_machine_is_heard_by_nobody() {
+fn machine_with_outgoing_messages_lost() {
     scenario(&faults::UNHEARD, Load::Lists);
 }
 
 #[test]
-fn the_manager_is_heard_by_nobody() {
+fn cm_with_outgoing_messages_lost() {
     scenario(&faults::UNHEARD_MANAGER, Load::Bank);
 }
 
@@ -123,12 +123,12 @@ fn all_machines_are_killed_at_once() {
 }
 
 #[test]
-fn machines_whose_memory_outlives_them_are_killed_in_turn_and_then_all() {
+fn nvram_machines_killed_in_turn_then_all() {
     scenario(&faults::IN_TURN, Load::Bank);
 }
 
 #[test]
-fn machines_of_a_network_whose_memory_outlives_them_are_killed_in_turn_and_then_all() {
+fn nvram_machines_over_tcp_killed_in_turn_then_all() {
     scenario(&faults::IN_TURN_OF_A_NETWORK, Load::Lists);
 }
 

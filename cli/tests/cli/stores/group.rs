@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-use super::{FIRST, MACHINES, Of, Running, SECOND, address, becomes, secrets, session, under_load};
+use super::{
+    FIRST, MACHINES, MachineParameters, MachineProcess, SECOND, address, becomes, secrets, session,
+    under_load,
+};
 use crate::common::dev_cluster::{DevCluster, signal};
-use crate::common::doomed::Doomed;
+use crate::common::doomed::ShortLivedProgram;
 use crate::common::machines::Machines;
 
 /// With three replicas, two machines may be lost, one after the other, before data recovery has
@@ -42,12 +45,12 @@ fn replaced(machines: &mut Machines, times: i64) {
 }
 
 #[test]
-fn the_manager_of_machines_that_keep_their_configuration_themselves_is_replaced() {
+fn cm_is_replaced_with_raft_store() {
     replaced(&mut machines(3), 1);
 }
 
 #[test]
-fn machines_that_keep_their_configuration_themselves_are_replaced_one_after_the_other() {
+fn all_machines_are_replaced_in_turn_with_raft_store() {
     let mut machines = machines(3);
     replaced(&mut machines, 3);
     let urls = machines.urls();
@@ -78,7 +81,7 @@ fn two_of_five_are_killed_at_once_and_the_others_go_on() {
 }
 
 #[test]
-fn without_a_majority_nobody_goes_on_and_nobody_begins_anew() {
+fn minority_neither_continues_nor_restarts() {
     let mut machines = machines(3);
     let urls = machines.urls();
     session(&urls[2])
@@ -102,17 +105,17 @@ fn without_a_majority_nobody_goes_on_and_nobody_begins_anew() {
 }
 
 #[test]
-fn who_knows_the_secret_is_let_in_by_the_machines_and_nobody_else() {
+fn only_machine_with_secret_joins_raft_store() {
     let (_directory, [ours, theirs]) = secrets();
     let [first, second, third] = ["127.0.3.11", "127.0.3.12", "127.0.3.13"].map(address);
     let addresses = format!("{first},{second}");
-    let newcomer = ["--newcomer", third.as_str()];
-    let right = Of {
+    let joining = ["--newcomer", third.as_str()];
+    let right = MachineParameters {
         addresses: &addresses,
         secret: &ours,
         store: "raft",
     };
-    let wrong = Of {
+    let wrong = MachineParameters {
         secret: &theirs,
         ..right
     };
@@ -124,15 +127,15 @@ fn who_knows_the_secret_is_let_in_by_the_machines_and_nobody_else() {
         one.assert_fails("the secret is another one");
     }
     let mut both = [FIRST, SECOND].map(|who| right.start(who));
-    let [url, _] = both.each_mut().map(Running::url);
+    let [url, _] = both.each_mut().map(MachineProcess::url);
     session(&url)
         .script("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)")
         .expect("a table");
     wrong
-        .fails(newcomer)
+        .fails(joining)
         .assert_fails("the secret is another one");
     let three = format!("{addresses},{third}");
-    let other = Of {
+    let other = MachineParameters {
         addresses: &three,
         ..right
     };
@@ -140,14 +143,14 @@ fn who_knows_the_secret_is_let_in_by_the_machines_and_nobody_else() {
         .fails(["--machine", "3"])
         .assert_fails("the machine belongs to another cluster");
     becomes(&url, MACHINES, 2);
-    let mut third = right.start(newcomer);
+    let mut third = right.start(joining);
     let url = third.url();
     becomes(&url, MACHINES, 3);
     becomes(&url, "SELECT count(*) FROM kept", 1);
 }
 
 #[test]
-fn a_dev_cluster_starts_a_machine_again_that_its_machines_let_in() {
+fn dev_cluster_restarts_machine_with_raft_store() {
     let store = ["--restart", "--configuration-store", "raft"];
     let cluster = DevCluster::start_with("tcp", &[&LEASE[..], &store].concat());
     signal("-KILL", &cluster.machines()[2]);
@@ -159,7 +162,7 @@ fn a_dev_cluster_starts_a_machine_again_that_its_machines_let_in() {
 fn joining_machine_that_reaches_no_member_reports_it() {
     let (_directory, [secret, _]) = secrets();
     let nobody = address("127.0.3.14");
-    let of = Of {
+    let of = MachineParameters {
         addresses: &nobody,
         secret: &secret,
         store: "raft",
@@ -170,5 +173,5 @@ fn joining_machine_that_reaches_no_member_reports_it() {
         word => word,
     });
     let arguments: Vec<&str> = of_one.collect();
-    Doomed::start(&arguments).assert_fails(&nobody);
+    ShortLivedProgram::start(&arguments).assert_fails(&nobody);
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
 
-use crate::common::doomed::Doomed;
-use crate::common::{Ends, free_port, insist, program};
+use crate::common::doomed::ShortLivedProgram;
+use crate::common::{ClientStopGuard, free_port, insist, program};
 
 const TIME_LIMIT: Duration = Duration::from_secs(90);
 /// Long enough for a host that is busy with other tests.
@@ -119,7 +119,7 @@ pub fn under_load(urls: [&str; 2], happens: impl FnOnce(Load<'_>)) {
                 scope.spawn(move || move_money(url, first, stop, done))
             })
             .collect();
-        let ends = Ends(&stop);
+        let ends = ClientStopGuard(&stop);
         happens(Load { done: &done });
         drop(ends);
         let all = clients
@@ -147,12 +147,12 @@ fn number(cell: &Cell) -> i64 {
 }
 
 /// A machine that the test has started; dropping it kills the machine.
-pub struct Running(Child);
+pub struct MachineProcess(Child);
 
-impl Running {
-    pub fn start(arguments: &[&str]) -> Running {
+impl MachineProcess {
+    pub fn start(arguments: &[&str]) -> MachineProcess {
         let child = program(arguments).stdout(Stdio::piped()).spawn();
-        Running(child.expect("the program starts"))
+        MachineProcess(child.expect("the program starts"))
     }
 
     /// Waits until the machine is ready; returns the URL for clients.
@@ -168,7 +168,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for MachineProcess {
     fn drop(&mut self) {
         // The machine may have ended already.
         let _ = self.0.kill();
@@ -177,13 +177,13 @@ impl Drop for Running {
 }
 
 /// The parameters of one of two machines.
-pub struct Of<'a> {
+pub struct MachineParameters<'a> {
     pub addresses: &'a str,
     pub secret: &'a str,
     pub store: &'a str,
 }
 
-impl<'a> Of<'a> {
+impl<'a> MachineParameters<'a> {
     pub fn arguments(&self, who: [&'a str; 2]) -> Vec<&'a str> {
         let start = ["start", "--listen", "127.0.0.1:0", "--memory-limit", "64M"];
         let store = [
@@ -196,12 +196,12 @@ impl<'a> Of<'a> {
         [&start[..], &LEASE, &store, &secret, &who].concat()
     }
 
-    pub fn start(&self, who: [&'a str; 2]) -> Running {
-        Running::start(&self.arguments(who))
+    pub fn start(&self, who: [&'a str; 2]) -> MachineProcess {
+        MachineProcess::start(&self.arguments(who))
     }
 
-    pub fn fails(&self, who: [&'a str; 2]) -> Doomed {
-        Doomed::start(&self.arguments(who))
+    pub fn fails(&self, who: [&'a str; 2]) -> ShortLivedProgram {
+        ShortLivedProgram::start(&self.arguments(who))
     }
 }
 

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use fencepost_benchmarks::sql::SqlSession;
 
 use super::{
-    FIRST, LEASE, MACHINES, Of, Running, SECOND, address, becomes, secrets, session, under_load,
+    FIRST, LEASE, MACHINES, MachineParameters, MachineProcess, SECOND, address, becomes, secrets,
+    session, under_load,
 };
 use crate::common::dev_cluster::{DevCluster, signal};
-use crate::common::doomed::Doomed;
+use crate::common::doomed::ShortLivedProgram;
 use crate::common::free_port;
 use crate::common::machines::Machines;
-use crate::ssd::survive_those_who_come_back;
+use crate::ssd::survive_rejoining_machines;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 /// Longer than the timeout of ZooKeeper sessions here, so that the sessions expire.
@@ -60,11 +61,11 @@ impl ZooKeeper {
             address,
             child,
         };
-        started.await_it();
+        started.wait_until_ready();
         Some(started)
     }
 
-    fn await_it(&mut self) {
+    fn wait_until_ready(&mut self) {
         while TcpStream::connect(self.address).is_err() {
             let ended = self.child.try_wait().expect("a child");
             assert!(ended.is_none(), "ZooKeeper ended with {ended:?}");
@@ -84,7 +85,7 @@ impl ZooKeeper {
     /// Starts the server again with the content of its disk.
     fn start_again(&mut self) {
         self.child = run(&self.java, self.directory.path());
-        self.await_it();
+        self.wait_until_ready();
     }
 
     fn url(&self) -> String {
@@ -124,12 +125,12 @@ fn machines_with_disks_come_back_and_begin_again_with_zookeeper() {
         return;
     };
     let url = zookeeper.url();
-    survive_those_who_come_back("tcp", &["--configuration-store", &url]);
+    survive_rejoining_machines("tcp", &["--configuration-store", &url]);
 }
 
 #[test]
-fn machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back() {
-    let test = "machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back";
+fn outage_of_zookeeper_delays_only_reconfiguration() {
+    let test = "outage_of_zookeeper_delays_only_reconfiguration";
     let Some(mut zookeeper) = ZooKeeper::start(test) else {
         return;
     };
@@ -156,8 +157,8 @@ fn machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back() {
 }
 
 #[test]
-fn the_manager_is_killed_while_zookeeper_stands_still_and_comes_back_through_it() {
-    let test = "the_manager_is_killed_while_zookeeper_stands_still_and_comes_back_through_it";
+fn cm_killed_during_zookeeper_pause_rejoins() {
+    let test = "cm_killed_during_zookeeper_pause_rejoins";
     let Some(zookeeper) = ZooKeeper::start(test) else {
         return;
     };
@@ -180,26 +181,26 @@ fn the_manager_is_killed_while_zookeeper_stands_still_and_comes_back_through_it(
 }
 
 #[test]
-fn who_belongs_to_a_path_is_let_in_and_nobody_else() {
-    let test = "who_belongs_to_a_path_is_let_in_and_nobody_else";
+fn only_member_of_path_joins_zookeeper_store() {
+    let test = "only_member_of_path_joins_zookeeper_store";
     let Some(zookeeper) = ZooKeeper::start(test) else {
         return;
     };
     let (_directory, [ours, theirs]) = secrets();
     let [first, second, third] = ["127.0.3.1", "127.0.3.2", "127.0.3.3"].map(address);
     let (addresses, store) = (format!("{first},{second}"), zookeeper.url());
-    let newcomer = ["--newcomer", third.as_str()];
-    let right = Of {
+    let joining = ["--newcomer", third.as_str()];
+    let right = MachineParameters {
         addresses: &addresses,
         secret: &ours,
         store: &store,
     };
-    let wrong = Of {
+    let wrong = MachineParameters {
         secret: &theirs,
         ..right
     };
     let nobody = "no machine of the cluster has been in /fencepost/one";
-    right.fails(newcomer).assert_fails(nobody);
+    right.fails(joining).assert_fails(nobody);
 
     // A machine that could not start can do so later.
     let taken = TcpListener::bind(&first).expect("free");
@@ -211,33 +212,33 @@ fn who_belongs_to_a_path_is_let_in_and_nobody_else() {
         one.assert_fails("the secret is another one");
     }
     let mut both = [FIRST, SECOND].map(|who| right.start(who));
-    let [url, _] = both.each_mut().map(Running::url);
+    let [url, _] = both.each_mut().map(MachineProcess::url);
     session(&url)
         .script("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)")
         .expect("a table");
 
     let why = "cannot join the cluster: the secret is not the cluster's";
-    wrong.fails(newcomer).assert_fails(why);
+    wrong.fails(joining).assert_fails(why);
     let three = format!("{addresses},{third}");
-    let other = Of {
+    let other = MachineParameters {
         addresses: &three,
         ..right
     };
-    for who in [FIRST, ["--machine", "3"], newcomer] {
+    for who in [FIRST, ["--machine", "3"], joining] {
         other
             .fails(who)
             .assert_fails("the store belongs to cluster");
     }
     becomes(&url, MACHINES, 2);
-    let mut third = right.start(newcomer);
+    let mut third = right.start(joining);
     let url = third.url();
     becomes(&url, MACHINES, 3);
     becomes(&url, "SELECT count(*) FROM kept", 1);
 }
 
 #[test]
-fn a_dev_cluster_starts_a_machine_again_that_asks_there_to_be_let_in() {
-    let test = "a_dev_cluster_starts_a_machine_again_that_asks_there_to_be_let_in";
+fn dev_cluster_restarts_machine_with_zookeeper_store() {
+    let test = "dev_cluster_restarts_machine_with_zookeeper_store";
     let Some(zookeeper) = ZooKeeper::start(test) else {
         return;
     };
@@ -250,10 +251,10 @@ fn a_dev_cluster_starts_a_machine_again_that_asks_there_to_be_let_in() {
 }
 
 #[test]
-fn what_keeps_a_machine_from_its_store_is_said() {
+fn unreachable_store_is_reported() {
     let (_directory, [secret, _]) = secrets();
     let addresses = format!("{},{}", address("127.0.3.4"), address("127.0.3.5"));
-    let of = |store| Of {
+    let of = |store| MachineParameters {
         addresses: &addresses,
         secret: &secret,
         store,
@@ -265,7 +266,7 @@ fn what_keeps_a_machine_from_its_store_is_said() {
     let of_host = ["dev-cluster", "--lease-ms", "2000", "--configuration-store"];
     let store = ["zookeeper://127.0.0.1:2181/one"];
     let why = "--configuration-store is of machines that talk";
-    Doomed::start(&[&of_host[..], &store].concat()).assert_fails(why);
+    ShortLivedProgram::start(&[&of_host[..], &store].concat()).assert_fails(why);
     let nobody = address("127.0.0.1");
     let store = format!("zookeeper://{nobody}/fencepost/one");
     let why = format!("the store of the configuration does not answer: {nobody}");

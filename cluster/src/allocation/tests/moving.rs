@@ -67,7 +67,7 @@ fn both() -> (Configuration, Configuration) {
 }
 
 #[test]
-fn a_replica_holds_still_and_then_does_what_was_decided() {
+fn frozen_replica_then_applies_decision_of_new_cm() {
     let (three, next) = both();
     let mut rooms = ReservedRegions::default();
     let mut replica = ReplicaRegions::new(ME, CM, three.id());
@@ -136,7 +136,7 @@ fn a_replica_holds_still_and_then_does_what_was_decided() {
 }
 
 #[test]
-fn a_cache_that_is_frozen_learns_from_the_next_cm() {
+fn frozen_cache_repeats_its_request_to_next_cm() {
     let (three, next) = both();
     let mut cache = RegionCache::new(ME, &three);
     let (request, ..) = cache.allocate(RequestedPlacement::default());
@@ -169,7 +169,7 @@ fn a_cache_that_is_frozen_learns_from_the_next_cm() {
 }
 
 #[test]
-fn an_allocator_holds_requests_back_until_all_can_take_part() {
+fn allocator_defers_requests_until_all_machines_are_ready() {
     let three = testing::machines(3);
     let map = RegionMap::new(three.id());
     let replication = Replication::new(1, 1);
@@ -202,7 +202,7 @@ fn an_allocator_holds_requests_back_until_all_can_take_part() {
 }
 
 #[test]
-fn a_cm_gives_no_number_that_is_not_its_own() {
+fn cm_assigns_only_region_numbers_of_its_configuration() {
     let one = testing::machines(1);
     let map = RegionMap::new(one.id());
     let replication = Replication::new(0, 1);

@@ -85,7 +85,7 @@ fn answer(outgoing: &[(MachineId, RegionBody)]) -> Result<RegionId, AllocationEr
 }
 
 #[test]
-fn a_refusal_aborts_once_all_have_answered_and_tries_other_machines() {
+fn refusal_aborts_after_all_answers_and_tries_other_machines() {
     let mut allocator = allocator(&testing::machines(3));
     let first = tell(&mut allocator, CM, ask(0, 0, None));
     let (machines, region) = prepares(&first);
@@ -104,7 +104,7 @@ fn a_refusal_aborts_once_all_have_answered_and_tries_other_machines() {
 }
 
 #[test]
-fn what_a_machine_that_is_gone_was_asked_for_is_asked_for_under_another_number() {
+fn request_pending_at_lost_machine_is_repeated_under_new_region() {
     let mut allocator = allocator(&testing::machines(3));
     let (machines, region) = prepares(&tell(&mut allocator, CM, ask(0, 0, None)));
     tell(&mut allocator, machines[0], RegionBody::Prepared { region });
@@ -123,7 +123,7 @@ fn what_a_machine_that_is_gone_was_asked_for_is_asked_for_under_another_number()
 }
 
 #[test]
-fn who_is_to_be_the_primary_is_or_nobody_is() {
+fn requested_primary_is_used_or_allocation_fails() {
     let mut allocator = allocator(&testing::machines(3));
     for (number, machine) in (1..=3).map(|m| (0, MachineId(m))) {
         let asked = tell(&mut allocator, machine, ask_own(machine, number));
@@ -197,7 +197,7 @@ fn when_no_machines_are_left_the_answer_says_so_and_nothing_is_held() {
 }
 
 #[test]
-fn a_request_has_one_region_until_its_answer_is_known_to_have_arrived() {
+fn repeated_request_gets_same_region_until_acknowledged() {
     let mut allocator = allocator(&testing::machines(3));
     let first = tell(&mut allocator, CM, ask(0, 0, None));
     assert!(
@@ -206,15 +206,15 @@ fn a_request_has_one_region_until_its_answer_is_known_to_have_arrived() {
     );
     let region = answer(&prepare_all(&mut allocator, &first));
     assert_eq!(answer(&tell(&mut allocator, CM, ask(0, 0, None))), region);
-    let stranger = tell(&mut allocator, MachineId(2), ask(0, 0, None));
-    assert!(stranger.is_empty(), "the request of another machine");
+    let outsider = tell(&mut allocator, MachineId(2), ask(0, 0, None));
+    assert!(outsider.is_empty(), "the request of another machine");
     tell(&mut allocator, CM, ask(1, 1, None));
     let late = tell(&mut allocator, CM, ask(0, 0, None));
     assert!(late.is_empty(), "a duplicate of what was answered long ago");
 }
 
 #[test]
-fn a_new_cm_knows_the_requests_that_replicas_have_kept() {
+fn new_cm_learns_requests_from_replicas() {
     let configuration = testing::machines(2);
     let request = RequestId {
         machine: CM,
@@ -233,7 +233,7 @@ fn a_new_cm_knows_the_requests_that_replicas_have_kept() {
 }
 
 #[test]
-fn a_region_near_another_goes_to_its_machines_or_nowhere() {
+fn co_located_region_uses_same_machines_or_fails() {
     let mut allocator = allocator(&testing::machines(5));
     let none = tell(&mut allocator, CM, ask(0, 0, Some(7)));
     assert_eq!(
@@ -241,8 +241,8 @@ fn a_region_near_another_goes_to_its_machines_or_nowhere() {
         Err(AllocationError::NoSuchRegion(RegionId(7)))
     );
     let first = tell(&mut allocator, CM, ask(1, 1, None));
-    let founder = answer(&prepare_all(&mut allocator, &first)).unwrap();
-    let second = tell(&mut allocator, CM, ask(2, 2, Some(founder.0)));
+    let initial_member = answer(&prepare_all(&mut allocator, &first)).unwrap();
+    let second = tell(&mut allocator, CM, ask(2, 2, Some(initial_member.0)));
     assert_eq!(prepares(&second).0, prepares(&first).0);
     let (machines, region) = prepares(&second);
     let why = Refusal::NoMemory;
@@ -253,14 +253,14 @@ fn a_region_near_another_goes_to_its_machines_or_nowhere() {
         RegionBody::Refused { region, why },
     );
     let unavailable = PlacementError::GroupUnavailable {
-        group: GroupId(founder),
+        group: GroupId(initial_member),
         machine: machines[1],
     };
     assert_eq!(answer(&refused), Err(unavailable.into()));
 }
 
 #[test]
-fn messages_of_strangers_and_of_other_configurations_are_dropped() {
+fn messages_of_outsiders_and_other_configurations_are_dropped() {
     let configuration = testing::machines(3);
     let mut allocator = allocator(&configuration);
     let mut cache = RegionCache::new(CM, &configuration);
@@ -297,7 +297,7 @@ fn messages_of_strangers_and_of_other_configurations_are_dropped() {
 }
 
 #[test]
-fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
+fn cache_asks_once_and_repeats_open_lookups_to_next_cm() {
     let configuration = testing::machines(3);
     let mut allocator = allocator(&configuration);
     let first = tell(&mut allocator, CM, ask(0, 0, None));
@@ -372,7 +372,7 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
 }
 
 #[test]
-fn what_is_committed_is_not_aborted_and_contradictions_are_refused() {
+fn committed_region_is_not_aborted_and_contradiction_is_refused() {
     struct Endless;
     impl RegionHost for Endless {
         fn reserve(&mut self, _: &Mapping) -> Result<(), Refusal> {

@@ -19,14 +19,14 @@ const CM: MachineId = MachineId(1);
 
 /// The memory of a machine for a few regions.
 struct Memory {
-    room: usize,
+    free_regions: usize,
     reserved: FewSet<RegionId>,
     kept: FewSet<RegionId>,
 }
 
 impl RegionHost for Memory {
     fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
-        if self.reserved.len() == self.room {
+        if self.reserved.len() == self.free_regions {
             return Err(Refusal::NoMemory);
         }
         let region = mapping.region;
@@ -75,7 +75,7 @@ impl World {
         let members = configuration.machines().iter().map(|machine| machine.id);
         let nodes = members.map(|machine| {
             let memory = Memory {
-                room: random.below(12) as usize,
+                free_regions: random.below(12) as usize,
                 reserved: FewSet::new(),
                 kept: FewSet::new(),
             };
@@ -256,9 +256,9 @@ impl World {
         }
         let mut expected: FewMap<MachineId, FewSet<RegionId>> = FewMap::new();
         for mapping in self.allocator.map().mappings() {
-            let founder = self.allocator.map().get(mapping.group.0);
+            let initial_member = self.allocator.map().get(mapping.group.0);
             assert_eq!(
-                founder.map(|f| &f.replicas),
+                initial_member.map(|f| &f.replicas),
                 Some(&mapping.replicas),
                 "MAP-2"
             );

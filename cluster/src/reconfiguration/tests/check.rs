@@ -258,7 +258,7 @@ impl World {
         let roomy = self
             .nodes
             .values()
-            .all(|node| node.memory.reserved.len() < node.memory.room);
+            .all(|node| node.memory.reserved.len() < node.memory.free_regions);
         if roomy {
             let split = groups.iter().find(|(_, sets)| sets.len() > 1);
             assert!(split.is_none(), "MAP-2: {split:?}");

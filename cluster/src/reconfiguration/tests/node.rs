@@ -29,7 +29,7 @@ pub fn options() -> Options {
 /// The memory for regions, and the regions whose data it holds.
 #[derive(Default)]
 pub struct Memory {
-    pub room: usize,
+    pub free_regions: usize,
     pub reserved: FewSet<RegionId>,
     pub data: FewSet<RegionId>,
     /// Whether regions that are being made have their data from the start.
@@ -38,7 +38,7 @@ pub struct Memory {
 
 impl RegionHost for Memory {
     fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
-        if self.reserved.len() >= self.room {
+        if self.reserved.len() >= self.free_regions {
             return Err(Refusal::NoMemory);
         }
         assert!(self.reserved.insert(mapping.region), "reserved once");
@@ -106,7 +106,7 @@ impl Node {
             allocator: None,
             next_region: RegionId(REGIONS_A_CONFIGURATION),
             memory: Memory {
-                room: 4 + random.below(20) as usize,
+                free_regions: 4 + random.below(20) as usize,
                 ..Memory::default()
             },
             last_drained: ConfigurationId(if joining { 0 } else { before.0 }),

@@ -68,7 +68,7 @@ fn found(gathered: &KnownRegions) -> Vec<u32> {
 }
 
 #[test]
-fn what_all_that_are_left_have_prepared_is_kept_and_what_one_lacks_never_was() {
+fn region_prepared_on_all_survivors_is_kept_else_dropped() {
     let (both, one, gone) = (
         mapping(1, 1, &[1, 2], 3),
         mapping(2, 2, &[1, 2], 3),
@@ -90,7 +90,7 @@ fn what_all_that_are_left_have_prepared_is_kept_and_what_one_lacks_never_was() {
 }
 
 #[test]
-fn what_anybody_has_committed_or_knows_is_kept() {
+fn region_committed_or_known_anywhere_is_kept() {
     let (committed, known) = (mapping(1, 1, &[1, 2], 3), mapping(2, 2, &[1, 2], 3));
     let first = vec![held(&committed, 1, true), held(&known, 2, false)];
     let second = vec![held(&committed, 1, false)];
@@ -124,7 +124,7 @@ fn another_attempt_under_the_same_number_is_another_region() {
 }
 
 #[test]
-fn the_newest_mapping_counts_and_numbers_are_not_given_twice() {
+fn newest_mapping_wins_and_region_numbers_are_not_reused() {
     let (old, new) = (mapping(1, 1, &[1, 2], 3), mapping(1, 1, &[1, 3], 4));
     let mut list = vec![
         (1, holdings(vec![held(&old, 1, true)], vec![])),
@@ -202,7 +202,7 @@ fn of(remapped: &RemapResult, region: u32) -> (u32, FewSet<u32>, u64, u64) {
 }
 
 #[test]
-fn a_backup_takes_over_and_another_machine_becomes_a_backup() {
+fn backup_is_promoted_and_new_backup_is_chosen() {
     let regions = [
         mapping(1, 1, &[1, 2], 3),
         mapping(2, 2, &[2, 3], 3),
@@ -222,7 +222,7 @@ fn a_backup_takes_over_and_another_machine_becomes_a_backup() {
 }
 
 #[test]
-fn a_region_without_its_data_is_lost_and_one_without_enough_domains_is_told() {
+fn region_without_data_is_lost_and_lack_of_domains_is_reported() {
     let regions = [
         mapping(1, 1, &[1, 2], 3),
         mapping(2, 2, &[3, 1], 3),
@@ -265,7 +265,7 @@ fn groups_stay_together_and_promotions_are_spread() {
 }
 
 #[test]
-fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
+fn machine_with_data_is_promoted_and_full_machine_gets_nothing() {
     let regions = [mapping(1, 1, &[1, 2, 3], 3), mapping(2, 1, &[1, 2, 3], 3)];
     let remapped = remap(&regions, &[(1, 2)], &[1, 2, 3], &[2, 3], 2);
     assert_eq!(
@@ -308,7 +308,7 @@ fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
 }
 
 #[test]
-fn a_machine_that_joins_makes_up_for_what_was_missing() {
+fn joined_machine_gets_missing_replicas() {
     let regions = [mapping(1, 1, &[1], 3), mapping(2, 2, &[2, 1], 3)];
     let two = testing::machines(2);
     let (three, joined) = two
@@ -337,7 +337,7 @@ fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> RemapRe
 }
 
 #[test]
-fn a_machine_that_is_to_leave_keeps_its_replicas_until_others_are_whole() {
+fn leaving_machine_keeps_replicas_until_new_ones_are_whole() {
     let own = [mapping(1, 1, &[1, 2], 3), mapping(2, 1, &[1, 2], 3)];
     let others = [mapping(3, 3, &[2, 1], 3), mapping(4, 4, &[3, 2], 3)];
     let regions = [own, others].concat();
@@ -372,7 +372,7 @@ fn a_machine_that_is_to_leave_keeps_its_replicas_until_others_are_whole() {
 }
 
 #[test]
-fn without_others_who_could_a_machine_that_is_to_leave_stays_what_it_is() {
+fn leaving_machine_without_substitute_keeps_its_roles() {
     let regions = [mapping(1, 1, &[1, 2], 3)];
     let next = testing::machines(3).with_leaving(m(1)).unwrap();
     let remapped = remap_in(&regions, &[], &next, 1, &[3]);
@@ -385,7 +385,7 @@ fn without_others_who_could_a_machine_that_is_to_leave_stays_what_it_is() {
 }
 
 #[test]
-fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
+fn joined_machine_receives_one_group_at_a_time() {
     // Three machines with two groups each, of one region and of two; the fourth machine has none.
     let mut regions: Vec<Mapping> = (1..=3)
         .flat_map(|m| {
@@ -465,7 +465,7 @@ fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
 }
 
 #[test]
-fn a_survey_holds_everything_still() {
+fn probe_suspends_region_changes() {
     let two = testing::machines(2);
     let mut random = fencepost_fabric::Random::new(1);
     let mut node = Node::new(m(2), &two, false, 0, &mut random);

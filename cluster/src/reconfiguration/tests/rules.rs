@@ -117,7 +117,7 @@ fn of_two_machines_that_have_lost_something_between_them_the_one_that_says_so_fi
 }
 
 #[test]
-fn whoever_has_lost_something_on_the_way_to_the_cm_wants_it_replaced_and_it_wants_the_same() {
+fn machine_severed_from_cm_and_cm_replace_each_other() {
     let machines = testing::machines(5);
     assert_eq!(probed(&machine(1, &machines).severed(0, m(4))), [2, 3, 5]);
     let backup = machines.backup_cms(1)[0].0;
@@ -129,7 +129,7 @@ fn whoever_has_lost_something_on_the_way_to_the_cm_wants_it_replaced_and_it_want
 }
 
 #[test]
-fn nobody_becomes_the_cm_where_nobody_knows_the_time() {
+fn no_machine_becomes_cm_without_known_time() {
     let mut cm = machine(1, &testing::machines(3));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(3)));
     let unknown = RegionReport {
@@ -175,7 +175,7 @@ fn swapping() -> (Reconfiguration, Configuration) {
 }
 
 #[test]
-fn a_configuration_comes_about_step_by_step() {
+fn reconfiguration_takes_its_steps_in_order() {
     let (mut cm, new) = swapping();
     let id = new.id();
     let mut member = machine(2, &testing::machines(5));
@@ -277,7 +277,7 @@ fn without_a_majority_nothing_is_swapped_and_all_are_asked_again() {
 }
 
 #[test]
-fn an_outcome_that_is_not_known_is_found_out() {
+fn unknown_swap_outcome_is_read_from_store() {
     let (mut cm, new) = swapping();
     assert!(cm.swapped(0, 1, None).is_empty());
     assert!(reads(&cm.tick(cm.next_wake())));
@@ -302,7 +302,7 @@ fn an_outcome_that_is_not_known_is_found_out() {
 }
 
 #[test]
-fn who_loses_follows_and_who_is_out_stops() {
+fn losing_initiator_follows_and_evicted_machine_stops() {
     let five = testing::machines(5);
     let (mut cm, _) = swapping();
     assert!(reads(&cm.swapped(0, 1, Some(SwapOutcome::Lost))));
@@ -325,7 +325,7 @@ fn who_loses_follows_and_who_is_out_stops() {
 }
 
 #[test]
-fn when_the_cm_is_suspected_its_backups_start_and_then_everybody() {
+fn suspected_cm_is_replaced_by_backups_first_then_by_all() {
     let five = testing::machines(5);
     let backups: Vec<u32> = five.backup_cms(2).iter().map(|machine| machine.0).collect();
     assert_eq!(backups, [2, 3]);
@@ -361,7 +361,7 @@ fn when_the_cm_is_suspected_its_backups_start_and_then_everybody() {
 }
 
 #[test]
-fn a_probe_is_a_promise() {
+fn probe_answer_promises_no_older_configuration() {
     let five = testing::machines(5);
     let mut machine = machine(4, &five);
     let probe = |base: &Configuration| Message::Probe {
@@ -397,8 +397,8 @@ fn a_probe_is_a_promise() {
     assert_eq!(machine.configuration().id(), five.id());
     assert_eq!(told(&machine.receive(0, m(2), probe(&five)), "NEWER"), [2]);
     let later = next.without(&[m(2)].into(), m(3)).unwrap();
-    let stranger = machine.receive(0, m(1), new_config(&later));
-    assert!(stranger.is_empty(), "not of its CM");
+    let outsider = machine.receive(0, m(1), new_config(&later));
+    assert!(outsider.is_empty(), "not of its CM");
     machine.receive(0, m(3), new_config(&later));
     assert_eq!(machine.configuration(), &later);
     assert_eq!(
@@ -409,7 +409,7 @@ fn a_probe_is_a_promise() {
 }
 
 #[test]
-fn a_member_that_does_not_apply_is_suspected() {
+fn member_that_does_not_apply_is_suspected() {
     let (mut cm, _) = swapping();
     cm.swapped(0, 1, Some(SwapOutcome::Won));
     cm.applied(0, ConfigurationId(6), Vec::new());
@@ -427,7 +427,7 @@ fn a_member_that_does_not_apply_is_suspected() {
 }
 
 #[test]
-fn a_replica_without_room_goes_elsewhere_in_the_next_configuration() {
+fn refused_replica_is_placed_elsewhere_in_next_configuration() {
     let (mut cm, _) = swapping();
     cm.swapped(0, 1, Some(SwapOutcome::Won));
     cm.applied(0, ConfigurationId(6), Vec::new());
@@ -509,7 +509,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
 }
 
 #[test]
-fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
+fn machine_leaves_if_enough_remain_and_loses_only_membership() {
     let two = testing::machines(2);
     let mut cm = machine(1, &two);
     let (need, have) = (2, 1);
@@ -547,7 +547,7 @@ fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
 }
 
 #[test]
-fn a_machine_that_is_missing_comes_before_one_that_joins() {
+fn eviction_precedes_join() {
     let three = testing::machines(3);
     let mut cm = machine(1, &three);
     let actions = cm.add(0, testing::address(4), testing::domain(4)).unwrap();
@@ -560,7 +560,7 @@ fn a_machine_that_is_missing_comes_before_one_that_joins() {
 }
 
 #[test]
-fn who_is_behind_is_told() {
+fn outdated_machine_is_sent_newer_configuration() {
     let (mut cm, new) = swapping();
     cm.swapped(0, 1, Some(SwapOutcome::Won));
     let ask = |applied, committed| Message::Ask {

@@ -13,7 +13,8 @@ use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::lease::{LeaseMessage, LeaseStep};
 use crate::reconfiguration::{
-    Action, RegionReport, InitialManagerState, ReconfigurationMessage, RefusedReplica, Report, RegionProbe,
+    Action, InitialManagerState, ReconfigurationMessage, RefusedReplica, RegionProbe, RegionReport,
+    Report,
 };
 use crate::region::RegionId;
 use crate::region_map::RegionMap;
@@ -52,7 +53,7 @@ pub struct World {
     sequence: u64,
     /// The arrival time of the last message between two machines.
     arrived: FewMap<(MachineId, MachineId), u64>,
-    lives: FewMap<(MachineId, MachineId), u64>,
+    incarnations: FewMap<(MachineId, MachineId), u64>,
     pub cut: FewSet<(MachineId, MachineId)>,
     pub store: Configuration,
     pub store_down: bool,
@@ -82,7 +83,7 @@ impl World {
             events: BTreeMap::new(),
             sequence: 0,
             arrived: FewMap::new(),
-            lives: FewMap::new(),
+            incarnations: FewMap::new(),
             cut: FewSet::new(),
             checks: Checks::new(&configuration),
             store: configuration,
@@ -268,20 +269,20 @@ impl World {
         let last = self.arrived.entry((from, to)).or_default();
         *last = (self.time + delay).max(*last);
         let delay = *last - self.time;
-        let life = *self.lives.entry(Self::pair(from, to)).or_default();
+        let incarnation = *self.incarnations.entry(Self::pair(from, to)).or_default();
         if self.cut.contains(&(from, to)) || !self.nodes[&to].up {
             // Sending breaks the connection, which both sides detect later.
-            *self.lives.entry(Self::pair(from, to)).or_default() += 1;
+            *self.incarnations.entry(Self::pair(from, to)).or_default() += 1;
             let found = self.random.below(5 * MS);
             self.after(found, from, Event::Unreachable(to));
             self.after(found, to, Event::Unreachable(from));
             return;
         }
-        self.after(delay, to, Event::Message(from, life, message));
+        self.after(delay, to, Event::Message(from, incarnation, message));
     }
 
     fn arrive(&mut self, id: MachineId, from: MachineId, life: u64, message: Message) {
-        if self.lives.get(&Self::pair(from, id)) != Some(&life) {
+        if self.incarnations.get(&Self::pair(from, id)) != Some(&life) {
             return;
         }
         let now = self.nodes[&id].now(self.time);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::network::WHOEVER;
-use super::types::{RaftRequest, NodeDescription, NodeId, MemberAddress, Reply};
+use super::types::{MemberAddress, NodeDescription, NodeId, RaftRequest, Reply};
 use crate::configuration::{Configuration, Machine};
 
 /// The smallest number of voters with which leadership is moved. With fewer voters the group needs
@@ -143,7 +143,9 @@ impl Shared {
                 machine: machine.id.0,
                 address: machine.address.to_string(),
             };
-            if let Some(NodeDescription { life, .. }) = self.who(&place.address, place.machine).await {
+            if let Some(NodeDescription { life, .. }) =
+                self.who(&place.address, place.machine).await
+            {
                 // The machine first becomes a learner, so that the group does not wait for a
                 // machine that is catching up.
                 let learner = self.raft.add_learner(life, place.clone(), true);
@@ -167,7 +169,11 @@ impl Shared {
 
     /// Asks the machine at an address for its description; `None` if it is another machine.
     async fn who(&self, address: &str, machine: u32) -> Option<NodeDescription> {
-        let told = self.network.ask(WHOEVER, address, RaftRequest::Who).await.ok()?;
+        let told = self
+            .network
+            .ask(WHOEVER, address, RaftRequest::Who)
+            .await
+            .ok()?;
         match told {
             Reply::Here(here) if here.machine == machine => Some(here),
             _ => None,

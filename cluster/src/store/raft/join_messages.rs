@@ -25,7 +25,7 @@ use crate::join::JoinMessageStore;
 use crate::store::StoreError;
 
 /// The largest number of messages stored at a machine.
-const LETTERS: usize = 64;
+const MESSAGES_MAX: usize = 64;
 /// The largest size of a message: a configuration and its envelope.
 const LONGEST: usize = 1 << 20;
 
@@ -34,16 +34,16 @@ const LONGEST: usize = 1 << 20;
 pub(super) struct JoinMessages(Mutex<VecDeque<(String, Vec<u8>)>>);
 
 impl JoinMessages {
-    pub fn leave(&self, name: &str, letter: Vec<u8>) {
-        if letter.len() > LONGEST || name.len() > LETTERS {
+    pub fn leave(&self, name: &str, message: Vec<u8>) {
+        if message.len() > LONGEST || name.len() > MESSAGES_MAX {
             return;
         }
         let mut all = self.0.lock();
         all.retain(|(other, _)| other != name);
-        if all.len() == LETTERS {
+        if all.len() == MESSAGES_MAX {
             all.pop_front();
         }
-        all.push_back((name.to_owned(), letter));
+        all.push_back((name.to_owned(), message));
     }
 
     pub fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
@@ -60,16 +60,16 @@ pub(super) struct OwnMessages(pub Arc<Shared>);
 
 impl JoinMessageStore for OwnMessages {
     fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
-        self.0.letters.take_all(end)
+        self.0.messages.take_all(end)
     }
 
     fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
-        self.0.letters.leave(name, letter.to_vec());
+        self.0.messages.leave(name, letter.to_vec());
         Ok(())
     }
 
     fn remove(&self, name: &str) {
-        self.0.letters.take_all(name);
+        self.0.messages.take_all(name);
     }
 }
 
@@ -117,7 +117,10 @@ impl JoinMessageStore for RaftOutsider {
             return Vec::new();
         };
         let end = end.to_owned();
-        match self.network.ask_now(WHOEVER, &address, RaftRequest::Take { end }) {
+        match self
+            .network
+            .ask_now(WHOEVER, &address, RaftRequest::Take { end })
+        {
             Ok(Reply::Letters(letters)) => letters,
             // The caller asks again.
             _ => Vec::new(),
@@ -132,9 +135,14 @@ impl JoinMessageStore for RaftOutsider {
         let address = current.manager().address.to_string();
         *self.left.lock() = Some(address.clone());
         let (name, letter) = (name.to_owned(), letter.to_vec());
-        let _ = self
-            .network
-            .ask_now(WHOEVER, &address, RaftRequest::Leave { name, letter });
+        let _ = self.network.ask_now(
+            WHOEVER,
+            &address,
+            RaftRequest::Leave {
+                name,
+                content: letter,
+            },
+        );
         Ok(())
     }
 
@@ -148,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_taken_once_and_the_oldest_make_room() {
+    fn join_messages_are_taken_once_and_oldest_are_dropped() {
         let letters = JoinMessages::default();
         letters.leave("1.ask", vec![1]);
         letters.leave("1.ask", vec![2]);
@@ -156,10 +164,10 @@ mod tests {
         letters.leave("2.ask", vec![0; LONGEST + 1]);
         assert_eq!(letters.take_all(".ask"), [("1.ask".to_owned(), vec![2])]);
         assert_eq!(letters.take_all(".ask"), []);
-        for n in 0..LETTERS {
+        for n in 0..MESSAGES_MAX {
             letters.leave(&format!("{n}.ask"), vec![4]);
         }
         assert_eq!(letters.take_all("1.answer"), []);
-        assert_eq!(letters.take_all(".ask").len(), LETTERS);
+        assert_eq!(letters.take_all(".ask").len(), MESSAGES_MAX);
     }
 }

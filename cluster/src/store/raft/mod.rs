@@ -43,7 +43,10 @@ use self::join_messages::{JoinMessages, OwnMessages};
 pub use self::network::RaftTransport;
 use self::network::{Network, WHOEVER};
 use self::storage::RaftStorage;
-use self::types::{EntryEffect, RaftRequest, AddressedRequest, Change, Group, NodeDescription, NodeId, MemberAddress, Reply, decode, encode};
+use self::types::{
+    AddressedRequest, Change, EntryEffect, Group, MemberAddress, NodeDescription, NodeId,
+    RaftRequest, Reply, decode, encode,
+};
 use super::{Answer, ConfigStore, StoreError, SwapOutcome};
 use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
@@ -62,7 +65,7 @@ const SNAPSHOT_ENTRIES: u64 = 16;
 pub struct RaftMember {
     /// A number, not 0, that no other incarnation of any machine has. With a disk it is the number
     /// of the incarnation on that disk.
-    pub life: u64,
+    pub incarnation: u64,
     /// The machine's id in the configurations.
     pub machine: MachineId,
     /// The address at which other machines reach it.
@@ -106,7 +109,7 @@ struct Shared {
     raft: Raft<Group>,
     kept: RaftStorage,
     network: Network,
-    letters: JoinMessages,
+    messages: JoinMessages,
     /// Machines that may know the leader while this machine is in no group yet.
     others: Vec<String>,
     pace: Duration,
@@ -149,7 +152,7 @@ impl RaftStore {
         let config = Arc::new(config.validate().map_err(unreachable)?);
         let (started, starts) = mpsc::channel();
         let (log, machine, to_others) = (kept.clone(), kept.clone(), network.clone());
-        let life = me.life;
+        let life = me.incarnation;
         runtime.spawn(async move {
             // The send fails only if the waiting thread has panicked.
             let _ = started.send(Raft::new(life, config, to_others, log, machine).await);
@@ -164,7 +167,7 @@ impl RaftStore {
             raft,
             kept,
             network,
-            letters: JoinMessages::default(),
+            messages: JoinMessages::default(),
             others,
             pace: pace.heartbeat,
             patience: pace.patience,
@@ -183,7 +186,7 @@ impl RaftStore {
         let place = |member: RaftMember| {
             let machine = member.machine.0;
             let address = member.address;
-            (member.life, MemberAddress { machine, address })
+            (member.incarnation, MemberAddress { machine, address })
         };
         let members: BTreeMap<NodeId, MemberAddress> = members.into_iter().map(place).collect();
         self.run(async move {
@@ -231,7 +234,11 @@ impl RaftStore {
     /// # Errors
     /// [`StoreError::Unreachable`] if no machine answers.
     pub fn who(&self, address: &str) -> Result<RaftPeer, StoreError> {
-        match self.shared.network.ask_now(WHOEVER, address, RaftRequest::Who)? {
+        match self
+            .shared
+            .network
+            .ask_now(WHOEVER, address, RaftRequest::Who)?
+        {
             Reply::Here(here) => Ok(here.into()),
             other => Err(out_of_turn(&other)),
         }
@@ -249,7 +256,9 @@ impl RaftStore {
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             let told = match asked {
-                Ok(AddressedRequest { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
+                Ok(AddressedRequest { of, ask })
+                    if of == shared.me || of == WHOEVER && !ask.is_rafts() =>
+                {
                     // Without a majority Raft would retry for ever.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
                     told.await.unwrap_or(Reply::NotNow)
@@ -334,10 +343,12 @@ impl ConfigStore for RaftStore {
             match shared.ask_leader(RaftRequest::Swap(change)).await? {
                 Reply::Swapped(EntryEffect::Won) => Ok(SwapOutcome::Won),
                 Reply::Swapped(EntryEffect::Lost) => Ok(SwapOutcome::Lost),
-                Reply::Swapped(EntryEffect::OtherCluster(theirs)) => Err(StoreError::OtherCluster {
-                    theirs: ClusterId(theirs),
-                    ours,
-                }),
+                Reply::Swapped(EntryEffect::OtherCluster(theirs)) => {
+                    Err(StoreError::OtherCluster {
+                        theirs: ClusterId(theirs),
+                        ours,
+                    })
+                }
                 other => Err(out_of_turn(&other)),
             }
         })
@@ -392,13 +403,18 @@ impl Shared {
         match ask {
             RaftRequest::Append(request) => Reply::Append(self.raft.append_entries(request).await),
             RaftRequest::Vote(request) => Reply::Vote(self.raft.vote(request).await),
-            RaftRequest::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            RaftRequest::Snapshot(request) => {
+                Reply::Snapshot(self.raft.install_snapshot(request).await)
+            }
             RaftRequest::Who => Reply::Here(self.here()),
-            RaftRequest::Leave { name, letter } => {
-                self.letters.leave(&name, letter);
+            RaftRequest::Leave {
+                name,
+                content: letter,
+            } => {
+                self.messages.leave(&name, letter);
                 Reply::Letters(Vec::new())
             }
-            RaftRequest::Take { end } => Reply::Letters(self.letters.take_all(&end)),
+            RaftRequest::Take { end } => Reply::Letters(self.messages.take_all(&end)),
             RaftRequest::Pass(ask) => match self.leader().await {
                 Some((life, _)) if life == self.me => self.decide(*ask).await,
                 Some((life, address)) => self.pass(life, &address, *ask).await,

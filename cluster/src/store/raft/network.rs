@@ -11,7 +11,9 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 
-use super::types::{RaftRequest, AddressedRequest, Group, NodeId, MemberAddress, Reply, decode, encode};
+use super::types::{
+    AddressedRequest, Group, MemberAddress, NodeId, RaftRequest, Reply, decode, encode,
+};
 use crate::store::StoreError;
 
 /// The receiver of a question to any machine at an address.
@@ -35,7 +37,7 @@ pub(super) struct Network(pub Arc<dyn RaftTransport>);
 /// The adapter to Raft for one other machine.
 pub(super) struct Peer {
     network: Network,
-    life: NodeId,
+    incarnation: NodeId,
     address: String,
 }
 
@@ -43,13 +45,25 @@ type CallError<E> = RPCError<NodeId, MemberAddress, E>;
 
 impl Network {
     /// Asks an incarnation of the machine at an address, on the calling thread.
-    pub fn ask_now(&self, of: NodeId, address: &str, ask: RaftRequest) -> Result<Reply, StoreError> {
-        let answer = self.0.call(address, &encode(&AddressedRequest { of, ask }))?;
+    pub fn ask_now(
+        &self,
+        of: NodeId,
+        address: &str,
+        ask: RaftRequest,
+    ) -> Result<Reply, StoreError> {
+        let answer = self
+            .0
+            .call(address, &encode(&AddressedRequest { of, ask }))?;
         decode(&answer).map_err(|error| StoreError::Unreachable(error.to_string()))
     }
 
     /// Asks an incarnation of the machine at an address.
-    pub async fn ask(&self, of: NodeId, address: &str, ask: RaftRequest) -> Result<Reply, StoreError> {
+    pub async fn ask(
+        &self,
+        of: NodeId,
+        address: &str,
+        ask: RaftRequest,
+    ) -> Result<Reply, StoreError> {
         let (network, address) = (self.clone(), address.to_owned());
         let asked = tokio::task::spawn_blocking(move || network.ask_now(of, &address, ask));
         let asked = asked.await;
@@ -63,7 +77,7 @@ impl RaftNetworkFactory<Group> for Network {
     async fn new_client(&mut self, life: NodeId, place: &MemberAddress) -> Peer {
         Peer {
             network: self.clone(),
-            life,
+            incarnation: life,
             address: place.address.clone(),
         }
     }
@@ -75,7 +89,7 @@ impl Peer {
         ask: RaftRequest,
         option: RPCOption,
     ) -> Result<Reply, CallError<E>> {
-        let asked = self.network.ask(self.life, &self.address, ask);
+        let asked = self.network.ask(self.incarnation, &self.address, ask);
         match tokio::time::timeout(option.hard_ttl(), asked).await {
             Ok(Ok(told)) => Ok(told),
             Ok(Err(error)) => Err(unreachable(&error)),
@@ -84,7 +98,7 @@ impl Peer {
     }
 
     fn remote<E: std::error::Error>(&self, error: E) -> CallError<E> {
-        RemoteError::new(self.life, error).into()
+        RemoteError::new(self.incarnation, error).into()
     }
 }
 

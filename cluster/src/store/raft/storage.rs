@@ -25,7 +25,7 @@ use openraft::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::types::{EntryEffect, Change, Group, NodeId, MemberAddress};
+use super::types::{Change, EntryEffect, Group, MemberAddress, NodeId};
 use crate::codec::DecodeError;
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
@@ -236,7 +236,13 @@ impl RaftStateMachine<Group> for RaftStorage {
 
     async fn applied_state(
         &mut self,
-    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, MemberAddress>), Failure> {
+    ) -> Result<
+        (
+            Option<LogId<NodeId>>,
+            StoredMembership<NodeId, MemberAddress>,
+        ),
+        Failure,
+    > {
         let current = &self.state.lock().current;
         Ok((current.applied, current.membership.clone()))
     }

@@ -29,9 +29,9 @@ openraft::declare_raft_types!(
     /// The types with which this store uses Raft.
     pub Group:
         D = Change,
-        R = Applied,
+        R = EntryEffect,
         NodeId = NodeId,
-        Node = Place,
+        Node = MemberAddress,
         SnapshotData = Cursor<Vec<u8>>,
 );
 
@@ -90,7 +90,7 @@ pub enum RaftRequest {
         /// The name of the message.
         name: String,
         /// The content of the message.
-        letter: Vec<u8>,
+        content: Vec<u8>,
     },
     /// Takes the join messages whose names end with `end`.
     Take {
@@ -103,7 +103,10 @@ impl RaftRequest {
     /// Returns whether the question is Raft's own. Only the named incarnation may answer it,
     /// because another one has not given its votes.
     pub fn is_rafts(&self) -> bool {
-        matches!(self, RaftRequest::Append(_) | RaftRequest::Vote(_) | RaftRequest::Snapshot(_))
+        matches!(
+            self,
+            RaftRequest::Append(_) | RaftRequest::Vote(_) | RaftRequest::Snapshot(_)
+        )
     }
 }
 

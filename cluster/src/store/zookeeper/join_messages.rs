@@ -99,13 +99,13 @@ impl MessageFetcher {
         Ok(())
     }
 
-    async fn leave(&self, name: &str, letter: &[u8]) -> Result<(), Error> {
+    async fn leave(&self, name: &str, message: &[u8]) -> Result<(), Error> {
         let node = self.node(name);
         let node = &node;
         let left = self.shared.ask(|client| async move {
             client.mkdir(&self.path, &options()).await?;
-            match client.create(node, letter, &options()).await {
-                Err(Error::NodeExists) => client.set_data(node, letter, None).await.map(drop),
+            match client.create(node, message, &options()).await {
+                Err(Error::NodeExists) => client.set_data(node, message, None).await.map(drop),
                 created => created.map(drop),
             }
         });

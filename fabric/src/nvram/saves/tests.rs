@@ -9,7 +9,7 @@ use crate::segment::{SegmentId, Writer};
 use crate::sync::Ordering;
 use crate::{Memory, MemoryStore};
 
-const LIFE: u64 = 3;
+const INCARNATION: u64 = 3;
 const ME: MachineId = MachineId(1);
 const PEER: MachineId = MachineId(2);
 /// More than three chunks.
@@ -32,7 +32,7 @@ impl Host {
         let root = directory.path();
         let nvram = Nvram::saving_in(&root.join("memory"), &root.join("saves"));
         let nvram = nvram.expect("directories");
-        nvram.begin(LIFE, b"map").expect("a life");
+        nvram.begin(INCARNATION, b"map").expect("a life");
         Host { directory, nvram }
     }
 
@@ -42,8 +42,8 @@ impl Host {
 
     /// Starts a machine, writes its memory and ends it.
     fn live(&self, machine: MachineId, word: u64) {
-        let living = self.nvram.join(LIFE).expect("a life");
-        let home = self.nvram.home_in(LIFE, machine, [], living);
+        let living = self.nvram.join(INCARNATION).expect("a life");
+        let home = self.nvram.home_in(INCARNATION, machine, [], living);
         let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         let provide = |segment, words, writer| {
             let memory = fabric.provide(segment, words, writer);
@@ -62,7 +62,11 @@ impl Host {
 
     /// Returns whether a machine's memory exists; checks that it is as written.
     fn has(&self, machine: MachineId, word: u64) -> bool {
-        let remains = self.nvram.after(LIFE).remains(machine).expect("is read");
+        let remains = self
+            .nvram
+            .after(INCARNATION)
+            .retained(machine)
+            .expect("is read");
         let value = |memory: &Memory, at: usize| memory.words()[at].load(Ordering::Relaxed);
         let Some(ring) = remains.get(RING) else {
             assert!((0..2).all(|number| remains.get(region(number)).is_none()));
@@ -84,18 +88,18 @@ impl Host {
     /// Simulates a boot of the host: its memory is gone.
     fn boot(&self) {
         fs::remove_dir_all(self.path("memory")).expect("it was there");
-        let boot = self.nvram.record(LIFE).join(BOOT);
+        let boot = self.nvram.record(INCARNATION).join(BOOT);
         fs::write(boot, "another").expect("is written");
         fs::create_dir_all(self.path("memory/regions")).expect("a directory");
     }
 
     fn load(&self, machine: MachineId) -> Result<Option<u64>, String> {
-        let loaded = self.nvram.load(LIFE, machine);
+        let loaded = self.nvram.load(INCARNATION, machine);
         loaded.map_err(|error| error.to_string())
     }
 
-    fn save(&self, machine: MachineId) -> Saved {
-        self.nvram.save(LIFE, machine).expect("is saved")
+    fn save(&self, machine: MachineId) -> SaveOutcome {
+        self.nvram.save(INCARNATION, machine).expect("is saved")
     }
 }
 
@@ -112,12 +116,12 @@ fn memory_that_was_saved_is_there_after_the_host_has_booted() {
     let host = Host::new();
     host.live(ME, 100);
     host.live(PEER, 900);
-    let Saved::Now(bytes) = host.save(ME) else {
+    let SaveOutcome::Now(bytes) = host.save(ME) else {
         panic!("nobody else saves");
     };
     // Memory that was never written is not saved.
     assert!(bytes > 2 * CHUNK_BYTES && bytes < (2 * REGION_WORDS * 8) as u64 * 3 / 4);
-    assert_eq!(host.save(ME), Saved::Before);
+    assert_eq!(host.save(ME), SaveOutcome::Before);
     // Existing memory has precedence over a save.
     assert_eq!(host.load(ME), Ok(None));
     host.boot();
@@ -148,18 +152,23 @@ fn memory_that_is_newer_than_a_save_is_left_alone() {
     let left = fs::read(regions.join(name)).expect("is read");
     assert_eq!(left[..8], 7u64.to_le_bytes());
     // The save is not loaded in a later incarnation.
-    host.nvram.begin(LIFE + 1, &[]).expect("a life");
+    host.nvram.begin(INCARNATION + 1, &[]).expect("a life");
     host.boot();
-    assert_eq!(host.nvram.last(u64::MAX).expect("lives"), Some(LIFE + 1));
-    assert!(matches!(host.nvram.load(LIFE + 1, ME), Ok(None)));
+    assert_eq!(
+        host.nvram.last(u64::MAX).expect("lives"),
+        Some(INCARNATION + 1)
+    );
+    assert!(matches!(host.nvram.load(INCARNATION + 1, ME), Ok(None)));
     assert!(host.nvram.has_ever_lived(ME).expect("lives"));
-    host.nvram.forget_before(LIFE + 1, &[]).expect("forgotten");
+    host.nvram
+        .forget_before(INCARNATION + 1, &[])
+        .expect("forgotten");
     assert!(!host.nvram.has_ever_lived(ME).expect("lives"));
     assert_eq!(host.load(ME), Ok(None));
 }
 
 #[test]
-fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing() {
+fn damaged_save_is_refused_with_file_and_offset() {
     let host = Host::new();
     host.live(ME, 100);
     host.save(ME);
@@ -169,7 +178,7 @@ fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing()
         let error = host.load(ME).expect_err("it is damaged");
         assert_eq!(error, format!("{}: byte {at}: {why}", file.display()));
         assert!(!host.has(ME, 100));
-        assert!(!host.nvram.is_intact(LIFE, ME));
+        assert!(!host.nvram.is_intact(INCARNATION, ME));
         // Refused memory takes no space.
         assert!(!host.path("memory/regions/m1").exists());
     };
@@ -215,14 +224,14 @@ fn a_save_that_is_torn_or_bent_is_refused_by_file_and_place_and_leaves_nothing()
 }
 
 #[test]
-fn a_load_that_is_interrupted_is_made_again() {
+fn interrupted_load_is_repeated() {
     let host = Host::new();
     host.live(ME, 100);
     host.save(ME);
     host.boot();
     host.load(ME).expect("is loaded");
     // This is the state before the end of a load.
-    fs::write(host.nvram.loading(LIFE, ME), "").expect("is written");
+    fs::write(host.nvram.loading(INCARNATION, ME), "").expect("is written");
     fs::remove_file(
         host.path("memory/life-3/m1")
             .join(format!("{:016x}.m2", RING.raw())),
@@ -234,18 +243,18 @@ fn a_load_that_is_interrupted_is_made_again() {
 }
 
 #[test]
-fn one_process_at_a_time_saves_a_machine_and_nobody_begins_meanwhile() {
+fn save_excludes_other_saves_and_starts() {
     let host = Host::new();
     host.live(ME, 100);
     let place = host.path("saves/life-3/m1");
     fs::create_dir_all(&place).expect("a directory");
     let other = File::create(place.join(SAVING)).expect("a file");
     other.lock().expect("nobody has it");
-    assert_eq!(host.save(ME), Saved::ByAnother);
+    assert_eq!(host.save(ME), SaveOutcome::ByAnother);
     // The other process was killed during the save.
     fs::write(place.join(MEMORY), [1; 10_000]).expect("is written");
     drop(other);
-    assert!(matches!(host.save(ME), Saved::Now(_)));
+    assert!(matches!(host.save(ME), SaveOutcome::Now(_)));
     host.boot();
     assert!(host.load(ME).is_ok_and(|loaded| loaded.is_some()));
     assert!(host.has(ME, 100));

@@ -1,13 +1,13 @@
 use super::*;
 use crate::bell::Bell;
 use crate::completion::Completion;
-use crate::fabric::{Attendant, FabricError};
+use crate::fabric::{ArrivalHandler, FabricError};
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::segment::{SegmentId, Writer};
 use crate::tcp::agent::Agent;
-use crate::tcp::carried::Carried;
+use crate::tcp::carried::AgentConnection;
 use crate::tcp::frame::{Frame, Inbox, LONGEST, Request, Target};
 use std::io::Write;
 use std::net::TcpListener;
@@ -32,13 +32,13 @@ fn pair() -> (Arc<Connection>, TcpStream) {
 /// Serves a connection until it has ended; the peer may use the segment of [`TARGET`] in this
 /// machine's memory.
 fn carry(connection: &Arc<Connection>) {
-    let card = Arc::clone(&connection.card);
+    let card = Arc::clone(&connection.lane_agent);
     let registry = Arc::new(Registry::new(MachineId(1)));
     let memory = registry.provide(TARGET.segment, LONGEST, Writer::Peer(MachineId(2)));
     memory.expect("memory");
     let agent = Agent::new(&registry, &card, MachineId(2));
-    let ended = |ended: &Arc<Connection>| ended.card.stop();
-    card.plug(Box::new(Carried::new(connection, agent, ended)));
+    let ended = |ended: &Arc<Connection>| ended.lane_agent.stop();
+    card.plug(Box::new(AgentConnection::new(connection, agent, ended)));
     card.run();
 }
 
@@ -46,14 +46,14 @@ fn post_write(connection: &Connection, words: &[u64]) -> Completion<()> {
     let (completer, completion) = Completion::pending();
     connection.post(
         |out| frame::put_write(out, TARGET, words),
-        Waiting::Write(completer),
+        PendingOperation::Write(completer),
         false,
     );
     completion
 }
 
 #[test]
-fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
+fn unread_connection_blocks_poster_with_bounded_memory() {
     let (connection, there) = pair();
     let words = vec![0; 1 << 13];
     std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
 }
 
 #[test]
-fn what_is_posted_meanwhile_leaves_together() {
+fn operations_posted_meanwhile_are_sent_together() {
     let (connection, mut there) = pair();
     let writes: Vec<_> = (0..10).map(|n| post_write(&connection, &[n])).collect();
     connection.bell();
@@ -117,17 +117,17 @@ fn what_is_posted_meanwhile_leaves_together() {
 }
 
 #[test]
-fn acks_leave_with_what_the_attendant_posts() {
-    struct Posts(Arc<Connection>);
-    impl Attendant for Posts {
+fn acks_are_sent_with_posts_of_the_handler() {
+    struct PostingHandler(Arc<Connection>);
+    impl ArrivalHandler for PostingHandler {
         fn attend(&self) -> bool {
             drop(post_write(&self.0, &[5]));
             false
         }
     }
     let (connection, mut there) = pair();
-    let posts = Box::new(Posts(Arc::clone(&connection)));
-    assert!(connection.card.set_attendant(posts));
+    let posts = Box::new(PostingHandler(Arc::clone(&connection)));
+    assert!(connection.lane_agent.set_attendant(posts));
     let mut requests = Vec::new();
     frame::put_write(&mut requests, TARGET, &[7]);
     frame::put_bell(&mut requests);
@@ -149,8 +149,8 @@ fn acks_leave_with_what_the_attendant_posts() {
 
 #[test]
 fn replies_to_nothing_and_to_something_else_end_the_connection() {
-    type Put = fn(&mut Vec<u8>);
-    let wrong: [Put; 3] = [
+    type EncodeFn = fn(&mut Vec<u8>);
+    let wrong: [EncodeFn; 3] = [
         |out| frame::put_done(out, &mut 2),
         |out| frame::put_was(out, 1),
         |out| frame::put_words(out, &[1]),
@@ -192,7 +192,7 @@ fn replies_leave_with_requests() {
 }
 
 #[test]
-fn a_peer_that_asks_for_more_than_it_may_is_not_talked_to() {
+fn peer_above_request_limit_is_disconnected() {
     let (connection, mut there) = pair();
     let mut reads = Vec::new();
     (0..8).for_each(|_| frame::put_read(&mut reads, TARGET, LONGEST));
@@ -203,11 +203,11 @@ fn a_peer_that_asks_for_more_than_it_may_is_not_talked_to() {
 }
 
 #[test]
-fn who_asks_for_much_waits() {
+fn reader_above_reply_limit_waits() {
     let (connection, there) = pair();
     let read = || {
         let (completer, completion) = Completion::pending();
-        let waiting = Waiting::Read(completer, LONGEST);
+        let waiting = PendingOperation::Read(completer, LONGEST);
         connection.post(|out| frame::put_read(out, TARGET, LONGEST), waiting, false);
         completion
     };

@@ -10,7 +10,7 @@ use fencepost_txn::Transaction;
 use foldhash::HashSet;
 use parking_lot::Mutex;
 
-use crate::prepared::{Body, Declared, Portal};
+use crate::prepared::{Body, DeclaredCursor, Portal};
 
 /// The position of a cursor, with rows numbered from 1. After the last row, `row` stays at that
 /// row.
@@ -26,7 +26,7 @@ pub(in crate::session) struct Cursor {
     /// The portal that produces the rows.
     pub portal: Portal,
     /// The definition by DECLARE; `None` for a client's Bind.
-    pub declared: Option<Arc<Declared>>,
+    pub declared: Option<Arc<DeclaredCursor>>,
     /// For each column, whether it is sent in binary.
     pub binary: Box<[bool]>,
     /// Rows that have been produced and may be fetched.
@@ -52,7 +52,11 @@ pub(in crate::session) struct Cursor {
 }
 
 impl Cursor {
-    pub fn declared(declared: &Arc<Declared>, portal: Portal, kept: MaterializedRows) -> Cursor {
+    pub fn declared(
+        declared: &Arc<DeclaredCursor>,
+        portal: Portal,
+        kept: MaterializedRows,
+    ) -> Cursor {
         let columns = declared.planned.columns.as_deref().unwrap_or_default();
         let mut cursor = Cursor::bound(portal, kept);
         cursor.binary = match declared.options.binary {
@@ -87,7 +91,7 @@ impl Cursor {
 
     /// Returns whether the cursor can be read backward.
     pub fn scrolls(&self) -> bool {
-        let by_default = |declared: &Declared| declared.goes_back;
+        let by_default = |declared: &DeclaredCursor| declared.goes_back;
         let declared = self.declared.as_deref();
         declared.is_some_and(|d| d.options.scroll.unwrap_or_else(|| by_default(d)))
     }

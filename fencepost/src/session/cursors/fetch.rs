@@ -3,7 +3,7 @@
 use fencepost_planner::RowSink;
 use fencepost_sql::bound::Direction;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::cursor::Cursor;
 use super::{Completion, MaterializedRowsSink, Session, no_cursor};
@@ -12,9 +12,9 @@ use super::{Completion, MaterializedRowsSink, Session, no_cursor};
 const CHUNK: u64 = 256;
 
 /// A sink that discards rows.
-struct Nowhere;
+struct NullSink;
 
-impl RowSink for Nowhere {
+impl RowSink for NullSink {
     fn row(&mut self, _row: &[fencepost_sql::value::Value]) -> Result<(), SqlError> {
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Session {
         direction: Direction,
         moves: bool,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let taken = self.cursors.named.remove_entry(name);
         let (name, mut cursor) = taken.ok_or_else(|| no_cursor(name))?;
         let went = match cursor.failed || !cursor.portal.is_select() {
@@ -65,8 +65,8 @@ impl Session {
         direction: Direction,
         moves: bool,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
-        let mut nowhere = Nowhere;
+    ) -> Result<u64, StatementStop> {
+        let mut nowhere = NullSink;
         let sink = match moves {
             true => &mut nowhere as &mut dyn RowSink,
             false => sink,
@@ -90,11 +90,11 @@ impl Session {
                 let passed = Some(n.unsigned_abs() - 1);
                 match n > 0 {
                     true => {
-                        self.forward(cursor, passed, &mut Nowhere).await?;
+                        self.forward(cursor, passed, &mut NullSink).await?;
                         self.forward(cursor, Some(1), sink).await
                     }
                     false => {
-                        backward(cursor, passed, &mut Nowhere).await?;
+                        backward(cursor, passed, &mut NullSink).await?;
                         backward(cursor, Some(1), sink).await
                     }
                 }
@@ -108,12 +108,12 @@ impl Session {
         cursor: &mut Cursor,
         moves: bool,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let on_row = !cursor.position.at_start && !cursor.position.at_end;
         if moves || !on_row {
             return Ok(u64::from(on_row));
         }
-        backward(cursor, Some(1), &mut Nowhere).await?;
+        backward(cursor, Some(1), &mut NullSink).await?;
         self.forward(cursor, Some(1), sink).await
     }
 
@@ -122,11 +122,11 @@ impl Session {
         cursor: &mut Cursor,
         n: i64,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let wanted = n.unsigned_abs();
         if n < 0 {
-            self.forward(cursor, None, &mut Nowhere).await?;
-            backward(cursor, Some(wanted - 1), &mut Nowhere).await?;
+            self.forward(cursor, None, &mut NullSink).await?;
+            backward(cursor, Some(wanted - 1), &mut NullSink).await?;
             return backward(cursor, Some(1), sink).await;
         }
         let at_end = cursor.position.at_end;
@@ -138,7 +138,7 @@ impl Session {
             return Ok(0);
         }
         let passed = (wanted - 1).saturating_sub(cursor.position.row);
-        self.forward(cursor, Some(passed), &mut Nowhere).await?;
+        self.forward(cursor, Some(passed), &mut NullSink).await?;
         self.forward(cursor, Some(1), sink).await
     }
 
@@ -148,7 +148,7 @@ impl Session {
         cursor: &mut Cursor,
         wanted: Option<u64>,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         if cursor.position.at_end || wanted == Some(0) {
             return Ok(0);
         }
@@ -192,7 +192,11 @@ impl Session {
     }
 
     /// Produces `wanted` more rows of the cursor (0: all).
-    pub(super) async fn pull(&mut self, cursor: &mut Cursor, wanted: u64) -> Result<(), Halt> {
+    pub(super) async fn pull(
+        &mut self,
+        cursor: &mut Cursor,
+        wanted: u64,
+    ) -> Result<(), StatementStop> {
         if cursor.over || cursor.failed {
             return Ok(());
         }
@@ -215,7 +219,7 @@ async fn backward(
     cursor: &mut Cursor,
     wanted: Option<u64>,
     sink: &mut dyn RowSink,
-) -> Result<u64, Halt> {
+) -> Result<u64, StatementStop> {
     if !cursor.scrolls() {
         return Err(forward_only().into());
     }

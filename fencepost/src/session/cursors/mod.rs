@@ -25,14 +25,14 @@ use fencepost_planner::{MaterializedRows, MaterializedRowsSink, RowSink, Tag};
 use fencepost_sql::bound::{Fetch, Statement};
 use fencepost_sql::cursors::CursorInfo;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_txn::Work;
 use foldhash::HashMap;
 
 use super::protocol::Completion;
 use super::{Block, Session};
-use crate::prepared::{Body, Column, Declared, Portal, Prepared};
+use crate::prepared::{Body, Column, DeclaredCursor, Portal, PreparedStatement};
 use cursor::Cursor;
 
 /// The cursors of a session, by name.
@@ -76,10 +76,10 @@ impl Session {
     /// Executes DECLARE … CURSOR.
     pub(super) fn declare_cursor<'a>(
         &'a mut self,
-        declared: &'a Arc<Declared>,
+        declared: &'a Arc<DeclaredCursor>,
         portal: &'a Portal,
         last: bool,
-    ) -> Work<'a, Result<Completion, Halt>> {
+    ) -> Work<'a, Result<Completion, StatementStop>> {
         Box::pin(async move {
             if !declared.options.hold {
                 self.in_block("DECLARE CURSOR")?;
@@ -87,7 +87,7 @@ impl Session {
             self.check_cursor_free(&declared.name)?;
             self.enter();
             let inner = Portal::new(
-                Prepared::new(Arc::clone(&declared.planned), Vec::new()),
+                PreparedStatement::new(Arc::clone(&declared.planned), Vec::new()),
                 portal.params.clone(),
             );
             let mut cursor =
@@ -138,9 +138,9 @@ impl Session {
     pub(super) async fn fetch(
         &mut self,
         fetch: &Fetch,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         sink: &mut dyn RowSink,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         let columns = self.columns_of_cursor(&fetch.name);
         if !fetch.moves && columns.as_deref() != prepared.columns() {
             return Err(match columns {
@@ -184,7 +184,7 @@ impl Session {
         &mut self,
         fetch: &Fetch,
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, StatementStop> {
         let portals = &mut self.scratch.routines.portals;
         let open = portals.get_mut(&fetch.name);
         let open = open.ok_or_else(|| no_cursor(&fetch.name))?;
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// Returns whether the statement fetches from a cursor whose rows are sent in binary.
-    pub fn fetches_binary(&self, prepared: &Prepared) -> bool {
+    pub fn fetches_binary(&self, prepared: &PreparedStatement) -> bool {
         let Body::Utility(statement) = &prepared.planned.body else {
             return false;
         };
@@ -235,17 +235,17 @@ impl Session {
 
     /// Produces the remaining rows of running cursors, because the transaction is about to change
     /// data (CUR-1).
-    pub(super) async fn settle_cursors(&mut self) -> Result<(), Halt> {
+    pub(super) async fn settle_cursors(&mut self) -> Result<(), StatementStop> {
         self.finish_cursors(Cursor::is_on_its_way).await
     }
 
     /// Produces the remaining rows of cursors WITH HOLD, because the transaction is about to
     /// commit.
-    pub(super) async fn hold_cursors(&mut self) -> Result<(), Halt> {
+    pub(super) async fn hold_cursors(&mut self) -> Result<(), StatementStop> {
         self.finish_cursors(|cursor| cursor.is_to_be_held()).await
     }
 
-    async fn finish_cursors(&mut self, which: fn(&Cursor) -> bool) -> Result<(), Halt> {
+    async fn finish_cursors(&mut self, which: fn(&Cursor) -> bool) -> Result<(), StatementStop> {
         for name in self.cursors.names(which) {
             if let Some(mut cursor) = self.cursors.named.remove(&name) {
                 let finished = Box::pin(self.pull(&mut cursor, 0)).await;

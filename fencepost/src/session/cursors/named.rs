@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fencepost_planner::{MaterializedRows, RowSink, Tag};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::cursor::Cursor;
 use super::fetch::cannot_run;
 use super::{Completion, Session};
-use crate::prepared::{Portal, Prepared};
+use crate::prepared::{Portal, PreparedStatement};
 
 impl Session {
     /// Gives a portal that has not started a name until its transaction ends. `binary` says for
@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Returns the statement of a named portal or cursor, and which columns are sent in binary.
-    pub fn named_portal(&self, name: &str) -> Option<(&Arc<Prepared>, &[bool])> {
+    pub fn named_portal(&self, name: &str) -> Option<(&Arc<PreparedStatement>, &[bool])> {
         let cursor = self.cursors.get(name)?;
         Some((&cursor.portal.prepared, &cursor.binary))
     }
@@ -92,7 +92,7 @@ impl Session {
         cursor: &mut Cursor,
         max_rows: usize,
         sink: &mut dyn RowSink,
-    ) -> Result<Completion, Halt> {
+    ) -> Result<Completion, StatementStop> {
         self.check_not_failed()?;
         if cursor.failed {
             return Err(cannot_run(name).into());

@@ -157,7 +157,7 @@ fn tables_that_change_are_planned_anew() {
 }
 
 #[test]
-fn what_no_other_machine_does_is_done_here() {
+fn part_that_no_peer_runs_is_executed_locally() {
     over_both(48, |machines| {
         tables(machines);
         let db = &machines[0];
@@ -200,7 +200,7 @@ fn what_no_other_machine_does_is_done_here() {
 }
 
 #[test]
-fn a_cancel_and_a_timeout_end_all_parts() {
+fn cancel_and_timeout_end_all_parts() {
     over_both(51, |machines| {
         tables(machines);
         // Long enough to be ended during execution on each machine.

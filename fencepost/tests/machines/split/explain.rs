@@ -13,7 +13,9 @@ fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>
     ];
     let of = |(db, before): (&Database, &Traffic)| {
         let posted = db.machine().traffic().since(before);
-        let counts = PostKind::ALL.into_iter().map(|what| (what, posted.of(what)));
+        let counts = PostKind::ALL
+            .into_iter()
+            .map(|what| (what, posted.of(what)));
         let counts = counts.filter(|(what, count)| *count > 0 && !by_itself.contains(what));
         counts.collect()
     };
@@ -21,9 +23,9 @@ fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(PostKind, u64)>
 }
 
 #[test]
-fn a_count_over_many_rows_costs_a_request_and_a_reply_a_machine_and_no_reads() {
+fn split_count_sends_one_request_per_machine_and_no_reads() {
     const RUNS: u64 = 5;
-    let between = Between::network(44);
+    let between = Interconnect::network(44);
     let machines = between.machines(2);
     tables(&machines);
     let mut session = machines[0].blocking();
@@ -71,7 +73,7 @@ const GROUPED: &str =
     "SELECT b, count(*) FROM t WHERE a > 10 GROUP BY b HAVING count(*) > 1 ORDER BY b LIMIT 2";
 
 #[test]
-fn explain_says_how_a_statement_is_split_and_what_came_back() {
+fn explain_shows_split_and_part_results() {
     over_both(50, |machines| {
         tables(machines);
         let mut session = splitting(&machines[0]);

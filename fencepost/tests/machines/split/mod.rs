@@ -12,12 +12,12 @@ use fencepost::{BlockingSession, Database, Row, SqlState, Value, params};
 use fencepost_txn::network::{PostKind, Traffic};
 use pollster::FutureExt;
 
-use crate::between::{Between, MACHINES, seen, shipping, staying, until};
+use crate::between::{Interconnect, MACHINES, seen, shipping, staying, until};
 
 const ROWS: i32 = 900;
 
 fn over_both(test: u32, run: impl Fn(&[Database])) {
-    for between in [Between::memory(), Between::network(test)] {
+    for between in [Interconnect::memory(), Interconnect::network(test)] {
         run(&between.machines(2));
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn only_what_is_never_validated_is_split() {
+fn only_unvalidated_reads_are_split() {
     over_both(46, |machines| {
         tables(machines);
         let (db, other) = (&machines[0], &mut staying(&machines[1]));

@@ -75,7 +75,7 @@ pub const WHOLE: [&str; 12] = [
 ];
 
 #[test]
-fn results_are_those_of_one_machine() {
+fn split_results_match_single_machine() {
     over_both(41, |machines| {
         tables(machines);
         for db in machines {
@@ -171,7 +171,7 @@ fn parameters_and_prepared_statements_go_along() {
 
 /// Checks random combinations of conditions, keys and orders.
 #[test]
-fn statements_at_random_come_to_what_they_do_on_one_machine() {
+fn random_split_statements_match_single_machine() {
     const TRIALS: u32 = 150;
     over_both(43, |machines| {
         tables(machines);

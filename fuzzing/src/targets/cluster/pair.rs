@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use fencepost_fabric::{Fabric, MachineId, Place, SegmentId, SimKnobs, SimNet, Tapped};
+use fencepost_fabric::{Fabric, MachineId, Place, SegmentId, SimKnobs, SimNet, TapVerdict};
 use fencepost_txn::network::call::Answer;
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, ObjectLocation, Outcome};
@@ -151,7 +151,7 @@ impl Pair {
                 if place.segment.kind() == SegmentId::RING {
                     edit_all(words, &edits, &mut written);
                 }
-                Tapped::Goes
+                TapVerdict::Goes
             }));
     }
 

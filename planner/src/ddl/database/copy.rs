@@ -8,7 +8,7 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::pg_catalog::{PUBLIC_NAMESPACE, class};
 use fencepost_sql::row::RowLayout;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::super::DdlCx;
@@ -16,7 +16,7 @@ use super::super::build_index::RowWalk;
 use super::super::drop::free_rows;
 use crate::exec::Cx;
 use crate::index;
-use crate::place::Places;
+use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
 use crate::store::read_row;
 use crate::write::{RowWriter, Yield};
@@ -28,7 +28,7 @@ pub async fn copy(
     version: u64,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let from = ddl.catalog.of(from);
     let all = from.snapshot(cx.tx).await?;
     let ranges = from.ranges();
@@ -90,7 +90,11 @@ pub async fn copy(
 }
 
 /// Copies a table with its rows and indexes.
-async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<TableDef, Halt> {
+async fn copy_table(
+    old: &TableDef,
+    version: u64,
+    cx: &mut Cx<'_>,
+) -> Result<TableDef, StatementStop> {
     let mut new = TableDef {
         version,
         guards: Guards::create(cx.tx, old.id, version).await?,
@@ -102,7 +106,7 @@ async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<Tab
         indexes.for_each(|index| index.roots = Roots::Each([].into()));
         return Ok(new);
     }
-    let places = Places::with(old);
+    let places = PartitionPlacement::with(old);
     for position in 0..new.indexes.len() {
         let roots = index::create(cx.tx, &new, &new.indexes[position], &places).await?;
         new.indexes[position].roots = roots;
@@ -127,7 +131,11 @@ async fn copy_table(old: &TableDef, version: u64, cx: &mut Cx<'_>) -> Result<Tab
 }
 
 /// Frees all contents of a database, and removes the database.
-pub async fn free(database: &DatabaseDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+pub async fn free(
+    database: &DatabaseDef,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), StatementStop> {
     let catalog = ddl.catalog.of(database);
     let all = catalog.snapshot(cx.tx).await?;
     for table in all.tables() {

@@ -2,12 +2,12 @@
 //! windows.
 
 use fencepost_sql::bound::{Expr, WindowCall};
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::super::batch::Batch;
 use super::super::cx::Cx;
 use super::super::set::give;
-use super::{BREATH, Windowed};
+use super::{BREATH, WindowRows};
 
 /// Returns whether an expression of the call contains a subquery.
 fn has_subquery(call: &WindowCall) -> bool {
@@ -16,14 +16,14 @@ fn has_subquery(call: &WindowCall) -> bool {
     found
 }
 
-impl Windowed {
+impl WindowRows {
     /// Computes all calls; the slots of their values begin at `first`.
     pub async fn compute(
         &mut self,
         calls: &[WindowCall],
         cx: &mut Cx<'_>,
         first: usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         if !calls.iter().any(has_subquery) {
             return self.compute_values(calls, cx, first).await;
         }
@@ -37,7 +37,7 @@ impl Windowed {
         &mut self,
         calls: &[WindowCall],
         cx: &mut Cx<'_>,
-    ) -> Result<Vec<WindowCall>, Halt> {
+    ) -> Result<Vec<WindowCall>, StatementStop> {
         let mut calls = calls.to_vec();
         let mut deep: Vec<Expr> = Vec::new();
         for call in &mut calls {

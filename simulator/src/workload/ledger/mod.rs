@@ -37,7 +37,7 @@ const fn ledger(key: u64) -> Object {
 
 /// The point of the execution to which a read belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadPoint {
     /// The snapshot of its statement.
     Snapshot,
     /// Its commit, because the row is locked.
@@ -162,7 +162,7 @@ impl Step<'_> {
 
     /// Records the contents of a list. The transaction's own elements must all be there, after
     /// those of other transactions.
-    fn note(&self, key: u64, elements: &[u64], reading: Reading) -> Result<(), Halt> {
+    fn note(&self, key: u64, elements: &[u64], reading: ReadPoint) -> Result<(), Halt> {
         let id = self.id();
         let foreign = elements.iter().filter(|element| writer_of(**element) != id);
         let (foreign, own) = elements.split_at(foreign.count());
@@ -181,8 +181,8 @@ impl Step<'_> {
                     numbers: foreign.to_vec(),
                 };
                 match reading {
-                    Reading::Snapshot => statement.seen.push(contents),
-                    Reading::Locked => statement.locked.push(contents),
+                    ReadPoint::Snapshot => statement.seen.push(contents),
+                    ReadPoint::Locked => statement.locked.push(contents),
                 }
             }
             None
@@ -198,7 +198,7 @@ impl Step<'_> {
         match self.tx.isolation() {
             Isolation::Serializable => Ok(()),
             Isolation::ReadCommitted | Isolation::RepeatableRead => {
-                self.note(key, elements, Reading::Locked)
+                self.note(key, elements, ReadPoint::Locked)
             }
         }
     }

@@ -4,9 +4,11 @@ use std::ops::{Bound, Range};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_txn::fault::{self, Fault};
-use fencepost_txn::{AbortReason, FatPtr, Isolation, ObjectLocation, Stop, Strength, Timestamp, Transaction};
+use fencepost_txn::{
+    AbortReason, FatPtr, Isolation, ObjectLocation, Stop, Strength, Timestamp, Transaction,
+};
 
-use super::Reading;
+use super::ReadPoint;
 use crate::workload::step::{Halt, Step};
 
 /// The words of rows. A full row moves to the next size.
@@ -39,7 +41,7 @@ pub enum RowLock {
 
 /// The state of a locked row, compared with the snapshot in which it was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum LockedRowState {
     Same,
     Changed,
     Gone,
@@ -111,7 +113,7 @@ impl Step<'_> {
                 // Leaves without a key of the range may be of either snapshot.
                 let absent = if moved { keys.end } else { next };
                 for absent in absent..keys.end {
-                    self.note(absent, &[], Reading::Snapshot)?;
+                    self.note(absent, &[], ReadPoint::Snapshot)?;
                 }
                 return Ok(rows);
             }
@@ -122,11 +124,11 @@ impl Step<'_> {
                 }
                 let absent = if moved { key } else { next };
                 for absent in absent..key {
-                    self.note(absent, &[], Reading::Snapshot)?;
+                    self.note(absent, &[], ReadPoint::Snapshot)?;
                 }
                 next = key + 1;
                 let row = self.read_found(key, FatPtr::from_words(place)).await?;
-                self.note(key, &row.elements, Reading::Snapshot)?;
+                self.note(key, &row.elements, ReadPoint::Snapshot)?;
                 rows.push(row);
             }
             self.pause().await;
@@ -154,22 +156,24 @@ impl Step<'_> {
     }
 
     /// Compares the newest version of a locked row with the snapshot that the row was found in.
-    async fn standing(&mut self, place: FatPtr) -> Result<Standing, Halt> {
+    async fn standing(&mut self, place: FatPtr) -> Result<LockedRowState, Halt> {
         let repeatable = self.tx.isolation() == Isolation::RepeatableRead;
         let snapshot = match self.tx.isolation() {
-            Isolation::Serializable => return Ok(Standing::Same),
+            Isolation::Serializable => return Ok(LockedRowState::Same),
             Isolation::RepeatableRead => self.tx.read_timestamp(),
             Isolation::ReadCommitted => self.tx.statement_timestamp(),
         };
         let seen = self.tx.newest().view(place.addr, None, |_| ()).await?;
         Ok(match seen {
-            None => Standing::Gone,
-            Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
-            Some(_) if fault::injected(Fault::OverwriteNewer) && repeatable => Standing::Same,
+            None => LockedRowState::Gone,
+            Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => {
+                LockedRowState::Same
+            }
+            Some(_) if fault::injected(Fault::OverwriteNewer) && repeatable => LockedRowState::Same,
             Some(((), seen)) => {
                 // A failure of the machine that holds the lock would lose the lock.
                 self.tx.guard(seen);
-                Standing::Changed
+                LockedRowState::Changed
             }
         })
     }
@@ -187,11 +191,11 @@ impl Step<'_> {
     pub async fn lock_anew(&mut self, found: &Row, strength: Strength) -> Result<RowLock, Halt> {
         self.tx.intend(found.place.addr, strength).await?;
         match self.standing(found.place).await? {
-            Standing::Same => Ok(RowLock::Same),
+            LockedRowState::Same => Ok(RowLock::Same),
             _ if self.tx.isolation() == Isolation::RepeatableRead => {
                 Err(Halt::Stop(Stop::Retry(AbortReason::WriteConflict)))
             }
-            Standing::Changed if fault::injected(Fault::WriteRowAsFound) => {
+            LockedRowState::Changed if fault::injected(Fault::WriteRowAsFound) => {
                 Ok(RowLock::Changed(found.clone()))
             }
             standing => self.read_anew(found, standing, strength).await,
@@ -201,13 +205,13 @@ impl Step<'_> {
     async fn read_anew(
         &mut self,
         found: &Row,
-        mut standing: Standing,
+        mut standing: LockedRowState,
         strength: Strength,
     ) -> Result<RowLock, Halt> {
         let (key, tree) = (found.key, self.ledger()?);
         let mut place = found.place;
         for _ in 0..MOVES_MAX {
-            if standing != Standing::Gone
+            if standing != LockedRowState::Gone
                 && let Some(row) = read_row(&mut self.tx.newest(), key, place).await?
             {
                 return Ok(RowLock::Changed(row));

@@ -14,10 +14,10 @@ use super::constraint::{Shape, deferrable_key, keeps_keys, nulls_equal};
 use super::key_constraint;
 use super::table::{key_options, not_valid_key, uninherited};
 use crate::bound::{
-    AddColumn, Alike, AlterAction, AlterSequence, AlterTable, CreateTable, Expr, KeyConstraint,
-    OnCommit, RowRules, SequenceOptions, SetType, Statement, TriggerChange,
+    AddColumn, AlterAction, AlterSequence, AlterTable, CreateTable, Expr, KeyConstraint,
+    LikeProperties, OnCommit, RowRules, SequenceOptions, SetType, Statement, TriggerChange,
 };
-use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
+use crate::catalog::{IndexDef, IndexKind, TableDef, TriggerState};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{alters_index_if_exists, alters_materialized, mentions};
 use crate::types::{Type, TypeKind};
@@ -213,10 +213,10 @@ impl Binder<'_> {
                 cascade: is_cascade(drop_behavior.as_ref()),
             },
             Op::ValidateConstraint { name } => self.validate(table, &names::fold(name))?,
-            Op::EnableTrigger { name } => switched(name, Enabled::Origin),
-            Op::EnableAlwaysTrigger { name } => switched(name, Enabled::Always),
-            Op::EnableReplicaTrigger { name } => switched(name, Enabled::Replica),
-            Op::DisableTrigger { name } => switched(name, Enabled::Disabled),
+            Op::EnableTrigger { name } => switched(name, TriggerState::Origin),
+            Op::EnableAlwaysTrigger { name } => switched(name, TriggerState::Always),
+            Op::EnableReplicaTrigger { name } => switched(name, TriggerState::Replica),
+            Op::DisableTrigger { name } => switched(name, TriggerState::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
             // The storage parameters of tables are parsed in `parser/keeping.rs`; these options are
             // a view's.
@@ -342,7 +342,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
-            alike: Alike::default(),
+            alike: LikeProperties::default(),
             storage: table.rules.storage.clone(),
         };
         let (had_key, uniques, position) = (
@@ -724,7 +724,7 @@ fn cannot_cast(name: &str, ty: Type) -> SqlError {
 }
 
 /// Binds ENABLE and DISABLE TRIGGER; without quotes, ALL and USER are keywords and not names.
-fn switched(ident: &ast::Ident, enabled: Enabled) -> AlterAction {
+fn switched(ident: &ast::Ident, enabled: TriggerState) -> AlterAction {
     let name = match ident.quote_style {
         None => Some(names::fold(ident)).filter(|name| name != "all" && name != "user"),
         Some(_) => Some(names::fold(ident)),

@@ -13,7 +13,7 @@ use crate::catalog::{
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::eval;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::parser::{PartitionChange, PartitionSyntax};
 use crate::value::Value;
 

@@ -12,7 +12,8 @@ use super::key_columns;
 use super::partition::Options;
 use super::storage_options::check_unpartitioned;
 use crate::bound::{
-    Alike, CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
+    CreateTable, KeyConstraint, LikeProperties, NewCheck, NewSequence, OnCommit, SequenceOptions,
+    Statement,
 };
 use crate::catalog::{ColumnDef, ColumnMore, Identity, Storage, temporary};
 use crate::error::{SqlError, SqlState};
@@ -62,7 +63,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
-            alike: Alike::default(),
+            alike: LikeProperties::default(),
             storage: Storage {
                 options: storage_options(self.text)?,
                 unlogged: is_unlogged(self.text),

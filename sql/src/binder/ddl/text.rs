@@ -22,17 +22,17 @@ pub(in crate::binder) fn bare(expr: &ast::Expr) -> &ast::Expr {
 /// names.
 pub(in crate::binder) fn unqualified(expr: &ast::Expr, (schema, table): (&str, &str)) -> ast::Expr {
     let mut expr = expr.clone();
-    let _ = expr.walk_mut(&mut Unqualified { schema, table });
+    let _ = expr.walk_mut(&mut TableNameRemover { schema, table });
     expr
 }
 
 /// A visitor that removes the name of a table, and its schema, from the names of columns.
-struct Unqualified<'a> {
+struct TableNameRemover<'a> {
     schema: &'a str,
     table: &'a str,
 }
 
-impl Unqualified<'_> {
+impl TableNameRemover<'_> {
     fn column(&self, parts: &[ast::Ident]) -> Option<ast::Ident> {
         let is = |part: &ast::Ident, name: &str| names::fold(part) == name;
         match parts {
@@ -45,7 +45,7 @@ impl Unqualified<'_> {
     }
 }
 
-impl VisitorMut for Unqualified<'_> {
+impl VisitorMut for TableNameRemover<'_> {
     fn expr_end(&mut self, expr: &mut ast::Expr) {
         use ast::{AccessExpr::Dot, Expr as E};
         let column = match &*expr {

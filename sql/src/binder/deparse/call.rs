@@ -12,14 +12,14 @@ use super::super::sequence::{takes_sequence, under_regclass};
 use super::super::variadic::{argument, is_spread};
 use super::expr::words;
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Tree};
-use super::{DeparsedExpr, Level, Shower};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::bound::{AggregateKind, Node, OrderedSet, Statistic, TableFunction, WindowFunction};
 use crate::catalog::ArgMode;
 use crate::error::SqlError;
 use crate::functions::{ScalarFunction, quote_ident as quoted, rows_candidates};
 use crate::types::{Type, TypeKind};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     pub(super) fn function(
         &mut self,
         expr: &ast::Expr,

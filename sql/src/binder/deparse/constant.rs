@@ -2,7 +2,7 @@
 
 use super::super::coerce::common_type;
 use super::tree::Tree;
-use super::{DeparsedExpr, Shower};
+use super::{DeparsedExpr, Deparser};
 use crate::bound::{Expr, Node};
 use crate::error::SqlError;
 use crate::functions::{CastContext, eval, quote_ident};
@@ -10,7 +10,7 @@ use crate::pg_catalog;
 use crate::types::{self, Type, TypeKind};
 use crate::value::{Object, Value};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Returns the name of a type.
     pub(super) fn type_name(&self, ty: Type) -> String {
         let reader = self.reader;

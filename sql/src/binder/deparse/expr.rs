@@ -9,13 +9,13 @@ use super::super::system_columns::is_system_column;
 use super::from::of_join;
 use super::operator::{operation, symbol};
 use super::tree::{Piece, QueryKind, Subscript, Tree};
-use super::{DeparsedExpr, Level, Shower};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::error::SqlError;
 use crate::parser::SYMMETRIC;
 use crate::stack;
 use crate::types::{Type, TypeKind};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Deparses an expression without a context; if its type is still unknown it becomes text.
     pub(super) fn settled(
         &mut self,

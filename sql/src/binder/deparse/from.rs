@@ -8,8 +8,8 @@ use super::super::json_rows::JsonRows;
 use super::super::names;
 use super::super::rows::gives_rows;
 use super::call::call_named;
-use super::tree::{From, Source, Tree};
-use super::{Level, Shower};
+use super::tree::{FromItem, Source, Tree};
+use super::{Deparser, Level};
 use crate::bound::{Expr, Node};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
@@ -17,13 +17,13 @@ use crate::parser::{ROWS_FROM, using_alias};
 use crate::pg_catalog::relation_oid;
 use crate::types::{Type, TypeCategory, TypeKind};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Deparses the items of a FROM list; their relations are those of `level`, in the same order.
     pub(super) fn from(
         &mut self,
         list: &[ast::TableWithJoins],
         level: &Level,
-    ) -> Result<Vec<From>, SqlError> {
+    ) -> Result<Vec<FromItem>, SqlError> {
         let mut next = 0;
         let items = list.iter();
         items
@@ -36,7 +36,7 @@ impl Shower<'_, '_> {
         item: &ast::TableWithJoins,
         next: &mut usize,
         level: &Level,
-    ) -> Result<From, SqlError> {
+    ) -> Result<FromItem, SqlError> {
         use ast::JoinOperator as J;
         let first = *next;
         let mut from = self.factor(&item.relation, next, level)?;
@@ -89,7 +89,7 @@ impl Shower<'_, '_> {
                 ("JOIN", true) => "CROSS JOIN",
                 (words, _) => words,
             };
-            from = From::Join {
+            from = FromItem::Join {
                 words,
                 left: Box::new(from),
                 right: Box::new(right),
@@ -106,7 +106,7 @@ impl Shower<'_, '_> {
         factor: &TableFactor,
         next: &mut usize,
         level: &Level,
-    ) -> Result<From, SqlError> {
+    ) -> Result<FromItem, SqlError> {
         if let TableFactor::NestedJoin {
             table_with_joins,
             alias: None,
@@ -146,7 +146,7 @@ impl Shower<'_, '_> {
                 if alias.is_some() || renamed {
                     text = self.alias(at, columns.then_some(Definition::Names), level)?;
                 }
-                Ok(From::Leaf {
+                Ok(FromItem::Leaf {
                     lateral: false,
                     source: Source::Name(shown),
                     alias: text,
@@ -162,7 +162,7 @@ impl Shower<'_, '_> {
                 let columns = alias
                     .as_ref()
                     .is_some_and(|alias| !alias.columns.is_empty());
-                Ok(From::Leaf {
+                Ok(FromItem::Leaf {
                     lateral: *lateral,
                     source: Source::Query(query),
                     alias: self.alias(at, columns.then_some(Definition::Names), level)?,
@@ -217,7 +217,7 @@ impl Shower<'_, '_> {
         (ordinality, definition): (bool, Definition),
         at: usize,
         level: &Level,
-    ) -> Result<From, SqlError> {
+    ) -> Result<FromItem, SqlError> {
         let mut lateral = false;
         for arg in args {
             lateral |= self.bound(arg, level)?.has_columns();
@@ -261,7 +261,7 @@ impl Shower<'_, '_> {
                 schema + &quoted(&name)
             }
         };
-        Ok(From::Leaf {
+        Ok(FromItem::Leaf {
             lateral,
             source: Source::Call {
                 call: call_named(name, shown),

@@ -26,12 +26,12 @@ mod write_query;
 
 use sqlparser::ast;
 
-pub use self::renaming::Renaming;
+pub use self::renaming::ObjectRename;
 use self::tree::Tree;
 pub use self::write::Style;
 use self::write::Writer;
 use super::aggregate::Aggregates;
-use super::expr::{Around, Clause};
+use super::expr::{Clause, ExprContext};
 use super::from::table_leaf;
 use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
@@ -42,13 +42,13 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
 use crate::parser::{parse_expression, parse_query};
-use crate::stack::with_room;
+use crate::stack::on_large_stack;
 use crate::types::Type;
 use crate::value::Value;
 
 /// The reader of definitions: the catalog and the session for which they are deparsed.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct DeparseContext<'a> {
     /// The catalog.
     pub snapshot: &'a Snapshot,
     /// The session's settings.
@@ -56,12 +56,12 @@ pub struct Reader<'a> {
     /// The layout of the text.
     pub style: Style,
     /// The new names of renamed objects, for a text that is stored again.
-    pub renaming: Option<&'a Renaming>,
+    pub renaming: Option<&'a ObjectRename>,
 }
 
 /// The columns that an expression may read.
 #[derive(Clone, Copy)]
-pub enum Over<'a> {
+pub enum VisibleColumns<'a> {
     /// The columns of a table.
     Table(&'a TableDef),
     /// The new and the old row of the trigger's table.
@@ -72,14 +72,14 @@ pub enum Over<'a> {
     Nothing,
 }
 
-impl Reader<'_> {
+impl DeparseContext<'_> {
     /// Returns an expression; `None` if it can only be displayed as it was written.
-    pub fn expression(&self, text: &str, over: Over<'_>) -> Option<String> {
+    pub fn expression(&self, text: &str, over: VisibleColumns<'_>) -> Option<String> {
         self.shown(text, over).map(|(text, _)| text)
     }
 
     /// Returns the expression of an index: in parentheses unless it is a function call.
-    pub fn index_expression(&self, text: &str, over: Over<'_>) -> Option<String> {
+    pub fn index_expression(&self, text: &str, over: VisibleColumns<'_>) -> Option<String> {
         let (text, call) = self.shown(text, over)?;
         Some(match call {
             true => text,
@@ -88,14 +88,14 @@ impl Reader<'_> {
     }
 
     /// Returns the expression, and whether it is a function call.
-    fn shown(&self, text: &str, over: Over<'_>) -> Option<(String, bool)> {
-        with_room(|| self.shown_here(text, over)).ok()
+    fn shown(&self, text: &str, over: VisibleColumns<'_>) -> Option<(String, bool)> {
+        on_large_stack(|| self.shown_here(text, over)).ok()
     }
 
-    fn shown_here(&self, text: &str, over: Over<'_>) -> Result<(String, bool), SqlError> {
+    fn shown_here(&self, text: &str, over: VisibleColumns<'_>) -> Result<(String, bool), SqlError> {
         let parsed = parse_expression(text)?;
         let schema = match over {
-            Over::Table(table) | Over::Trigger(table) => table.schema.as_str(),
+            VisibleColumns::Table(table) | VisibleColumns::Trigger(table) => table.schema.as_str(),
             _ => PUBLIC_SCHEMA,
         };
         let tree = self.along(schema, text, |shower| {
@@ -112,7 +112,7 @@ impl Reader<'_> {
 
     /// Returns the query of a view, without the semicolon.
     pub fn view(&self, view: &ViewDef) -> Option<String> {
-        with_room(|| self.view_here(view)).ok()
+        on_large_stack(|| self.view_here(view)).ok()
     }
 
     fn view_here(&self, view: &ViewDef) -> Result<String, SqlError> {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         &self,
         schema: &str,
         text: &str,
-        show: impl FnOnce(&mut Shower<'_, '_>) -> Result<T, SqlError>,
+        show: impl FnOnce(&mut Deparser<'_, '_>) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         let path = [schema.to_owned(), PUBLIC_SCHEMA.to_owned()];
         let along = PathView {
@@ -144,7 +144,7 @@ impl Reader<'_> {
             Some(_) => Vec::new(),
             None => search_path(self.snapshot, self.cx),
         };
-        show(&mut Shower {
+        show(&mut Deparser {
             binder,
             reader: self,
             seen: &seen,
@@ -154,23 +154,23 @@ impl Reader<'_> {
 }
 
 /// Returns the scope of an expression that belongs to no query.
-pub(super) fn scope_over(over: Over<'_>) -> Result<Scope, SqlError> {
+pub(super) fn scope_over(over: VisibleColumns<'_>) -> Result<Scope, SqlError> {
     level_over(over).map(|level| level.scope)
 }
 
 /// Returns the level for an expression that belongs to no query; its columns are not qualified.
-fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
+fn level_over(over: VisibleColumns<'_>) -> Result<Level, SqlError> {
     let mut level = Level {
         clause: Clause::Check,
         ..Level::default()
     };
     match over {
-        Over::Nothing => {}
-        Over::Table(table) => {
+        VisibleColumns::Nothing => {}
+        VisibleColumns::Table(table) => {
             level.scope.push(table_leaf(table, None, 0))?;
             level.names.push(None);
         }
-        Over::Trigger(table) => {
+        VisibleColumns::Trigger(table) => {
             for row in ["old", "new"] {
                 let at = level.scope.width;
                 level
@@ -179,7 +179,7 @@ fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
                 level.names.push(Some(row.to_owned()));
             }
         }
-        Over::Domain(base) => {
+        VisibleColumns::Domain(base) => {
             level.scope.push(ScopeLeaf {
                 alias: "value".to_owned(),
                 table_name: None,
@@ -205,9 +205,9 @@ fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
 }
 
 /// The deparser, which walks the syntax.
-struct Shower<'b, 'a> {
+struct Deparser<'b, 'a> {
     binder: Binder<'b>,
-    reader: &'a Reader<'a>,
+    reader: &'a DeparseContext<'a>,
     /// The search path of the reader.
     seen: &'a [String],
     /// The outer queries of the current query.
@@ -269,14 +269,14 @@ impl DeparsedExpr {
     }
 }
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Binds an expression.
     fn bound(&mut self, expr: &ast::Expr, level: &Level) -> Result<Expr, SqlError> {
         let mut aggregates = Aggregates {
             named: level.windows.clone(),
             ..Aggregates::default()
         };
-        let mut around = Around {
+        let mut around = ExprContext {
             scope: &level.scope,
             clause: level.clause,
             aggregates: level.aggregates.then_some(&mut aggregates),

@@ -3,12 +3,12 @@
 use sqlparser::ast;
 
 use super::tree::Tree;
-use super::{DeparsedExpr, Level, Shower};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::bound::Node;
 use crate::error::SqlError;
 use crate::types::{Type, TypeCategory, TypeKind};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Deparses a binary operator other than AND and OR.
     pub(super) fn binary(
         &mut self,

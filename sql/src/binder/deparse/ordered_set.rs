@@ -4,12 +4,12 @@ use sqlparser::ast;
 
 use super::call::suffix;
 use super::tree::{Piece, SortBy, SortKey, Tree};
-use super::{DeparsedExpr, Level, Shower};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::bound::OrderedSet;
 use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Casts the direct arguments to the types that the aggregate takes.
     pub(super) fn direct(
         &mut self,

@@ -11,12 +11,12 @@ use super::super::names;
 use super::super::query::order_keys;
 use super::super::scope::Scope;
 use super::super::set::operation;
-use super::super::subquery::Surroundings;
+use super::super::subquery::OuterQuery;
 use super::super::window::named_windows;
 use super::call::suffix;
 use super::expr::words;
-use super::tree::{Body, Group, Query, Select, Set, Side, SortBy, SortKey, Target, Tree, With};
-use super::{DeparsedExpr, Level, Shower};
+use super::tree::{Body, CteText, Group, Query, Select, Set, Side, SortBy, SortKey, Target, Tree};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::bound::{Expr, SetOp};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
@@ -24,7 +24,7 @@ use crate::parser::search_cycle;
 use crate::stack;
 use crate::types::Type;
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Runs `show` for a subquery in an expression of the query of `level`.
     pub(super) fn inside<T>(
         &mut self,
@@ -32,7 +32,7 @@ impl Shower<'_, '_> {
         show: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         self.levels.push(level.clone());
-        let mut surroundings = Surroundings::new(level.scope.clone(), level.clause);
+        let mut surroundings = OuterQuery::new(level.scope.clone(), level.clause);
         surroundings.aggregates = level.aggregates.then(Aggregates::default);
         self.binder.surroundings.push(surroundings);
         let shown = show(self);
@@ -119,7 +119,7 @@ impl Shower<'_, '_> {
         Ok(shown)
     }
 
-    fn with(&mut self, with: &ast::With) -> Result<Vec<With>, SqlError> {
+    fn with(&mut self, with: &ast::With) -> Result<Vec<CteText>, SqlError> {
         let mut all = Vec::new();
         for cte in &with.cte_tables {
             let mut name = quoted(&names::fold(&cte.alias.name));
@@ -128,7 +128,7 @@ impl Shower<'_, '_> {
             if !columns.is_empty() {
                 name += &format!("({})", columns.join(", "));
             }
-            all.push(With {
+            all.push(CteText {
                 name,
                 materialized: match cte.materialized {
                     Some(ast::CteAsMaterialized::Materialized) => "MATERIALIZED ",

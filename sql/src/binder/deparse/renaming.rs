@@ -5,14 +5,14 @@
 //! that cannot be deparsed cannot follow the renaming.
 
 use super::super::scope::ScopeLeaf;
-use super::{Reader, Shower};
+use super::{DeparseContext, Deparser};
 use crate::catalog::CATALOG_SCHEMA;
 use crate::error::SqlError;
 use crate::pg_catalog::relation_oid;
 
 /// An object that is being renamed; the catalog still has the old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renaming {
+pub enum ObjectRename {
     /// A table, view or sequence.
     Relation {
         /// Its oid.
@@ -38,11 +38,11 @@ pub enum Renaming {
     },
 }
 
-impl Renaming {
+impl ObjectRename {
     /// Returns the new name of a relation; `None` if it keeps its name.
     pub(super) fn of_relation(&self, oid: u32) -> Option<&str> {
         match self {
-            Renaming::Relation { id, to } if *id == oid => Some(to),
+            ObjectRename::Relation { id, to } if *id == oid => Some(to),
             _ => None,
         }
     }
@@ -50,24 +50,24 @@ impl Renaming {
     /// Returns the new name of a routine; `None` if it keeps its name.
     pub(super) fn of_routine(&self, oid: u32) -> Option<&str> {
         match self {
-            Renaming::Routine { id, to } if *id == oid => Some(to),
+            ObjectRename::Routine { id, to } if *id == oid => Some(to),
             _ => None,
         }
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DeparseContext<'a> {
     /// Returns a reader for text to be stored: all names are qualified, and the renamed object has
     /// its new name.
-    pub fn keeping(self, renaming: &'a Renaming) -> Reader<'a> {
-        Reader {
+    pub fn keeping(self, renaming: &'a ObjectRename) -> DeparseContext<'a> {
+        DeparseContext {
             renaming: Some(renaming),
             ..self
         }
     }
 }
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Returns the new name of a relation of a query if the query refers to it by its own name.
     pub(super) fn new_name(&self, leaf: &ScopeLeaf) -> Option<&str> {
         let renaming = self.reader.renaming?;
@@ -81,7 +81,7 @@ impl Shower<'_, '_> {
     /// Returns the new name of a column of a relation of a query.
     pub(super) fn new_column(&self, leaf: &ScopeLeaf, at: usize) -> Option<&str> {
         match self.reader.renaming? {
-            Renaming::Column {
+            ObjectRename::Column {
                 relation,
                 column,
                 to,
@@ -100,8 +100,8 @@ impl Shower<'_, '_> {
     /// is renamed.
     pub(super) fn check_stays(&self, leaf: &ScopeLeaf) -> Result<(), SqlError> {
         let of_leaf = match self.reader.renaming {
-            Some(Renaming::Relation { id, .. }) => Some(*id),
-            Some(Renaming::Column { relation, .. }) => Some(*relation),
+            Some(ObjectRename::Relation { id, .. }) => Some(*id),
+            Some(ObjectRename::Column { relation, .. }) => Some(*relation),
             _ => None,
         };
         match of_leaf.is_some() && of_leaf == self.oid_of(leaf) {

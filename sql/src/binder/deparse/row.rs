@@ -6,11 +6,11 @@ use super::super::call::plain_argument;
 use super::super::whole_row::is_row_call;
 use super::call::list_of;
 use super::tree::{Piece, Tree};
-use super::{DeparsedExpr, Level, Shower};
+use super::{DeparsedExpr, Deparser, Level};
 use crate::error::SqlError;
 use crate::types::Type;
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Returns the fields of a row constructor, with `t.*` expanded; `None` for other expressions.
     pub(super) fn row_fields(
         &self,

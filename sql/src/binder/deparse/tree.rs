@@ -124,7 +124,7 @@ pub(super) enum SortBy {
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     pub(super) recursive: bool,
-    pub(super) with: Vec<With>,
+    pub(super) with: Vec<CteText>,
     pub(super) body: Body,
     pub(super) order: Vec<SortKey>,
     pub(super) limit: Option<Tree>,
@@ -134,7 +134,7 @@ pub(super) struct Query {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct With {
+pub(super) struct CteText {
     /// The name of the CTE and its columns.
     pub(super) name: String,
     pub(super) materialized: &'static str,
@@ -169,7 +169,7 @@ pub(super) enum Side {
 pub(super) struct Select {
     pub(super) distinct: Option<Vec<SortKey>>,
     pub(super) targets: Vec<Target>,
-    pub(super) from: Vec<From>,
+    pub(super) from: Vec<FromItem>,
     pub(super) filter: Option<Tree>,
     pub(super) groups: Vec<Group>,
     pub(super) having: Option<Tree>,
@@ -192,7 +192,7 @@ pub(super) enum Group {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum From {
+pub(super) enum FromItem {
     Leaf {
         lateral: bool,
         source: Source,
@@ -201,8 +201,8 @@ pub(super) enum From {
     },
     Join {
         words: &'static str,
-        left: Box<From>,
-        right: Box<From>,
+        left: Box<FromItem>,
+        right: Box<FromItem>,
         using: Vec<String>,
         /// The alias of the join, `USING (…) AS alias`.
         alias: Option<String>,

@@ -5,12 +5,12 @@ use sqlparser::ast;
 use super::super::names;
 use super::super::window::exclusion;
 use super::tree::{Piece, SortBy, SortKey};
-use super::{Level, Shower};
+use super::{Deparser, Level};
 use crate::bound::Exclude;
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     pub(super) fn window(
         &mut self,
         spec: &ast::WindowSpec,

@@ -1,6 +1,8 @@
 //! Writes queries as text, clause by clause.
 
-use super::tree::{Body, From, Group, Query, Select, Set, Side, SortKey, Source, Target, With};
+use super::tree::{
+    Body, CteText, FromItem, Group, Query, Select, Set, Side, SortKey, Source, Target,
+};
 use super::write::{CLAUSE, JOIN, VAR, Writer};
 use crate::functions::quote_ident as quoted;
 
@@ -65,7 +67,7 @@ impl Writer {
         }
     }
 
-    fn with(&mut self, recursive: bool, all: &[With]) {
+    fn with(&mut self, recursive: bool, all: &[CteText]) {
         if all.is_empty() {
             return;
         }
@@ -238,7 +240,7 @@ impl Writer {
         std::mem::replace(&mut self.text, outer)
     }
 
-    fn from(&mut self, all: &[From]) {
+    fn from(&mut self, all: &[FromItem]) {
         for (i, from) in all.iter().enumerate() {
             if i == 0 {
                 self.line(" FROM ", -CLAUSE, CLAUSE, 2);
@@ -257,9 +259,9 @@ impl Writer {
         }
     }
 
-    fn item(&mut self, from: &From) {
+    fn item(&mut self, from: &FromItem) {
         match from {
-            From::Leaf {
+            FromItem::Leaf {
                 lateral,
                 source,
                 alias,
@@ -286,7 +288,7 @@ impl Writer {
                     self.put(alias);
                 }
             }
-            From::Join {
+            FromItem::Join {
                 words,
                 left,
                 right,
@@ -295,7 +297,7 @@ impl Writer {
                 on,
             } => {
                 let pretty = self.style.pretty;
-                let inner = pretty && matches!(**right, From::Join { .. });
+                let inner = pretty && matches!(**right, FromItem::Join { .. });
                 if !pretty {
                     self.put("(");
                 }

@@ -28,7 +28,7 @@ fn stars_and_origins() {
 }
 
 #[test]
-fn joins_number_their_slots_from_the_left() {
+fn join_slots_are_numbered_from_left() {
     let s = select("select u.tid, name from t left join u on t.id = u.tid where u.id > 5");
     assert_eq!(s.targets[0].expr, Expr::column(Type::INT4, 5));
     let From::Join(join) = &s.from else {
@@ -90,7 +90,7 @@ fn order_by_adds_hidden_targets() {
 }
 
 #[test]
-fn parameters_learn_their_types() {
+fn parameter_types_are_inferred() {
     assert_eq!(
         params("select * from t where id = $1 and name = $2"),
         [Type::INT4, Type::TEXT]
@@ -125,7 +125,7 @@ fn parameters_learn_their_types() {
 
 /// Checks that the hint does not name `xmax` of RETURNING, whose generated name users cannot write.
 #[test]
-fn a_hint_names_no_column_that_nobody_can_write() {
+fn hint_names_no_internal_column() {
     let sql = "insert into t (name) values ('a') returning xmaxx";
     let error = bind_with(sql, &mut ParamTypes::new()).expect_err("there is none");
     assert_eq!(error.fields().hint, None);

@@ -10,7 +10,7 @@ use crate::catalog::{
     SUPERUSER_OID, Security, Snapshot, TableDef,
 };
 use crate::functions::quote_literal;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::pg_catalog::{Constraint, class, namespace_name};
 use crate::settings::Settings;
 use crate::types::{Type, TypeKind, text_out};
@@ -124,7 +124,7 @@ pub(super) fn objects(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl>
 }
 
 /// An object as statements refer to it.
-struct Named {
+struct NamedTarget {
     object: Object,
     /// The name of its kind in GRANT.
     granted_as: &'static str,
@@ -137,14 +137,17 @@ struct Named {
     owned_elsewhere: bool,
 }
 
-fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
+fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<NamedTarget> {
     let mut all = Vec::new();
     if snapshot.has_first_public() {
-        all.push(Named::schema("public", crate::pg_catalog::PUBLIC_NAMESPACE));
+        all.push(NamedTarget::schema(
+            "public",
+            crate::pg_catalog::PUBLIC_NAMESPACE,
+        ));
     }
     let schemas = snapshot.schemas().into_iter();
     let schemas = schemas.filter(|(name, _)| is_kept(name));
-    all.extend(schemas.map(|(name, id)| Named::schema(&name, id)));
+    all.extend(schemas.map(|(name, id)| NamedTarget::schema(&name, id)));
     for ty in snapshot
         .types()
         .all()
@@ -152,7 +155,7 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
         .filter(|ty| is_kept(&ty.schema))
     {
         let object = Object::new(ObjectKind::Type, ty.id);
-        all.push(Named {
+        all.push(NamedTarget {
             object,
             granted_as: "TYPE",
             altered_as: type_kind(ty),
@@ -167,7 +170,7 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
             RoutineKind::Function => "FUNCTION",
             RoutineKind::Procedure => "PROCEDURE",
         };
-        all.push(Named {
+        all.push(NamedTarget {
             object: Object::new(routine.kind.into(), routine.id),
             granted_as: kind,
             altered_as: kind,
@@ -191,7 +194,7 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
         let Some((altered_as, schema, name)) = relation_object(snapshot, id) else {
             continue;
         };
-        all.push(Named {
+        all.push(NamedTarget {
             object: Object::new(kind, id),
             granted_as: match kind {
                 ObjectKind::Sequence => "SEQUENCE",
@@ -208,9 +211,9 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
     all
 }
 
-impl Named {
-    fn schema(name: &str, id: u32) -> Named {
-        Named {
+impl NamedTarget {
+    fn schema(name: &str, id: u32) -> NamedTarget {
+        NamedTarget {
             object: Object::new(ObjectKind::Schema, id),
             granted_as: "SCHEMA",
             altered_as: "SCHEMA",

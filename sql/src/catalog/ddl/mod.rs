@@ -26,7 +26,7 @@ use std::sync::Arc;
 use super::{
     Object, PUBLIC_SCHEMA, RoutineDef, Snapshot, TableDef, TypeDef, UserType, ViewDef, temporary,
 };
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::parser::{calls, mentions};
 use crate::types::Type;
 use crate::types::composites::ROW_TYPE;
@@ -161,7 +161,7 @@ fn is_brought(snapshot: &Snapshot, routine: &RoutineDef) -> bool {
 }
 
 /// An object that may need other such objects.
-enum Thing {
+enum DependentObject {
     Routine(Arc<RoutineDef>),
     Table(Arc<TableDef>),
     /// A view or a materialized view.
@@ -174,12 +174,14 @@ fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let routines = snapshot.all_routines().into_iter();
     let routines = routines
         .filter(|of| is_kept(&of.schema) && !is_brought(snapshot, of))
-        .map(Thing::Routine);
+        .map(DependentObject::Routine);
     let plain = tables.iter().filter(|table| table.materialized.is_none());
-    let plain = plain.map(|table| Thing::Table(Arc::clone(table)));
+    let plain = plain.map(|table| DependentObject::Table(Arc::clone(table)));
     let views = snapshot.queries().into_iter();
-    let views = views.filter(|of| is_kept(&of.schema)).map(Thing::View);
-    let things: Vec<Thing> = routines.chain(plain).chain(views).collect();
+    let views = views
+        .filter(|of| is_kept(&of.schema))
+        .map(DependentObject::View);
+    let things: Vec<DependentObject> = routines.chain(plain).chain(views).collect();
     let mut order = Order {
         needs: things.iter().map(|thing| needs(thing, &things)).collect(),
         seen: vec![false; things.len()],
@@ -188,9 +190,9 @@ fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     (0..things.len()).for_each(|at| order.visit(at));
     let made = order.order.into_iter().map(|at| &things[at]);
     made.flat_map(|thing| match thing {
-        Thing::Routine(routine) => others::routine(snapshot, routine),
-        Thing::Table(table) => tables::table(snapshot, tables, table),
-        Thing::View(view) => others::view(snapshot, view),
+        DependentObject::Routine(routine) => others::routine(snapshot, routine),
+        DependentObject::Table(table) => tables::table(snapshot, tables, table),
+        DependentObject::View(view) => others::view(snapshot, view),
     })
     .collect()
 }
@@ -223,19 +225,29 @@ impl Order {
 }
 
 /// Returns the positions in `all` of the objects that `thing` needs.
-fn needs(thing: &Thing, all: &[Thing]) -> Vec<usize> {
+fn needs(thing: &DependentObject, all: &[DependentObject]) -> Vec<usize> {
     let all = all.iter().enumerate();
     let needed = all.filter(|(_, other)| match (thing, other) {
-        (Thing::Routine(of), Thing::Routine(other)) => {
+        (DependentObject::Routine(of), DependentObject::Routine(other)) => {
             of.id != other.id && bound_texts(of).any(|text| calls(text, &other.name))
         }
-        (Thing::Routine(of), Thing::Table(other)) => reads(of, other.id, &other.name),
-        (Thing::Routine(of), Thing::View(other)) => reads(of, other.id, &other.name),
-        (Thing::Table(of), Thing::Routine(other)) => texts(of).any(|text| calls(text, &other.name)),
-        (Thing::View(of), Thing::Routine(other)) => calls(&of.text, &other.name),
-        (Thing::View(of), Thing::Table(other)) => of.reads(other.id),
-        (Thing::View(of), Thing::View(other)) => of.id != other.id && of.reads(other.id),
-        (Thing::Table(_), Thing::Table(_) | Thing::View(_)) => false,
+        (DependentObject::Routine(of), DependentObject::Table(other)) => {
+            reads(of, other.id, &other.name)
+        }
+        (DependentObject::Routine(of), DependentObject::View(other)) => {
+            reads(of, other.id, &other.name)
+        }
+        (DependentObject::Table(of), DependentObject::Routine(other)) => {
+            texts(of).any(|text| calls(text, &other.name))
+        }
+        (DependentObject::View(of), DependentObject::Routine(other)) => {
+            calls(&of.text, &other.name)
+        }
+        (DependentObject::View(of), DependentObject::Table(other)) => of.reads(other.id),
+        (DependentObject::View(of), DependentObject::View(other)) => {
+            of.id != other.id && of.reads(other.id)
+        }
+        (DependentObject::Table(_), DependentObject::Table(_) | DependentObject::View(_)) => false,
     });
     needed.map(|(at, _)| at).collect()
 }

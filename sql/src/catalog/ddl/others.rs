@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::tables::values;
 use super::{Ddl, DdlKind, is_domain, is_kept, list, qualified, quoted, type_text};
 use crate::catalog::{
-    CatalogView, Enabled, Object, ObjectKind, RoutineDef, SequenceDef, Snapshot, TableDef, TypeDef,
-    UserType, ViewDef,
+    CatalogView, Object, ObjectKind, RoutineDef, SequenceDef, Snapshot, TableDef, TriggerState,
+    TypeDef, UserType, ViewDef,
 };
 use crate::context::EvalContext;
 use crate::functions::quote_literal;
-use crate::order::InOrder;
+use crate::order::StableSort;
 use crate::pg_catalog::{domain_check_text, reader, routine_definition, trigger_definition};
 use crate::types::composites::is_made_of;
 
@@ -250,10 +250,10 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
                 all.find(|trigger| trigger.id == id)
             });
             let enabled = match trigger.enabled {
-                Enabled::Origin => "ENABLE",
-                Enabled::Disabled => "DISABLE",
-                Enabled::Replica => "ENABLE REPLICA",
-                Enabled::Always => "ENABLE ALWAYS",
+                TriggerState::Origin => "ENABLE",
+                TriggerState::Disabled => "DISABLE",
+                TriggerState::Replica => "ENABLE REPLICA",
+                TriggerState::Always => "ENABLE ALWAYS",
             };
             let switch = |only: &str| {
                 let name = qualified(&table.schema, &table.name);
@@ -270,7 +270,7 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
             let Some(mut text) = trigger_definition(&reader, trigger.id, &[]) else {
                 continue;
             };
-            if trigger.enabled != Enabled::Origin {
+            if trigger.enabled != TriggerState::Origin {
                 text += &format!("; {}", switch(""));
             }
             all.push(made(text));

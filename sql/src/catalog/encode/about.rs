@@ -3,7 +3,7 @@
 use super::bytes::{Reader, Writer};
 use super::corrupt;
 use crate::catalog::acl::{Acl, AclItem, Privileges};
-use crate::catalog::{About, DefaultAcl, ObjectKind};
+use crate::catalog::{DefaultAcl, ObjectAttributes, ObjectKind};
 use crate::error::SqlError;
 
 /// The format of an object's owner, privileges and comments.
@@ -45,7 +45,7 @@ fn read_acl(input: &mut Reader<'_>) -> Option<Acl> {
 }
 
 /// Returns the binary form of an object's owner, privileges and comments.
-pub fn encode_about(about: &About) -> Vec<u8> {
+pub fn encode_about(about: &ObjectAttributes) -> Vec<u8> {
     let mut out = Writer(vec![ABOUT_FORMAT]);
     out.u32(about.class);
     out.u32(about.id);
@@ -73,19 +73,19 @@ pub fn is_about(bytes: &[u8]) -> bool {
 }
 
 /// Decodes an object's owner, privileges and comments.
-pub fn decode_about(bytes: &[u8]) -> Result<About, SqlError> {
+pub fn decode_about(bytes: &[u8]) -> Result<ObjectAttributes, SqlError> {
     read_about(&mut Reader(bytes)).ok_or_else(corrupt)
 }
 
-fn read_about(input: &mut Reader<'_>) -> Option<About> {
+fn read_about(input: &mut Reader<'_>) -> Option<ObjectAttributes> {
     if input.u8()? != ABOUT_FORMAT {
         return None;
     }
-    let mut about = About {
+    let mut about = ObjectAttributes {
         class: input.u32()?,
         id: input.u32()?,
         owner: Some(input.u32()?).filter(|owner| *owner != 0),
-        ..About::default()
+        ..ObjectAttributes::default()
     };
     if input.flag()? {
         about.acl = Some(read_acl(input)?);
@@ -144,16 +144,16 @@ mod tests {
     use crate::catalog::acl::{default_acl, grant};
 
     #[test]
-    fn what_is_said_comes_back() {
+    fn object_attributes_round_trip() {
         let object = Object::new(ObjectKind::Table, 16400);
         let mut acl = default_acl(10, object.kind.defaults());
         grant(&mut acl, (10, 16500), Privileges::SELECT, true);
-        let about = About {
+        let about = ObjectAttributes {
             owner: Some(16500),
             acl: Some(acl.clone()),
             columns: vec![(2, acl.clone()), (7, Vec::new())],
             comments: vec![(0, "it's".into()), (3, String::new())],
-            ..About::of(object)
+            ..ObjectAttributes::of(object)
         };
         let bytes = encode_about(&about);
         assert!(is_about(&bytes));

@@ -4,7 +4,7 @@
 //! changes. A table without any of these has no details.
 
 use super::super::collation::Collation;
-use super::super::def::{KeyLook, TableDef};
+use super::super::def::{KeyOptions, TableDef};
 use super::{Reader, Writer};
 
 /// The first byte of details without the indexes that foreign keys depend on.
@@ -31,7 +31,7 @@ pub(super) struct Details {
     /// The flags of constraints, by oid.
     constraints: Vec<(u32, u8)>,
     /// The options and key properties of indexes, by oid.
-    indexes: Vec<(u32, Options, Vec<KeyLook>)>,
+    indexes: Vec<(u32, Options, Vec<KeyOptions>)>,
     /// The oids of foreign keys, each with that of the index it depends on (FK-3).
     keys: Vec<(u32, u32)>,
     /// The oids of foreign keys, each with its `delete_columns`.
@@ -219,7 +219,7 @@ pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
                 true => Some(*Collation::ALL.get(usize::from(input.u8()?))?),
                 false => None,
             };
-            looks.push(KeyLook {
+            looks.push(KeyOptions {
                 collation,
                 class: input.optional()?,
             });

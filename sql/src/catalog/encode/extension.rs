@@ -56,7 +56,7 @@ mod tests {
     use crate::pg_catalog::class;
 
     #[test]
-    fn an_extension_is_read_back() {
+    fn extension_round_trips() {
         let extension = ExtensionDef {
             id: 16400,
             name: "uuid-ossp".into(),

@@ -1,7 +1,7 @@
 //! The binary form of a table's place in a partition hierarchy.
 
 use super::super::partition_hierarchy::{
-    Bound, Edge, HierarchyPlace, PartitionKey, PartitionOf, Strategy,
+    Bound, Edge, HierarchyPosition, PartitionKey, PartitionOf, Strategy,
 };
 use super::bytes::{Reader, Writer};
 use crate::catalog::Snapshot;
@@ -20,16 +20,16 @@ const RANGE: u8 = 1;
 const LIST: u8 = 2;
 const HASH: u8 = 3;
 
-pub fn encode_family(family: &HierarchyPlace, out: &mut Writer) {
-    out.flag(family.key.is_some());
-    if let Some(key) = &family.key {
+pub fn encode_hierarchy(hierarchy: &HierarchyPosition, out: &mut Writer) {
+    out.flag(hierarchy.key.is_some());
+    if let Some(key) = &hierarchy.key {
         let all = STRATEGIES.iter().zip(0u8..);
         let mut own = all.filter(|(strategy, _)| **strategy == key.strategy);
         out.0.push(own.next().map_or(0, |(_, byte)| byte));
         out.list(key.columns.iter().map(|c| *c as u32));
     }
-    out.flag(family.of.is_some());
-    let Some(of) = &family.of else { return };
+    out.flag(hierarchy.of.is_some());
+    let Some(of) = &hierarchy.of else { return };
     out.u32(of.parent);
     match &of.bound {
         Bound::Default => out.0.push(DEFAULT),
@@ -137,12 +137,12 @@ pub fn can_be_in_bounds(kind: TypeKind) -> bool {
 }
 
 /// Reads the place in a partition hierarchy of a table with `width` columns.
-pub fn read_family(
+pub fn read_hierarchy(
     input: &mut Reader<'_>,
     width: usize,
     around: &Snapshot,
-) -> Option<HierarchyPlace> {
-    let mut family = HierarchyPlace::default();
+) -> Option<HierarchyPosition> {
+    let mut family = HierarchyPosition::default();
     if input.flag()? {
         let strategy = *STRATEGIES.get(usize::from(input.u8()?))?;
         let columns = input.positions()?;

@@ -1,9 +1,9 @@
 //! Tests that definitions survive encoding and decoding, and that damaged bytes are refused.
 
-use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
+use super::super::trigger::{ConstraintTrigger, Events, Timing, TriggerDef, TriggerState};
 use super::*;
-use crate::catalog::{Bound, Edge, HierarchyPlace, PartitionKey, PartitionOf, Strategy};
-use crate::catalog::{CheckDef, Collation, ForeignKeyDef, KeyLook, Referential, Storage};
+use crate::catalog::{Bound, Edge, HierarchyPosition, PartitionKey, PartitionOf, Strategy};
+use crate::catalog::{CheckDef, Collation, ForeignKeyDef, KeyOptions, Referential, Storage};
 use crate::catalog::{Membership, RoleDef, RoleSettings, ViewDef, ViewMore};
 use crate::value::Value;
 
@@ -60,7 +60,7 @@ fn partitioned() -> TableDef {
 fn between() -> TableDef {
     let mut table = table();
     table.indexes[0].roots = Roots::Each([].into());
-    table.family = Some(Box::new(HierarchyPlace {
+    table.family = Some(Box::new(HierarchyPosition {
         key: Some(PartitionKey {
             strategy: Strategy::Hash,
             columns: vec![0],
@@ -79,7 +79,7 @@ fn between() -> TableDef {
 }
 
 #[test]
-fn families_come_back() {
+fn partition_hierarchies_round_trip() {
     let around = Snapshot::default();
     let mut bounds = vec![between()];
     for bound in [
@@ -96,9 +96,9 @@ fn families_come_back() {
             bound,
             links: Vec::new(),
         };
-        leaf.family = Some(Box::new(HierarchyPlace {
+        leaf.family = Some(Box::new(HierarchyPosition {
             of: Some(of),
-            ..HierarchyPlace::default()
+            ..HierarchyPosition::default()
         }));
         bounds.push(leaf);
     }
@@ -134,11 +134,11 @@ fn ruled() -> TableDef {
             text: "lower(a)".into(),
         }],
         looks: vec![
-            KeyLook {
+            KeyOptions {
                 collation: Some(Collation::C),
                 class: None,
             },
-            KeyLook {
+            KeyOptions {
                 collation: None,
                 class: Some("text_pattern_ops".into()),
             },
@@ -188,7 +188,7 @@ fn ruled() -> TableDef {
             condition: Some("new.a > 'b'".into()),
             transition: [Some("was".into()), None],
             args: vec!["x".into(), String::new()],
-            enabled: Enabled::Always,
+            enabled: TriggerState::Always,
             constraint: Some(ConstraintTrigger {
                 from: Some(16384),
                 deferrable: true,
@@ -302,7 +302,7 @@ fn views_come_back() {
                 condition: None,
                 transition: [None, None],
                 args: Vec::new(),
-                enabled: Enabled::Origin,
+                enabled: TriggerState::Origin,
                 constraint: None,
                 comment: None,
             }],

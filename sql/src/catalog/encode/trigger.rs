@@ -1,6 +1,6 @@
 //! The binary form of triggers, at the end of the definition of their table.
 
-use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
+use super::super::trigger::{ConstraintTrigger, Events, Timing, TriggerDef, TriggerState};
 use super::bytes::{Reader, Writer};
 
 pub(super) fn encode(triggers: &[TriggerDef], out: &mut Writer) {
@@ -23,7 +23,7 @@ pub(super) fn encode(triggers: &[TriggerDef], out: &mut Writer) {
         }
         out.u32(trigger.args.len() as u32);
         trigger.args.iter().for_each(|arg| out.text(arg));
-        let mut all = (0..).zip(Enabled::ALL);
+        let mut all = (0..).zip(TriggerState::ALL);
         let enabled = all.find(|(_, enabled)| *enabled == trigger.enabled);
         out.0.push(enabled.map_or(0, |(byte, _)| byte));
         out.flag(trigger.constraint.is_some());
@@ -67,7 +67,7 @@ pub(super) fn read(input: &mut Reader<'_>, width: usize) -> Option<Vec<TriggerDe
             args: (0..input.u32()?)
                 .map(|_| input.text())
                 .collect::<Option<_>>()?,
-            enabled: *Enabled::ALL.get(usize::from(input.u8()?))?,
+            enabled: *TriggerState::ALL.get(usize::from(input.u8()?))?,
             constraint: match input.flag()? {
                 false => None,
                 true => Some(ConstraintTrigger {

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn composite_types_come_back_with_the_places_of_their_fields() {
+    fn composite_type_round_trips_with_field_numbers() {
         let field = |name: &str, ty: Type, place: u16| Field {
             name: name.to_owned(),
             ty,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::tree::{Level, Next, Tree};
+use super::tree::{Level, PartitionNode, Tree};
 use crate::catalog::def::TableDef;
 use crate::catalog::partition::Roots;
 
@@ -20,7 +20,7 @@ pub fn compose(tables: &mut [TableDef]) {
             partitions.entry(of.parent).or_default().push(at);
         }
     }
-    let all = All {
+    let all = HierarchySource {
         tables,
         partitions: &partitions,
     };
@@ -62,12 +62,12 @@ fn key_of(table: &TableDef) -> super::PartitionKey {
         })
 }
 
-struct All<'a> {
+struct HierarchySource<'a> {
     tables: &'a [TableDef],
     partitions: &'a HashMap<u32, Vec<usize>>,
 }
 
-impl All<'_> {
+impl HierarchySource<'_> {
     /// Returns the partitions of a partitioned table; `None` for other tables.
     fn level(&self, table: &TableDef) -> Option<Level> {
         let key = table.partition_key()?;
@@ -92,12 +92,12 @@ impl All<'_> {
             };
             match self.level(table) {
                 None => {
-                    member.next = Next::Leaf(tree.leaves.len() as u32);
+                    member.next = PartitionNode::Leaf(tree.leaves.len() as u32);
                     tree.leaves.push(Arc::new(table.clone()));
                 }
                 Some(mut below) => {
                     self.descend(&mut below, tree);
-                    member.next = Next::Level(Box::new(below));
+                    member.next = PartitionNode::Level(Box::new(below));
                 }
             }
         }

@@ -170,7 +170,7 @@ mod tests {
     /// Compares with values from PostgreSQL 15: `hashint4extended(1, 8816678312871386365)` and
     /// similar calls.
     #[test]
-    fn hashes_are_those_of_postgresql() {
+    fn hashes_match_postgresql() {
         let known = [
             (Value::Int4(1), HASHES[0]),
             (Value::Int8(-7), HASHES[1]),

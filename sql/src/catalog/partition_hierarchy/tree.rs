@@ -57,12 +57,12 @@ pub struct Member {
     /// RANGE: the bytes of the lower and the upper bound.
     ends: (Vec<u8>, Vec<u8>),
     /// The leaf or the further level that the partition is.
-    pub next: Next,
+    pub next: PartitionNode,
 }
 
 /// The target of a partition.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum PartitionNode {
     /// A leaf, by position.
     Leaf(u32),
     /// A partitioned table with partitions of its own.
@@ -71,7 +71,7 @@ pub enum Next {
 
 /// The knowledge about a column of the requested rows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Known {
+pub enum ColumnConstraint {
     /// Nothing is known.
     #[default]
     Nothing,
@@ -94,14 +94,16 @@ impl Member {
             name: table.name.clone(),
             bound: bound.clone(),
             ends,
-            next: Next::Leaf(0),
+            next: PartitionNode::Leaf(0),
         }
     }
 
     fn leaves(&self, all: &mut Vec<u32>) {
         match &self.next {
-            Next::Leaf(leaf) => all.push(*leaf),
-            Next::Level(level) => level.members.iter().for_each(|member| member.leaves(all)),
+            PartitionNode::Leaf(leaf) => all.push(*leaf),
+            PartitionNode::Level(level) => {
+                level.members.iter().for_each(|member| member.leaves(all))
+            }
         }
     }
 }
@@ -134,7 +136,7 @@ impl Level {
     fn lost_column(&mut self, removed: usize) {
         move_all(&mut self.key.columns, removed);
         for member in &mut self.members {
-            if let Next::Level(level) = &mut member.next {
+            if let PartitionNode::Level(level) = &mut member.next {
                 level.lost_column(removed);
             }
         }
@@ -253,9 +255,9 @@ impl Level {
         edge(from, &self.kinds) >= edge(to, &self.kinds)
     }
 
-    fn prune(&self, known: &dyn Fn(usize) -> Known, all: &mut Vec<u32>) {
+    fn prune(&self, known: &dyn Fn(usize) -> ColumnConstraint, all: &mut Vec<u32>) {
         let mut keep = vec![false; self.members.len()];
-        let columns: Vec<Known> = self
+        let columns: Vec<ColumnConstraint> = self
             .key
             .columns
             .iter()
@@ -264,15 +266,15 @@ impl Level {
         self.mark(&columns, &mut Vec::new(), &mut keep);
         for (member, _) in self.members.iter().zip(&keep).filter(|(_, keep)| **keep) {
             match &member.next {
-                Next::Leaf(leaf) => all.push(*leaf),
-                Next::Level(level) => level.prune(known, all),
+                PartitionNode::Leaf(leaf) => all.push(*leaf),
+                PartitionNode::Level(level) => level.prune(known, all),
             }
         }
     }
 
     /// Marks the partitions that can contain rows with `values` in the first key columns, and
     /// further columns as described.
-    fn mark(&self, columns: &[Known], values: &mut Vec<Value>, keep: &mut [bool]) {
+    fn mark(&self, columns: &[ColumnConstraint], values: &mut Vec<Value>, keep: &mut [bool]) {
         let Some(next) = columns.get(values.len()) else {
             let values: Vec<&Value> = values.iter().collect();
             if let Some(member) = self.member_of(&values) {
@@ -281,7 +283,7 @@ impl Level {
             }
             return;
         };
-        if let Known::Among(some) = next {
+        if let ColumnConstraint::Among(some) = next {
             for value in some {
                 values.push(value.clone());
                 self.mark(columns, values, keep);
@@ -295,7 +297,7 @@ impl Level {
         }
         let kind = self.kinds[values.len()];
         let (lower, upper) = match next {
-            Known::Between(lower, upper) => (lower.as_ref(), upper.as_ref()),
+            ColumnConstraint::Between(lower, upper) => (lower.as_ref(), upper.as_ref()),
             _ => (None, None),
         };
         let end = |(value, _): &(Value, bool)| {
@@ -340,14 +342,14 @@ impl Tree {
             let values: Vec<&Value> = level.key.columns.iter().map(|c| value(*c)).collect();
             match level.member_of(&values).map(|member| &member.next) {
                 None => return Err(level),
-                Some(Next::Leaf(leaf)) => return Ok(*leaf),
-                Some(Next::Level(next)) => level = next,
+                Some(PartitionNode::Leaf(leaf)) => return Ok(*leaf),
+                Some(PartitionNode::Level(next)) => level = next,
             }
         }
     }
 
     /// Returns the leaves that can contain rows with these properties, in their order.
-    pub fn leaves_with(&self, known: &dyn Fn(usize) -> Known) -> Vec<u32> {
+    pub fn leaves_with(&self, known: &dyn Fn(usize) -> ColumnConstraint) -> Vec<u32> {
         let mut all = Vec::new();
         self.top.prune(known, &mut all);
         all
@@ -358,8 +360,8 @@ impl Tree {
         fn find(level: &Level, table: u32) -> Option<&str> {
             level.members.iter().find_map(|member| match &member.next {
                 _ if member.table == table => Some(member.name.as_str()),
-                Next::Level(next) => find(next, table),
-                Next::Leaf(_) => None,
+                PartitionNode::Level(next) => find(next, table),
+                PartitionNode::Leaf(_) => None,
             })
         }
         find(&self.top, table)
@@ -370,7 +372,7 @@ impl Tree {
         fn find(level: &Level, all: &mut Vec<u32>) {
             for member in &level.members {
                 all.push(member.table);
-                if let Next::Level(next) = &member.next {
+                if let PartitionNode::Level(next) = &member.next {
                     find(next, all);
                 }
             }
@@ -386,7 +388,7 @@ impl Tree {
             for member in &level.members {
                 if member.table == table {
                     member.leaves(all);
-                } else if let Next::Level(next) = &member.next {
+                } else if let PartitionNode::Level(next) = &member.next {
                     find(next, table, all);
                 }
             }

@@ -8,16 +8,16 @@ use fencepost_storage::Addr;
 use fencepost_txn::Transaction;
 use parking_lot::RwLock;
 
-use super::super::about::{About, Object, ObjectKind};
+use super::super::about::{Object, ObjectAttributes, ObjectKind};
 use super::super::acl::{Acl, Privileges, default_acl};
 use super::super::database::DatabaseDef;
 use super::super::encode::encode_database;
-use super::definitions::Written;
+use super::definitions::WriteFuture;
 use super::{COMMON_CLASSES, Catalog, LOAD_BATCH, SUPERUSER_OID};
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::DATABASE_OID;
 use crate::sequences::Ranges;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 
 impl Catalog {
     /// Returns the catalog of another database, without loading it.
@@ -43,7 +43,7 @@ impl Catalog {
 
     /// Creates the first databases in a catalog from a version with a single database; false if
     /// they exist.
-    pub async fn add_first_databases(&self, tx: &mut Transaction) -> Result<bool, Halt> {
+    pub async fn add_first_databases(&self, tx: &mut Transaction) -> Result<bool, StatementStop> {
         let snapshot = self.snapshot(tx).await?;
         if !snapshot.databases().is_empty() {
             return Ok(false);
@@ -58,8 +58,8 @@ impl Catalog {
     pub(super) async fn insert_first_databases(
         &self,
         tx: &mut Transaction,
-        said: &[Arc<About>],
-    ) -> Result<(), Halt> {
+        said: &[Arc<ObjectAttributes>],
+    ) -> Result<(), StatementStop> {
         for (mut database, comment) in DatabaseDef::first() {
             database.definitions = match database.id {
                 DATABASE_OID => self.whole.first.root().raw(),
@@ -71,10 +71,10 @@ impl Catalog {
                 .iter()
                 .all(|about| (about.class, about.id) != object.key())
             {
-                let about = About {
+                let about = ObjectAttributes {
                     acl: database.is_template.then(connect_only),
                     comments: vec![(0, comment.to_owned())],
-                    ..About::of(object)
+                    ..ObjectAttributes::of(object)
                 };
                 self.replace_about(tx, None, &about).await?;
             }
@@ -83,7 +83,7 @@ impl Catalog {
     }
 
     /// Creates a tree for the definitions of a new database, and returns its raw address.
-    pub async fn create_definitions(&self, tx: &mut Transaction) -> Result<u64, Halt> {
+    pub async fn create_definitions(&self, tx: &mut Transaction) -> Result<u64, StatementStop> {
         Ok(BTree::create(tx).await?.root().raw())
     }
 
@@ -92,7 +92,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         database: &'a DatabaseDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let row = (database.name.as_str(), encode_database(database));
         self.put_common(tx, database.id, false, Some(row))
     }
@@ -102,14 +102,14 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         database: &'a DatabaseDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let row = (database.name.as_str(), encode_database(database));
         self.put_common(tx, database.id, true, Some(row))
     }
 
     /// Removes this database with its remaining definitions. The tree of the first database stays,
     /// because it also contains common entries.
-    pub async fn remove_database(&self, tx: &mut Transaction) -> Result<(), Halt> {
+    pub async fn remove_database(&self, tx: &mut Transaction) -> Result<(), StatementStop> {
         self.put_common(tx, self.database, true, None).await?;
         let is_first = self.definitions.root() == self.whole.first.root();
         let mut keys = Vec::new();
@@ -143,7 +143,7 @@ fn whole(tree: &BTree) -> Cursor {
 }
 
 /// Returns the error 57P01 for a session whose database was dropped.
-pub(super) fn gone() -> SqlError {
+pub(super) fn undefined_database() -> SqlError {
     SqlError::new(SqlState::new(b"57P01"), "the database has been dropped")
 }
 

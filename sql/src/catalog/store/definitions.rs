@@ -7,7 +7,7 @@ use fencepost_btree::{BTree, Insert};
 use fencepost_storage::FatPtr;
 use fencepost_txn::{ObjectLocation, Transaction, Work};
 
-use super::super::about::{About, DefaultAcl};
+use super::super::about::{DefaultAcl, ObjectAttributes};
 use super::super::def::{RoleDef, TableDef};
 use super::super::encode::{
     encode_about, encode_default_acl, encode_extension, encode_role, encode_schema,
@@ -24,18 +24,22 @@ use super::super::view::ViewDef;
 use super::{COMMON_CLASSES, Catalog};
 use crate::error::SqlError;
 use crate::pg_catalog::class;
-use crate::stop::Halt;
+use crate::stop::StatementStop;
 use crate::value::Value;
 
 /// Work that is complete when the change is written to the transaction.
-pub(super) type Written<'a> = Work<'a, Result<(), Halt>>;
+pub(super) type WriteFuture<'a> = Work<'a, Result<(), StatementStop>>;
 
 /// A name and a definition.
 type Row<'a> = (&'a str, Vec<u8>);
 
 impl Catalog {
     /// Inserts `table`, whose guards exist already.
-    pub fn insert_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
+    pub fn insert_table<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        table: &'a TableDef,
+    ) -> WriteFuture<'a> {
         self.insert(tx, table.id, &table.name, encode_table(table))
     }
 
@@ -44,7 +48,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         table: &'a TableDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let guards = (&table.guards, table.version);
         self.replace_guarded(tx, guards, table.id, &table.name, encode_table(table))
     }
@@ -55,13 +59,17 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         table: &'a TableDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let row = Some((table.name.as_str(), encode_table(table)));
         self.put(tx, self.definitions, u64::from(table.id), true, row)
     }
 
     /// Removes `table` and its guards. The caller drops its trees.
-    pub fn remove_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
+    pub fn remove_table<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        table: &'a TableDef,
+    ) -> WriteFuture<'a> {
         self.remove_guarded(tx, &table.guards, table.id)
     }
 
@@ -70,7 +78,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         sequence: &'a SequenceDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.insert(tx, sequence.id, &sequence.name, encode_sequence(sequence))
     }
 
@@ -79,7 +87,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         sequence: &SequenceDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.remove(tx, sequence.id)
     }
 
@@ -89,28 +97,40 @@ impl Catalog {
         tx: &'a mut Transaction,
         id: u32,
         name: &'a str,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.insert(tx, id, name, encode_schema(id, name))
     }
 
     /// Removes the schema with the oid `id`.
-    pub fn remove_schema<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+    pub fn remove_schema<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> WriteFuture<'a> {
         self.remove(tx, id)
     }
 
     /// Inserts `view`, whose guards exist already.
-    pub fn insert_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+    pub fn insert_view<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        view: &'a ViewDef,
+    ) -> WriteFuture<'a> {
         self.insert(tx, view.id, &view.name, encode_view(view))
     }
 
     /// Replaces the definition with the same oid by `view`; its version must be new.
-    pub fn replace_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+    pub fn replace_view<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        view: &'a ViewDef,
+    ) -> WriteFuture<'a> {
         let guards = (&view.guards, view.version);
         self.replace_guarded(tx, guards, view.id, &view.name, encode_view(view))
     }
 
     /// Removes `view` and its guards.
-    pub fn remove_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+    pub fn remove_view<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        view: &'a ViewDef,
+    ) -> WriteFuture<'a> {
         match view.guards.are_none() {
             true => self.remove(tx, view.id),
             false => self.remove_guarded(tx, &view.guards, view.id),
@@ -122,7 +142,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         routine: &'a RoutineDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.insert(tx, routine.id, &routine.name, encode_routine(routine))
     }
 
@@ -131,7 +151,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         routine: &'a RoutineDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let guards = (&routine.guards, routine.version);
         let bytes = encode_routine(routine);
         self.replace_guarded(tx, guards, routine.id, &routine.name, bytes)
@@ -142,7 +162,7 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         routine: &'a RoutineDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.remove_guarded(tx, &routine.guards, routine.id)
     }
 
@@ -151,23 +171,23 @@ impl Catalog {
         &'a self,
         tx: &'a mut Transaction,
         extension: &'a ExtensionDef,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let bytes = encode_extension(extension);
         self.insert(tx, extension.id, &extension.name, bytes)
     }
 
     /// Removes the extension with the oid `id`; the caller removes its objects.
-    pub fn remove_extension<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+    pub fn remove_extension<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> WriteFuture<'a> {
         self.remove(tx, id)
     }
 
     /// Inserts a type, whose guards exist already.
-    pub fn insert_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+    pub fn insert_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> WriteFuture<'a> {
         self.insert(tx, ty.id, &ty.name, encode_type(ty))
     }
 
     /// Replaces the definition with the same oid by `ty`; its version must be new.
-    pub fn replace_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+    pub fn replace_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> WriteFuture<'a> {
         self.replace_guarded(
             tx,
             (&ty.guards, ty.version),
@@ -178,19 +198,27 @@ impl Catalog {
     }
 
     /// Removes `ty` and its guards.
-    pub fn remove_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+    pub fn remove_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> WriteFuture<'a> {
         self.remove_guarded(tx, &ty.guards, ty.id)
     }
 
     /// Inserts a role.
-    pub fn insert_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
+    pub fn insert_role<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        role: &'a RoleDef,
+    ) -> WriteFuture<'a> {
         let row = (role.name.as_str(), encode_role(role));
         self.put_common(tx, role.id, false, Some(row))
     }
 
     /// Replaces the role with the same oid by `role`. A predefined role has a row only after its
     /// first change.
-    pub fn replace_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
+    pub fn replace_role<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        role: &'a RoleDef,
+    ) -> WriteFuture<'a> {
         Box::pin(async move {
             let row = (role.name.as_str(), encode_role(role));
             let key = u64::from(role.id).to_be_bytes();
@@ -201,7 +229,7 @@ impl Catalog {
     }
 
     /// Removes a role.
-    pub fn remove_role<'a>(&'a self, tx: &'a mut Transaction, role: &RoleDef) -> Written<'a> {
+    pub fn remove_role<'a>(&'a self, tx: &'a mut Transaction, role: &RoleDef) -> WriteFuture<'a> {
         self.put_common(tx, role.id, true, None)
     }
 
@@ -209,9 +237,9 @@ impl Catalog {
     pub fn replace_about<'a>(
         &'a self,
         tx: &'a mut Transaction,
-        before: Option<&About>,
-        about: &About,
-    ) -> Written<'a> {
+        before: Option<&ObjectAttributes>,
+        about: &ObjectAttributes,
+    ) -> WriteFuture<'a> {
         let key = beside(about.class, about.id);
         let tree = match COMMON_CLASSES.contains(&about.class) {
             true => self.whole.first,
@@ -228,7 +256,7 @@ impl Catalog {
         tx: &'a mut Transaction,
         (was_there, of): (bool, &DefaultAcl),
         is_default: bool,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let key = beside(class::DEFAULT_ACL, of.id);
         let row = (!is_default).then(|| ("", encode_default_acl(of)));
         self.put(tx, self.definitions, key, was_there, row)
@@ -240,12 +268,12 @@ impl Catalog {
         id: u32,
         name: &'a str,
         definition: Vec<u8>,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         let row = Some((name, definition));
         self.put(tx, self.definitions, u64::from(id), false, row)
     }
 
-    fn remove<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+    fn remove<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> WriteFuture<'a> {
         self.put(tx, self.definitions, u64::from(id), true, None)
     }
 
@@ -256,7 +284,7 @@ impl Catalog {
         id: u32,
         is_there: bool,
         row: Option<Row<'a>>,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         self.put(tx, self.whole.roles, u64::from(id), is_there, row)
     }
 
@@ -267,7 +295,7 @@ impl Catalog {
         id: u32,
         name: &'a str,
         definition: Vec<u8>,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         Box::pin(async move {
             guards.write(tx, id, version).await?;
             let row = Some((name, definition));
@@ -281,7 +309,7 @@ impl Catalog {
         tx: &'a mut Transaction,
         guards: &'a Guards,
         id: u32,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         Box::pin(async move {
             guards.free(tx).await?;
             self.remove(tx, id).await
@@ -296,7 +324,7 @@ impl Catalog {
         key: u64,
         is_there: bool,
         row: Option<Row<'a>>,
-    ) -> Written<'a> {
+    ) -> WriteFuture<'a> {
         Box::pin(async move {
             let key_bytes = key.to_be_bytes();
             if is_there {

@@ -13,7 +13,7 @@ const GATHERED_BYTES_MAX: usize = (1 << 30) - 1;
 
 /// The collected input of an aggregate and the form of its result.
 #[derive(Clone, Debug)]
-pub(super) struct Gather {
+pub(super) struct AggregateInput {
     kind: AggregateKind,
     /// The arguments of all rows, concatenated.
     values: Vec<Value>,
@@ -23,9 +23,9 @@ pub(super) struct Gather {
     bytes: usize,
 }
 
-impl Gather {
+impl AggregateInput {
     /// Returns the state of an aggregate; `None` for one that does not collect its input.
-    pub(super) fn new(kind: AggregateKind) -> Option<Gather> {
+    pub(super) fn new(kind: AggregateKind) -> Option<AggregateInput> {
         let keeps = matches!(
             kind,
             AggregateKind::ArrayAgg
@@ -34,7 +34,7 @@ impl Gather {
                 | AggregateKind::JsonObjectAgg
                 | AggregateKind::JsonbObjectAgg
         );
-        keeps.then_some(Gather {
+        keeps.then_some(AggregateInput {
             kind,
             values: Vec::new(),
             lines: false,

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_to_what_the_whole_does() {
+    fn partial_aggregates_combine_to_whole_result() {
         use AggregateKind::{Avg, BoolAnd, BoolOr, Count, CountStar, Max, Min, Sum};
         let numeric = |text: &str| Value::Numeric(text.parse().expect("a decimal"));
         let inputs = [
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_all_of_its_input_has_no_parts() {
+    fn whole_input_aggregate_has_no_partial_form() {
         let mut distinct = aggregate(AggregateKind::Count, Some(Type::INT4));
         distinct.distinct = true;
         let mut ordered = aggregate(AggregateKind::Min, Some(Type::INT4));

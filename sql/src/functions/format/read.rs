@@ -1,6 +1,6 @@
 //! to_date and to_timestamp: parse a text by a template.
 
-use super::template::{DAYS, MONTHS, Part, ROMAN, case_matters, parts};
+use super::template::{DAYS, MONTHS, ROMAN, TemplateItem, case_matters, parts};
 use crate::error::{SqlError, SqlState};
 use crate::types::calendar::{
     DAY_US, SECOND_US, check_date, check_timestamp, days_from_civil, days_in_month,
@@ -31,26 +31,26 @@ pub(super) struct Read {
 /// Parses a text by a template.
 pub(super) fn moment(text: &str, template: &str) -> Result<Read, SqlError> {
     let parts = parts(template);
-    let mut reader = Reader { rest: text };
+    let mut reader = InputCursor { rest: text };
     let mut read = Read {
         text: text.to_owned(),
         ..Read::default()
     };
     for (i, part) in parts.iter().enumerate() {
         match part {
-            Part::Text(text) => {
+            TemplateItem::Text(text) => {
                 // Skips as many characters as the template text has, whatever they are.
                 reader.blanks();
                 for _ in text.chars() {
                     reader.skip_one();
                 }
             }
-            Part::Separator(_) => reader.separators(),
-            Part::Field(field) => {
+            TemplateItem::Separator(_) => reader.separators(),
+            TemplateItem::Field(field) => {
                 reader.blanks();
                 // If no numeric field follows, a number takes all its digits.
                 let alone = match parts.get(i + 1) {
-                    Some(Part::Field(next)) => !is_number(next.name),
+                    Some(TemplateItem::Field(next)) => !is_number(next.name),
                     _ => true,
                 };
                 if reader.rest.is_empty() {
@@ -77,11 +77,11 @@ fn invalid(message: String, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_DATETIME_FORMAT, message).detail(detail)
 }
 
-struct Reader<'a> {
+struct InputCursor<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> InputCursor<'a> {
     fn blanks(&mut self) {
         self.rest = self.rest.trim_start();
     }
@@ -177,7 +177,12 @@ impl<'a> Reader<'a> {
 }
 
 impl Read {
-    fn field(&mut self, name: &str, alone: bool, reader: &mut Reader<'_>) -> Result<(), SqlError> {
+    fn field(
+        &mut self,
+        name: &str,
+        alone: bool,
+        reader: &mut InputCursor<'_>,
+    ) -> Result<(), SqlError> {
         let mut number = |digits| reader.number(name, digits, alone).map(|(v, _)| v);
         match name {
             "HH" | "HH12" => {
@@ -246,7 +251,7 @@ impl Read {
         Ok(())
     }
 
-    fn word(&mut self, name: &str, reader: &mut Reader<'_>) -> Result<(), SqlError> {
+    fn word(&mut self, name: &str, reader: &mut InputCursor<'_>) -> Result<(), SqlError> {
         let short = |names: &[&'static str]| names.iter().map(|n| &n[..3]).collect::<Vec<_>>();
         match name.to_ascii_uppercase().as_str() {
             "AM" | "PM" => self.afternoon = Some(reader.word(name, &["AM", "PM"])? == 1),

@@ -2,7 +2,7 @@
 
 /// A part of a template.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum TemplateItem {
     /// A field.
     Field(Field),
     /// Quoted text, or letters and digits that are not a field.
@@ -134,8 +134,8 @@ pub(super) fn case_matters(name: &str) -> bool {
 }
 
 /// Splits a template into its parts.
-pub(super) fn parts(template: &str) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn parts(template: &str) -> Vec<TemplateItem> {
+    let mut parts: Vec<TemplateItem> = Vec::new();
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
         let mut behind = rest;
@@ -157,7 +157,7 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
             if ordinal.is_some() {
                 rest = &rest[2..];
             }
-            parts.push(Part::Field(Field {
+            parts.push(TemplateItem::Field(Field {
                 name,
                 bare,
                 ordinal,
@@ -166,7 +166,7 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
         }
         if first == '"' {
             let (text, behind) = quoted(rest);
-            parts.push(Part::Text(text));
+            parts.push(TemplateItem::Text(text));
             rest = behind;
             continue;
         }
@@ -177,9 +177,10 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
         rest = &rest[length..];
         let separator = !c.is_alphanumeric();
         match (parts.last_mut(), separator) {
-            (Some(Part::Separator(text)), true) | (Some(Part::Text(text)), false) => text.push(c),
-            (_, true) => parts.push(Part::Separator(c.to_string())),
-            (_, false) => parts.push(Part::Text(c.to_string())),
+            (Some(TemplateItem::Separator(text)), true)
+            | (Some(TemplateItem::Text(text)), false) => text.push(c),
+            (_, true) => parts.push(TemplateItem::Separator(c.to_string())),
+            (_, false) => parts.push(TemplateItem::Text(c.to_string())),
         }
     }
     parts
@@ -222,7 +223,7 @@ mod tests {
         for (name, other) in (b'A'..=b'Z').flat_map(fields) {
             for written in [name, other] {
                 match &parts(written)[..] {
-                    [Part::Field(field)] => assert_eq!(field.name, *name),
+                    [TemplateItem::Field(field)] => assert_eq!(field.name, *name),
                     other => panic!("{written}: {other:?}"),
                 }
                 found += 1;

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 
 use super::Outcome;
-use super::template::{DAYS, Field, MONTHS, Part, ROMAN, parts};
+use super::template::{DAYS, Field, MONTHS, ROMAN, TemplateItem, parts};
 use crate::error::SqlError;
 use crate::functions::mismatch;
 use crate::types::calendar::{
@@ -13,7 +13,7 @@ use crate::types::zone;
 use crate::value::Value;
 
 /// The fields of a timestamp or interval.
-struct Moment {
+struct TimestampFields {
     span: bool,
     /// The year; 0 is 1 BC.
     year: i64,
@@ -36,7 +36,7 @@ pub(super) fn to_char(value: &Value, template: &str, zone: &TimeZone) -> Outcome
         Value::Timestamp(i64::MIN | i64::MAX) | Value::TimestampTz(i64::MIN | i64::MAX) => {
             return Ok(Value::Null);
         }
-        Value::Timestamp(us) => Moment::local(*us, None),
+        Value::Timestamp(us) => TimestampFields::local(*us, None),
         Value::TimestampTz(us) => {
             let east = zone::offset_at(zone, *us);
             let local = us.saturating_add(i64::from(east) * SECOND_US);
@@ -44,9 +44,9 @@ pub(super) fn to_char(value: &Value, template: &str, zone: &TimeZone) -> Outcome
             let name = jiff::Timestamp::from_second(second)
                 .map(|at| zone.to_offset_info(at).abbreviation().to_owned())
                 .unwrap_or_default();
-            Moment::local(local, Some((east, name)))
+            TimestampFields::local(local, Some((east, name)))
         }
-        Value::Interval(span) => Moment {
+        Value::Interval(span) => TimestampFields {
             span: true,
             year: i64::from(span.months / 12),
             month: i64::from(span.months % 12),
@@ -63,19 +63,19 @@ pub(super) fn to_char(value: &Value, template: &str, zone: &TimeZone) -> Outcome
     let mut out = String::new();
     for part in parts(template) {
         match part {
-            Part::Text(text) | Part::Separator(text) => out.push_str(&text),
-            Part::Field(field) => moment.field(&field, &mut out)?,
+            TemplateItem::Text(text) | TemplateItem::Separator(text) => out.push_str(&text),
+            TemplateItem::Field(field) => moment.field(&field, &mut out)?,
         }
     }
     Ok(Value::text(out))
 }
 
-impl Moment {
-    fn local(us: i64, zone: Option<(i32, String)>) -> Moment {
+impl TimestampFields {
+    fn local(us: i64, zone: Option<(i32, String)>) -> TimestampFields {
         let days = us.div_euclid(DAY_US);
         let of_day = us.rem_euclid(DAY_US);
         let (year, month, day) = civil_from_days(days);
-        Moment {
+        TimestampFields {
             span: false,
             year: i64::from(year),
             month: i64::from(month),

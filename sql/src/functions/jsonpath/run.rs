@@ -51,7 +51,7 @@ pub(super) struct Run<'j> {
 
 /// The context of an expression.
 #[derive(Clone)]
-struct Place<'j> {
+struct PathContext<'j> {
     /// The current item, `@`.
     current: Item<'j>,
     /// The size of the innermost array, for `last`.
@@ -75,7 +75,7 @@ impl<'j> Run<'j> {
 
     /// Finds all items.
     pub(super) fn all(&self, out: &mut Matches<'j>) -> Result<(), Fault> {
-        let place = Place {
+        let place = PathContext {
             current: Item::of(self.root),
             size: 0,
             passes: self.path.lax,
@@ -87,7 +87,7 @@ impl<'j> Run<'j> {
     fn chain(
         &self,
         chain: &'j Chain,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let steps = &chain.steps[..];
@@ -144,7 +144,7 @@ impl<'j> Run<'j> {
     fn taken_apart(
         &self,
         chain: &'j Chain,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         if !self.path.lax {
@@ -167,7 +167,7 @@ impl<'j> Run<'j> {
         &self,
         steps: &'j [Step],
         item: Item<'j>,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         unwraps: bool,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
@@ -228,7 +228,7 @@ impl<'j> Run<'j> {
             },
             Step::Elements(list) => self.elements(list, rest, item, place, out),
             Step::Deep(from, to) => {
-                let passing = Place {
+                let passing = PathContext {
                     passes: true,
                     ..place.clone()
                 };
@@ -238,7 +238,7 @@ impl<'j> Run<'j> {
                 self.deep((1, *from, *to), rest, &item, &passing, out)
             }
             Step::Filter(truth) => {
-                let within = Place {
+                let within = PathContext {
                     current: item.clone(),
                     ..place.clone()
                 };
@@ -257,7 +257,7 @@ impl<'j> Run<'j> {
         (level, from, to): (u32, u32, u32),
         rest: &'j [Step],
         item: &Item<'j>,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         if level > to {
@@ -280,7 +280,7 @@ impl<'j> Run<'j> {
         list: &'j [(Chain, Option<Chain>)],
         rest: &'j [Step],
         item: Item<'j>,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let parts = match &item {
@@ -294,7 +294,7 @@ impl<'j> Run<'j> {
                 );
             }
         };
-        let within = Place {
+        let within = PathContext {
             size: parts.len(),
             ..place.clone()
         };
@@ -318,7 +318,7 @@ impl<'j> Run<'j> {
         Ok(())
     }
 
-    fn subscript(&self, chain: &'j Chain, place: &Place<'j>) -> Result<i64, Fault> {
+    fn subscript(&self, chain: &'j Chain, place: &PathContext<'j>) -> Result<i64, Fault> {
         let mut found = Vec::new();
         self.chain(chain, place, &mut found)?;
         let [Item::Number(text)] = found.as_slice() else {
@@ -341,7 +341,7 @@ impl<'j> Run<'j> {
         &self,
         operator: Operator,
         (left, right): (&'j Chain, &'j Chain),
-        place: &Place<'j>,
+        place: &PathContext<'j>,
     ) -> Result<Item<'j>, Fault> {
         let mut sides = Vec::with_capacity(2);
         for chain in [left, right] {
@@ -378,7 +378,7 @@ impl<'j> Run<'j> {
         method: Method,
         rest: &'j [Step],
         item: Item<'j>,
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         out: &mut Matches<'j>,
     ) -> Result<(), Fault> {
         let name = method.name();
@@ -431,7 +431,7 @@ impl<'j> Run<'j> {
     }
 
     /// Evaluates a condition; `None` is unknown. It fails only with hard errors.
-    fn truth(&self, of: &'j Predicate, place: &Place<'j>) -> Result<Option<bool>, Fault> {
+    fn truth(&self, of: &'j Predicate, place: &PathContext<'j>) -> Result<Option<bool>, Fault> {
         Ok(match of {
             Predicate::And(left, right) => match self.truth(left, place)? {
                 Some(false) => Some(false),
@@ -477,7 +477,7 @@ impl<'j> Run<'j> {
     fn tested(
         &self,
         (left, right): (&'j Chain, Option<&'j Chain>),
-        place: &Place<'j>,
+        place: &PathContext<'j>,
         test: &dyn Fn(&Item<'j>, &Item<'j>) -> Option<bool>,
     ) -> Result<Option<bool>, Fault> {
         let mut sides = [Vec::new(), vec![Item::Null]];

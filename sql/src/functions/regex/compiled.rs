@@ -8,9 +8,9 @@ use regex_automata::nfa::thompson::pikevm::{self, PikeVM};
 use regex_automata::util::captures::Captures;
 use regex_automata::{Anchored, Input, MatchKind, meta};
 
-use super::looking::Looking;
-use super::steps::{self, Steps, Stopped};
-use super::translate::{Translated, invalid, translated};
+use super::looking::LookaroundPattern;
+use super::steps::{self, SearchStop, Steps};
+use super::translate::{TranslatedPattern, invalid, translated};
 use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
@@ -26,25 +26,25 @@ const PATTERN_TEXT_MAX: usize = 64 << 10;
 const MATCHES: usize = 256;
 
 /// A compiled pattern.
-pub(super) enum Compiled {
+pub(super) enum CompiledPattern {
     /// A pattern that is matched in one pass.
-    Plain(Box<Plain>),
+    Plain(Box<SinglePassPattern>),
     /// A pattern with lookaround or back references.
-    Looking(Looking),
+    Looking(LookaroundPattern),
 }
 
 /// A pattern that is matched in one pass.
-pub(super) struct Plain {
+pub(super) struct SinglePassPattern {
     /// Decides whether there is a match and finds where the first one begins.
     first: meta::Regex,
     /// Finds the longest match from there.
     longest: PikeVM,
-    pattern: Translated,
+    pattern: TranslatedPattern,
     /// The automata for searches that take long.
     steps: OnceCell<Steps>,
 }
 
-impl Plain {
+impl SinglePassPattern {
     /// Returns the automata for a search in `bytes` bytes, if that takes long.
     fn steps(&self, bytes: usize) -> Result<Option<&Steps>, SqlError> {
         if !steps::is_long(self.longest.get_nfa().states().len(), bytes) {
@@ -62,8 +62,8 @@ impl Plain {
         if let Some(steps) = self.steps(text.len() - from)? {
             match steps.find(text, from) {
                 Ok(found) => return Ok(found.map(|(begin, end)| (begin, Some(end)))),
-                Err(Stopped::Error(error)) => return Err(error),
-                Err(Stopped::Undecided) => {}
+                Err(SearchStop::Error(error)) => return Err(error),
+                Err(SearchStop::Undecided) => {}
             }
         }
         let found = self.first.find(Input::new(text).range(from..));
@@ -78,8 +78,8 @@ impl Plain {
         if let Some(steps) = self.steps(text.len())? {
             match steps.is_match(text) {
                 Ok(found) => return Ok(found),
-                Err(Stopped::Error(error)) => return Err(error),
-                Err(Stopped::Undecided) => {}
+                Err(SearchStop::Error(error)) => return Err(error),
+                Err(SearchStop::Undecided) => {}
             }
         }
         Ok(self.first.is_match(text))
@@ -99,12 +99,12 @@ impl Match {
 }
 
 thread_local! {
-    static CACHE: RefCell<Vec<(String, Rc<Compiled>)>> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Vec<(String, Rc<CompiledPattern>)>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Compiled {
+impl CompiledPattern {
     /// Returns the compiled form of a pattern with the given flags.
-    pub(super) fn get(pattern: &str, flags: &str) -> Result<Rc<Compiled>, SqlError> {
+    pub(super) fn get(pattern: &str, flags: &str) -> Result<Rc<CompiledPattern>, SqlError> {
         if pattern.len() > PATTERN_TEXT_MAX {
             return Err(invalid("regular expression is too complex"));
         }
@@ -120,7 +120,7 @@ impl Compiled {
         if let Some(known) = known {
             return Ok(known);
         }
-        let compiled = Rc::new(Compiled::new(pattern, flags)?);
+        let compiled = Rc::new(CompiledPattern::new(pattern, flags)?);
         CACHE.with_borrow_mut(|kept| {
             if kept.len() >= KEPT {
                 kept.remove(0);
@@ -130,13 +130,13 @@ impl Compiled {
         Ok(compiled)
     }
 
-    fn new(pattern: &str, flags: &str) -> Result<Compiled, SqlError> {
+    fn new(pattern: &str, flags: &str) -> Result<CompiledPattern, SqlError> {
         if pattern.len() > PATTERN_TEXT_MAX {
             return Err(invalid("regular expression is too complex"));
         }
         let pattern = translated(pattern, flags)?;
         if pattern.looks {
-            return Looking::new(&pattern).map(Compiled::Looking);
+            return LookaroundPattern::new(&pattern).map(CompiledPattern::Looking);
         }
         let syntax = pattern.syntax();
         let first = meta::Regex::builder()
@@ -157,7 +157,7 @@ impl Compiled {
             .configure(pikevm::Config::new().match_kind(kind))
             .build(&pattern.text)
             .map_err(|e| unreadable(&e))?;
-        Ok(Compiled::Plain(Box::new(Plain {
+        Ok(CompiledPattern::Plain(Box::new(SinglePassPattern {
             first,
             longest,
             pattern,
@@ -168,8 +168,8 @@ impl Compiled {
     /// Returns whether a text matches.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
         match self {
-            Compiled::Plain(pattern) => pattern.is_match(text),
-            Compiled::Looking(pattern) => Ok(pattern.find(text, 0)?.is_some()),
+            CompiledPattern::Plain(pattern) => pattern.is_match(text),
+            CompiledPattern::Looking(pattern) => Ok(pattern.find(text, 0)?.is_some()),
         }
     }
 
@@ -186,8 +186,8 @@ impl Compiled {
         memory: &mut Option<(pikevm::Cache, Captures)>,
     ) -> Result<Option<Match>, SqlError> {
         let pattern = match self {
-            Compiled::Plain(pattern) => pattern,
-            Compiled::Looking(pattern) => return pattern.find(text, from),
+            CompiledPattern::Plain(pattern) => pattern,
+            CompiledPattern::Looking(pattern) => return pattern.find(text, from),
         };
         let Some((begin, end)) = pattern.find(text, from)? else {
             return Ok(None);

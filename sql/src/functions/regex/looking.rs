@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fancy_regex::{Error, Regex, RegexBuilder};
 
 use super::compiled::{Match, PATTERN_BYTES_MAX, unreadable};
-use super::translate::{Translated, invalid};
+use super::translate::{TranslatedPattern, invalid};
 use crate::error::SqlError;
 
 /// The maximum number of backtracking steps of a search.
@@ -18,12 +18,12 @@ const TURNS_MAX: usize = 1_000_000;
 const STEPS_MAX: usize = 100_000;
 
 /// A compiled pattern with lookaround or back references.
-pub(super) struct Looking {
+pub(super) struct LookaroundPattern {
     pattern: Regex,
 }
 
-impl Looking {
-    pub(super) fn new(translated: &Translated) -> Result<Looking, SqlError> {
+impl LookaroundPattern {
+    pub(super) fn new(translated: &TranslatedPattern) -> Result<LookaroundPattern, SqlError> {
         let build = || {
             RegexBuilder::new(&translated.text)
                 .case_insensitive(translated.insensitive)
@@ -37,7 +37,7 @@ impl Looking {
                 .build()
         };
         let pattern = unbroken(build)?.map_err(|error| refused(&error))?;
-        Ok(Looking { pattern })
+        Ok(LookaroundPattern { pattern })
     }
 
     /// Returns the first match from a byte offset on.
@@ -70,24 +70,24 @@ fn refused(error: &Error) -> SqlError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compiled::Compiled;
+    use super::super::compiled::CompiledPattern;
 
     fn matches(pattern: &str, text: &str) -> Result<bool, String> {
-        let compiled = Compiled::get(pattern, "").map_err(|error| error.to_string())?;
+        let compiled = CompiledPattern::get(pattern, "").map_err(|error| error.to_string())?;
         compiled.is_match(text).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_search_that_turns_back_for_ever_ends() {
+    fn excessive_backtracking_fails() {
         let text = "x".repeat(4000);
         let error = matches("^(x+x+)+(x+x+)+\\1y(?=z)", &text).expect_err("too much");
         assert!(error.contains("too complex"), "{error}");
     }
 
     #[test]
-    fn the_longest_of_several_matches_counts() {
+    fn longest_match_wins() {
         let found = |pattern: &str| {
-            let compiled = Compiled::get(pattern, "").expect("a pattern");
+            let compiled = CompiledPattern::get(pattern, "").expect("a pattern");
             let found = compiled.find("abab", 0).expect("no error").expect("found");
             found.whole()
         };
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_of_many_steps_is_refused() {
+    fn excessive_repeat_is_refused() {
         let error = matches("((((a{1,200}){1,200}){1,200})\\1){1,200}(?=b)", "ab").unwrap_err();
         assert!(error.contains("invalid regular expression"), "{error}");
     }

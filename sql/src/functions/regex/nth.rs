@@ -1,6 +1,6 @@
 //! The n-th match of a pattern or a group of it: `regexp_substr` and `regexp_instr`.
 
-use super::compiled::Compiled;
+use super::compiled::CompiledPattern;
 use super::replace::{refused, start_of};
 use super::{Outcome, refuse_global, text};
 use crate::error::SqlError;
@@ -32,7 +32,7 @@ fn span(
     let flags = args.get(flags).and_then(Value::as_text).unwrap_or("");
     refuse_global(flags, function)?;
     let mut last = None;
-    let compiled = Compiled::get(pattern, flags)?;
+    let compiled = CompiledPattern::get(pattern, flags)?;
     let count = compiled.for_each(input, from, nth, |found| {
         last = Some(found);
         Ok(())

@@ -1,6 +1,6 @@
 //! regexp_replace.
 
-use super::compiled::{Compiled, Match};
+use super::compiled::{CompiledPattern, Match};
 use super::{Outcome, text};
 use crate::error::{SqlError, SqlState};
 use crate::functions::long::{VALUE_BYTES_MAX, too_long};
@@ -59,7 +59,7 @@ pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
             (flags, from, nth)
         }
     };
-    let compiled = Compiled::get(pattern, flags)?;
+    let compiled = CompiledPattern::get(pattern, flags)?;
     let limit = if nth == 0 { usize::MAX } else { nth };
     let mut out = String::with_capacity(input.len());
     let mut copied = 0;

@@ -18,7 +18,7 @@ use regex_automata::nfa::thompson;
 use regex_automata::{Anchored, Input, MatchKind};
 
 use super::compiled::{PATTERN_BYTES_MAX, unreadable};
-use super::translate::Translated;
+use super::translate::TranslatedPattern;
 use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
@@ -39,7 +39,7 @@ pub(super) fn is_long(states: usize, bytes: usize) -> bool {
 }
 
 /// The reason why a search has no result.
-pub(super) enum Stopped {
+pub(super) enum SearchStop {
     /// The statement must stop.
     Error(SqlError),
     /// The automaton cannot decide: the text has characters beyond ASCII, and the pattern has word
@@ -47,9 +47,9 @@ pub(super) enum Stopped {
     Undecided,
 }
 
-impl From<SqlError> for Stopped {
-    fn from(error: SqlError) -> Stopped {
-        Stopped::Error(error)
+impl From<SqlError> for SearchStop {
+    fn from(error: SqlError) -> SearchStop {
+        SearchStop::Error(error)
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Creates the automata.
-    pub(super) fn new(pattern: &Translated) -> Result<Steps, SqlError> {
+    pub(super) fn new(pattern: &TranslatedPattern) -> Result<Steps, SqlError> {
         let longest = if pattern.lazy {
             MatchKind::LeftmostFirst
         } else {
@@ -82,18 +82,22 @@ impl Steps {
     }
 
     /// Returns whether the text has a match.
-    pub(super) fn is_match(&self, text: &str) -> Result<bool, Stopped> {
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, SearchStop> {
         Ok(self.forward.end(&Input::new(text))?.is_some())
     }
 
     /// Returns the byte range of the first match from a byte offset on.
-    pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>, Stopped> {
+    pub(super) fn find(
+        &self,
+        text: &str,
+        from: usize,
+    ) -> Result<Option<(usize, usize)>, SearchStop> {
         let Some(end) = self.forward.end(&Input::new(text).range(from..))? else {
             return Ok(None);
         };
         let before = Input::new(text).range(from..end).anchored(Anchored::Yes);
         let Some(start) = self.backward.begin(&before)? else {
-            return Err(Stopped::Undecided);
+            return Err(SearchStop::Undecided);
         };
         let behind = Input::new(text).range(start..).anchored(Anchored::Yes);
         let end = self.longest.end(&behind)?;
@@ -102,7 +106,11 @@ impl Steps {
 }
 
 impl Automaton {
-    fn new(pattern: &Translated, kind: MatchKind, is_reverse: bool) -> Result<Automaton, SqlError> {
+    fn new(
+        pattern: &TranslatedPattern,
+        kind: MatchKind,
+        is_reverse: bool,
+    ) -> Result<Automaton, SqlError> {
         let nfa = thompson::Config::new()
             .nfa_size_limit(Some(PATTERN_BYTES_MAX))
             .reverse(is_reverse);
@@ -123,16 +131,16 @@ impl Automaton {
 
     /// Returns the end of the match that begins first, or of the one at the start of an anchored
     /// input.
-    fn end(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
+    fn end(&self, input: &Input<'_>) -> Result<Option<usize>, SearchStop> {
         let cache = &mut *self.cache.borrow_mut();
         let (dfa, text) = (&self.dfa, input.haystack());
         let start = dfa.start_state_forward(cache, input);
-        let mut state = start.map_err(|_| Stopped::Undecided)?;
+        let mut state = start.map_err(|_| SearchStop::Undecided)?;
         let mut end = None;
         for at in input.get_range() {
             state = dfa
                 .next_state(cache, state, text[at])
-                .map_err(|_| Stopped::Undecided)?;
+                .map_err(|_| SearchStop::Undecided)?;
             if state.is_tagged() {
                 if state.is_match() {
                     // The automaton reports a match one byte late.
@@ -140,7 +148,7 @@ impl Automaton {
                 } else if state.is_dead() {
                     return Ok(end);
                 } else if state.is_quit() {
-                    return Err(Stopped::Undecided);
+                    return Err(SearchStop::Undecided);
                 }
             }
             if at % BYTES == 0 {
@@ -151,32 +159,32 @@ impl Automaton {
             Some(byte) => dfa.next_state(cache, state, *byte),
             None => dfa.next_eoi_state(cache, state),
         };
-        let last = last.map_err(|_| Stopped::Undecided)?;
+        let last = last.map_err(|_| SearchStop::Undecided)?;
         match last {
             last if last.is_match() => Ok(Some(input.end())),
-            last if last.is_quit() => Err(Stopped::Undecided),
+            last if last.is_quit() => Err(SearchStop::Undecided),
             _ => Ok(end),
         }
     }
 
     /// Returns the start of the longest match that ends where the input does.
-    fn begin(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
+    fn begin(&self, input: &Input<'_>) -> Result<Option<usize>, SearchStop> {
         let cache = &mut *self.cache.borrow_mut();
         let (dfa, text) = (&self.dfa, input.haystack());
         let start = dfa.start_state_reverse(cache, input);
-        let mut state = start.map_err(|_| Stopped::Undecided)?;
+        let mut state = start.map_err(|_| SearchStop::Undecided)?;
         let mut begin = None;
         for at in input.get_range().rev() {
             state = dfa
                 .next_state(cache, state, text[at])
-                .map_err(|_| Stopped::Undecided)?;
+                .map_err(|_| SearchStop::Undecided)?;
             if state.is_tagged() {
                 if state.is_match() {
                     begin = Some(at + 1);
                 } else if state.is_dead() {
                     return Ok(begin);
                 } else if state.is_quit() {
-                    return Err(Stopped::Undecided);
+                    return Err(SearchStop::Undecided);
                 }
             }
             if at % BYTES == 0 {
@@ -187,10 +195,10 @@ impl Automaton {
             Some(before) => dfa.next_state(cache, state, text[before]),
             None => dfa.next_eoi_state(cache, state),
         };
-        let first = first.map_err(|_| Stopped::Undecided)?;
+        let first = first.map_err(|_| SearchStop::Undecided)?;
         match first {
             first if first.is_match() => Ok(Some(input.start())),
-            first if first.is_quit() => Err(Stopped::Undecided),
+            first if first.is_quit() => Err(SearchStop::Undecided),
             _ => Ok(begin),
         }
     }
@@ -200,17 +208,17 @@ impl Automaton {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::compiled::Compiled;
+    use super::super::compiled::CompiledPattern;
     use super::super::translate::translated;
-    use super::{Steps, Stopped};
+    use super::{SearchStop, Steps};
 
     fn found(pattern: &str, text: &str, from: usize) -> Option<(usize, usize)> {
         let pattern = translated(pattern, "").expect("a pattern");
         let steps = Steps::new(&pattern).expect("automata");
         match steps.find(text, from) {
             Ok(found) => found,
-            Err(Stopped::Error(error)) => panic!("{error}"),
-            Err(Stopped::Undecided) => panic!("undecided"),
+            Err(SearchStop::Error(error)) => panic!("{error}"),
+            Err(SearchStop::Undecided) => panic!("undecided"),
         }
     }
 
@@ -221,7 +229,7 @@ mod tests {
             text in "[abcé]{0,12}",
         ) {
             prop_assume!(translated(&pattern, "").is_ok());
-            if let Ok(compiled) = Compiled::get(&pattern, "") {
+            if let Ok(compiled) = CompiledPattern::get(&pattern, "") {
                 let expected = compiled.find(&text, 0).expect("a search");
                 let expected = expected.map(|found| found.whole());
                 prop_assert_eq!(found(&pattern, &text, 0), expected);

@@ -6,7 +6,7 @@ use regex_automata::util::syntax;
 use crate::error::{SqlError, SqlState};
 
 /// A translated pattern and the options with which the crate must read it.
-pub(super) struct Translated {
+pub(super) struct TranslatedPattern {
     pub(super) text: String,
     pub(super) insensitive: bool,
     /// Whether `.` and `[^…]` do not match a line feed.
@@ -21,7 +21,7 @@ pub(super) struct Translated {
     pub(super) looks: bool,
 }
 
-impl Translated {
+impl TranslatedPattern {
     /// Returns the syntax options with which the library reads the text.
     pub(super) fn syntax(&self) -> syntax::Config {
         syntax::Config::new()
@@ -32,8 +32,8 @@ impl Translated {
     }
 }
 
-pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlError> {
-    let mut out = Translated {
+pub(super) fn translated(pattern: &str, flags: &str) -> Result<TranslatedPattern, SqlError> {
+    let mut out = TranslatedPattern {
         text: String::with_capacity(pattern.len() + 8),
         insensitive: false,
         newline_stops_dot: false,
@@ -43,7 +43,7 @@ pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlEr
         looks: false,
     };
     let mut literal = false;
-    let mut set = |flag: char, out: &mut Translated| {
+    let mut set = |flag: char, out: &mut TranslatedPattern| {
         match flag {
             'g' | 't' | 'e' | 'b' => {}
             'c' => out.insensitive = false,
@@ -95,7 +95,7 @@ pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlEr
         rest.chars().for_each(|c| escaped(c, &mut out.text));
         return Ok(out);
     }
-    let mut reader = Reader {
+    let mut reader = PatternTranslator {
         rest: rest.chars().collect(),
         at: 0,
         repeatable: false,
@@ -123,7 +123,7 @@ pub(super) fn invalid(why: &str) -> SqlError {
     )
 }
 
-struct Reader {
+struct PatternTranslator {
     rest: Vec<char>,
     at: usize,
     /// Whether the last element can have a quantifier.
@@ -132,7 +132,7 @@ struct Reader {
     open: Vec<Bracket>,
     /// For each group so far, whether it has ended.
     groups: Vec<bool>,
-    out: Translated,
+    out: TranslatedPattern,
 }
 
 /// The construct that an opening parenthesis has begun.
@@ -146,7 +146,7 @@ enum Bracket {
     Around,
 }
 
-impl Reader {
+impl PatternTranslator {
     fn peek(&self, ahead: usize) -> Option<char> {
         self.rest.get(self.at + ahead).copied()
     }

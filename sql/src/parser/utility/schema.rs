@@ -5,7 +5,7 @@ use super::super::lexer::{Kind, Token};
 use super::role::role;
 use crate::bound::{CreateSchema, DropSchema, RenameSchema, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
-use crate::order::InOrder;
+use crate::order::StableSort;
 
 /// The kinds of schema elements of CREATE SCHEMA, in the order of their creation.
 const ELEMENTS: [&str; 6] = ["sequence", "table", "view", "index", "trigger", "grant"];

@@ -4,7 +4,7 @@ use super::super::Statement;
 use super::super::cursor::Cursor;
 use super::super::lexer::Kind;
 use super::super::routine::RoutineName;
-use super::super::security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
+use super::super::security::{GrantSyntax, GrantTargets, ObjectName, SecuritySyntax};
 use super::role::{role, roles};
 use super::routine::routine_name;
 use crate::bound::{self, DefaultPrivileges, DropOwned, GrantRole, ReassignOwned, RoleRef};
@@ -161,7 +161,7 @@ fn columns(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
 }
 
 /// Reads the objects after ON.
-fn granted(c: &mut Cursor<'_>) -> Result<Granted, SqlError> {
+fn granted(c: &mut Cursor<'_>) -> Result<GrantTargets, SqlError> {
     let all = [
         ("tables", ObjectKind::Table, Some(ObjectKind::View)),
         ("sequences", ObjectKind::Sequence, None),
@@ -177,13 +177,13 @@ fn granted(c: &mut Cursor<'_>) -> Result<Granted, SqlError> {
         for (word, kind, other) in all {
             if c.accept_all(&[word, "in", "schema"]) {
                 let schemas = list(c, &|c| c.identifier())?;
-                return Ok(Granted::AllIn(kind, other, schemas));
+                return Ok(GrantTargets::AllIn(kind, other, schemas));
             }
         }
         return Err(c.unexpected());
     }
     let kind = granted_kind(c)?;
-    Ok(Granted::Named(list(c, &|c| object(c, kind))?))
+    Ok(GrantTargets::Named(list(c, &|c| object(c, kind))?))
 }
 
 fn granted_kind(c: &mut Cursor<'_>) -> Result<ObjectKind, SqlError> {

@@ -1,12 +1,12 @@
 //! The rows of `pg_cast` and `pg_aggregate`.
 
-use super::super::Around;
+use super::super::RowInputs;
 use super::super::rows::Rows;
 use super::lines;
 use crate::value::Value;
 
 /// Adds the rows of `pg_cast`.
-pub fn casts(rows: &mut Rows, _: &Around<'_>) {
+pub fn casts(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in lines(include_str!("casts.txt"), 6) {
         rows.add([
             ("oid", row.oid(0)),
@@ -20,7 +20,7 @@ pub fn casts(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_aggregate`.
-pub fn aggregates(rows: &mut Rows, _: &Around<'_>) {
+pub fn aggregates(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in lines(include_str!("aggregates.txt"), 12) {
         let begins = match row.0[11] {
             "~" => Value::Null,

@@ -2,19 +2,19 @@
 //! `pg_amproc`.
 
 use super::super::rows::Rows;
-use super::super::{Around, PG_CATALOG_NAMESPACE};
-use super::{Words, lines};
+use super::super::{PG_CATALOG_NAMESPACE, RowInputs};
+use super::{LineWords, lines};
 use crate::catalog::SUPERUSER_OID;
 use crate::value::Value;
 
 /// Returns the lines of one kind, which have `words` words after the kind.
-fn of_kind(kind: &'static str, words: usize) -> impl Iterator<Item = Words> {
+fn of_kind(kind: &'static str, words: usize) -> impl Iterator<Item = LineWords> {
     let all = lines(include_str!("opclasses.txt"), words + 1);
     all.filter(move |row| row.0[0] == kind)
 }
 
 /// Adds the rows of `pg_opfamily`.
-pub fn families(rows: &mut Rows, _: &Around<'_>) {
+pub fn families(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in of_kind("family", 3) {
         rows.add([
             ("oid", row.oid(1)),
@@ -27,7 +27,7 @@ pub fn families(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_opclass`.
-pub fn classes(rows: &mut Rows, _: &Around<'_>) {
+pub fn classes(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in of_kind("class", 7) {
         rows.add([
             ("oid", row.oid(1)),
@@ -44,7 +44,7 @@ pub fn classes(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_amop`.
-pub fn class_operators(rows: &mut Rows, _: &Around<'_>) {
+pub fn class_operators(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in of_kind("operator", 7) {
         rows.add([
             ("oid", row.oid(1)),
@@ -60,7 +60,7 @@ pub fn class_operators(rows: &mut Rows, _: &Around<'_>) {
 }
 
 /// Adds the rows of `pg_amproc`.
-pub fn class_functions(rows: &mut Rows, _: &Around<'_>) {
+pub fn class_functions(rows: &mut Rows, _: &RowInputs<'_>) {
     for row in of_kind("function", 6) {
         rows.add([
             ("oid", row.oid(1)),

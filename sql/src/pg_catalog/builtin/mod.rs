@@ -27,17 +27,17 @@ pub use procedures::{Procedure, functions};
 use crate::value::Value;
 
 /// The words of a line of a file.
-struct Words(Vec<&'static str>);
+struct LineWords(Vec<&'static str>);
 
 /// Returns the lines of a file that are rows with at least `words` words. The last word is the rest
 /// of the line.
-fn lines(file: &'static str, words: usize) -> impl Iterator<Item = Words> {
+fn lines(file: &'static str, words: usize) -> impl Iterator<Item = LineWords> {
     let lines = file.lines().filter(|line| !line.starts_with('#'));
-    let rows = lines.map(move |line| Words(line.splitn(words, ' ').collect()));
+    let rows = lines.map(move |line| LineWords(line.splitn(words, ' ').collect()));
     rows.filter(move |row| row.0.len() == words)
 }
 
-impl Words {
+impl LineWords {
     fn number<T: std::str::FromStr + Default>(&self, at: usize) -> T {
         self.0[at].parse().unwrap_or_default()
     }

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::super::rows::{Rows, object};
-use super::super::{Around, PG_CATALOG_NAMESPACE};
-use super::{Words, lines};
+use super::super::{PG_CATALOG_NAMESPACE, RowInputs};
+use super::{LineWords, lines};
 use crate::catalog::SUPERUSER_OID;
 use crate::value::Value;
 
@@ -18,7 +18,7 @@ pub struct Operator {
     pub left: u32,
     /// The oid of the right operand's type.
     pub right: u32,
-    row: Words,
+    row: LineWords,
 }
 
 static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
@@ -46,7 +46,7 @@ impl Operator {
 }
 
 /// Adds the rows of `pg_operator`.
-pub fn operators(rows: &mut Rows, _: &Around<'_>) {
+pub fn operators(rows: &mut Rows, _: &RowInputs<'_>) {
     for of in OPERATORS.iter() {
         let row = &of.row;
         // The selectivity functions have no rows in `pg_proc`.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::super::rows::{Rows, object, vector};
 use super::super::server::INTERNAL_LANGUAGE;
-use super::super::{Around, PG_CATALOG_NAMESPACE};
+use super::super::{PG_CATALOG_NAMESPACE, RowInputs};
 use super::lines;
 use crate::bound::Volatility;
 use crate::catalog::{CATALOG_SCHEMA, SUPERUSER_OID};
@@ -163,7 +163,7 @@ impl Procedure {
 }
 
 /// Adds the rows of `pg_proc` for the functions of `pg_catalog`.
-pub fn functions(rows: &mut Rows, _: &Around<'_>) {
+pub fn functions(rows: &mut Rows, _: &RowInputs<'_>) {
     for of in Procedure::all() {
         let types = vector(of.args.iter().map(|oid| Value::Oid(*oid)));
         rows.add([

@@ -22,8 +22,8 @@ use super::names::namespaces;
 use super::objects::part_oid;
 use super::rows::Rows;
 use super::triggers::TRIGGER_CLASS;
-use super::{Around, class, reader};
-use crate::binder::{Over, Part, Reader, References};
+use super::{RowInputs, class, reader};
+use crate::binder::{DeparseContext, ObjectPart, References, VisibleColumns};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -40,7 +40,7 @@ const PARTITION_PRIMARY: &str = "P";
 const PARTITION_SECONDARY: &str = "S";
 
 /// Adds the rows of `pg_depend`.
-pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
+pub fn dependencies(rows: &mut Rows, around: &RowInputs<'_>) {
     let schemas = namespaces(around.snapshot).into_iter();
     let mut all = Dependencies {
         rows,
@@ -84,14 +84,14 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
 /// The rows of `pg_depend` under construction.
 struct Dependencies<'r, 'a> {
     rows: &'r mut Rows,
-    around: &'a Around<'a>,
-    reader: Reader<'a>,
+    around: &'a RowInputs<'a>,
+    reader: DeparseContext<'a>,
     /// The oids of the schemas by name.
     schemas: HashMap<String, u32>,
 }
 
 impl Dependencies<'_, '_> {
-    fn add(&mut self, (class, id, part): Part, on: Part, kind: &str) {
+    fn add(&mut self, (class, id, part): ObjectPart, on: ObjectPart, kind: &str) {
         self.rows.add([
             ("classid", Value::Oid(class)),
             ("objid", Value::Oid(id)),
@@ -104,20 +104,20 @@ impl Dependencies<'_, '_> {
     }
 
     /// Adds the dependency of an object on its schema.
-    fn in_schema(&mut self, of: Part, schema: &str) {
+    fn in_schema(&mut self, of: ObjectPart, schema: &str) {
         if let Some(id) = self.schemas.get(schema).copied() {
             self.add(of, (class::SCHEMA, id, 0), NORMAL);
         }
     }
 
     /// Adds the dependency of an object on its type, if that is user-defined.
-    fn of_type(&mut self, of: Part, ty: Type) {
+    fn of_type(&mut self, of: ObjectPart, ty: Type) {
         if ty.kind.is_users() {
             self.add(of, (class::TYPE, ty.oid(), 0), NORMAL);
         }
     }
 
-    fn normal(&mut self, of: Part, on: &References) {
+    fn normal(&mut self, of: ObjectPart, on: &References) {
         for part in on {
             self.add(of, *part, NORMAL);
         }
@@ -126,9 +126,9 @@ impl Dependencies<'_, '_> {
     /// Adds the references of an expression and returns them; none if it cannot be bound.
     fn expression(
         &mut self,
-        of: Part,
+        of: ObjectPart,
         text: &str,
-        place: (&str, Over<'_>),
+        place: (&str, VisibleColumns<'_>),
         to: Option<Type>,
     ) -> References {
         let on = self.reader.references(text, place, to).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Dependencies<'_, '_> {
     }
 
     /// Adds the dependencies of a partition's object on its parent's object and on the partition.
-    fn of_partition(&mut self, of: Part, (class, parents): (u32, u32), partition: u32) {
+    fn of_partition(&mut self, of: ObjectPart, (class, parents): (u32, u32), partition: u32) {
         self.add(of, (class, parents, 0), PARTITION_PRIMARY);
         let table = (class::RELATION, partition, 0);
         self.add(of, table, PARTITION_SECONDARY);
@@ -152,7 +152,7 @@ impl Dependencies<'_, '_> {
 }
 
 /// Adds the rows of `pg_rewrite`: each view is a rule.
-pub fn rules(rows: &mut Rows, around: &Around<'_>) {
+pub fn rules(rows: &mut Rows, around: &RowInputs<'_>) {
     for view in around.snapshot.queries() {
         rows.add([
             ("oid", Value::Oid(rule_oid(view.id))),

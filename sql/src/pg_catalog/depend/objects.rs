@@ -2,7 +2,7 @@
 
 use super::super::routines::{PLPGSQL_LANGUAGE, result_oid};
 use super::{AUTO, Dependencies, EXTENSION, INTERNAL, NORMAL, class, rule_oid};
-use crate::binder::{Over, References};
+use crate::binder::{References, VisibleColumns};
 use crate::catalog::{ExtensionDef, Language, RoutineDef, TypeDef, UserType, ViewDef};
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 use crate::types::{Composite, Domain};
@@ -27,13 +27,13 @@ impl Dependencies<'_, '_> {
         self.of_type(of, definition.base);
         let schema = definition.schema.as_str();
         if let Some(default) = &definition.default {
-            let place = (schema, Over::Nothing);
+            let place = (schema, VisibleColumns::Nothing);
             self.expression(of, default, place, Some(definition.base));
         }
         for check in &definition.checks {
             let rule = (class::CONSTRAINT, check.id, 0);
             self.add(rule, of, AUTO);
-            let place = (schema, Over::Domain(domain.root()));
+            let place = (schema, VisibleColumns::Domain(domain.root()));
             self.expression(rule, &check.text, place, None);
         }
     }
@@ -65,7 +65,7 @@ impl Dependencies<'_, '_> {
         self.normal(of, &signature);
         let mut defaults = References::new();
         for arg in routine.inputs() {
-            let place = (routine.schema.as_str(), Over::Nothing);
+            let place = (routine.schema.as_str(), VisibleColumns::Nothing);
             let text = arg.default.as_deref();
             let on = text.and_then(|text| self.reader.references(text, place, Some(arg.ty)));
             defaults.extend(on.unwrap_or_default());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::Constraint;
 use super::super::objects::{parent_index, shown};
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, class};
-use crate::binder::{Over, References};
+use crate::binder::{References, VisibleColumns};
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, TableDef};
 use crate::types::Type;
 
@@ -37,7 +37,7 @@ impl Dependencies<'_, '_> {
     /// the constraint and for the expression.
     fn check(&mut self, table: &TableDef, check: &CheckDef) {
         let of = (class::CONSTRAINT, check.id, 0);
-        let place = (table.schema.as_str(), Over::Table(table));
+        let place = (table.schema.as_str(), VisibleColumns::Table(table));
         let on = self.expression(of, &check.text, place, Some(Type::BOOL));
         let of_table =
             |(class, id, _): &&(u32, u32, i16)| (*class, *id) == (class::RELATION, table.id);
@@ -97,7 +97,7 @@ impl Dependencies<'_, '_> {
             self.add(of, (class::RELATION, table.id, number), AUTO);
         }
         let expressions = index.more.expressions.iter().map(|of| &of.text);
-        let place = (table.schema.as_str(), Over::Table(table));
+        let place = (table.schema.as_str(), VisibleColumns::Table(table));
         let mut on = References::new();
         for text in expressions {
             on.extend(

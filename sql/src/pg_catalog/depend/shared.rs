@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::super::rows::Rows;
-use super::super::{Around, class};
-use crate::binder::Part;
+use super::super::{RowInputs, class};
+use crate::binder::ObjectPart;
 use crate::catalog::acl::Acl;
 use crate::catalog::{FIRST_USER_OID, Object};
 use crate::value::Value;
@@ -15,9 +15,9 @@ const OWNER: &str = "o";
 const ACL: &str = "a";
 
 /// Adds the rows of `pg_shdepend`.
-pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
+pub fn dependencies(rows: &mut Rows, around: &RowInputs<'_>) {
     let security = around.snapshot.security();
-    let mut add = |(class, id, part): Part, role: u32, kind: &str| {
+    let mut add = |(class, id, part): ObjectPart, role: u32, kind: &str| {
         if u64::from(role) < FIRST_USER_OID {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::super::objects::{expression, part_oid, sequences_of};
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, TRIGGER_CLASS, class};
-use crate::binder::Over;
+use crate::binder::VisibleColumns;
 use crate::catalog::{ColumnDef, TableDef, TriggerDef};
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 use crate::types::{Type, TypeKind};
@@ -46,13 +46,13 @@ impl Dependencies<'_, '_> {
         let of = (class::RELATION, table.id, column.attnum);
         if let Some(text) = &column.more.generated {
             self.add(default, of, INTERNAL);
-            let place = (table.schema.as_str(), Over::Table(table));
+            let place = (table.schema.as_str(), VisibleColumns::Table(table));
             self.expression(default, text, place, Some(column.ty));
             return;
         }
         self.add(default, of, AUTO);
         let text = column.default.as_deref().unwrap_or_default();
-        let place = (table.schema.as_str(), Over::Nothing);
+        let place = (table.schema.as_str(), VisibleColumns::Nothing);
         let mut on = self.expression(default, text, place, Some(column.ty));
         let domain = column.more.domain.map(|of| Type::of(TypeKind::Domain(of)));
         if let Some(domain) = domain
@@ -98,7 +98,7 @@ impl Dependencies<'_, '_> {
             self.add(of, column, NORMAL);
         }
         if let Some(condition) = &trigger.condition {
-            let place = (table.schema.as_str(), Over::Trigger(table));
+            let place = (table.schema.as_str(), VisibleColumns::Trigger(table));
             self.expression(of, condition, place, Some(Type::BOOL));
         }
     }

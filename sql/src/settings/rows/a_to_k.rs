@@ -4,11 +4,11 @@ use super::{INT_MAX, ISOLATION, LEVELS, row};
 use crate::settings::definition::Context::{
     Backend, Internal, Postmaster, Sighup, Superuser, SuperuserBackend, User,
 };
-use crate::settings::definition::{Kind, Known};
+use crate::settings::definition::{Kind, SettingDefinition};
 use crate::settings::unit::Unit;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Known] = &[
+pub(super) const ROWS: &[SettingDefinition] = &[
     row("allow_system_table_mods", "off", Kind::Bool, Superuser, "Developer Options",
         "Allows modifications of the structure of system tables."),
     row("application_name", "", Kind::Name, User, "Reporting and Logging / What to Log",

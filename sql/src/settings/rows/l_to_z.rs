@@ -4,11 +4,11 @@ use super::{INT_MAX, ISOLATION, row};
 use crate::settings::definition::Context::{
     Backend, Internal, Postmaster, Sighup, Superuser, SuperuserBackend, User,
 };
-use crate::settings::definition::{Kind, Known, SERVER_VERSION};
+use crate::settings::definition::{Kind, SERVER_VERSION, SettingDefinition};
 use crate::settings::unit::Unit;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Known] = &[
+pub(super) const ROWS: &[SettingDefinition] = &[
     row("lc_collate", "C", Kind::Text, Internal, "Preset Options",
         "Shows the collation order locale."),
     row("lc_ctype", "C.UTF-8", Kind::Text, Internal, "Preset Options",

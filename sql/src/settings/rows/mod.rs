@@ -5,10 +5,10 @@
 mod a_to_k;
 mod l_to_z;
 
-use super::definition::{Context, Kind, Known};
+use super::definition::{Context, Kind, SettingDefinition};
 
 /// Returns all settings, in the order of their names.
-pub(super) fn settings() -> impl Iterator<Item = &'static Known> {
+pub(super) fn settings() -> impl Iterator<Item = &'static SettingDefinition> {
     [a_to_k::ROWS, l_to_z::ROWS].into_iter().flatten()
 }
 
@@ -19,8 +19,8 @@ const fn row(
     context: Context,
     category: &'static str,
     description: &'static str,
-) -> Known {
-    Known {
+) -> SettingDefinition {
+    SettingDefinition {
         name,
         default,
         kind,

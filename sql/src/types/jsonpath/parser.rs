@@ -45,16 +45,16 @@ pub fn parse(text: &str) -> Result<Path, SqlError> {
 }
 
 /// The contents of parentheses: a value or a condition.
-enum Either {
+enum ParenthesizedItem {
     Value(Chain),
     Truth(Predicate),
 }
 
-impl Either {
+impl ParenthesizedItem {
     fn into_chain(self) -> Chain {
         match self {
-            Either::Value(chain) => chain,
-            Either::Truth(predicate) => alone(Head::Truth(Box::new(predicate))),
+            ParenthesizedItem::Value(chain) => chain,
+            ParenthesizedItem::Truth(predicate) => alone(Head::Truth(Box::new(predicate))),
         }
     }
 }
@@ -123,8 +123,8 @@ impl Parser<'_> {
     /// Parses an expression one nesting level deeper.
     fn deeper(
         &mut self,
-        read: fn(&mut Self) -> Result<Either, SqlError>,
-    ) -> Result<Either, SqlError> {
+        read: fn(&mut Self) -> Result<ParenthesizedItem, SqlError>,
+    ) -> Result<ParenthesizedItem, SqlError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(crate::stack::too_deep());
@@ -135,15 +135,15 @@ impl Parser<'_> {
     }
 
     /// Parses a condition or a value.
-    fn either(&mut self) -> Result<Either, SqlError> {
+    fn either(&mut self) -> Result<ParenthesizedItem, SqlError> {
         self.deeper(Self::disjunction)
     }
 
-    fn disjunction(&mut self) -> Result<Either, SqlError> {
+    fn disjunction(&mut self) -> Result<ParenthesizedItem, SqlError> {
         let mut left = self.conjunction()?;
-        while matches!(left, Either::Truth(_)) && self.sign("||") {
+        while matches!(left, ParenthesizedItem::Truth(_)) && self.sign("||") {
             let right = self.conjunction()?;
-            left = Either::Truth(Predicate::Or(
+            left = ParenthesizedItem::Truth(Predicate::Or(
                 Box::new(self.truth_of(left)?),
                 Box::new(self.truth_of(right)?),
             ));
@@ -151,11 +151,11 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn conjunction(&mut self) -> Result<Either, SqlError> {
+    fn conjunction(&mut self) -> Result<ParenthesizedItem, SqlError> {
         let mut left = self.operand()?;
-        while matches!(left, Either::Truth(_)) && self.sign("&&") {
+        while matches!(left, ParenthesizedItem::Truth(_)) && self.sign("&&") {
             let right = self.operand()?;
-            left = Either::Truth(Predicate::And(
+            left = ParenthesizedItem::Truth(Predicate::And(
                 Box::new(self.truth_of(left)?),
                 Box::new(self.truth_of(right)?),
             ));
@@ -163,17 +163,17 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn truth_of(&self, either: Either) -> Result<Predicate, SqlError> {
+    fn truth_of(&self, either: ParenthesizedItem) -> Result<Predicate, SqlError> {
         match either {
-            Either::Truth(predicate) => Ok(predicate),
-            Either::Value(_) => Err(self.unexpected()),
+            ParenthesizedItem::Truth(predicate) => Ok(predicate),
+            ParenthesizedItem::Value(_) => Err(self.unexpected()),
         }
     }
 
-    fn value_of(&self, either: Either) -> Result<Chain, SqlError> {
+    fn value_of(&self, either: ParenthesizedItem) -> Result<Chain, SqlError> {
         match either {
-            Either::Value(chain) => Ok(chain),
-            Either::Truth(_) => Err(self.unexpected()),
+            ParenthesizedItem::Value(chain) => Ok(chain),
+            ParenthesizedItem::Truth(_) => Err(self.unexpected()),
         }
     }
 
@@ -186,24 +186,28 @@ impl Parser<'_> {
         Ok(inner)
     }
 
-    fn operand(&mut self) -> Result<Either, SqlError> {
+    fn operand(&mut self) -> Result<ParenthesizedItem, SqlError> {
         if self.sign("!") {
             let inner = match self.is_keyword(0, "exists") {
                 true => self.exists()?,
                 false => self.grouped()?,
             };
-            return Ok(Either::Truth(Predicate::Not(Box::new(inner))));
+            return Ok(ParenthesizedItem::Truth(Predicate::Not(Box::new(inner))));
         }
         if self.is_keyword(0, "exists") {
-            return Ok(Either::Truth(self.exists()?));
+            return Ok(ParenthesizedItem::Truth(self.exists()?));
         }
         let left = match self.sum()? {
-            Either::Truth(inner) if self.is_keyword(0, "is") && self.is_keyword(1, "unknown") => {
+            ParenthesizedItem::Truth(inner)
+                if self.is_keyword(0, "is") && self.is_keyword(1, "unknown") =>
+            {
                 self.at += 2;
-                return Ok(Either::Truth(Predicate::IsUnknown(Box::new(inner))));
+                return Ok(ParenthesizedItem::Truth(Predicate::IsUnknown(Box::new(
+                    inner,
+                ))));
             }
-            Either::Truth(inner) => return Ok(Either::Truth(inner)),
-            Either::Value(chain) => chain,
+            ParenthesizedItem::Truth(inner) => return Ok(ParenthesizedItem::Truth(inner)),
+            ParenthesizedItem::Value(chain) => chain,
         };
         if self.is_keyword(0, "starts") && self.is_keyword(1, "with") {
             self.at += 2;
@@ -213,7 +217,10 @@ impl Parser<'_> {
                 _ => return Err(self.unexpected()),
             };
             self.at += 1;
-            return Ok(Either::Truth(Predicate::StartsWith(left, alone(initial))));
+            return Ok(ParenthesizedItem::Truth(Predicate::StartsWith(
+                left,
+                alone(initial),
+            )));
         }
         if self.keyword("like_regex") {
             let pattern = self.text()?;
@@ -222,7 +229,9 @@ impl Parser<'_> {
                 false => String::new(),
             };
             check_path_regex(&pattern, &flags)?;
-            return Ok(Either::Truth(Predicate::LikeRegex(left, pattern, flags)));
+            return Ok(ParenthesizedItem::Truth(Predicate::LikeRegex(
+                left, pattern, flags,
+            )));
         }
         let comparison = match self.token() {
             Some(Token::Sign("==")) => Comparison::Equal,
@@ -231,12 +240,14 @@ impl Parser<'_> {
             Some(Token::Sign("<=")) => Comparison::LessOrEqual,
             Some(Token::Sign(">")) => Comparison::Greater,
             Some(Token::Sign(">=")) => Comparison::GreaterOrEqual,
-            _ => return Ok(Either::Value(left)),
+            _ => return Ok(ParenthesizedItem::Value(left)),
         };
         self.at += 1;
         let right = self.sum()?;
         let right = self.value_of(right)?;
-        Ok(Either::Truth(Predicate::Compare(comparison, left, right)))
+        Ok(ParenthesizedItem::Truth(Predicate::Compare(
+            comparison, left, right,
+        )))
     }
 
     fn exists(&mut self) -> Result<Predicate, SqlError> {
@@ -248,7 +259,7 @@ impl Parser<'_> {
         Ok(Predicate::Exists(inner))
     }
 
-    fn sum(&mut self) -> Result<Either, SqlError> {
+    fn sum(&mut self) -> Result<ParenthesizedItem, SqlError> {
         let mut left = self.product()?;
         loop {
             let operator = match self.token() {
@@ -260,7 +271,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<Either, SqlError> {
+    fn product(&mut self) -> Result<ParenthesizedItem, SqlError> {
         let mut left = self.signed()?;
         loop {
             let operator = match self.token() {
@@ -275,19 +286,19 @@ impl Parser<'_> {
 
     fn binary(
         &mut self,
-        left: Either,
+        left: ParenthesizedItem,
         operator: Operator,
-        next: impl FnOnce(&mut Self) -> Result<Either, SqlError>,
-    ) -> Result<Either, SqlError> {
+        next: impl FnOnce(&mut Self) -> Result<ParenthesizedItem, SqlError>,
+    ) -> Result<ParenthesizedItem, SqlError> {
         let left = self.value_of(left)?;
         self.at += 1;
         let right = next(self)?;
         let right = self.value_of(right)?;
         let both = Head::Binary(operator, Box::new(left), Box::new(right));
-        Ok(Either::Value(alone(both)))
+        Ok(ParenthesizedItem::Value(alone(both)))
     }
 
-    fn signed(&mut self) -> Result<Either, SqlError> {
+    fn signed(&mut self) -> Result<ParenthesizedItem, SqlError> {
         let negative = match self.token() {
             Some(Token::Sign("+")) => false,
             Some(Token::Sign("-")) => true,
@@ -296,19 +307,21 @@ impl Parser<'_> {
         self.at += 1;
         let arg = self.deeper(Self::signed)?;
         let arg = self.value_of(arg)?;
-        Ok(Either::Value(match (&arg.head, arg.steps.is_empty()) {
-            (Head::Number(text), true) => alone(Head::Number(match text.strip_prefix('-') {
-                _ if !negative => text.clone(),
-                Some(text) => text.to_owned(),
-                None if text.bytes().all(|b| matches!(b, b'0' | b'.')) => text.clone(),
-                None => format!("-{text}"),
-            })),
-            _ => alone(Head::Sign(negative, Box::new(arg))),
-        }))
+        Ok(ParenthesizedItem::Value(
+            match (&arg.head, arg.steps.is_empty()) {
+                (Head::Number(text), true) => alone(Head::Number(match text.strip_prefix('-') {
+                    _ if !negative => text.clone(),
+                    Some(text) => text.to_owned(),
+                    None if text.bytes().all(|b| matches!(b, b'0' | b'.')) => text.clone(),
+                    None => format!("-{text}"),
+                })),
+                _ => alone(Head::Sign(negative, Box::new(arg))),
+            },
+        ))
     }
 
     /// Parses a primary expression and its steps.
-    fn primary(&mut self) -> Result<Either, SqlError> {
+    fn primary(&mut self) -> Result<ParenthesizedItem, SqlError> {
         if self.sign("(") {
             let inner = self.either()?;
             self.expect(")")?;
@@ -318,7 +331,7 @@ impl Parser<'_> {
             // The steps continue the chain in the parentheses.
             let mut chain = inner.into_chain();
             self.steps(&mut chain.steps)?;
-            return Ok(Either::Value(chain));
+            return Ok(ParenthesizedItem::Value(chain));
         }
         let head = match self.token() {
             Some(Token::Sign("$")) => Head::Root,
@@ -338,7 +351,7 @@ impl Parser<'_> {
         self.at += 1;
         let mut chain = alone(head);
         self.steps(&mut chain.steps)?;
-        Ok(Either::Value(chain))
+        Ok(ParenthesizedItem::Value(chain))
     }
 
     fn sees_step(&self) -> bool {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use crate::backing::{Backing, PeerMemory};
 use crate::classes::Class;
-use crate::header::{Header, LinkWord, OldPlace};
-use crate::lanes::Supply;
+use crate::header::{Header, LinkWord, OldVersionPtr};
+use crate::lanes::LaneResources;
 use crate::object::ObjectRef;
 use crate::region::MIN_REGION_BYTES;
 use fencepost_fabric::memory::Memory;
@@ -19,12 +19,12 @@ const LIMIT: u64 = 1 << 30;
 
 /// The backing of a machine whose regions are assigned, and the memory of a peer.
 #[derive(Default)]
-struct Given {
+struct TestBacking {
     made: Mutex<Vec<Piece>>,
     peers: Mutex<Option<PeerMemory>>,
 }
 
-impl Backing for Given {
+impl Backing for TestBacking {
     fn make(&self, piece: Piece, words: usize) -> std::io::Result<Memory> {
         self.made.lock().push(piece);
         Memory::anonymous(words)
@@ -44,7 +44,7 @@ impl Backing for Given {
 }
 
 struct World {
-    backing: Arc<Given>,
+    backing: Arc<TestBacking>,
     regions: Regions,
     lanes: Lanes,
     account: Account,
@@ -53,7 +53,7 @@ struct World {
 impl World {
     /// Returns a world with a backup, of which a few blocks have been used.
     fn new() -> World {
-        let backing = Arc::new(Given::default());
+        let backing = Arc::new(TestBacking::default());
         let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
         regions.reserve(MINE, false).expect("memory");
         regions.keep(MINE);
@@ -77,7 +77,7 @@ impl World {
     /// Returns all slots of the class that can be allocated; `oldest` is the timestamp that readers
     /// have passed.
     fn drain(&self, oldest: u64) -> BTreeSet<Addr> {
-        let supply = Supply {
+        let supply = LaneResources {
             regions: &self.regions,
             account: &self.account,
             oldest: &|| Timestamp::from_raw(oldest),
@@ -110,7 +110,7 @@ fn at(block: u32) -> BlockId {
 fn install(object: ObjectRef<'_>, w: u64, stays: bool) {
     let header = object.header().succeed(Timestamp::from_raw(w), stays);
     object.put(0, &[w]);
-    object.finish_install(header, LinkWord::new(1, OldPlace::NONE));
+    object.finish_install(header, LinkWord::new(1, OldVersionPtr::NONE));
 }
 
 fn backup(world: &World, block: u32, slot: usize) -> ObjectRef<'_> {
@@ -119,7 +119,7 @@ fn backup(world: &World, block: u32, slot: usize) -> ObjectRef<'_> {
 }
 
 #[test]
-fn a_backup_becomes_a_region_whose_free_slots_are_found() {
+fn promoted_backup_finds_its_free_slots() {
     let world = World::new();
     let regions = &world.regions;
     install(backup(&world, 2, 0), 10, true);
@@ -162,7 +162,7 @@ fn a_backup_becomes_a_region_whose_free_slots_are_found() {
 }
 
 #[test]
-fn what_is_freed_before_its_block_is_looked_through_waits_and_comes_once() {
+fn slot_freed_before_block_scan_is_allocated_once() {
     let world = World::new();
     for slot in 0..CLASS.slots() {
         install(backup(&world, 2, slot), 10, true);
@@ -204,7 +204,7 @@ fn what_is_freed_before_its_block_is_looked_through_waits_and_comes_once() {
 }
 
 #[test]
-fn a_region_that_is_released_leaves_nothing_with_the_allocator() {
+fn released_region_leaves_nothing_in_allocator() {
     let world = World::new();
     let regions = &world.regions;
     let other = RegionId(7);
@@ -238,7 +238,7 @@ fn a_region_that_is_released_leaves_nothing_with_the_allocator() {
 }
 
 #[test]
-fn a_region_of_a_peer_is_found_where_its_primary_is() {
+fn peer_region_is_found_at_its_primary() {
     let world = World::new();
     let id = RegionId(1);
     let at = Addr::new(id, 1 << 20);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fencepost_storage::Private;
+use fencepost_storage::PrivateBacking;
 use proptest::strategy::Strategy;
 
 use super::*;
@@ -41,7 +41,7 @@ fn truncate_at(
 
 /// Returns regions with a reserved backup.
 fn regions() -> Regions {
-    let regions = Regions::with(16 << 20, Arc::new(Private));
+    let regions = Regions::with(16 << 20, Arc::new(PrivateBacking));
     regions.reserve(REGION, false).expect("memory");
     regions
 }
@@ -61,7 +61,7 @@ fn holds(regions: &Regions, words: usize, value: u64) -> bool {
 }
 
 #[test]
-fn the_newest_version_stays_whoever_applies_it() {
+fn newest_version_stays_in_any_order_of_truncation() {
     let regions = regions();
     let changed = BlockUses::default();
     const LAST: u64 = 20_000;
@@ -154,7 +154,7 @@ fn id_of(w: u64) -> TxnId {
 
 proptest::proptest! {
     #[test]
-    fn in_whatever_order_a_chain_is_truncated_its_end_is_there(
+    fn chain_truncated_in_any_order_ends_at_last_version(
         steps in proptest::collection::vec(
             proptest::prop_oneof![
                 2 => (0..2usize).prop_map(Step::Whole),
@@ -203,7 +203,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
+fn write_awaiting_base_version_keeps_its_records() {
     let (records, end) = chain(&[Step::Whole(0), Step::Words(0, 5, 2), Step::Words(0, 9, 1)]);
     let regions = regions();
     let changed = BlockUses::default();
@@ -254,7 +254,7 @@ fn ranges_of_a_version_that_never_was_are_refused() {
 }
 
 #[test]
-fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
+fn late_truncation_applies_only_to_its_use_of_block() {
     const SMALL: usize = 3;
     const LARGE: usize = 40;
     let regions = regions();
@@ -278,7 +278,7 @@ fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
 
 /// Tests a checkpoint that contains a later state of a block than the beginning of the log.
 #[test]
-fn what_was_in_a_block_before_it_was_loaded_stays_gone() {
+fn objects_before_load_of_block_stay_removed() {
     let regions = regions();
     let before = BlockUses::default();
     truncate(&regions, &before, 10, 20, 3);

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::message::{AnswerStatus, Kind, Outgoing};
 use super::{CallError, CallResult};
-use crate::network::traffic::{TrafficCounters, PostKind};
+use crate::network::traffic::{PostKind, TrafficCounters};
 
 /// Lane of the calls' rings.
 pub(in crate::network) const CALLS: u16 = 2;
@@ -120,7 +120,12 @@ impl CallChannel {
     }
 
     /// Queues a request, or wakes `waker` later when that may succeed.
-    pub(super) fn request(&self, service: u8, request: &[u8], waker: Option<&Waker>) -> QueueOutcome {
+    pub(super) fn request(
+        &self,
+        service: u8,
+        request: &[u8],
+        waker: Option<&Waker>,
+    ) -> QueueOutcome {
         let mut state = self.state.lock();
         if self.is_broken() {
             return QueueOutcome::Never;

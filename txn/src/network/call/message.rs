@@ -62,7 +62,12 @@ impl Kind {
     }
 
     fn of(word: u64) -> Result<(Kind, usize), BadRecord> {
-        const HOW: [AnswerStatus; 4] = [AnswerStatus::Answered, AnswerStatus::NoService, AnswerStatus::Dropped, AnswerStatus::TooLong];
+        const HOW: [AnswerStatus; 4] = [
+            AnswerStatus::Answered,
+            AnswerStatus::NoService,
+            AnswerStatus::Dropped,
+            AnswerStatus::TooLong,
+        ];
         let about = (word >> 48) as u8;
         let kind = match word >> 56 {
             REQUEST => Kind::Request(about),
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sender_writes_is_refused() {
+    fn malformed_call_records_are_refused() {
         let request = Kind::Request(0);
         let bad: [(u8, Vec<u64>); 6] = [
             (BEGIN, vec![1]),

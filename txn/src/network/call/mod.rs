@@ -35,7 +35,7 @@ use crate::record::BadRecord;
 use channel::{CALL_WORDS, QueueOutcome};
 pub(super) use channel::{CALLS, CallChannel};
 pub use message::MESSAGE_BYTES_MAX;
-use message::{MessageAssembler, AnswerStatus, Incoming, Kind};
+use message::{AnswerStatus, Incoming, Kind, MessageAssembler};
 
 /// How long a closing machine tries to write the pending messages.
 const LAST_WORDS: Duration = Duration::from_millis(200);

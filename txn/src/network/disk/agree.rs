@@ -29,7 +29,7 @@ use fencepost_cluster::{Configuration, ConfigurationId, Mapping, RegionId, Repli
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use super::meet::{MeetError, ReadmitPolicy};
+use super::meet::{ReadmitPolicy, StateExchangeError};
 use super::record::IncarnationRecord;
 use super::state::State;
 use crate::record::TxnId;
@@ -75,9 +75,9 @@ pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
 /// configuration.
 pub fn agree(
     all: &States,
-    founders: &Configuration,
+    initial_members: &Configuration,
     taken_back: ReadmitPolicy,
-) -> Result<AgreedState, MeetError> {
+) -> Result<AgreedState, StateExchangeError> {
     // The states of other machines are stale.
     let newest = all.values().filter_map(State::configuration);
     let newest = newest.max_by_key(|configuration| configuration.id());
@@ -96,14 +96,14 @@ pub fn agree(
     });
     let states = &states;
     let next = |last: &Configuration, stored| {
-        let places = last.at_places_of(founders)?;
+        let places = last.at_places_of(initial_members)?;
         match taken_back {
             ReadmitPolicy::Nobody => last.go_on_with(&places, stored),
             ReadmitPolicy::All => last.go_on_with_all(&places, stored),
         }
     };
     let begun = || states.values().filter_map(|state| state.begun.as_ref());
-    let life = begun().max_by_key(|begun| begun.configuration.id());
+    let latest = begun().max_by_key(|begun| begun.configuration.id());
     let known = states.values().filter_map(|state| state.holdings.as_ref());
     let any = known.clone().any(|holdings| !holdings.held.is_empty());
     let last = known
@@ -113,12 +113,12 @@ pub fn agree(
     let newest = newest.unwrap_or(Timestamp::ZERO);
     let stored = all.values().map(|state| state.stored).max();
     let stored = ConfigurationId(stored.unwrap_or(0));
-    let (Some(life), Some(last)) = (life.filter(|_| any), last) else {
+    let (Some(life), Some(last)) = (latest.filter(|_| any), last) else {
         // The machines had no region yet.
         let configuration = match last {
             Some(last) => next(last, stored)?,
-            None if stored.0 > 0 => founders.go_on_with(founders, stored)?,
-            None => founders.clone(),
+            None if stored.0 > 0 => initial_members.go_on_with(initial_members, stored)?,
+            None => initial_members.clone(),
         };
         return Ok(AgreedState {
             cluster: seal(all),
@@ -132,8 +132,8 @@ pub fn agree(
     let before: Vec<MachineId> = ids(last).collect();
     // A machine that is no member any more was one.
     let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
-    if !ids(&last.at_places_of(founders)?).all(was_there) {
-        return Err(MeetError::OtherMachines(before));
+    if !ids(&last.at_places_of(initial_members)?).all(was_there) {
+        return Err(StateExchangeError::OtherMachines(before));
     }
     let configuration = next(last, stored)?;
     let regions = regions_of(states, configuration.id())?;
@@ -163,7 +163,7 @@ pub fn agree(
 fn regions_of(
     states: &States,
     next: ConfigurationId,
-) -> Result<FewMap<RegionId, Mapping>, MeetError> {
+) -> Result<FewMap<RegionId, Mapping>, StateExchangeError> {
     let mut newest: FewMap<RegionId, &Mapping> = FewMap::new();
     let held = states.values().filter_map(|state| state.holdings.as_ref());
     for held in held.flat_map(|holdings| holdings.held.values()) {
@@ -182,7 +182,7 @@ fn regions_of(
     }
     match lost.is_empty() {
         true => Ok(regions),
-        false => Err(MeetError::Lost(lost)),
+        false => Err(StateExchangeError::Lost(lost)),
     }
 }
 
@@ -230,11 +230,11 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
 }
 
 /// Checks that all machines have data of one cluster.
-fn belong_together(states: &States, life: &IncarnationRecord) -> Result<(), MeetError> {
+fn belong_together(states: &States, life: &IncarnationRecord) -> Result<(), StateExchangeError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
     if !none.is_empty() {
-        return Err(MeetError::Empty(none));
+        return Err(StateExchangeError::Empty(none));
     }
     let strange = |(machine, state): (&MachineId, &State)| {
         let begun = state.begun.as_ref()?;
@@ -243,7 +243,7 @@ fn belong_together(states: &States, life: &IncarnationRecord) -> Result<(), Meet
     let strange: Vec<MachineId> = states.iter().filter_map(strange).collect();
     match strange.is_empty() {
         true => Ok(()),
-        false => Err(MeetError::Strangers(strange)),
+        false => Err(StateExchangeError::Strangers(strange)),
     }
 }
 

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use super::Disk;
 use super::agree::AgreedState;
 use super::log_content::LogContent;
-use super::meet::{MeetError, StateExchange, ReadmitPolicy};
+use super::meet::{ReadmitPolicy, StateExchange, StateExchangeError};
 use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord};
 use super::replay::{make, replay};
 use super::retained_data;
@@ -36,7 +36,7 @@ use super::state::State;
 use crate::checkpointer::Checkpointer;
 use crate::network::retained_data::RetainedData;
 use crate::options::{DurableStorage, OpenError};
-use crate::replay::Replayed;
+use crate::replay::ReplaySummary;
 use crate::start::Directory;
 
 /// A machine that exchanges its state with the others.
@@ -94,7 +94,7 @@ pub(crate) struct RestoredLog {
     pub disk: Disk,
     pub checkpointer: Checkpointer,
     pub checkpoint_objects: u64,
-    pub replayed: Replayed,
+    pub replayed: ReplaySummary,
     pub torn_tail: Option<String>,
     pub replaced: bool,
     /// The data that the machine had before its eviction.
@@ -151,16 +151,16 @@ impl Contents {
     /// there besides.
     ///
     /// # Errors
-    /// [`MeetError`] if they do not form a valid configuration.
+    /// [`StateExchangeError`] if they do not form a valid configuration.
     pub fn part(
         &self,
-        founders: &Configuration,
+        initial_members: &Configuration,
         place: &Machine,
-    ) -> Result<(MachineId, Configuration), MeetError> {
+    ) -> Result<(MachineId, Configuration), StateExchangeError> {
         let Some(last) = self.configuration() else {
-            return Ok((place.id, founders.clone()));
+            return Ok((place.id, initial_members.clone()));
         };
-        let all = last.at_places_of(founders)?;
+        let all = last.at_places_of(initial_members)?;
         let me = self.left.me.or_else(|| all.at_address(&place.address));
         let me = me.unwrap_or(place.id);
         let own = all.machine(me).unwrap_or(place).clone();
@@ -177,10 +177,11 @@ impl Contents {
         let strange = |left: &LogContent| {
             let begun = left.begun.as_ref()?;
             let holdings = left.holdings.as_ref()?;
-            (begun.cluster != offer.data.life && !holdings.held.is_empty()).then_some(offer.machine)
+            (begun.cluster != offer.data.incarnation && !holdings.held.is_empty())
+                .then_some(offer.machine)
         };
         if let Some(me) = strange(&self.left) {
-            return Err(OpenError::Meet(MeetError::Strangers(vec![me])));
+            return Err(OpenError::Meet(StateExchangeError::Strangers(vec![me])));
         }
         self.replaced |= self
             .left
@@ -251,8 +252,8 @@ impl Beginning {
     /// caller repeats this until then.
     ///
     /// # Errors
-    /// [`MeetError`] if they cannot start together.
-    pub fn look(&mut self) -> Result<Option<Arc<DiskStart>>, MeetError> {
+    /// [`StateExchangeError`] if they cannot start together.
+    pub fn look(&mut self) -> Result<Option<Arc<DiskStart>>, StateExchangeError> {
         let Some(agreed) = self.meeting.look()? else {
             return Ok(None);
         };

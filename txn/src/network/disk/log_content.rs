@@ -15,7 +15,7 @@ use fencepost_storage::log::{LogRecovery, Lsn};
 
 use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord, ToldRecord};
 use super::retained_records::RetainedRecords;
-use crate::network::message::Reader;
+use crate::network::message::WordReader;
 use crate::network::truncated::TruncationLog;
 use crate::record::{
     ABORT, BadRecord, COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART, COMMIT_PRIMARY,
@@ -117,7 +117,7 @@ impl LogContent {
             before,
             // It decides nothing about transactions of other machines.
             begun: Some(IncarnationRecord {
-                cluster: offer.data.life,
+                cluster: offer.data.incarnation,
                 region_bytes: offer.data.region_bytes,
                 newest: Timestamp::ZERO,
                 committed: Vec::new(),
@@ -146,7 +146,7 @@ impl LogContent {
         if self.begun.is_none() && kind != record::BEGUN {
             return Err(ALONE);
         }
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         match kind {
             record::BEGUN => {
                 let begun = IncarnationRecord::decode(words)?;
@@ -157,7 +157,8 @@ impl LogContent {
                     holdings = None;
                 }
                 // The state written beside the log may be newer.
-                let newer = |there: &RegionsRecord| there.configuration.id() > begun.configuration.id();
+                let newer =
+                    |there: &RegionsRecord| there.configuration.id() > begun.configuration.id();
                 if !holdings.as_ref().is_some_and(newer) {
                     let held = holdings.map_or_else(FewMap::new, |there| there.held);
                     let configuration = begun.configuration.clone();
@@ -175,8 +176,9 @@ impl LogContent {
             }
             record::HELD => {
                 let mapping = record::take_mapping(&mut reader)?;
-                let older =
-                    |there: &RegionRecord| there.mapping.last_replica_change <= mapping.last_replica_change;
+                let older = |there: &RegionRecord| {
+                    there.mapping.last_replica_change <= mapping.last_replica_change
+                };
                 if let Some(holdings) = &mut self.holdings
                     && holdings.held.get(&mapping.region).is_none_or(older)
                 {

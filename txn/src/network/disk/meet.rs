@@ -12,7 +12,7 @@
 //!
 //! # Failure
 //! A machine that is absent, or continues with the state of a peer's earlier process, keeps the
-//! others waiting. [`Meeting::missing`] names such machines.
+//! others waiting. [`StateExchange::missing`] names such machines.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ const MOST_WORDS: usize = 1 << 28;
 
 /// The reason why machines cannot restart from their disks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MeetError {
+pub enum StateExchangeError {
     /// These machines have no data, and others have some.
     #[error("{} found no data, and others have some; all of them must have theirs", list(.0))]
     Empty(Vec<MachineId>),
@@ -93,7 +93,7 @@ pub enum ReadmitPolicy {
 /// The exchange of states as one machine performs it.
 pub struct StateExchange {
     fabric: Arc<dyn Fabric>,
-    founders: Configuration,
+    initial_members: Configuration,
     /// The machines that may be there, as far as known. `known` below names the configuration that
     /// this comes from.
     machines: Configuration,
@@ -134,7 +134,7 @@ impl StateExchange {
         (founders, machines): (&Configuration, &Configuration),
         taken_back: ReadmitPolicy,
         own: State,
-    ) -> Result<StateExchange, MeetError> {
+    ) -> Result<StateExchange, StateExchangeError> {
         let known = own.configuration().map(Configuration::id);
         let words = own.encode();
         let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
@@ -145,7 +145,7 @@ impl StateExchange {
         Ok(StateExchange {
             states: FewMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
-            founders: founders.clone(),
+            initial_members: founders.clone(),
             machines: machines.clone(),
             own: address_of(machines, fabric.me()),
             known: known.unwrap_or(ConfigurationId(0)),
@@ -164,7 +164,7 @@ impl StateExchange {
 
     /// Reads the states of the others. Returns the common starting state once it is known. The
     /// caller repeats this until then.
-    pub fn look(&mut self) -> Result<Option<AgreedState>, MeetError> {
+    pub fn look(&mut self) -> Result<Option<AgreedState>, StateExchangeError> {
         for machine in self.others() {
             self.look_at(machine)?;
         }
@@ -172,7 +172,7 @@ impl StateExchange {
             && let Some(newest) = newest(&self.states, self.fabric.me())
             && !self.is_in(newest)?
         {
-            return Err(MeetError::Stale(newest.id()));
+            return Err(StateExchangeError::Stale(newest.id()));
         }
         self.learn()?;
         if self
@@ -187,27 +187,27 @@ impl StateExchange {
             .needed()
             .all(|machine| self.seals.get(&machine) == Some(&seal))
         {
-            true => agree(&self.those_needed(), &self.founders, self.taken_back).map(Some),
+            true => agree(&self.those_needed(), &self.initial_members, self.taken_back).map(Some),
             false => Ok(None),
         }
     }
 
     /// Returns whether a configuration has this machine. Its number may belong to another machine,
     /// if it was offered that number and never admitted.
-    fn is_in(&self, configuration: &Configuration) -> Result<bool, MeetError> {
+    fn is_in(&self, configuration: &Configuration) -> Result<bool, StateExchangeError> {
         let me = self.fabric.me();
-        let machines = configuration.at_places_of(&self.founders)?;
+        let machines = configuration.at_places_of(&self.initial_members)?;
         Ok(configuration.has(me) && address_of(&machines, me) == self.own)
     }
 
     /// Learns of a later configuration, whose members may have the addresses of earlier ones.
-    fn learn(&mut self) -> Result<(), MeetError> {
+    fn learn(&mut self) -> Result<(), StateExchangeError> {
         let newest = newest(&self.states, self.fabric.me());
         let Some(newest) = newest.filter(|newest| newest.id() > self.known) else {
             return Ok(());
         };
         self.known = newest.id();
-        let machines = newest.at_places_of(&self.founders)?;
+        let machines = newest.at_places_of(&self.initial_members)?;
         if machines.has(self.fabric.me()) {
             self.fabric.set_members(&members(&machines))?;
             self.machines = machines;
@@ -266,7 +266,7 @@ impl StateExchange {
     }
 
     /// Continues to read a machine's state until a read does not complete at once.
-    fn look_at(&mut self, machine: MachineId) -> Result<(), MeetError> {
+    fn look_at(&mut self, machine: MachineId) -> Result<(), StateExchangeError> {
         loop {
             let Some(looking) = self.looking.remove(&machine) else {
                 let head = self.read(machine, 0, HEAD);
@@ -309,7 +309,8 @@ impl StateExchange {
                             return Ok(());
                         }
                         let state = State::decode(&words);
-                        let state = state.map_err(|why| MeetError::Nonsense(machine, why.0))?;
+                        let state =
+                            state.map_err(|why| StateExchangeError::Nonsense(machine, why.0))?;
                         self.states.insert(machine, state);
                         self.digests.insert(machine, expected);
                         return Ok(());
@@ -320,7 +321,7 @@ impl StateExchange {
     }
 
     /// Takes the head of a machine's segment. Returns whether its state is being read now.
-    fn take_head(&mut self, machine: MachineId) -> Result<bool, MeetError> {
+    fn take_head(&mut self, machine: MachineId) -> Result<bool, StateExchangeError> {
         let Some(StateRead::Head(head)) = self.looking.get_mut(&machine) else {
             return Ok(false);
         };
@@ -336,7 +337,7 @@ impl StateExchange {
         self.seals.insert(machine, shown);
         let all = usize::try_from(words).unwrap_or(usize::MAX);
         if all > MOST_WORDS {
-            return Err(MeetError::Nonsense(machine, "it is too long"));
+            return Err(StateExchangeError::Nonsense(machine, "it is too long"));
         }
         // The process may be another one than the one whose state is known.
         let known = self.digests.get(&machine) == Some(&digest);

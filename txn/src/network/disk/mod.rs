@@ -33,7 +33,7 @@
 //!   begins before the first record of every transaction that is open when the checkpoint begins.
 //!   Only those transactions change objects meanwhile, or are in doubt on some machine. Older
 //!   changes are in the copy. The copy also shows that a block serves another size class since
-//!   (`Changed::of`).
+//!   (`BlockUses::of`).
 //! * DISK-7: a machine has on its disk that it is in a configuration, and with which regions,
 //!   before it acknowledges the configuration. So a configuration is in force only when the disks
 //!   of all its machines have it.
@@ -45,7 +45,7 @@
 //! * DISK-9: a restart takes place with the machines of the newest configuration that any of their
 //!   disks has. The data on the disk of another machine are stale, and are not used. If evicted
 //!   machines are taken back, all machines have to be there, and an evicted one begins without data
-//!   ([`TakenBack`]).
+//!   ([`ReadmitPolicy`]).
 //! * DISK-10: a new backup reports that it is complete once a checkpoint is durable that began
 //!   after all data had arrived. The log must also record that. A backup that had not reported this
 //!   is no replica of the region after a restart.
@@ -97,9 +97,9 @@ use fencepost_storage::log::{Log, LogError, Lsn};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-pub(super) use announce::{DurabilityReports, DURABLE, NEVER};
+pub(super) use announce::{DURABLE, DurabilityReports, NEVER};
 pub use begin::{Beginning, Contents, DiskStart, StoreState};
-pub use meet::{MeetError, ReadmitPolicy};
+pub use meet::{ReadmitPolicy, StateExchangeError};
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
 use record::ToldRecord;
@@ -110,7 +110,7 @@ pub(super) use space::FULL;
 
 use super::{Network, RemoteParticipants};
 use crate::record::{ABORT, TRUNCATE, TxnId};
-use crate::recovery::Seen;
+use crate::recovery::ReplicaEvidence;
 
 /// The log of a machine in a cluster, and its waiters.
 pub(crate) struct Disk {
@@ -181,7 +181,7 @@ impl Disk {
     pub fn data(&self) -> DiskData {
         let kept = self.kept.lock();
         DiskData {
-            life: kept.begun.cluster,
+            incarnation: kept.begun.cluster,
             region_bytes: kept.begun.region_bytes,
         }
     }
@@ -304,7 +304,7 @@ impl Disk {
     }
 
     /// Logs evidence of a transaction that recovery keeps on this machine (DISK-8).
-    pub fn keep_told(&self, seen: &Seen, content: &[u64]) {
+    pub fn keep_told(&self, seen: &ReplicaEvidence, content: &[u64]) {
         self.append_of(record::TOLD, seen.id, &ToldRecord::encode(seen, content));
     }
 

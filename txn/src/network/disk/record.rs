@@ -41,8 +41,8 @@ use fencepost_storage::Timestamp;
 
 use crate::bytes;
 use crate::record::{BadRecord, TxnId};
-use crate::recovery::Seen;
-use crate::words::Reader;
+use crate::recovery::ReplicaEvidence;
+use crate::words::WordReader;
 
 /// Tag of BEGUN: an incarnation of the cluster begins.
 pub const BEGUN: u8 = 32;
@@ -86,11 +86,11 @@ impl IncarnationRecord {
     }
 
     pub fn decode(words: &[u64]) -> Result<IncarnationRecord, BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         IncarnationRecord::take(&mut reader)
     }
 
-    pub fn take(reader: &mut Reader<'_>) -> Result<IncarnationRecord, BadRecord> {
+    pub fn take(reader: &mut WordReader<'_>) -> Result<IncarnationRecord, BadRecord> {
         Ok(IncarnationRecord {
             cluster: reader.word()?,
             region_bytes: reader.word()?,
@@ -126,7 +126,7 @@ impl RegionsRecord {
         }
     }
 
-    pub fn take(reader: &mut Reader<'_>) -> Result<RegionsRecord, BadRecord> {
+    pub fn take(reader: &mut WordReader<'_>) -> Result<RegionsRecord, BadRecord> {
         let configuration = take_value(reader)?;
         let count = reader.word()?;
         let one = |_| {
@@ -143,7 +143,10 @@ impl RegionsRecord {
 
 /// Returns a JOINED record.
 pub fn joined(offer: &DiskOffer) -> Vec<u64> {
-    let DiskData { life, region_bytes } = offer.data;
+    let DiskData {
+        incarnation: life,
+        region_bytes,
+    } = offer.data;
     let mut words = vec![u64::from(offer.machine.0), life, region_bytes];
     put_bytes(&mut words, &offer.configuration.encode());
     words
@@ -151,14 +154,17 @@ pub fn joined(offer: &DiskOffer) -> Vec<u64> {
 
 /// Decodes a JOINED record.
 pub fn take_joined(words: &[u64]) -> Result<DiskOffer, BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let machine = u32::try_from(reader.word()?);
     let machine = machine.map_err(|_| BadRecord("a machine whose number is too large"))?;
     let (life, region_bytes) = (reader.word()?, reader.word()?);
     Ok(DiskOffer {
         machine: MachineId(machine),
         configuration: take_value(&mut reader)?,
-        data: DiskData { life, region_bytes },
+        data: DiskData {
+            incarnation: life,
+            region_bytes,
+        },
     })
 }
 
@@ -173,7 +179,7 @@ pub struct ToldRecord<'a> {
 
 impl<'a> ToldRecord<'a> {
     pub fn decode(words: &'a [u64]) -> Result<ToldRecord<'a>, BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let written = reader.counted()?;
         let region = u32::try_from(reader.word()?);
@@ -186,7 +192,7 @@ impl<'a> ToldRecord<'a> {
         })
     }
 
-    pub fn encode(seen: &Seen, content: &[u64]) -> Vec<u64> {
+    pub fn encode(seen: &ReplicaEvidence, content: &[u64]) -> Vec<u64> {
         let mut words = seen.id.words().to_vec();
         words.push(seen.w.map_or(0, Timestamp::raw));
         words.push(seen.written.len() as u64);
@@ -199,7 +205,7 @@ impl<'a> ToldRecord<'a> {
 
 /// Decodes a DECIDED record.
 pub fn take_decided(words: &[u64]) -> Result<(TxnId, Option<Timestamp>), BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let (id, w) = (reader.id()?, reader.timestamp()?);
     Ok((id, (w > Timestamp::ZERO).then_some(w)))
 }
@@ -211,7 +217,7 @@ pub fn held(mapping: &[u8]) -> Vec<u64> {
     words
 }
 
-pub fn take_mapping(reader: &mut Reader<'_>) -> Result<Mapping, BadRecord> {
+pub fn take_mapping(reader: &mut WordReader<'_>) -> Result<Mapping, BadRecord> {
     take_value(reader)
 }
 
@@ -220,7 +226,7 @@ pub fn put_bytes(words: &mut Vec<u64>, put: &[u8]) {
     bytes::put(words, put);
 }
 
-fn take_value<T: Wire>(reader: &mut Reader<'_>) -> Result<T, BadRecord> {
+fn take_value<T: Wire>(reader: &mut WordReader<'_>) -> Result<T, BadRecord> {
     const NONE: BadRecord = BadRecord("a value that nobody writes");
     let length = usize::try_from(reader.word()?).map_err(|_| NONE)?;
     let words = reader.take(length.div_ceil(8))?;
@@ -237,7 +243,7 @@ pub fn put_outcomes(words: &mut Vec<u64>, outcomes: &[(TxnId, Timestamp)]) {
     }
 }
 
-pub fn take_outcomes(reader: &mut Reader<'_>) -> Result<Vec<(TxnId, Timestamp)>, BadRecord> {
+pub fn take_outcomes(reader: &mut WordReader<'_>) -> Result<Vec<(TxnId, Timestamp)>, BadRecord> {
     let count = reader.word()?;
     let one = |_| Ok((reader.id()?, reader.timestamp()?));
     (0..count).map(one).collect()

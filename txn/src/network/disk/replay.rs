@@ -17,13 +17,13 @@ use super::agree::AgreedState;
 use super::log_content::words;
 use super::record::{self, IncarnationRecord, ToldRecord};
 use crate::network::backup::{self, BlockUses};
-use crate::network::message::Reader;
+use crate::network::message::WordReader;
 use crate::options::OpenError;
 use crate::record::{
     ABORT, BadRecord, COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART, COMMIT_PRIMARY,
     TRUNCATE, TxnId,
 };
-use crate::replay::{ReplayError, Replayed};
+use crate::replay::{ReplayError, ReplaySummary};
 use crate::start::{self, ROOT_BLOCK};
 
 /// The writes of a transaction on this machine.
@@ -49,7 +49,7 @@ struct Replay<'a> {
     open: HashMap<TxnId, Writes, FixedState>,
     /// Transactions that wait for versions that others bring.
     due: Vec<(Writes, Timestamp)>,
-    found: Replayed,
+    found: ReplaySummary,
 }
 
 /// Creates the regions of this machine, as backups.
@@ -75,7 +75,7 @@ pub fn replay(
     regions: &Regions,
     (agreed, own): (&AgreedState, &RegionFilter<'_>),
     from: Option<Lsn>,
-) -> Result<Replayed, OpenError> {
+) -> Result<ReplaySummary, OpenError> {
     let mut replay = Replay::into(regions, own);
     replay.run(log, |lsn| from.is_none_or(|from| lsn >= from))?;
     let last = agreed.committed.iter().map(|(id, w)| (*id, *w));
@@ -107,7 +107,7 @@ impl<'a> Replay<'a> {
             changed: BlockUses::of(regions),
             open: HashMap::default(),
             due: Vec::new(),
-            found: Replayed::default(),
+            found: ReplaySummary::default(),
         }
     }
 
@@ -130,9 +130,11 @@ impl<'a> Replay<'a> {
     }
 
     fn take(&mut self, kind: u8, words: &[u64]) -> Result<(), BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         match kind {
-            record::BEGUN => self.decide(IncarnationRecord::decode(words)?.committed.into_iter())?,
+            record::BEGUN => {
+                self.decide(IncarnationRecord::decode(words)?.committed.into_iter())?
+            }
             record::PREPARED => {
                 let id = reader.id()?;
                 reader.skip_regions()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fencepost_cluster::few::FewSet;
 use fencepost_storage::region::Regions;
-use fencepost_storage::{Private, RegionId};
+use fencepost_storage::{PrivateBacking, RegionId};
 
 use super::log_content::LogContent;
 use super::replay;
@@ -30,7 +30,7 @@ pub fn load(
     }
     let whole = holdings.held.values().filter(|held| held.whole);
     let whole: FewSet<RegionId> = whole.map(|held| held.mapping.region).collect();
-    let regions = Regions::with(region_bytes, Arc::new(Private));
+    let regions = Regions::with(region_bytes, Arc::new(PrivateBacking));
     let load = || -> Result<(), OpenError> {
         for region in &whole {
             regions.reserve(*region, false)?;

@@ -12,7 +12,7 @@ use fencepost_fabric::{Disk, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
 
 use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord, put_bytes};
-use crate::network::message::Reader;
+use crate::network::message::WordReader;
 use crate::record::BadRecord;
 
 const NAME: &str = "MACHINE";
@@ -81,10 +81,10 @@ impl RetainedRecords {
             .chunks_exact(8)
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
-        RetainedRecords::take(&mut Reader(&words)).ok()
+        RetainedRecords::take(&mut WordReader(&words)).ok()
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<RetainedRecords, BadRecord> {
+    fn take(reader: &mut WordReader<'_>) -> Result<RetainedRecords, BadRecord> {
         let begun = IncarnationRecord::take(reader)?;
         let count = reader.word()?;
         let one = |_| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_whole_or_refused() {
+    fn damaged_retained_records_are_refused() {
         let disk = SimDisk::new(1);
         assert_eq!(RetainedRecords::read(&disk).expect("nothing"), None);
         kept(1).write(&disk).expect("is written");

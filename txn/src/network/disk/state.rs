@@ -12,9 +12,9 @@ use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_storage::Timestamp;
 
-use super::log_content::{UndecidedTransaction, LogContent};
+use super::log_content::{LogContent, UndecidedTransaction};
 use super::record::{IncarnationRecord, RegionsRecord, put_outcomes, take_outcomes};
-use crate::network::message::Reader;
+use crate::network::message::WordReader;
 use crate::record::{BadRecord, TxnId};
 
 /// The state of one machine.
@@ -76,7 +76,7 @@ impl State {
     }
 
     pub fn decode(words: &[u64]) -> Result<State, BadRecord> {
-        let mut reader = Reader(words);
+        let mut reader = WordReader(words);
         let mut state = State {
             nonce: reader.word()?,
             newest: reader.timestamp()?,

@@ -35,23 +35,23 @@ impl Network {
         }
         let (now, due) = (
             driver.clock.now_ns(),
-            driver.door_at.load(Ordering::Relaxed),
+            driver.endpoint_check_at.load(Ordering::Relaxed),
         );
         let relaxed = Ordering::Relaxed;
         // No other thread checks meanwhile, however long it takes: a request is taken once.
         let mine = || {
             driver
-                .door_at
+                .endpoint_check_at
                 .compare_exchange(due, NEVER, Ordering::Acquire, relaxed)
         };
         if now < due || mine().is_err() {
             return;
         }
-        for (stranger, message) in door.letters() {
+        for (stranger, message) in door.requests() {
             self.inbox.push(Input::Stranger(stranger, message));
         }
         let next = driver.clock.now_ns().saturating_add(EVERY_NS);
-        driver.door_at.store(next, Ordering::Release);
+        driver.endpoint_check_at.store(next, Ordering::Release);
     }
 
     /// Handles a request of a machine that wants to join.
@@ -59,7 +59,7 @@ impl Network {
         &self,
         driver: &ReconfigurationDriver,
         state: &mut State,
-        stranger: Outsider,
+        outsider: Outsider,
         message: JoinMessage,
     ) {
         let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
@@ -68,8 +68,8 @@ impl Network {
         let data = self.disk.as_ref().map(Disk::data);
         admission.keep(data, state.reconfiguration.is_in_force());
         let fresh = Nonce::draw(&mut state.random);
-        match admission.receive(stranger, message, fresh) {
-            AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
+        match admission.receive(outsider, message, fresh) {
+            AdmissionAction::Answer(answer) => door.answer(outsider, &answer),
             AdmissionAction::Store { new, .. } => {
                 let joiner = new.machines().last();
                 let joiner = joiner.expect("CONFIG-1: a configuration has machines");
@@ -97,7 +97,7 @@ impl Network {
 
 /// Returns the state for admitting machines, if this machine has a join endpoint.
 pub(super) fn admission(options: &crate::network::NetworkOptions) -> Option<Admission> {
-    let door = options.door.as_ref()?;
-    let (me, secret) = (options.fabric.me(), door.secret().clone());
+    let endpoint = options.door.as_ref()?;
+    let (me, secret) = (options.fabric.me(), endpoint.secret().clone());
     Some(Admission::new(me, secret, options.configuration.clone()))
 }

@@ -10,7 +10,7 @@ use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
 use fencepost_storage::Addr;
 
 use super::drain::Drain;
-use super::{PendingAck, Input, ReconfigurationDriver, State, Step, parts};
+use super::{Input, PendingAck, ReconfigurationDriver, State, Step, parts};
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::Network;
@@ -78,7 +78,7 @@ impl Network {
                     state.whole_in = Some(configuration);
                     self.activate(machine, &std::mem::take(&mut state.moved));
                     driver.settled_in.store(true, Ordering::Release);
-                    self.part_from_the_gone();
+                    self.drop_evicted_receivers();
                     state.recovering.forget(configuration);
                     self.recovers.store(false, Ordering::Release);
                     let now = driver.clock.now_ns();
@@ -174,8 +174,8 @@ impl Network {
             });
         // Transactions that wait for one of these replies are retried.
         drop(unanswered);
-        let gone = self.peers.iter();
-        let gone = gone.filter(|peer| !configuration.has(peer.id));
+        let evicted_peers = self.peers.iter();
+        let gone = evicted_peers.filter(|peer| !configuration.has(peer.id));
         for peer in gone {
             peer.channel.break_off();
             self.slot_reservations.forget_machine(peer.id);
@@ -262,7 +262,7 @@ impl Network {
     }
 
     /// Drops the receivers of evicted machines. All their records are settled on every machine.
-    fn part_from_the_gone(&self) {
+    fn drop_evicted_receivers(&self) {
         let configuration = self.configured.current();
         let mut receivers = self.receivers.lock();
         let is_over = |receiver: &mut PeerReceiver| {

@@ -117,7 +117,7 @@ pub(super) struct ReconfigurationDriver {
     settled_in: AtomicBool,
     /// The join endpoint, and when the CM checks it next.
     door: Option<Arc<JoinEndpoint>>,
-    door_at: AtomicU64,
+    endpoint_check_at: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -199,7 +199,7 @@ impl ReconfigurationDriver {
             evicted: AtomicBool::new(false),
             settled_in: AtomicBool::new(!options.joins),
             door: options.door.clone(),
-            door_at: AtomicU64::new(0),
+            endpoint_check_at: AtomicU64::new(0),
             state: Mutex::new(State {
                 reconfiguration,
                 actions: VecDeque::new(),

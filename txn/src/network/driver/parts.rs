@@ -7,7 +7,7 @@
 //! The parts of a message arrive in order; other messages may come between them.
 
 use super::super::PeerSender;
-use super::super::message::Reader;
+use super::super::message::WordReader;
 use crate::bytes;
 use crate::record::BadRecord;
 
@@ -44,7 +44,7 @@ pub(super) fn send_bytes(sender: &PeerSender, tag: u8, message: &[u8]) {
 
 /// Returns the bytes of a message sent by [`send_bytes`].
 pub(in crate::network) fn bytes_of(message: &[u64]) -> Result<&[u8], BadRecord> {
-    let mut reader = Reader(message);
+    let mut reader = WordReader(message);
     let count = usize::try_from(reader.word()?).map_err(|_| NONSENSE)?;
     bytes::first(reader.0, count).ok_or(NONSENSE)
 }
@@ -52,7 +52,7 @@ pub(in crate::network) fn bytes_of(message: &[u64]) -> Result<&[u8], BadRecord> 
 impl Assembling {
     /// Takes a part. Returns the message if the part was the last.
     pub fn take(&mut self, record: &[u64]) -> Result<Option<Vec<u64>>, BadRecord> {
-        let mut reader = Reader(record);
+        let mut reader = WordReader(record);
         let (length, from) = (reader.word()?, reader.word()?);
         let length = usize::try_from(length).ok();
         let length = length.filter(|length| (1..=LONGEST).contains(length));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_come_back_as_they_were_made() {
+    fn long_message_round_trips() {
         let mut assembling = Assembling::default();
         for words in [1, PART - 1, PART, PART + 1, 5 * PART + 7] {
             let message: Vec<u64> = (0..words as u64).collect();

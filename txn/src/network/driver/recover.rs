@@ -33,8 +33,10 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backup;
 use crate::record::TxnId;
-use crate::recovery::{Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, Seen};
-use crate::recovery::{RegionPrimary, Surroundings};
+use crate::recovery::{
+    Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, ReplicaEvidence,
+};
+use crate::recovery::{RecoveryEnvironment, RegionPrimary};
 
 /// Blocks of promoted regions that are searched for free slots in one call (SOSP'15 §5.5).
 const BLOCKS_AT_ONCE: usize = 4;
@@ -62,7 +64,7 @@ pub(super) struct RecoveryDriver {
 
 /// The evidence and content that recovery keeps here for a transaction and a region.
 struct LocalEvidence {
-    seen: Seen,
+    seen: ReplicaEvidence,
     content: Option<Arc<[u64]>>,
 }
 
@@ -123,7 +125,7 @@ impl RecoveryDriver {
         over && self.waiting.is_empty() && self.kept.is_empty()
     }
 
-    fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>) {
+    fn keep(&mut self, seen: ReplicaEvidence, content: Option<Arc<[u64]>>) {
         let of = (seen.id, seen.region);
         match self.kept.get_mut(&of) {
             Some(there) => {
@@ -147,7 +149,7 @@ struct RecoveryView<'a> {
     truncated: &'a BTreeSet<TxnId>,
 }
 
-impl Surroundings for RecoveryView<'_> {
+impl RecoveryEnvironment for RecoveryView<'_> {
     fn region_primary(&self, region: u32) -> RegionPrimary {
         self.network.replicas_in_force(RegionId(region))
     }
@@ -261,9 +263,9 @@ impl Network {
         state: &State,
         configuration: ConfigurationId,
         regions: &[(u32, Replicas)],
-    ) -> (Vec<Seen>, Vec<AwaitedCommit>) {
-        let mut found: BTreeMap<(TxnId, u32), Seen> = BTreeMap::new();
-        let mut add = |seen: Seen| match found.get_mut(&(seen.id, seen.region)) {
+    ) -> (Vec<ReplicaEvidence>, Vec<AwaitedCommit>) {
+        let mut found: BTreeMap<(TxnId, u32), ReplicaEvidence> = BTreeMap::new();
+        let mut add = |seen: ReplicaEvidence| match found.get_mut(&(seen.id, seen.region)) {
             Some(there) => {
                 there.evidence = there.evidence.and(seen.evidence);
                 there.w = there.w.or(seen.w);
@@ -285,7 +287,7 @@ impl Network {
         let mut awaited = Vec::new();
         for commit in self.in_flight.in_doubt(configuration.0) {
             for region in commit.written.iter().filter(|region| own.contains(region)) {
-                add(Seen {
+                add(ReplicaEvidence {
                     id: commit.id,
                     region: *region,
                     evidence: commit.evidence,
@@ -406,7 +408,7 @@ impl Network {
         &self,
         machine: &Machine,
         state: &mut State,
-        seen: &Seen,
+        seen: &ReplicaEvidence,
         w: Option<Timestamp>,
     ) {
         let (id, region) = (seen.id, seen.region);
@@ -517,7 +519,7 @@ impl Network {
             .by_ref()
             .filter(|moved| {
                 let mapping = &moved.mapping;
-                machine.hand_over(mapping.region, &mapping.replicas, floor)
+                machine.begin_handover(mapping.region, &mapping.replicas, floor)
             })
             .map(|moved| moved.mapping.region)
             .collect();

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_go_to_the_configuration_that_they_lead_to_and_count_once() {
+    fn each_step_counts_once_for_the_configuration_it_leads_to() {
         let mut timelines = Timelines::default();
         timelines.since_applied(Step::Commit, 1);
         timelines.towards_next(Step::Suspect, 2);

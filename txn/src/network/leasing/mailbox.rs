@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_half_written_is_not_taken() {
+    fn half_written_datagram_is_not_taken() {
         let [(a, mut of_a), (_b, mut of_b)] = pair();
         for number in 1..=SLOTS as u64 {
             of_a.send(&a, message(number));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_not_there_yet_or_no_more_costs_messages_and_nothing_else() {
+    fn absent_peer_loses_only_messages() {
         let [(a, mut of_a), (b, of_b)] = pair();
         of_b.close(&b);
         (1..=20).for_each(|number| of_a.send(&a, message(number)));
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_peer_writes_is_refused_without_panic(
+        fn arbitrary_peer_memory_causes_no_panic(
             words in proptest::collection::vec(any::<u64>(), SLOTS * SLOT_WORDS),
             valid: [bool; SLOTS],
         ) {

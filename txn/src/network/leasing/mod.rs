@@ -14,7 +14,7 @@
 //! | `suspicions` | the machines suspected at present |
 //!
 //! *Start.* The initial members of a cluster do not start at the same time. So a machine requests
-//! no lease, and suspects no machine, before it has seen all of them ([`Leasing::begin`]); a CM
+//! no lease, and suspects no machine, before it has seen all of them ([`LeaseService::begin`]); a CM
 //! grants leases before. The CM watches an initial member from its first message on, and all of
 //! them some time after the begin.
 //!
@@ -23,7 +23,7 @@
 //! holder from no later.
 //!
 //! *Concurrency.* One mutex, held briefly. Events are delivered without it, by one thread at a time
-//! if only one polls. [`Leasing::holds`] takes no lock.
+//! if only one polls. [`LeaseService::holds`] takes no lock.
 //!
 //! # Failure
 //! If the thread is not scheduled for the length of a lease, a false suspicion follows. It asks for
@@ -64,7 +64,7 @@ pub(super) struct LeaseService {
     me: MachineId,
     clock: Arc<dyn MonotonicClock>,
     terms: LeaseTerms,
-    life: u64,
+    incarnation: u64,
     sink: Sink,
     state: Mutex<State>,
     /// The time until which the machine has its lease, unless a renewal arrives.
@@ -120,7 +120,7 @@ impl LeaseService {
             me,
             clock,
             terms,
-            life,
+            incarnation: life,
             sink,
             state: Mutex::new(state),
             held_until: AtomicU64::new(0),
@@ -156,7 +156,13 @@ impl LeaseService {
             let patience = BOOTSTRAP_NS.max(self.terms.duration_ns());
             state.watch_all_at = Some(now.saturating_add(patience));
         } else if state.leases.is_none() && !self.is_stopped() {
-            let leases = Leases::new(self.me, &state.configuration, self.terms, self.life, now);
+            let leases = Leases::new(
+                self.me,
+                &state.configuration,
+                self.terms,
+                self.incarnation,
+                now,
+            );
             state.leases = Some(leases);
         }
         self.publish(&mut state);
@@ -205,7 +211,7 @@ impl LeaseService {
             state.open_mailboxes(&self.fabric, configuration)?;
             state.configuration = configuration.clone();
             if state.leases.is_none() && !self.is_stopped() {
-                let leases = Leases::new(self.me, configuration, self.terms, self.life, now);
+                let leases = Leases::new(self.me, configuration, self.terms, self.incarnation, now);
                 state.leases = Some(leases);
             }
         }
@@ -293,7 +299,8 @@ impl State {
         let others = configuration.machines().iter().map(|machine| machine.id);
         for peer in others.filter(|peer| *peer != me) {
             if let Err(at) = self.mailbox(peer) {
-                self.mailboxes.insert(at, DatagramQueue::open(fabric, peer)?);
+                self.mailboxes
+                    .insert(at, DatagramQueue::open(fabric, peer)?);
             }
         }
         let gone = self

@@ -75,7 +75,7 @@ impl World {
 }
 
 #[test]
-fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
+fn no_lease_and_no_suspicion_before_all_machines_started() {
     let world = World::new(3);
     world.pass(3 * BOOTSTRAP_NS / MS, &[0, 1, 2]);
     assert!(world.machines.iter().all(|machine| !machine.holds()));
@@ -105,7 +105,7 @@ fn silent_initial_member_is_suspected() {
 }
 
 #[test]
-fn who_falls_silent_is_suspected_by_the_cm_alone_after_its_lease_has_run_out() {
+fn silent_machine_is_suspected_by_cm_alone_after_lease_expiry() {
     let world = World::new(3);
     world.begin();
     world.pass(50, &[0, 1, 2]);
@@ -124,7 +124,7 @@ fn who_falls_silent_is_suspected_by_the_cm_alone_after_its_lease_has_run_out() {
 }
 
 #[test]
-fn a_cm_that_falls_silent_is_suspected_by_all() {
+fn silent_cm_is_suspected_by_all_machines() {
     let world = World::new(3);
     world.begin();
     world.pass(50, &[0, 1, 2]);
@@ -136,7 +136,7 @@ fn a_cm_that_falls_silent_is_suspected_by_all() {
 }
 
 #[test]
-fn what_is_due_next_is_said_and_nothing_is_due_before() {
+fn next_wake_names_the_next_due_message() {
     let world = World::new(2);
     assert_eq!(world.machines[1].next_wake(), u64::MAX);
     world.begin();
@@ -195,7 +195,7 @@ fn mailboxes_come_and_go_with_members() {
 }
 
 #[test]
-fn who_is_stopped_holds_nothing_and_says_nothing() {
+fn stopped_service_holds_no_lease_and_sends_nothing() {
     let world = World::new(2);
     world.begin();
     world.pass(20, &[0, 1]);

@@ -2,9 +2,11 @@
 //! for all waiters.
 
 use fencepost_cluster::PlacementError;
-use fencepost_cluster::allocation::{AllocationError, RegionMessage, RequestId, RequestedPlacement};
+use fencepost_cluster::allocation::{
+    AllocationError, RegionMessage, RequestId, RequestedPlacement,
+};
 use fencepost_fabric::{Completer, Completion, FabricError, MachineId};
-use fencepost_storage::lanes::{Lane, Supply};
+use fencepost_storage::lanes::{Lane, LaneResources};
 use fencepost_storage::{Addr, OutOfMemory};
 
 use super::super::Network;
@@ -27,7 +29,11 @@ pub(super) struct RegionRequest {
 
 impl State {
     /// Sends a request for a region, with its initial waiters.
-    fn ask(&mut self, wish: RequestedPlacement, waiting: Vec<Completer<bool>>) -> (MachineId, RegionMessage) {
+    fn ask(
+        &mut self,
+        wish: RequestedPlacement,
+        waiting: Vec<Completer<bool>>,
+    ) -> (MachineId, RegionMessage) {
         let (request, cm, message) = self.cache.allocate(wish);
         self.growing = Some(RegionRequest {
             request,
@@ -116,7 +122,8 @@ impl Network {
 }
 
 /// A function that allocates slots from a lane.
-type AllocateSlots<'a> = &'a (dyn Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory> + Sync);
+type AllocateSlots<'a> =
+    &'a (dyn Fn(&mut Lane, LaneResources<'_>) -> Result<Addr, OutOfMemory> + Sync);
 
 impl Transaction {
     /// Allocates slots of this machine, after it has got another region, if no block is left for

@@ -29,7 +29,7 @@ impl Machine {
     /// this machine is to be the primary and has no such backup. A machine that is alone does not
     /// call this. Called while a new configuration is applied (SOSP'15 §5.2, step 6).
     #[must_use]
-    pub fn hand_over(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) -> bool {
+    pub fn begin_handover(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) -> bool {
         let Some(network) = self.network() else {
             return false;
         };

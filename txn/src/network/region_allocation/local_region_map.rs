@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_known() {
+    fn learned_replicas_are_known() {
         let region_map = LocalRegionMap::default();
         assert_eq!(region_map.primary(REGION), None);
         assert_eq!(known(&region_map, REGION), None);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_changes_what_is_known_and_an_answer_does_not() {
+    fn configuration_replaces_known_replicas_and_answer_does_not() {
         let region_map = LocalRegionMap::default();
         let floor = Timestamp::from_raw(70);
         region_map.find(REGION, &replicas(1, &[2, 3]));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_meets_a_mixture_of_replicas() {
+    fn concurrent_reader_never_sees_mixed_replicas() {
         const ROUNDS: u32 = 40_000;
         /// Returns the replicas after so many changes; none after every seventh.
         fn after(round: u32) -> (u32, Vec<u32>) {

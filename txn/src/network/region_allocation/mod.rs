@@ -47,15 +47,15 @@ use fencepost_storage::RegionId;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use super::message::Reader;
+use super::message::WordReader;
 use super::{Network, NetworkOptions};
 use crate::bytes;
 use crate::machine::Machine;
 use crate::record::BadRecord;
-use grow::RegionRequest;
 pub(super) use grow::ROUNDS;
+use grow::RegionRequest;
 use host::Host;
-pub(crate) use local_region_map::{ReplicaSet, LocalRegionMap};
+pub(crate) use local_region_map::{LocalRegionMap, ReplicaSet};
 use written::MapRecord;
 
 /// Tag of the messages.
@@ -90,7 +90,7 @@ struct State {
     /// Regions with a new primary that has not recovered them yet.
     inactive: FewSet<RegionId>,
     /// Regions without a replica on any machine.
-    gone: FewSet<RegionId>,
+    lost_regions: FewSet<RegionId>,
     /// The report on the regions of the machines that were lost last.
     report: Option<Report>,
     writing: MapRecord,
@@ -173,7 +173,7 @@ impl RegionAllocationClient {
             next_region: RegionId(next.0.saturating_add(REGIONS_A_CONFIGURATION)),
             to_recover: Vec::new(),
             inactive: FewSet::new(),
-            gone: FewSet::new(),
+            lost_regions: FewSet::new(),
             report: None,
             writing: MapRecord::of(&*options.fabric, id)?,
         };
@@ -413,7 +413,7 @@ fn encode(message: &RegionMessage) -> Vec<u64> {
 }
 
 fn decode(words: &[u64]) -> Result<RegionMessage, BadRecord> {
-    let mut reader = Reader(words);
+    let mut reader = WordReader(words);
     let length = reader.word()?;
     let encoded = usize::try_from(length).ok();
     let encoded = encoded.and_then(|length| bytes::first(reader.0, length));
@@ -428,7 +428,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_come_back_as_they_were_made() {
+    fn region_message_round_trips() {
         for regions in 0..20 {
             let message = RegionMessage {
                 configuration: ConfigurationId(3),

@@ -2,7 +2,9 @@
 
 use fencepost_cluster::allocation::{Allocator, CacheEvent, Lookup, MovedRegion, RegionMessage};
 use fencepost_cluster::few::{FewMap, FewSet};
-use fencepost_cluster::reconfiguration::{RegionReport, InitialManagerState, NewConfig, RefusedReplica, Regions, Report};
+use fencepost_cluster::reconfiguration::{
+    InitialManagerState, NewConfig, RefusedReplica, RegionReport, Regions, Report,
+};
 use fencepost_cluster::{ConfigurationId, Mapping, RegionMap, Replicas, Replication};
 use fencepost_fabric::MachineId;
 use fencepost_storage::{RegionId, Timestamp};
@@ -166,13 +168,14 @@ impl Network {
             for region in &new.lost {
                 self.region_map.forget(*region);
                 machine.release_region(*region);
-                state.gone.insert(*region);
+                state.lost_regions.insert(*region);
                 state.inactive.remove(region);
                 state.found(*region, false, told);
             }
             for MovedRegion { mapping, .. } in &new.moved {
                 if !moved.contains(&mapping.region) && self.knows(mapping.region) {
-                    let _ = machine.hand_over(mapping.region, &mapping.replicas, Timestamp::ZERO);
+                    let _ =
+                        machine.begin_handover(mapping.region, &mapping.replicas, Timestamp::ZERO);
                 }
             }
             let mut questions = applied.questions;
@@ -189,7 +192,7 @@ impl Network {
     /// Returns the primary of a region, even if the region is not active.
     pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> RegionPrimary {
         self.with_state(|state, _| {
-            if state.gone.contains(&region) {
+            if state.lost_regions.contains(&region) {
                 return RegionPrimary::Lost;
             }
             let held = state.replica.get(region).map(|held| &held.mapping);
@@ -222,7 +225,7 @@ impl Network {
         let (_, floor) = machine.interval();
         for MovedRegion { mapping, .. } in moved {
             // The regions of this machine are promoted by now.
-            let _ = machine.hand_over(mapping.region, &mapping.replicas, floor);
+            let _ = machine.begin_handover(mapping.region, &mapping.replicas, floor);
         }
         self.with_state(|state, told| {
             state.writing.has_recovered();

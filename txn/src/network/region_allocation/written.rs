@@ -6,11 +6,11 @@ use fencepost_cluster::{ConfigurationId, MapVersion};
 use fencepost_fabric::{Fabric, FabricError};
 
 use super::State;
-use crate::network::restart::retained_regions::Notes;
+use crate::network::restart::retained_regions::RecordMemory;
 
 /// The place of the record, and its last content.
 pub(super) struct MapRecord {
-    notes: Option<Notes>,
+    notes: Option<RecordMemory>,
     configuration: ConfigurationId,
     recovered: ConfigurationId,
     said: Option<RecordedVersions>,
@@ -28,7 +28,7 @@ type RecordedVersions = (
 impl MapRecord {
     pub fn of(fabric: &dyn Fabric, id: ConfigurationId) -> Result<MapRecord, FabricError> {
         Ok(MapRecord {
-            notes: Notes::of(fabric)?,
+            notes: RecordMemory::of(fabric)?,
             configuration: id,
             recovered: id,
             said: None,

@@ -44,18 +44,19 @@ impl Copies {
 
     /// Copies a record; `None` if memory does not survive machines.
     pub fn copy(&mut self, tag: u8, record: &[u64]) -> Result<Option<SegmentCopy>, BadRecord> {
-        const NO_ROOM: BadRecord = BadRecord("there is no memory for a record that leaves the log");
+        const NO_MEMORY: BadRecord =
+            BadRecord("there is no memory for a record that leaves the log");
         if !self.fabric.keeps() {
             return Ok(None);
         }
         // Copies from each peer have a lane of their own.
-        let lane = u16::try_from(self.from.0).map_err(|_| NO_ROOM)?;
+        let lane = u16::try_from(self.from.0).map_err(|_| NO_MEMORY)?;
         let segment = SegmentId::new(SegmentId::RECORD, lane, self.made);
         self.made = self.made.wrapping_add(1);
         let memory = self
             .fabric
             .provide(segment, HEAD + record.len(), Writer::Owner);
-        let memory = memory.map_err(|_| NO_ROOM)?;
+        let memory = memory.map_err(|_| NO_MEMORY)?;
         memory.copy_in(1, &[u64::from(self.from.0), tag.into()]);
         memory.copy_in(HEAD, record);
         memory.copy_in(0, &[record.len() as u64 + 1]);
@@ -67,8 +68,8 @@ impl Copies {
 }
 
 /// Returns the copies that a machine has left: the writer, tag and words of each.
-pub fn left_by(remains: &RetainedMemory) -> Vec<(MachineId, u8, Vec<u64>)> {
-    let copies = remains.of_kind(SegmentId::RECORD);
+pub fn left_by(retained: &RetainedMemory) -> Vec<(MachineId, u8, Vec<u64>)> {
+    let copies = retained.of_kind(SegmentId::RECORD);
     copies
         .into_iter()
         .filter_map(|(_, memory)| read(memory))

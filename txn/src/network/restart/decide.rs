@@ -19,7 +19,7 @@ use fencepost_storage::region::Image;
 use fencepost_storage::{Addr, RegionId, Timestamp};
 
 use super::super::evidence;
-use super::super::message::{Kind, Reader, Value, Write};
+use super::super::message::{Kind, Value, WordReader, Write};
 use super::Source;
 use super::logs::{Logs, TransactionRecords, moved_value};
 use crate::record::{BadRecord, TxnId};
@@ -82,12 +82,12 @@ type RegionChanges = FewMap<RegionId, Vec<Change>>;
 
 /// Collects the writes of a COMMIT-BACKUP.
 fn of_backup(record: &[u64], changes: &mut RegionChanges) -> Result<(), BadRecord> {
-    let mut reader = Reader(record);
+    let mut reader = WordReader(record);
     reader.id()?;
     reader.timestamp()?;
     reader.skip_regions()?;
     while let Some(write) = reader.write()? {
-        let mut payload = Reader(write.payload);
+        let mut payload = WordReader(write.payload);
         let becomes = match write.kind {
             Kind::Freed => NewValue::Freed,
             Kind::Ranges => NewValue::Ranges(payload.timestamp()?, payload.0.to_vec()),
@@ -118,7 +118,7 @@ fn of_lock(
     if lock.is_empty() {
         return Ok(());
     }
-    let mut reader = Reader(lock);
+    let mut reader = WordReader(lock);
     reader.id()?;
     reader.skip_regions()?;
     while let Some(write) = reader.write()? {
@@ -175,7 +175,10 @@ type Sources<'a> = FewMap<RegionId, Source<'a>>;
 
 /// Returns the writes of a transaction as far as they are known; a COMMIT-BACKUP has more than a
 /// LOCK.
-fn changes_of(found: &TransactionRecords, sources: &Sources<'_>) -> Result<RegionChanges, BadRecord> {
+fn changes_of(
+    found: &TransactionRecords,
+    sources: &Sources<'_>,
+) -> Result<RegionChanges, BadRecord> {
     let mut all = RegionChanges::new();
     for backed in found.whole() {
         let mut there = RegionChanges::new();

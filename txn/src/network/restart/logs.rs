@@ -10,7 +10,7 @@ use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_fabric::{MachineId, MemoryStore, RetainedMemory, SegmentId, ring};
 use fencepost_storage::Timestamp;
 
-use super::super::message::{Reader, Value};
+use super::super::message::{Value, WordReader};
 use super::super::peer_sender::LOG;
 use super::{RestartError, copied};
 use crate::record::{self, BadRecord, TxnId};
@@ -89,7 +89,7 @@ impl Logs {
                 let sender = match remains.get(&of) {
                     Some(sender) => sender,
                     // The sender was evicted before; its memory has the head of this log.
-                    None => out.entry(of).or_try_insert_with(|| after.remains(of))?,
+                    None => out.entry(of).or_try_insert_with(|| after.retained(of))?,
                 };
                 let told = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
                 let records = ring::left_in(ring, (head, told), of);
@@ -123,7 +123,7 @@ impl Logs {
         if !about.contains(&tag) {
             return Ok(());
         }
-        let mut reader = Reader(&record);
+        let mut reader = WordReader(&record);
         let id = reader.id()?;
         if id.configuration < recovered {
             return Ok(());
@@ -152,7 +152,7 @@ impl Logs {
     }
 }
 
-fn regions(reader: &mut Reader<'_>) -> Result<Vec<u32>, BadRecord> {
+fn regions(reader: &mut WordReader<'_>) -> Result<Vec<u32>, BadRecord> {
     let number = |region: &u64| u32::try_from(*region);
     let regions: Result<Vec<u32>, _> = reader.counted()?.iter().map(number).collect();
     regions.map_err(|_| BadRecord("a region whose number is too large"))
@@ -166,7 +166,7 @@ pub fn moved_value(
     if moved.is_empty() {
         return Ok(None);
     }
-    let mut reader = Reader(moved);
+    let mut reader = WordReader(moved);
     reader.id()?;
     while let Some((at, value)) = reader.moved()? {
         if at == addr {

@@ -49,7 +49,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{self, AtomicUsize};
 
 use fencepost_cluster::few::FewMap;
-use fencepost_cluster::reconfiguration::{RestartState, MappingChange, SavedRegions, resume};
+use fencepost_cluster::reconfiguration::{MappingChange, RestartState, SavedRegions, resume};
 use fencepost_cluster::{Configuration, Replication};
 use fencepost_fabric::{MachineId, MemoryStore, RetainedMemory, SegmentId};
 use fencepost_storage::region::Image;
@@ -119,7 +119,7 @@ impl ClusterMemory {
             images: FewMap::new(),
         };
         for machine in members.iter().copied() {
-            let remains = after.remains(machine)?;
+            let remains = after.retained(machine)?;
             let written = remains
                 .get(retained_regions::SEGMENT)
                 .and_then(|kept| retained_regions::read(kept));

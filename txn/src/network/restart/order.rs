@@ -5,12 +5,12 @@
 //! writes are applied by version, in order, as a running backup does ([`super::super::backup`]).
 
 use fencepost_fabric::MachineId;
-use fencepost_storage::header::{LinkWord, OldPlace};
+use fencepost_storage::header::{LinkWord, OldVersionPtr};
 use fencepost_storage::region::Image;
 use fencepost_storage::{ObjectRef, RegionId, Timestamp};
 
 use super::Source;
-use super::decide::{NewValue, Change, DecidedWrites, Incarnation};
+use super::decide::{Change, DecidedWrites, Incarnation, NewValue};
 use crate::changes;
 use crate::record::BadRecord;
 
@@ -114,7 +114,7 @@ fn put(
     }
     object.finish_install(
         header.succeed(w, stays),
-        LinkWord::new(incarnation, OldPlace::NONE),
+        LinkWord::new(incarnation, OldVersionPtr::NONE),
     );
     Ok(())
 }

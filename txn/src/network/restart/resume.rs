@@ -22,7 +22,7 @@ impl Machine {
                 self.regions().reserve(mapping.region, false)?;
                 self.regions().keep(mapping.region);
             }
-            if !self.hand_over(mapping.region, &mapping.replicas, floor) {
+            if !self.begin_handover(mapping.region, &mapping.replicas, floor) {
                 return Err(OutOfMemory);
             }
             if mapping.replicas.primary() == network.me() {

@@ -22,19 +22,19 @@ const HEAD: usize = 2;
 
 /// The memory in which a machine writes the record.
 #[derive(Debug)]
-pub struct Notes {
+pub struct RecordMemory {
     memory: Arc<Memory>,
     written: u64,
 }
 
-impl Notes {
+impl RecordMemory {
     /// Returns the memory of a machine whose memory survives it; otherwise `None`.
-    pub fn of(fabric: &dyn Fabric) -> Result<Option<Notes>, FabricError> {
+    pub fn of(fabric: &dyn Fabric) -> Result<Option<RecordMemory>, FabricError> {
         let memory = fabric
             .keeps()
             .then(|| fabric.provide(SEGMENT, 2 * HALF, Writer::Owner));
         let memory = memory.transpose()?;
-        Ok(memory.map(|memory| Notes { memory, written: 0 }))
+        Ok(memory.map(|memory| RecordMemory { memory, written: 0 }))
     }
 
     /// Writes the record; the previous one stays until the new one is complete.
@@ -93,10 +93,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_that_is_whole_counts() {
+    fn last_intact_record_is_read() {
         let memory = Arc::new(Memory::anonymous(2 * HALF).expect("memory"));
         assert_eq!(read(&memory), None);
-        let mut notes = Notes {
+        let mut notes = RecordMemory {
             memory: Arc::clone(&memory),
             written: 0,
         };

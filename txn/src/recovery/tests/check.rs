@@ -7,7 +7,7 @@ use fencepost_cluster::MachineId;
 use super::commits::Txn;
 use super::world::{Node, Record, World, content};
 use crate::record::TxnId;
-use crate::recovery::{Action, Decision, Evidence, Seen};
+use crate::recovery::{Action, Decision, Evidence, ReplicaEvidence};
 
 impl World {
     pub fn act(&mut self, id: MachineId, actions: Vec<Action>) {
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    fn keep(&mut self, id: MachineId, seen: Seen, sent: Option<Arc<[u64]>>) {
+    fn keep(&mut self, id: MachineId, seen: ReplicaEvidence, sent: Option<Arc<[u64]>>) {
         let key = (seen.id, seen.region);
         let node = self.nodes.get_mut(&id).unwrap();
         let record = node.records.entry(key).or_insert_with(|| Record {
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    fn record_decision(&mut self, id: MachineId, seen: Seen, decision: Decision) {
+    fn record_decision(&mut self, id: MachineId, seen: ReplicaEvidence, decision: Decision) {
         if self.decided.get(&seen.id) != Some(&decision) {
             self.wrong(format!("{id} is told what nobody decided"));
         }

@@ -7,7 +7,7 @@ use fencepost_storage::Timestamp;
 
 use super::world::{Record, World, content};
 use crate::record::TxnId;
-use crate::recovery::{Evidence, Seen};
+use crate::recovery::{Evidence, ReplicaEvidence};
 
 /// A transaction and its reported outcome.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl World {
             _ => return,
         };
         let record = node.records.entry(key).or_insert_with(|| Record {
-            seen: Seen {
+            seen: ReplicaEvidence {
                 id: txn.id,
                 region,
                 evidence: Evidence::NONE,

@@ -5,7 +5,7 @@ use fencepost_storage::Timestamp;
 use proptest::prelude::*;
 
 use crate::record::TxnId;
-use crate::recovery::{Body, Evidence, RecoveryMessage, RegionVote, Seen, Vote};
+use crate::recovery::{Body, Evidence, RecoveryMessage, RegionVote, ReplicaEvidence, Vote};
 
 const ID: TxnId = TxnId {
     configuration: 3,
@@ -14,8 +14,8 @@ const ID: TxnId = TxnId {
     local: 9,
 };
 
-fn seen(evidence: Evidence, w: Option<u64>) -> Seen {
-    Seen {
+fn seen(evidence: Evidence, w: Option<u64>) -> ReplicaEvidence {
+    ReplicaEvidence {
         id: ID,
         region: 7,
         evidence,
@@ -45,7 +45,7 @@ fn words(body: Body) -> Vec<u64> {
 }
 
 #[test]
-fn messages_come_back_as_they_were_made() {
+fn recovery_message_round_trips() {
     let (region, id, written) = (7, ID, Arc::<[u32]>::from([5, 7]));
     let locked = seen(Evidence::LOCK, None);
     let backed = seen(Evidence::LOCK.and(Evidence::COMMIT_BACKUP), Some(44));
@@ -106,13 +106,13 @@ fn messages_come_back_as_they_were_made() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn contradictory_message_is_refused() {
     let need = |seen| Body::NeedRecovery {
         region: 7,
         seen: vec![seen],
         last: true,
     };
-    let elsewhere = Seen {
+    let elsewhere = ReplicaEvidence {
         written: Arc::new([5]),
         ..seen(Evidence::LOCK, None)
     };

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use crate::record::TxnId;
 use crate::recovery::coordinator::PATIENCE_NS;
-use crate::recovery::post::Post;
+use crate::recovery::post::RecoveryActions;
 use crate::recovery::{
-    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionPrimary, RegionVote,
-    Seen, Surroundings, Vote,
+    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryEnvironment, RecoveryMessage,
+    RegionPrimary, RegionVote, ReplicaEvidence, Vote,
 };
 
 const ME: MachineId = MachineId(1);
@@ -21,9 +21,9 @@ const NOW: ConfigurationId = ConfigurationId(5);
 
 /// The locations of regions; regions that are not listed are unknown.
 #[derive(Default)]
-struct Around(BTreeMap<u32, RegionPrimary>);
+struct RegionLocations(BTreeMap<u32, RegionPrimary>);
 
-impl Surroundings for Around {
+impl RecoveryEnvironment for RegionLocations {
     fn region_primary(&self, region: u32) -> RegionPrimary {
         *self.0.get(&region).unwrap_or(&RegionPrimary::Unknown)
     }
@@ -55,7 +55,7 @@ fn message(body: Body) -> RecoveryMessage {
     }
 }
 
-fn begin(regions: &[(u32, MachineId, MachineId)], found: Vec<Seen>) -> Begin {
+fn begin(regions: &[(u32, MachineId, MachineId)], found: Vec<ReplicaEvidence>) -> Begin {
     let replicas = |primary, backup| Replicas::new(primary, vec![backup]).expect("two");
     let regions = regions.iter();
     Begin {
@@ -67,8 +67,8 @@ fn begin(regions: &[(u32, MachineId, MachineId)], found: Vec<Seen>) -> Begin {
     }
 }
 
-fn seen(local: u64, region: u32, evidence: Evidence, w: Option<u64>) -> Seen {
-    Seen {
+fn seen(local: u64, region: u32, evidence: Evidence, w: Option<u64>) -> ReplicaEvidence {
+    ReplicaEvidence {
         id: id(local),
         region,
         evidence,
@@ -98,7 +98,7 @@ fn sent(actions: Vec<Action>) -> Vec<(MachineId, Body)> {
 
 /// A lost region does not delay the other regions, and does not object to a commit.
 #[test]
-fn a_region_that_is_lost_has_nothing_against_it() {
+fn lost_region_does_not_object_to_commit() {
     for (votes, w, expected) in [
         (Vote::CommitBackup, Some(50), Decision::Commit),
         (Vote::CommitPrimary, Some(50), Decision::Commit),
@@ -106,7 +106,7 @@ fn a_region_that_is_lost_has_nothing_against_it() {
         (Vote::Abort, None, Decision::Abort),
     ] {
         let mut recovery = Recovery::new(ME);
-        let mut around = Around::default();
+        let mut around = RegionLocations::default();
         drop(recovery.begin(0, begin(&[], Vec::new()), &around));
         let actions = recovery.receive(10, OTHER, vote(7, votes, w), &around);
         assert_eq!(actions, [], "{votes:?}");
@@ -137,7 +137,7 @@ fn a_region_that_is_lost_has_nothing_against_it() {
 #[test]
 fn votes_that_are_missing_are_asked_for_again_and_again() {
     let mut recovery = Recovery::new(ME);
-    let around = Around(
+    let around = RegionLocations(
         [
             (7, RegionPrimary::Primary(OTHER)),
             (8, RegionPrimary::Primary(OTHER)),
@@ -161,9 +161,9 @@ fn votes_that_are_missing_are_asked_for_again_and_again() {
 /// No replica has a record of a transaction whose coordinator awaits the outcome: the outcome is
 /// abort.
 #[test]
-fn who_waits_is_told_though_nobody_has_a_record() {
+fn waiting_coordinator_without_records_learns_abort() {
     let mut recovery = Recovery::new(ME);
-    let around = Around(
+    let around = RegionLocations(
         [7, 8]
             .map(|region| (region, RegionPrimary::Primary(ME)))
             .into(),
@@ -190,9 +190,9 @@ fn who_waits_is_told_though_nobody_has_a_record() {
 }
 
 #[test]
-fn what_is_said_in_other_configurations_waits_or_is_forgotten() {
+fn message_of_other_configuration_waits_or_is_dropped() {
     let mut recovery = Recovery::new(ME);
-    let around = Around::default();
+    let around = RegionLocations::default();
     let of = |configuration, body| RecoveryMessage {
         configuration: ConfigurationId(configuration),
         body,
@@ -235,9 +235,9 @@ fn what_is_said_in_other_configurations_waits_or_is_forgotten() {
 fn much_that_was_seen_comes_in_parts() {
     let mut recovery = Recovery::new(ME);
     let locked = |local| seen(local, 7, Evidence::LOCK, None);
-    let many: Vec<Seen> = (1..2000).map(locked).collect();
+    let many: Vec<ReplicaEvidence> = (1..2000).map(locked).collect();
     let begin = begin(&[(7, OTHER, ME)], many.clone());
-    let actions = recovery.begin(0, begin, &Around::default());
+    let actions = recovery.begin(0, begin, &RegionLocations::default());
     let (mut all, mut lasts) = (Vec::new(), Vec::new());
     for (to, body) in sent(actions) {
         let length = message(body.clone()).words().len();
@@ -253,12 +253,12 @@ fn much_that_was_seen_comes_in_parts() {
 }
 
 #[test]
-fn all_agree_on_who_decides_and_it_is_spread() {
+fn machines_agree_on_recovery_coordinator_and_share_load() {
     let members = [4, 2, 9, 7].map(MachineId);
     let mut other = members.to_vec();
     other.reverse();
-    let one = Post::new(ME, NOW, members.to_vec());
-    let two = Post::new(OTHER, NOW, other);
+    let one = RecoveryActions::new(ME, NOW, members.to_vec());
+    let two = RecoveryActions::new(OTHER, NOW, other);
     let mut of: BTreeMap<MachineId, u32> = BTreeMap::new();
     for local in 0..400 {
         let lost = id(local);
@@ -280,7 +280,7 @@ fn any_body() -> impl Strategy<Value = Body> {
         |(kind, region, id, seen, yes, vote)| match kind {
             0 | 1 => Body::NeedRecovery {
                 region,
-                seen: vec![Seen { region, ..seen }],
+                seen: vec![ReplicaEvidence { region, ..seen }],
                 last: yes,
             },
             2 => Body::FetchTxState { region, id },
@@ -329,9 +329,9 @@ proptest! {
     /// A peer that sends wrong messages affects only the transactions and regions that the messages
     /// name.
     #[test]
-    fn whatever_is_said_nothing_panics(bodies in proptest::collection::vec(any_body(), 0..40)) {
+    fn arbitrary_messages_cause_no_panic(bodies in proptest::collection::vec(any_body(), 0..40)) {
         let mut recovery = Recovery::new(ME);
-        let around = Around::default();
+        let around = RegionLocations::default();
         let regions = [(7, ME, OTHER), (8, OTHER, ME)];
         drop(recovery.begin(0, begin(&regions, Vec::new()), &around));
         for body in bodies {

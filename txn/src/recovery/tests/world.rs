@@ -11,8 +11,8 @@ use super::commits::Txn;
 use super::fault::Fault;
 use crate::record::TxnId;
 use crate::recovery::{
-    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionPrimary, Seen,
-    Surroundings, Vote,
+    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryEnvironment, RecoveryMessage,
+    RegionPrimary, ReplicaEvidence, Vote,
 };
 
 /// Counts of events.
@@ -60,7 +60,7 @@ impl Counts {
 
 /// The records that a replica has of a transaction.
 pub struct Record {
-    pub seen: Seen,
+    pub seen: ReplicaEvidence,
     pub content: Option<Arc<[u64]>>,
 }
 
@@ -106,13 +106,13 @@ pub struct World {
     losses: u64,
 }
 
-struct Around<'a> {
+struct NodeView<'a> {
     node: &'a Node,
     mappings: &'a BTreeMap<u32, Replicas>,
     fault: Option<Fault>,
 }
 
-impl Surroundings for Around<'_> {
+impl RecoveryEnvironment for NodeView<'_> {
     fn region_primary(&self, region: u32) -> RegionPrimary {
         let replicas = self.mappings.get(&region);
         replicas.map_or(RegionPrimary::Lost, |replicas| {
@@ -337,9 +337,9 @@ impl World {
     pub fn with(
         &mut self,
         id: MachineId,
-        f: impl FnOnce(&mut Recovery, u64, &dyn Surroundings) -> Vec<Action>,
+        f: impl FnOnce(&mut Recovery, u64, &dyn RecoveryEnvironment) -> Vec<Action>,
     ) {
-        let around = Around {
+        let around = NodeView {
             node: &self.nodes[&id],
             mappings: &self.mappings,
             fault: self.fault,

@@ -6,7 +6,7 @@ use super::*;
 /// its replicas. Then another machine fails, then all, at any time since the return. No data is
 /// lost.
 #[test]
-fn a_machine_comes_back_while_the_others_run() {
+fn evicted_machine_rejoins_running_cluster() {
     // Also if the configuration store has lost everything when all start again.
     for (replicas, lost, forgets) in [(2, 3, false), (3, 1, false), (2, 2, true), (3, 3, true)] {
         let disks = Disks {
@@ -48,7 +48,7 @@ fn a_machine_comes_back_while_the_others_run() {
 /// A number was offered to one machine, which did not join, and then given to another. The disk of
 /// the first machine does not have the other's data.
 #[test]
-fn who_was_offered_a_number_that_another_one_got_is_stale() {
+fn machine_whose_offered_number_was_reassigned_is_stale() {
     let disks = Disks::new(3);
     let mut world = disks.begin();
     let objects = objects(&world);
@@ -57,7 +57,8 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     drop(world.machines.remove(&3));
     let mut offered = Contents::read(&durable(&disks.disks[2])).expect("its disk");
     let written = offered.machine();
-    let Some(JoinOutcome::Offered(offer)) = world.request_to_join(3, DurableData::Disk { written }) else {
+    let Some(JoinOutcome::Offered(offer)) = world.request_to_join(3, DurableData::Disk { written })
+    else {
         panic!("it was let in");
     };
     offered.write_down(&offer).expect("is written down");
@@ -71,13 +72,13 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     let left = disks.left(CrashLoss::All);
     drop(world);
     // They wait for the machine that has the number.
-    assert!(left.begin_those(&[1, 2, 3]).is_none());
+    assert!(left.begin_machines(&[1, 2, 3]).is_none());
 }
 
 /// A machine returns again and again, also with an empty disk, and each time all start again with
 /// it.
 #[test]
-fn it_may_come_back_again() {
+fn machine_may_rejoin_repeatedly() {
     [false, true].into_iter().for_each(comes_back_again);
 }
 
@@ -133,7 +134,7 @@ fn comes_back_again(forgets: bool) {
 /// which objects have changed. With an empty disk everything is copied. In both cases its replicas
 /// are correct, also after a power failure and if they are the only ones left.
 #[test]
-pub fn a_machine_that_comes_back_gets_what_has_changed() {
+pub fn rejoining_machine_copies_only_changed_objects() {
     const MANY: usize = 400;
     let mut counts = Vec::new();
     for (empty, checkpoint) in [(true, false), (false, false), (false, true)] {

@@ -1,6 +1,6 @@
 //! A machine whose process has ended returns while the others run, and its memory still exists.
 
-use fencepost_fabric::{Gone, Memory, RetainedMemory, SegmentId};
+use fencepost_fabric::{EvictedMemory, Memory, RetainedMemory, SegmentId};
 use fencepost_storage::region::Image;
 
 use super::*;
@@ -19,10 +19,10 @@ fn begin(replicas: usize) -> (World, BTreeMap<u32, Arc<dyn Fabric>>) {
         (member.id.0, fabric)
     };
     let fabrics: BTreeMap<u32, _> = all.iter().map(join).collect();
-    let ground = Ground::of(Arc::clone(&network), &configuration, replicas);
+    let ground = SharedEnvironment::of(Arc::clone(&network), &configuration, replicas);
     let open = |(id, fabric): (&u32, &Arc<dyn Fabric>)| {
         let options = ground.options(Arc::clone(fabric), configuration.clone());
-        (*id, Ground::machine(options))
+        (*id, SharedEnvironment::machine(options))
     };
     let machines = fabrics.iter().map(open).collect();
     (World::of(ground, machines), fabrics)
@@ -58,25 +58,27 @@ fn copy(memory: &[(SegmentId, Arc<Memory>)]) -> RetainedMemory {
     RetainedMemory::new(memory.iter().map(copy))
 }
 
-fn image(remains: &RetainedMemory, addr: Addr) -> Image {
+fn image(retained: &RetainedMemory, addr: Addr) -> Image {
     let region = addr.region();
-    let memory = remains.get(SegmentId::new(SegmentId::REGION, 0, region.0));
+    let memory = retained.get(SegmentId::new(SegmentId::REGION, 0, region.0));
     Image::of(region, memory.expect("a region")).expect("a region")
 }
 
 /// Lets a machine join at the third place, with the retained memory of earlier ones.
-fn join(world: &mut World, gone: Vec<RetainedMemory>) -> (u32, Arc<dyn Fabric>) {
+fn join(world: &mut World, evicted: Vec<RetainedMemory>) -> (u32, Arc<dyn Fabric>) {
     let (id, configuration) = loop {
-        if let Some(JoinOutcome::Joined(id, configuration)) = world.request_to_join(3, DurableData::Nothing) {
+        if let Some(JoinOutcome::Joined(id, configuration)) =
+            world.request_to_join(3, DurableData::Nothing)
+        {
             break (id, configuration);
         }
     };
     let fabric: Arc<dyn Fabric> = Arc::new(world.ground.network.join(id).expect("a machine"));
     let all = members(&configuration);
     fabric.set_members(&all).expect("a member");
-    let machine = Ground::machine(NetworkOptions {
+    let machine = SharedEnvironment::machine(NetworkOptions {
         joins: true,
-        before: Some(Arc::new(Gone::of(gone))),
+        before: Some(Arc::new(EvictedMemory::of(evicted))),
         ..world.ground.options(Arc::clone(&fabric), configuration)
     });
     (world.has_joined(id, machine), fabric)
@@ -86,7 +88,7 @@ fn join(world: &mut World, gone: Vec<RetainedMemory>) -> (u32, Arc<dyn Fabric>) 
 /// running at its end. Its replicas are as correct as those of others, also when the others are
 /// lost.
 #[test]
-fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
+fn retained_memory_is_reused_where_versions_match_primary() {
     let mut counts = Vec::new();
     for is_left in [false, true] {
         let (mut world, fabrics) = begin(3);

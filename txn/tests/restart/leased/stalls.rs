@@ -11,7 +11,7 @@ const STEPS: usize = 4_000;
 /// follows. Then it receives the outcome. A machine that has returned meanwhile, with its earlier
 /// data, has the same outcome.
 #[test]
-fn who_stands_still_is_told_what_has_become_of_it() {
+fn stalled_client_receives_recovery_outcome() {
     // Also if the client's machine has none of the written objects.
     for of in [[1, 2], [2, 2]] {
         let late = (0..POLLS).filter(|polls| takes_effect_late(of, *polls));

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use fencepost_storage::RegionId;
 use fencepost_storage::log::Lsn;
 
-use crate::checkpoint_wait::WaitCheckpoint;
+use crate::checkpoint_wait::CheckpointWait;
 use crate::fault::{self, Fault};
 use crate::machine::Machine;
 use crate::network::disk::Disk;
@@ -25,7 +25,7 @@ pub(super) struct DiskWaits {
     /// Regions that were copied since the checkpoint began.
     copied: Vec<RegionId>,
     /// The checkpoint in progress, and the regions that it will contain.
-    taking: Option<(WaitCheckpoint, Vec<RegionId>)>,
+    taking: Option<(CheckpointWait, Vec<RegionId>)>,
     /// Regions in a completed checkpoint: they wait until the log is durable up to a position.
     written: Vec<(Lsn, RegionId)>,
 }

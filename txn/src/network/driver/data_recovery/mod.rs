@@ -53,7 +53,7 @@ use crate::network::backing::segment;
 use crate::network::traffic::PostKind;
 use crate::readers::{ReaderSlot, Readers};
 use crate::record::BadRecord;
-use block::{BlockCopy, CopyDestination, BlockRead};
+use block::{BlockCopy, BlockRead, CopyDestination};
 use durably::DiskWaits;
 use pace::ReadRate;
 
@@ -163,7 +163,8 @@ impl DataRecovery {
         let mut before = std::mem::take(&mut self.regions);
         for (region, replicas) in lacking {
             let primary = replicas.primary();
-            let same = |filling: &RegionCopy| (filling.region, filling.primary) == (region, primary);
+            let same =
+                |filling: &RegionCopy| (filling.region, filling.primary) == (region, primary);
             let known = before
                 .iter()
                 .position(same)
@@ -392,14 +393,14 @@ impl Network {
         let now = driver.clock.now_ns();
         let before = self.before.lock().clone();
         if before.is_some() {
-            let refill = &mut state.refill;
-            if !refill.regions.is_empty() || refill.forgets_at == u64::MAX {
-                refill.forgets_at = now + KEPT_NS;
-            } else if now >= refill.forgets_at {
+            let data_recovery = &mut state.refill;
+            if !data_recovery.regions.is_empty() || data_recovery.forgets_at == u64::MAX {
+                data_recovery.forgets_at = now + KEPT_NS;
+            } else if now >= data_recovery.forgets_at {
                 if let Some(before) = self.before.lock().take() {
                     before.forget();
                 }
-                refill.forgets_at = u64::MAX;
+                data_recovery.forgets_at = u64::MAX;
             }
         }
         let versions = |machine, block| self.ask_versions(machine, block);

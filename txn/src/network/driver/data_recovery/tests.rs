@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use fencepost_fabric::{Completer, Memory};
 use fencepost_storage::classes::{Class, MAX_SLOT_WORDS};
-use fencepost_storage::header::{Header, LinkWord, OldPlace};
+use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::region::Regions;
-use fencepost_storage::{Addr, ObjectCopy, ObjectRef, Private, Timestamp};
+use fencepost_storage::{Addr, ObjectCopy, ObjectRef, PrivateBacking, Timestamp};
 
 use super::*;
 use crate::network::backup::{self, BlockUses};
@@ -50,7 +50,7 @@ fn write(memory: &Memory, addr: Addr, words: usize, w: u64) {
     let object = object(memory, addr, words);
     object.put(0, &vec![w; object.len()]);
     let header = object.header().succeed(Timestamp::from_raw(w), true);
-    object.finish_install(header, LinkWord::new(4, OldPlace::NONE));
+    object.finish_install(header, LinkWord::new(4, OldVersionPtr::NONE));
 }
 
 impl Primary {
@@ -89,13 +89,13 @@ struct World {
     changed: BlockUses,
     readers: Readers,
     clock: Clock,
-    refill: DataRecovery,
+    data_recovery: DataRecovery,
     now: u64,
 }
 
 impl World {
     fn new(primary: Primary, replicas: usize) -> World {
-        let regions = Regions::with(BYTES, Arc::new(Private));
+        let regions = Regions::with(BYTES, Arc::new(PrivateBacking));
         regions.reserve(REGION, false).expect("memory");
         let mut refill = DataRecovery::new(1);
         let readers = Readers::default();
@@ -106,13 +106,15 @@ impl World {
             changed: BlockUses::default(),
             readers,
             clock: Clock::default(),
-            refill,
+            data_recovery: refill,
             now: 0,
         }
     }
 
     fn step(&mut self) -> Option<RegionId> {
-        self.now = self.now.max(self.refill.next_wake(self.now).min(1 << 60));
+        self.now = self
+            .now
+            .max(self.data_recovery.next_wake(self.now).min(1 << 60));
         let post = |machine, region, place| {
             assert_eq!((machine, region), (MachineId(1), REGION));
             self.primary.read(place)
@@ -128,7 +130,7 @@ impl World {
             post: &post,
             versions: &|_, _| None,
         };
-        self.refill.step(self.now, &around)
+        self.data_recovery.step(self.now, &around)
     }
 
     /// Returns whether the region is copied within some steps.
@@ -151,7 +153,7 @@ fn lacking(primary: u32, replicas: usize) -> Vec<(RegionId, Replicas)> {
 }
 
 #[test]
-fn all_that_the_primary_has_comes_over_by_its_version() {
+fn backup_copies_newest_version_of_each_object() {
     let primary = Primary::new();
     let (freed, newer, unused) = (slot(2, SMALL, 1), slot(2, SMALL, 700), slot(2, SMALL, 9));
     for (addr, words, w) in [
@@ -193,11 +195,11 @@ fn all_that_the_primary_has_comes_over_by_its_version() {
     assert_eq!(world.there(slot(5, LARGE, 7)), Some((15, true, 15)));
     assert_eq!(world.there(unused).map(|(w, ..)| w), Some(0));
     assert_eq!(world.step(), None, "it is copied once");
-    assert_eq!(world.refill.next_wake(5), u64::MAX);
+    assert_eq!(world.data_recovery.next_wake(5), u64::MAX);
 }
 
 #[test]
-fn what_is_locked_or_changes_is_read_until_it_is_steady() {
+fn locked_or_changing_object_is_read_again_until_stable() {
     let primary = Primary::new();
     let (locked, changing) = (slot(2, SMALL, 4), slot(2, SMALL, 5));
     write(&primary.memory, locked, SMALL, 10);
@@ -235,7 +237,7 @@ fn what_is_locked_or_changes_is_read_until_it_is_steady() {
 
 /// Tests a commit of an earlier configuration that is decided and not installed yet.
 #[test]
-fn a_lock_is_awaited_over_a_version_that_is_here_too_and_where_no_object_was() {
+fn locked_slot_is_awaited_even_if_version_is_known_or_empty() {
     for at in [4, 5] {
         let primary = Primary::new();
         let (old, new) = (slot(2, SMALL, 4), slot(2, SMALL, 5));
@@ -250,7 +252,7 @@ fn a_lock_is_awaited_over_a_version_that_is_here_too_and_where_no_object_was() {
                 write(memory, locked, SMALL, 200);
             }
         });
-        world.refill.begin(lacking(1, 2), &world.readers);
+        world.data_recovery.begin(lacking(1, 2), &world.readers);
         while world.primary.reads.get() < 290 {
             assert_eq!(world.step(), None, "a lock is awaited");
         }
@@ -262,7 +264,7 @@ fn a_lock_is_awaited_over_a_version_that_is_here_too_and_where_no_object_was() {
 }
 
 #[test]
-fn what_is_locked_has_no_version_that_a_backup_could_have_had() {
+fn locked_object_matches_no_retained_version() {
     let primary = Primary::new();
     let (old, new) = (slot(2, SMALL, 4), slot(2, SMALL, 5));
     write(&primary.memory, old, SMALL, 10);
@@ -283,7 +285,7 @@ fn what_is_locked_has_no_version_that_a_backup_could_have_had() {
 }
 
 #[test]
-fn no_more_is_read_at_once_than_the_pace_allows_and_what_fails_is_read_again() {
+fn read_rate_limits_reads_and_failed_read_is_repeated() {
     for (replicas, most) in [(2, 16), (3, 4)] {
         let mut primary = Primary::new();
         write(&primary.memory, slot(2, SMALL, 1), SMALL, 10);
@@ -323,37 +325,43 @@ fn no_more_is_read_at_once_than_the_pace_allows_and_what_fails_is_read_again() {
         for _ in 0..40 {
             world.step();
         }
-        assert_eq!(world.refill.reads.len(), most);
+        assert_eq!(world.data_recovery.reads.len(), most);
         assert_eq!(world.readers.oldest(&world.clock), reader, "REFILL-3");
-        world.refill.pause(&world.readers);
+        world.data_recovery.pause(&world.readers);
         assert!(world.readers.oldest(&world.clock) > reader);
         let asked = world.primary.reads.get();
         for _ in 0..10 {
             assert_eq!(world.step(), None);
         }
         assert_eq!(
-            (world.primary.reads.get(), world.refill.reads.len()),
+            (world.primary.reads.get(), world.data_recovery.reads.len()),
             (asked, 0)
         );
     }
 }
 
 #[test]
-fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
+fn recovery_continues_after_configuration_and_restarts_at_new_primary() {
     let primary = Primary::new();
     write(&primary.memory, slot(5, LARGE, 1), LARGE, 10);
     let mut world = World::new(primary, 2);
-    while world.refill.block.as_ref().map(|copy| copy.id().block) != Some(5) {
+    while world
+        .data_recovery
+        .block
+        .as_ref()
+        .map(|copy| copy.id().block)
+        != Some(5)
+    {
         assert_eq!(world.step(), None);
     }
-    world.refill.begin(lacking(1, 2), &world.readers);
+    world.data_recovery.begin(lacking(1, 2), &world.readers);
     assert!(
-        world.refill.block.is_none(),
+        world.data_recovery.block.is_none(),
         "it begins with the block again"
     );
-    world.refill.pause(&world.readers);
-    world.refill.begin(lacking(1, 3), &world.readers);
-    let filling = &world.refill.regions[0];
+    world.data_recovery.pause(&world.readers);
+    world.data_recovery.begin(lacking(1, 3), &world.readers);
+    let filling = &world.data_recovery.regions[0];
     assert_eq!(
         (filling.blocks.len(), filling.unlisted),
         (1, BYTES / BLOCK_BYTES)
@@ -367,25 +375,25 @@ fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
         1 + blocks,
         "its class and slots"
     );
-    world.refill.begin(lacking(1, 2), &world.readers);
+    world.data_recovery.begin(lacking(1, 2), &world.readers);
     world.step();
-    world.refill.pause(&world.readers);
-    world.refill.begin(lacking(2, 2), &world.readers);
-    let filling = &world.refill.regions[0];
+    world.data_recovery.pause(&world.readers);
+    world.data_recovery.begin(lacking(2, 2), &world.readers);
+    let filling = &world.data_recovery.regions[0];
     assert_eq!((filling.blocks.len(), filling.unlisted), (0, 1));
     // This machine is no replica of it any more.
-    world.refill.begin(Vec::new(), &world.readers);
-    assert_eq!(world.refill.next_wake(0), u64::MAX);
+    world.data_recovery.begin(Vec::new(), &world.readers);
+    assert_eq!(world.data_recovery.next_wake(0), u64::MAX);
 }
 
 #[test]
-fn a_region_that_is_no_backup_here_is_given_up() {
+fn region_without_backup_here_is_given_up() {
     let primary = Primary::new();
     write(&primary.memory, slot(2, SMALL, 1), SMALL, 10);
     let mut world = World::new(primary, 2);
-    world.regions = Regions::with(BYTES, Arc::new(Private));
+    world.regions = Regions::with(BYTES, Arc::new(PrivateBacking));
     assert!(!world.fills());
-    assert_eq!(world.refill.next_wake(0), u64::MAX);
+    assert_eq!(world.data_recovery.next_wake(0), u64::MAX);
 }
 
 proptest::proptest! {

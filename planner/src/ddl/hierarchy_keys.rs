@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{NewForeignKey, Related, RowRules};
+use fencepost_sql::bound::{NewForeignKey, RelatedTable, RowRules};
 use fencepost_sql::catalog::{CatalogView, ForeignKeyDef, Snapshot, TableDef};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::DdlCx;
@@ -28,7 +28,7 @@ pub async fn give_foreign_key(
     changes: &mut Changes,
     partition: &mut TableDef,
     key: &ForeignKeyDef,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let same = |own: &&ForeignKeyDef| {
         let named = ForeignKeyDef {
             id: key.id,
@@ -119,7 +119,7 @@ pub async fn check_unreferenced(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     (parent, partition): (&TableDef, &TableDef),
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     for WholeKey { child, whole, key } in keys_to_wholes(ddl.snapshot, partition)? {
         let leaves = whole
             .tree()
@@ -128,7 +128,7 @@ pub async fn check_unreferenced(
         if child.id != whole.id {
             tables.push(whole);
         }
-        let related = |table: Arc<TableDef>| Related {
+        let related = |table: Arc<TableDef>| RelatedTable {
             table,
             rules: RowRules::default(),
             defaults: Vec::new(),
@@ -165,7 +165,7 @@ pub async fn drop_foreign_key(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-) -> Result<(), Halt> {
+) -> Result<(), StatementStop> {
     let old = changes.by_id(cx, ddl, table).await?.clone();
     let mut new = old.clone();
     new.rules.foreign_keys.retain(|of| of.id != key);

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Random, SimDisk};
-use fencepost_storage::log::{Log, LogError, Lsn, Needed};
+use fencepost_storage::log::{Log, LogError, Lsn, RequiredLog};
 use proptest::prelude::*;
 
 use crate::support::{SEGMENT_BYTES, body, from, open, segment_files};
@@ -112,11 +112,11 @@ proptest! {
 
     #[test]
     fn no_crash_loses_an_acknowledged_append(seed: u64, slow: bool) {
-        many_lives(seed, slow);
+        run_incarnations(seed, slow);
     }
 }
 
-fn many_lives(seed: u64, slow: bool) {
+fn run_incarnations(seed: u64, slow: bool) {
     let (disk, mut random) = (SimDisk::new(seed), Random::new(seed));
     disk.set_sync_delay(Duration::from_micros(if slow { 200 } else { 0 }));
     let mut model = Model::default();
@@ -128,7 +128,7 @@ fn many_lives(seed: u64, slow: bool) {
 }
 
 #[test]
-fn segments_are_used_again_and_their_old_bytes_stay_dead() {
+fn reused_segments_do_not_revive_old_records() {
     let (disk, mut random) = (SimDisk::new(9), Random::new(9));
     let mut model = Model::default();
     let log = model.recover(&disk);
@@ -153,7 +153,7 @@ fn segments_are_used_again_and_their_old_bytes_stay_dead() {
 }
 
 #[test]
-fn a_full_disk_refuses_appends_and_keeps_what_it_accepted() {
+fn full_disk_refuses_appends_and_keeps_accepted_records() {
     let (disk, mut random) = (SimDisk::new(5), Random::new(5));
     let mut model = Model::default();
     let log = model.recover(&disk);
@@ -184,7 +184,7 @@ fn a_full_disk_refuses_appends_and_keeps_what_it_accepted() {
 }
 
 #[test]
-fn a_failed_flush_is_final() {
+fn failed_flush_is_final() {
     for op in [DiskOp::Write, DiskOp::Sync] {
         let (disk, mut random) = (SimDisk::new(6), Random::new(6));
         let mut model = Model::default();
@@ -235,7 +235,7 @@ fn opening_twice_changes_nothing() {
         let log = model.recover(&disk);
         assert_eq!(log.position(), model.acknowledged);
     }
-    let (_, found) = open(&disk, Needed::default()).expect("the log is whole");
+    let (_, found) = open(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(
         found.len(),
         model

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use fencepost_fabric::{Random, SimDisk};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, LogReservation, Needed};
+use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, LogReservation, RequiredLog};
 use pollster::block_on;
 
 use crate::support::{SEGMENT_BYTES, body, open, read};
@@ -19,7 +19,7 @@ fn open_tight(disk: &SimDisk) -> Log {
         fill_ahead_bytes: 40 * SEGMENT_BYTES,
         buffer_bytes: 64 << 10,
     };
-    let recovery = LogRecovery::open(Arc::new(disk.boot()), &options, Needed::default());
+    let recovery = LogRecovery::open(Arc::new(disk.boot()), &options, RequiredLog::default());
     let log = recovery.expect("fresh").finish(Box::new(|| 0));
     let log = log.expect("a fresh log opens").0;
     // From here on the buffer is the limit, not what the filler has done so far.
@@ -45,7 +45,7 @@ fn take_all(log: &Log) -> Vec<LogReservation> {
 }
 
 #[test]
-fn what_has_room_is_appended_while_no_flush_ends() {
+fn reserved_append_succeeds_during_stuck_flush() {
     let disk = SimDisk::new(1);
     let log = open_tight(&disk);
     let mut random = Random::new(1);
@@ -72,13 +72,13 @@ fn what_has_room_is_appended_while_no_flush_ends() {
             .expect("the disk is well");
     }
     drop(log);
-    let (found, report) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, report) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(found.iter().filter(|record| record.kind == 0).count(), 360);
     assert_eq!(report.torn, None);
 }
 
 #[test]
-fn who_finds_no_room_waits_for_what_others_give_back() {
+fn reservation_without_space_waits_for_released_space() {
     let disk = SimDisk::new(2);
     let log = open_tight(&disk);
     let held = disk.hold_syncs();
@@ -106,7 +106,7 @@ fn who_finds_no_room_waits_for_what_others_give_back() {
 }
 
 #[test]
-fn who_leaves_the_line_makes_room_for_those_behind() {
+fn dropped_reservation_lets_later_waiters_pass() {
     let disk = SimDisk::new(3);
     let log = open_tight(&disk);
     let held = disk.hold_syncs();
@@ -133,7 +133,7 @@ fn who_leaves_the_line_makes_room_for_those_behind() {
 }
 
 #[test]
-fn a_flush_makes_room_and_one_larger_than_the_buffer_gets_all_of_it() {
+fn flush_frees_space_and_oversized_reservation_gets_whole_buffer() {
     let disk = SimDisk::new(4);
     let log = open_tight(&disk);
     let held = disk.hold_syncs();
@@ -159,12 +159,12 @@ fn a_flush_makes_room_and_one_larger_than_the_buffer_gets_all_of_it() {
     }
     log.give_back(block_on(small).expect("it gets its turn"));
     drop(log);
-    let (found, _) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, _) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(found.len(), appended + 20);
 }
 
 #[test]
-fn nobody_waits_for_a_log_that_has_ended() {
+fn closed_log_ends_all_waits() {
     let disk = SimDisk::new(5);
     let log = open_tight(&disk);
     let mut rooms = take_all(&log);
@@ -189,7 +189,7 @@ fn nobody_waits_for_a_log_that_has_ended() {
 }
 
 #[test]
-fn threads_that_reserve_append_and_give_back_lose_no_room() {
+fn concurrent_reservations_lose_no_space() {
     let disk = SimDisk::new(6);
     let log = open_tight(&disk);
     let all = take_all(&log).into_iter().map(|room| log.give_back(room));
@@ -231,7 +231,7 @@ fn threads_that_reserve_append_and_give_back_lose_no_room() {
         thread::yield_now();
     }
     drop(log);
-    let (found, _) = read(&disk, Needed::default()).expect("the log is whole");
+    let (found, _) = read(&disk, RequiredLog::default()).expect("the log is whole");
     assert_eq!(found.len(), 6 * 320);
-    open(&disk, Needed::default()).expect("the log is whole");
+    open(&disk, RequiredLog::default()).expect("the log is whole");
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use fencepost::{Cluster, Database, Options};
 use fencepost_cluster::{MachineId, RaftMember, RaftPace, RaftStore, RaftTransport, StoreError};
-use fencepost_fabric::{Random, TcpAsker, cluster_id};
+use fencepost_fabric::{ControlClient, Random, cluster_id};
 
-use crate::between::{Between, MACHINES, SECRET, until};
+use crate::between::{Interconnect, MACHINES, SECRET, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
 const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-struct Wire(TcpAsker);
+struct Wire(ControlClient);
 
 impl RaftTransport for Wire {
     fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -31,9 +31,9 @@ impl RaftTransport for Wire {
 fn bystander(addresses: &[String]) -> RaftStore {
     let parts = ["", "2"].into_iter();
     let parts: Vec<&str> = parts.chain(addresses.iter().map(String::as_str)).collect();
-    let asker = TcpAsker::new(cluster_id(&parts), SECRET, None).expect("randomness");
+    let asker = ControlClient::new(cluster_id(&parts), SECRET, None).expect("randomness");
     let nobody = RaftMember {
-        life: 1,
+        incarnation: 1,
         machine: MachineId(99),
         address: "nowhere".to_owned(),
     };
@@ -47,15 +47,15 @@ fn bystander(addresses: &[String]) -> RaftStore {
 }
 
 #[test]
-fn a_machine_with_a_disk_that_is_let_in_again_is_one_life() {
+fn readmitted_machine_with_disk_keeps_its_incarnation() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = |machine: u32, cluster: Cluster| -> Options {
         let data = directory.path().join(format!("m{machine}"));
         let options = Database::options().region_size(16 << 20).data_dir(data);
         options.cluster(cluster.lease(LEASE))
     };
-    let between = Between::network(25);
-    let Between::Network(addresses) = &between else {
+    let between = Interconnect::network(25);
+    let Interconnect::Network(addresses) = &between else {
         unreachable!("it is a network")
     };
     let mut machines = between.machines_with(2, options);
