@@ -403,7 +403,7 @@ impl Check<'_> {
                 }
                 if self.owners.remove(&addr).is_none() {
                     self.problem(format!(
-                        "object {addr:?} of {} words belongs to nobody",
+                        "object {addr:?} of {} words has no owner",
                         object.len()
                     ));
                 }

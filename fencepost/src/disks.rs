@@ -189,7 +189,7 @@ pub(crate) fn come_in(
                 contents.write_down(&offer).map_err(OpenError::Machine)?;
             }
             None if began.elapsed() > JOIN_TIME_LIMIT => {
-                let why = "nobody answers".into();
+                let why = "no machine answers".into();
                 return Err(OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), why));
             }
             None => std::thread::sleep(POLL_INTERVAL),

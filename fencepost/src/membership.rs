@@ -237,7 +237,7 @@ pub(crate) fn request_to_join(
         };
         if began.elapsed() > JOIN_TIME_LIMIT {
             let silent =
-                || OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), "nobody answers".into());
+                || OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), "no machine answers".into());
             return Err(why.map_or_else(silent, OpenError::NotAdmitted));
         }
         std::thread::sleep(REST);

@@ -169,7 +169,7 @@ pub(crate) fn begin(
             return Ok(begun);
         }
         if began.elapsed() > JOIN_TIME_LIMIT {
-            let why = "nobody lets this machine in".into();
+            let why = "no member of the cluster admits this machine".into();
             return Err(OpenError::Incomplete(JOIN_TIME_LIMIT.as_secs(), why));
         }
         std::thread::sleep(REST);
@@ -442,7 +442,7 @@ fn swap(
     {
         SwapOutcome::Won => Ok(()),
         SwapOutcome::Lost => Err(OpenError::Configuration(
-            "somebody else changes the configuration".into(),
+            "another process changes the configuration".into(),
         )),
     }
 }

@@ -133,7 +133,7 @@ impl Session {
                         let tag = self.run_ddl(command, portal, last).await?;
                         return Ok(Completion::Complete(tag));
                     }
-                    None => return Err(SqlError::internal("a statement that nobody runs").into()),
+                    None => return Err(SqlError::internal("unrecognized statement").into()),
                 },
             };
             Ok(Completion::Complete(Tag::plain(tag)))

@@ -167,7 +167,7 @@ fn cancelled_or_timed_out_waiter_leaves_queue() {
     let error = done.expect_err("out of time");
     assert_eq!(error.code(), SqlState::LOCK_NOT_AVAILABLE, "{error}");
     let (_other, done) = behind.join().expect("no panic");
-    done.expect("nobody is in the way");
+    done.expect("no session holds a conflicting lock");
     assert_eq!(count(&db, "granted"), 2);
     assert_eq!(count(&db, "NOT granted"), 0);
     drop(session);
@@ -230,7 +230,7 @@ fn many_sessions_count_under_one_lock() {
         .for_each(|one| one.join().expect("no conflict"));
     assert!(
         began.elapsed() < Duration::from_secs(60),
-        "nobody is woken in time"
+        "the waiting sessions are woken too late"
     );
     let row = db.blocking().query_one("SELECT x::bigint AS x FROM t", &[]);
     assert_eq!(

@@ -478,7 +478,7 @@ fn roles_are_kept_and_only_superusers_change_them() {
     };
     for (user, message) in [
         ("root", "role \"root\" is not permitted to log in"),
-        ("nobody", "role \"nobody\" does not exist"),
+        ("unprivileged", "role \"unprivileged\" does not exist"),
     ] {
         let refused = as_user(user).err().expect("no session");
         assert_eq!(refused.sqlstate(), SqlState::INVALID_AUTHORIZATION);
@@ -517,7 +517,7 @@ fn roles_are_kept_and_only_superusers_change_them() {
     let lost = db
         .blocking()
         .execute("ALTER ROLE postgres NOSUPERUSER", &[]);
-    let lost = lost.expect_err("nobody could give it back");
+    let lost = lost.expect_err("the last superuser cannot give up SUPERUSER");
     assert_eq!(lost.code(), SqlState::INSUFFICIENT_PRIVILEGE);
     assert_eq!(fencepost::check(&db).problems, Vec::<String>::new());
 }

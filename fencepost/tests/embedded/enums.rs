@@ -55,7 +55,7 @@ fn use_and_drop_of_type_do_not_both_commit() {
     a.batch("BEGIN; INSERT INTO t VALUES ('sad'::mood::text)")
         .expect("a row");
     b.batch("DROP TYPE mood")
-        .expect("nobody has a column of it");
+        .expect("no column of the enum type exists");
     let ended = a.batch("COMMIT").expect_err("the type has gone");
     assert!(ended.is_retryable());
 }

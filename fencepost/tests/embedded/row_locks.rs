@@ -209,7 +209,7 @@ fn writer_waits_for_all_sharing_sessions() {
             session.batch("BEGIN").expect("a block");
             let done = "UPDATE jobs SET state = 'done' WHERE id = 2";
             session.execute(done, &[]).expect("its turn");
-            session.batch("COMMIT").expect("nobody was in the way");
+            session.batch("COMMIT").expect("no conflict");
         }
     });
     while waits() == 0 {

@@ -47,7 +47,7 @@ fn one_of_a_circle_is_told(between: &Interconnect) {
                 let mut session = machines[at].blocking();
                 session.batch("BEGIN").expect("a block");
                 let own = session.execute(ADD, params![at as i32]);
-                own.expect("nobody else wants it yet");
+                own.expect("no other session has the row yet");
                 all_have_one.wait();
                 let next = (at + 1) % machines.len();
                 let waited = session.execute(ADD, params![next as i32]);
@@ -98,7 +98,7 @@ fn check_one_sharing_block_writes_row(between: &Interconnect) {
         let mut session = db.blocking();
         session
             .batch("BEGIN; SELECT * FROM c WHERE id = 0 FOR SHARE")
-            .expect("nobody writes it");
+            .expect("no session writes the row");
         all_share.wait();
         let written = session.execute(ADD, params![0]);
         let end = if written.is_ok() {
@@ -147,14 +147,14 @@ fn check_row_and_advisory_deadlock_ends(between: &Interconnect) {
     let mut sessions = [1, 2].map(|at: usize| machines[at].blocking());
     let [of_row, of_lock] = &mut sessions;
     of_row.batch("BEGIN").expect("a block");
-    of_row.execute(ADD, params![0]).expect("nobody's yet");
+    of_row.execute(ADD, params![0]).expect("the row is free");
     of_lock
         .batch("BEGIN; SELECT pg_advisory_xact_lock(1)")
-        .expect("nobody's yet");
+        .expect("the lock is free");
     thread::scope(|scope| {
         let other = scope.spawn(|| {
             of_lock.execute(ADD, params![0]).expect("its turn");
-            of_lock.batch("COMMIT").expect("nobody was in the way");
+            of_lock.batch("COMMIT").expect("no conflict");
         });
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
         until(|| number(&mut machines[0].blocking(), waits) == 1);
@@ -191,18 +191,18 @@ fn long_remote_lock_wait_is_granted_eventually() {
     first.batch("BEGIN").expect("a block");
     first
         .execute(ADD, params![0])
-        .expect("nobody else wants it");
+        .expect("no other session has the row");
     thread::scope(|scope| {
         let second = scope.spawn(|| {
             let mut session = machines[1].blocking();
             session.batch("BEGIN").expect("a block");
             session.execute(ADD, params![0]).expect("its turn");
-            session.batch("COMMIT").expect("nobody was in the way");
+            session.batch("COMMIT").expect("no conflict");
         });
         until(waits);
         thread::sleep(LONG);
         assert!(waits() && !second.is_finished());
-        first.batch("COMMIT").expect("nobody was in the way");
+        first.batch("COMMIT").expect("no conflict");
         second.join().expect("no panic");
     });
     assert_eq!(counted(&machines[0])[0], 2);

@@ -440,7 +440,7 @@ fn machine_outside_network_learns_the_reason() {
         let good = [1, 2].map(|machine| scope.spawn(move || join(machine, SECRET, "one")));
         for (secret, name, why) in [
             (
-                &b"known to somebody else"[..],
+                &b"known to another cluster"[..],
                 "one",
                 "the secret is another one",
             ),

@@ -95,7 +95,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     machines.push(newcomer);
     for db in &machines {
         assert_eq!(members(db), [1, 2, 3, 4]);
-        assert_eq!(sum(db), ones, "what was told to be there is");
+        assert_eq!(sum(db), ones, "each acknowledged update is there");
     }
     let mut guest = machines[3].blocking();
     guest
@@ -114,7 +114,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     alike(&machines);
     let back = open.options(open.machine(3, SECRET)).open();
     machines.push(back.expect("is let in again"));
-    assert_eq!(machines[3].machine().number(), 5, "its number is nobody's");
+    assert_eq!(machines[3].machine().number(), 5, "the number is new");
     let mut back = machines[3].blocking();
     back.batch("INSERT INTO u VALUES (2)").expect("writes");
     assert_eq!(sum(&machines[3]), ones + 100);
@@ -133,7 +133,7 @@ fn machine_joins_and_member_returns_over_shared_memory() {
 fn machine_joins_and_member_returns_over_network() {
     let open = Open::new(Interconnect::network(11));
     let guest = addresses(12, 1).remove(0);
-    let early = open.open_joining(&guest).err().expect("nobody lets it in");
+    let early = open.open_joining(&guest).err().expect("no machine runs");
     assert!(
         early.to_string().contains("no machine of the cluster runs"),
         "{early}"
@@ -147,7 +147,7 @@ fn outsider_without_secret_cannot_join() {
     let machines = open.machines();
     let guest = addresses(14, 1).remove(0);
     let cluster = open
-        .machine(0, b"known to somebody else")
+        .machine(0, b"known to another cluster")
         .joining(guest.as_str());
     let refused = open.options(cluster).open().err().expect("is refused");
     assert!(

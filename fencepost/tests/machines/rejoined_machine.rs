@@ -32,7 +32,7 @@ fn bystander(addresses: &[String]) -> RaftStore {
     let parts = ["", "2"].into_iter();
     let parts: Vec<&str> = parts.chain(addresses.iter().map(String::as_str)).collect();
     let asker = ControlClient::new(cluster_id(&parts), SECRET, None).expect("randomness");
-    let nobody = RaftMember {
+    let outsider = RaftMember {
         incarnation: 1,
         machine: MachineId(99),
         address: "nowhere".to_owned(),
@@ -42,7 +42,7 @@ fn bystander(addresses: &[String]) -> RaftStore {
         patience: TIME_LIMIT,
     };
     let wire = Arc::new(Wire(asker));
-    let store = RaftStore::open(nobody, Vec::new(), None, wire, pace, Random::new(1));
+    let store = RaftStore::open(outsider, Vec::new(), None, wire, pace, Random::new(1));
     store.expect("it is opened")
 }
 
@@ -85,7 +85,7 @@ fn readmitted_machine_with_disk_keeps_its_incarnation() {
         (back.expect("is let in"), asks.join().expect("no panic"))
     });
     let number = back.machine().number();
-    assert!(number > MACHINES, "its number is nobody's");
+    assert!(number > MACHINES, "the number is new");
     let lives = lives.iter().filter(|(machine, _)| machine.0 == number);
     assert_eq!(lives.count(), 1, "as that machine it is one");
 }

@@ -119,7 +119,7 @@ fn locks_survive(lost: usize) {
         .into_iter()
         .map(|one| {
             let (session, done) = one.join().expect("no panic");
-            done.expect("whoever had the lock is gone");
+            done.expect("the machine that held the lock is closed");
             session
         })
         .collect();
@@ -206,7 +206,7 @@ fn sessions_hear_and_end_one_another(between: &Interconnect) {
     let (tell, first_ended) = mpsc::channel();
     let waiting = thread::spawn(move || {
         let cancelled = waiting.execute("SELECT pg_advisory_lock(1)", &[]);
-        tell.send(()).expect("somebody waits for it");
+        tell.send(()).expect("the test waits for the message");
         let ended = waiting.execute("SELECT pg_advisory_lock(1)", &[]);
         (cancelled, ended)
     });
@@ -228,8 +228,8 @@ fn sessions_hear_and_end_one_another(between: &Interconnect) {
     assert_eq!(code(cancelled), SqlState::QUERY_CANCELED);
     assert_eq!(code(ended), SqlState::ADMIN_SHUTDOWN);
     until(|| value(&mut sessions[1], &seen).is_empty());
-    let nobody = format!("SELECT pg_terminate_backend({victim})");
-    assert!(!truth(&mut sessions[0], &nobody));
+    let terminate = format!("SELECT pg_terminate_backend({victim})");
+    assert!(!truth(&mut sessions[0], &terminate));
 }
 
 #[test]

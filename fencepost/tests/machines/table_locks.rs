@@ -19,7 +19,7 @@ fn check_table_lock_waiter_sees_changes(between: &Interconnect) {
         .expect("tables");
     first
         .batch("BEGIN; LOCK TABLE a IN EXCLUSIVE MODE; UPDATE a SET n = n + 1")
-        .expect("nobody else's");
+        .expect("no other session has locked the table");
     let refused = third.batch("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE NOWAIT");
     assert_eq!(
         refused.expect_err("another's").code(),
@@ -35,10 +35,10 @@ fn check_table_lock_waiter_sees_changes(between: &Interconnect) {
                 .expect("its turn");
             second
                 .batch("UPDATE a SET n = n * 10; COMMIT")
-                .expect("nobody was in the way");
+                .expect("no conflict");
         });
         until(|| number(third, WAITING) == 1);
-        first.batch("COMMIT").expect("nobody was in the way");
+        first.batch("COMMIT").expect("no conflict");
         waiting.join().expect("no panic");
     });
     assert_eq!(number(first, "SELECT n::bigint FROM a"), 10);
@@ -57,7 +57,7 @@ fn check_table_lock_waiter_sees_changes(between: &Interconnect) {
     });
     let changed = first.execute("INSERT INTO b VALUES ($1)", params![1]);
     changed.expect("its table");
-    first.batch("COMMIT").expect("nobody was in the way");
+    first.batch("COMMIT").expect("no conflict");
     until(|| {
         number(
             third,
