@@ -144,7 +144,7 @@ mod tests {
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
         block_on(tx.write(root, &[1])).expect("there");
         let context = tx.context_mut();
-        assert!(block_on(context.lock()).is_ok(), "nobody has it");
+        assert!(block_on(context.lock()).is_ok(), "the lock is free");
         let object = machine.regions().own_object(root).expect("its own");
         let (before, link) = (object.word(0), object.link());
         let newer = object.header().unlocked();

@@ -51,11 +51,11 @@ fn yielding_writer_waits_for_started_change() {
     for yields in [true, false] {
         let mut statement = begin(&machine);
         statement.set_yielding(yields);
-        block_on(statement.await_turn(addr, Strength::Update)).expect("nobody is in line");
+        block_on(statement.await_turn(addr, Strength::Update)).expect("the queue is empty");
         add(&mut statement, addr, 1).expect("no conflict");
         // The other transaction begins after the first has read, and before it commits.
         let mut block = begin(&machine);
-        block_on(block.intend(addr, Strength::Update)).expect("nobody is in line");
+        block_on(block.intend(addr, Strength::Update)).expect("the queue is empty");
         add(&mut block, addr, 10).expect("no conflict");
         let outcome = block_on(statement.commit()).expect("an outcome");
         let other = block_on(block.commit()).expect("an outcome");
@@ -76,7 +76,7 @@ fn own_intent_does_not_block_its_transaction() {
     let addr = object(&machine, 0);
     let mut tx = begin(&machine);
     tx.set_yielding(true);
-    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(tx.intend(addr, Strength::Update)).expect("the queue is empty");
     block_on(tx.await_turn(addr, Strength::Update)).expect("it is its turn");
     add(&mut tx, addr, 1).expect("no conflict");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
@@ -88,7 +88,7 @@ fn own_intent_does_not_block_its_transaction() {
     let mut tx = coordinator.begin(Mode::ReadWrite);
     add(&mut tx, addr, 1).expect("no conflict");
     let mut other = begin(&machine);
-    block_on(other.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(other.intend(addr, Strength::Update)).expect("the queue is empty");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
 }
 
@@ -97,7 +97,7 @@ fn waiter_continues_with_committed_value() {
     let machine = machine();
     let addr = object(&machine, 0);
     let mut block = begin(&machine);
-    block_on(block.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(block.intend(addr, Strength::Update)).expect("the queue is empty");
     add(&mut block, addr, 10).expect("no conflict");
     let statement = std::thread::spawn({
         let machine = Arc::clone(&machine);
@@ -130,7 +130,7 @@ fn retried_transaction_keeps_its_intent() {
     let tx = coordinator.begin(Mode::ReadWrite);
     tx.abort_to_run_again();
     let mut tx = coordinator.begin(Mode::ReadWrite);
-    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(tx.intend(addr, Strength::Update)).expect("the queue is empty");
     tx.abort_to_run_again();
     let is_free = || {
         let mut other = begin(&machine);
@@ -145,10 +145,10 @@ fn retried_transaction_keeps_its_intent() {
     coordinator.begin(Mode::ReadWrite).abort();
     assert!(is_free());
     let mut tx = coordinator.begin(Mode::ReadWrite);
-    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(tx.intend(addr, Strength::Update)).expect("the queue is empty");
     tx.abort_to_run_again();
     drop(coordinator);
-    assert!(is_free(), "nobody is left to run it again");
+    assert!(is_free(), "the coordinator has ended");
 }
 
 #[test]

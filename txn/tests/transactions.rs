@@ -264,7 +264,7 @@ fn single_read_suffices_without_concurrent_writer() {
     assert_eq!(glimpses(), (Some(Some(6)), Some(Some(6))));
     let object = machine.regions().object(ptr.addr).expect("there");
     let header = object.header();
-    let lock = || object.try_lock(header).expect("nobody else has it");
+    let lock = || object.try_lock(header).expect("the lock is free");
     // The object is locked during the look.
     let torn = machine.glimpse(ptr.addr, |_| lock());
     assert_eq!((torn, glimpses()), (None, (None, None)));
@@ -370,7 +370,7 @@ fn second_writer_waits_for_intent_and_both_commit() {
     let machine = machine();
     let addr = object(&machine, &[1]);
     let mut first = begin(&machine, Mode::ReadWrite);
-    block_on(first.intend(addr, Strength::Update)).expect("nobody else");
+    block_on(first.intend(addr, Strength::Update)).expect("the queue is empty");
     let second = std::thread::spawn({
         let machine = Arc::clone(&machine);
         move || {

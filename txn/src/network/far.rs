@@ -228,7 +228,7 @@ impl Network {
         match self.primary(addr) {
             Some(machine) => self.post(machine, piece, word, 1),
             // This machine may have a replica, but only as a backup.
-            None => Completion::done(Err(FabricError::Refused("nobody is known to have it"))),
+            None => Completion::done(Err(FabricError::Refused("no known machine is the primary"))),
         }
     }
 

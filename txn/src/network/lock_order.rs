@@ -51,14 +51,14 @@ fn query_for_remaining_commits_blocks_no_truncation() {
             }
             for _ in 0..LOOKS {
                 let home = network.home.try_lock_for(TIME_LIMIT);
-                assert!(home.is_some(), "who truncates waits for who asks");
+                assert!(home.is_some(), "truncation waits for the thread that asks");
                 drop(home);
                 sleep(Duration::from_millis(1));
             }
             asks
         };
         let asks = network.in_flight.hold_up(TIME_LIMIT, truncates);
-        let asks = asks.expect("nobody has the commits");
+        let asks = asks.expect("no other thread has locked the in-flight commits");
         assert!(asks.join().expect("no panic"));
     });
 }
@@ -82,7 +82,7 @@ fn truncation_holds_no_commit_lock_while_awaiting_configuration() {
             scope.spawn(|| network.finish(machine.regions()));
             for _ in 0..LOOKS {
                 let commits = network.in_flight.hold_up(TIME_LIMIT, || ());
-                assert!(commits.is_some(), "who is in it waits for who truncates");
+                assert!(commits.is_some(), "another thread waits for truncation");
                 sleep(Duration::from_millis(1));
             }
         });

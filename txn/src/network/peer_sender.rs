@@ -601,7 +601,7 @@ mod tests {
         let mut after = append(3);
         run();
         assert_eq!(after.take(), Some(Ok(())), "the memory has it");
-        assert_eq!(seen(&mut log), [0; 0], "and nobody sees it");
+        assert_eq!(seen(&mut log), [0; 0], "the peer receives no record");
         assert!(!sender.is_whole(), "LINK-3");
     }
 }

@@ -27,7 +27,7 @@ impl fmt::Display for MissingPrerequisite {
             MissingPrerequisite::Peer(peer) => write!(f, "{peer} cannot be written to"),
             MissingPrerequisite::Time(cm) => write!(f, "{cm} does not say what time it is"),
             MissingPrerequisite::Place => f.write_str("the others have not taken this machine in"),
-            MissingPrerequisite::Root => f.write_str("nobody says where the root object is"),
+            MissingPrerequisite::Root => f.write_str("no machine says where the root object is"),
         }
     }
 }

@@ -211,8 +211,8 @@ impl State {
             Stage::Decided(decision) if self.decided != Some(decision) => {
                 Some("two recoveries decide differently")
             }
-            Stage::Decided(Decision::Abort) if self.committed => Some("what was committed is lost"),
-            Stage::Decided(Decision::Commit) if self.gave_up => Some("what was given up commits"),
+            Stage::Decided(Decision::Abort) if self.committed => Some("a committed change is lost"),
+            Stage::Decided(Decision::Commit) if self.gave_up => Some("a given-up change commits"),
             Stage::Decided(Decision::Commit)
                 if self.replicas.iter().any(|region| nobody_knows(region)) =>
             {
@@ -223,7 +223,7 @@ impl State {
                     && self.all(|_, seen| !seen.has_records())
                     && !self.all(|_, seen| seen == Evidence::TRUNCATED) =>
             {
-                Some("nobody knows any more what was committed")
+                Some("no replica knows the committed transaction any more")
             }
             _ => None,
         }

@@ -33,7 +33,7 @@ fn machine_losses_keep_commits_and_leave_no_locks() {
         ("votes asked for", counts.requested),
         ("votes of truncated ones", counts.truncated),
         ("votes of those without records", counts.unknown),
-        ("said before somebody had begun", counts.early),
+        ("sent before the receiver had begun", counts.early),
         ("decided again", counts.decided_again),
     ] {
         assert!(count > SEEDS / 100, "{what}: {count}");

@@ -266,7 +266,7 @@ fn lock_waiter_at_lost_primary_finds_object_at_new_primary() {
         // As if the primary had been lost while the lock was held.
         let regions = world.machines[BEFORE].regions();
         let object = regions.object(addr).expect("there");
-        object.try_lock(object.header()).expect("nobody has it");
+        object.try_lock(object.header()).expect("the lock is free");
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| world.word(0, addr));
             let looks = scope.spawn(|| {

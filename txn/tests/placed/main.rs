@@ -348,7 +348,7 @@ fn stamped_new_objects_carry_commit_timestamp() {
         let done = block_on(tx.patch(patched.addr, &SUMS, &[1, 6]));
         assert_eq!(done, Ok(Ok(())));
         let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
-            panic!("nobody is in the way");
+            panic!("the commit has a conflict");
         };
         let mut tx = world.begin(1, Mode::ReadOnly);
         for (addr, then) in [(stamped.addr, 2), (patched.addr, 6)] {
@@ -376,7 +376,7 @@ fn split_on_other_machine_keeps_old_versions() {
         let further = tx.alloc_split_of(4, ObjectLocation::Object(right), right);
         let further = block_on(further).expect("memory").addr;
         for (addr, value) in [(right, 3), (further, 4), (left, 2)] {
-            block_on(tx.write(addr, &[value; 4])).expect("nobody is in the way");
+            block_on(tx.write(addr, &[value; 4])).expect("no conflict");
         }
         commit(tx);
         for addr in [left, right, further] {
@@ -412,6 +412,6 @@ fn single_machine_holds_all_objects() {
     tx.abort();
     let world = World::new(Kind::Local, 2, 1);
     let mut tx = world.begin(0, Mode::ReadWrite);
-    let nobody = block_on(tx.alloc(3, place(7)));
-    assert!(matches!(nobody, Err(Stop::Retry(_))), "{nobody:?}");
+    let refused = block_on(tx.alloc(3, place(7)));
+    assert!(matches!(refused, Err(Stop::Retry(_))), "{refused:?}");
 }

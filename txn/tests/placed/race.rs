@@ -127,7 +127,7 @@ fn reader_of_pointer_finds_new_object() {
         });
         world.wait_until_idle();
         let mut tx = world.begin(1, Mode::ReadOnly);
-        block_on(follow(&mut tx, &cells)).expect("nobody is in the way");
+        block_on(follow(&mut tx, &cells)).expect("no conflict");
         let mut behind = 0;
         for cell in &cells {
             let look = block_on(tx.view(*cell, None, |view| view.word(0)));

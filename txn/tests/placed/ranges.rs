@@ -145,7 +145,7 @@ fn patches_of_moved_node_apply_to_current_version() {
             let all = [patch(0, 5), patch(1, 150), patch(2, 5), patch(0, 299)];
             let last = all.map(|tx| {
                 let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
-                    panic!("a patch is in nobody's way");
+                    panic!("a patch conflicts with another patch");
                 };
                 // The next one finds no lock.
                 world.wait_until_idle();

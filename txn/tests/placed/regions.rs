@@ -100,7 +100,7 @@ fn first_access_to_region_asks_once_and_correctly() {
         // Each access is the first to its region: an intent, an allocation near it, and one as a
         // split of it.
         let mut tx = world.begin(1, Mode::ReadWrite);
-        block_on(tx.intend(b, Strength::Update)).expect("nobody is in line");
+        block_on(tx.intend(b, Strength::Update)).expect("the queue is empty");
         assert_eq!(word(&mut tx, b), Some(5));
         commit(tx);
         let mut tx = world.begin(2, Mode::ReadWrite);

@@ -214,7 +214,7 @@ fn reported_commits_survive_power_loss() {
         for (at, (left, reported)) in watch.taken.take().into_iter().enumerate() {
             let machines = left.begin();
             let there = is_there(&machines, &objects, freed, link);
-            assert!(there || !reported, "what was reported is gone");
+            assert!(there || !reported, "a reported commit is lost");
             *(if there { &mut kept } else { &mut lost }) += 1;
             if at % 3 > 0 {
                 continue;

@@ -184,7 +184,7 @@ impl MessageAssembler {
                 (partial, words)
             }
             (MORE, Some(partial)) if !words.is_empty() => (partial, words),
-            _ => return Err(BadRecord("a part of a call that nobody writes")),
+            _ => return Err(BadRecord("no writer produces such a part of a call")),
         };
         let all = partial.bytes.div_ceil(WORD_BYTES);
         if words.len() > all - partial.words.len() {

@@ -64,7 +64,7 @@ pub enum StateExchangeError {
     #[error("the machines are no configuration: {0}")]
     Configuration(#[from] ConfigurationError),
     /// A machine publishes a state that cannot be decoded.
-    #[error("what {0} says of its data makes no sense: {1}")]
+    #[error("the state that {0} publishes is malformed: {1}")]
     Nonsense(MachineId, &'static str),
     /// The state cannot be published.
     #[error("the network: {0}")]

@@ -227,7 +227,7 @@ pub fn put_bytes(words: &mut Vec<u64>, put: &[u8]) {
 }
 
 fn take_value<T: Wire>(reader: &mut WordReader<'_>) -> Result<T, BadRecord> {
-    const NONE: BadRecord = BadRecord("a value that nobody writes");
+    const NONE: BadRecord = BadRecord("no writer produces such a value");
     let length = usize::try_from(reader.word()?).map_err(|_| NONE)?;
     let words = reader.take(length.div_ceil(8))?;
     let encoded = bytes::first(words, length).ok_or(NONE)?;

@@ -20,7 +20,7 @@ const PART: usize = 2 << 10;
 /// Words of a message at most; no real message is longer.
 const LONGEST: usize = 8 << 20;
 
-const NONSENSE: BadRecord = BadRecord("a message that nobody writes in parts");
+const NONSENSE: BadRecord = BadRecord("no writer produces such parts of a message");
 
 /// A message of which some parts have arrived.
 #[derive(Default)]

@@ -418,7 +418,7 @@ fn decode(words: &[u64]) -> Result<RegionMessage, BadRecord> {
     let encoded = usize::try_from(length).ok();
     let encoded = encoded.and_then(|length| bytes::first(reader.0, length));
     let message = encoded.and_then(|encoded| RegionMessage::decode(encoded).ok());
-    message.ok_or(BadRecord("a message about regions that nobody writes"))
+    message.ok_or(BadRecord("no writer produces such a message about regions"))
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn put(
 ) -> Result<(), BadRecord> {
     let header = object.header().unlocked();
     match &change.becomes {
-        NewValue::Unknown => return Err(BadRecord("nobody knows what an object becomes")),
+        NewValue::Unknown => return Err(BadRecord("the new value of an object is unknown")),
         NewValue::Freed => object.begin_install(),
         NewValue::Whole(words) if words.len() > object.len() => {
             return Err(BadRecord("a value that is longer than its object"));

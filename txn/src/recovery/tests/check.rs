@@ -110,7 +110,7 @@ impl World {
 
     fn record_decision(&mut self, id: MachineId, seen: ReplicaEvidence, decision: Decision) {
         if self.decided.get(&seen.id) != Some(&decision) {
-            self.wrong(format!("{id} is told what nobody decided"));
+            self.wrong(format!("{id} is told a decision that no machine made"));
         }
         let key = (seen.id, seen.region);
         let node = self.nodes.get_mut(&id).unwrap();
@@ -233,7 +233,7 @@ impl World {
             }
             let coordinator = MachineId(txn.id.machine);
             if self.nodes.contains_key(&coordinator) && txn.reported.is_none() {
-                return self.wrong(format!("nobody tells {coordinator} about {txn:?}"));
+                return self.wrong(format!("no machine tells {coordinator} about {txn:?}"));
             }
             if !txn.over {
                 self.counts.shown += u64::from(txn.shown);

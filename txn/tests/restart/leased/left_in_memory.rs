@@ -118,7 +118,7 @@ fn retained_memory_is_reused_where_versions_match_primary() {
             object.put(WORDS / 2, &[99, 99]);
             match at {
                 0 | 1 => {}
-                2 => object.try_lock(object.header()).expect("nobody has it"),
+                2 => object.try_lock(object.header()).expect("the lock is free"),
                 // The write reached the first line of the object, but not all lines.
                 _ => {
                     let segment = SegmentId::new(SegmentId::REGION, 0, addr.region().0);

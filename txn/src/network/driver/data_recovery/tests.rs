@@ -207,7 +207,7 @@ fn locked_or_changing_object_is_read_again_until_stable() {
     let header = object(&primary.memory, locked, SMALL).header();
     object(&primary.memory, locked, SMALL)
         .try_lock(header)
-        .expect("nobody has it");
+        .expect("the lock is free");
     // Half of a new version.
     object(&primary.memory, locked, SMALL).put(0, &[99]);
     *primary.ahead.borrow_mut() = Box::new(move |memory, read| match read {
@@ -246,7 +246,7 @@ fn locked_slot_is_awaited_even_if_version_is_known_or_empty() {
         assert!(world.fills());
         let locked = slot(2, SMALL, at);
         let held = object(&world.primary.memory, locked, SMALL);
-        held.try_lock(held.header()).expect("nobody has it");
+        held.try_lock(held.header()).expect("the lock is free");
         *world.primary.ahead.borrow_mut() = Box::new(move |memory, read| {
             if read == 300 {
                 write(memory, locked, SMALL, 200);
@@ -277,7 +277,7 @@ fn locked_object_matches_no_retained_version() {
     for addr in [old, new] {
         let held = object(&primary.memory, addr, SMALL);
         let before = held.header();
-        held.try_lock(before).expect("nobody has it");
+        held.try_lock(before).expect("the lock is free");
         assert_ne!(versions(), had);
         held.unlock(before);
         assert_eq!(versions(), had);
