@@ -17,7 +17,7 @@ fn killed(root: &Path, name: &str) {
 #[test]
 fn memory_of_ended_machines_alone_is_removed() {
     let root = tempfile::tempdir().expect("a directory");
-    let open = |id| ShmFabric::open(root.path(), MachineId(id)).expect("nobody else is it");
+    let open = |id| ShmFabric::open(root.path(), MachineId(id)).expect("no process has the id");
     let (four, paused) = (open(4), open(2));
     killed(root.path(), "m1");
     killed(root.path(), "m3");

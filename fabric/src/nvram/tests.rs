@@ -133,7 +133,7 @@ fn memory_that_was_not_saved_is_none_after_another_boot() {
 fn one_at_a_time_finds_out_whether_others_live() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
-    let entered = nvram.enter().expect("nobody is in");
+    let entered = nvram.enter().expect("no other process has entered");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| nvram.enter().map(drop));
         std::thread::sleep(POLL_INTERVAL);

@@ -34,7 +34,7 @@ pub trait Kind: Sync {
 
     /// Ends a machine.
     fn stop(&self, machine: Arc<dyn Fabric>) {
-        assert_eq!(Arc::strong_count(&machine), 1, "somebody still uses it");
+        assert_eq!(Arc::strong_count(&machine), 1, "the machine is in use");
     }
 }
 

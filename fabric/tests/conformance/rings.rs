@@ -110,7 +110,7 @@ pub fn both_directions_of_a_pair(kind: &impl Kind) {
 fn wait_for_bell(machine: &Arc<dyn Fabric>, armed: BellValue) {
     let begun = Instant::now();
     machine.bell().wait(armed, LONG);
-    assert!(begun.elapsed() < LONG, "nobody rang");
+    assert!(begun.elapsed() < LONG, "the bell did not ring");
 }
 
 /// Sends records `0..records`; waits for the bell while the ring is full.

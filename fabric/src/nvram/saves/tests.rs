@@ -117,7 +117,7 @@ fn memory_that_was_saved_is_there_after_the_host_has_booted() {
     host.live(ME, 100);
     host.live(PEER, 900);
     let SaveOutcome::Now(bytes) = host.save(ME) else {
-        panic!("nobody else saves");
+        panic!("another process saves");
     };
     // Memory that was never written is not saved.
     assert!(bytes > 2 * CHUNK_BYTES && bytes < (2 * REGION_WORDS * 8) as u64 * 3 / 4);
@@ -249,7 +249,7 @@ fn save_excludes_other_saves_and_starts() {
     let place = host.path("saves/life-3/m1");
     fs::create_dir_all(&place).expect("a directory");
     let other = File::create(place.join(SAVING)).expect("a file");
-    other.lock().expect("nobody has it");
+    other.lock().expect("no other process has the lock");
     assert_eq!(host.save(ME), SaveOutcome::ByAnother);
     // The other process was killed during the save.
     fs::write(place.join(MEMORY), [1; 10_000]).expect("is written");
@@ -258,7 +258,7 @@ fn save_excludes_other_saves_and_starts() {
     host.boot();
     assert!(host.load(ME).is_ok_and(|loaded| loaded.is_some()));
     assert!(host.has(ME, 100));
-    let savers = [(); 2].map(|()| host.nvram.enter_to_save().expect("nobody begins"));
+    let savers = [(); 2].map(|()| host.nvram.enter_to_save().expect("no process begins"));
     std::thread::scope(|scope| {
         let begins = scope.spawn(|| host.nvram.enter().map(drop));
         std::thread::sleep(super::super::POLL_INTERVAL);

@@ -70,7 +70,7 @@ fn unread_connection_blocks_poster_with_bounded_memory() {
                     return posted;
                 }
                 if state.out.len() > OUT_BYTES {
-                    full.send(()).expect("somebody listens");
+                    full.send(()).expect("the test receives the message");
                 }
             }
         });
