@@ -293,7 +293,7 @@ impl FaultContext {
                 other.number() != leaver.number() && !doom.has_come() && !other.is_evicted()
             };
             let Some((other, fate)) = others.find(member) else {
-                return self.sim.report("nobody is left".into());
+                return self.sim.report("no other machine is left".into());
             };
             let members = other.members();
             let mut members = members.machines.iter();

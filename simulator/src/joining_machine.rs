@@ -67,7 +67,7 @@ impl JoiningMachine {
             lives: incarnations.clone(),
             random: Random::new(client.plan.seed ^ 0xD00F),
         };
-        executor.spawn("who joins".into(), joins.run(after_ns, client));
+        executor.spawn("the joining machine".into(), joins.run(after_ns, client));
         JoiningMachine(incarnations)
     }
 
@@ -82,7 +82,7 @@ impl JoiningMachine {
         let (sim, last) = (sim.clone(), self.machines().last());
         async move {
             let Some((machine, _)) = last else {
-                return sim.report("nobody has joined".into());
+                return sim.report("no machine has joined".into());
             };
             let id = MachineId(machine.number());
             let regions = machine.all_regions().await;

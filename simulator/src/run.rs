@@ -289,7 +289,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
     };
     let world: Rc<RefCell<World>> = Rc::default();
     executor.spawn(
-        "whoever makes the world".into(),
+        "the creator of the world".into(),
         world::make(
             Plan::clone(&plan),
             sim.clone(),
@@ -376,7 +376,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
         alive = come_to_rest(&mut executor, &machines, &dooms)?;
         if let Some(newcomer) = &joining {
             executor.spawn(
-                "who looks for replicas".into(),
+                "the check for replicas".into(),
                 newcomer.has_become_replica(&sim),
             );
             executor.run()?;

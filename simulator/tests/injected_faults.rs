@@ -33,7 +33,7 @@ const CHECKERS: &[(&str, &str)] = &[
     ("at its timestamp", "snapshots"),
     (
         "which did not commit it",
-        "reads of what nobody has committed",
+        "reads of versions that were not committed",
     ),
     ("at the same", "versions"),
     (" must ", "versions"),

@@ -119,7 +119,7 @@ fn failure_of_next_cm_before_its_activation_is_survived() {
             };
             world.until(|| applied().is_some()).await;
             world.sim.nap(random.below(MS)).await;
-            let manager = world.machines[applied().expect("somebody")]
+            let manager = world.machines[applied().expect("a machine applied it")]
                 .members()
                 .manager;
             crash(&world, &mut alive, manager as usize - 1);

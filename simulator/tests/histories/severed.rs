@@ -159,7 +159,7 @@ fn one_of_two_machines_leaves_when_the_wire_between_them_is_cut() {
         of_two.count() == 2
     });
     let members = machines[0].members().machines;
-    assert_eq!(members[0].id, 1, "the manager has lost nobody");
+    assert_eq!(members[0].id, 1, "the CM is a member");
     until("the third to learn of it", || {
         machines
             .iter()
