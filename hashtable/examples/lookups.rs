@@ -37,7 +37,7 @@ fn load(session: &mut Coordinator, table: HashTable, keys: u64) {
                     .expect("there is memory");
                 assert_eq!(found, Insert::Done);
             }
-            tx.commit().await.expect("nobody else writes");
+            tx.commit().await.expect("no other transaction writes");
         });
     }
 }
@@ -79,7 +79,7 @@ fn main() {
     let started = Instant::now();
     let table =
         pollster::block_on(HashTable::create_with(&mut tx, &options)).expect("there is memory");
-    pollster::block_on(tx.commit()).expect("nobody else writes");
+    pollster::block_on(tx.commit()).expect("no other transaction writes");
     println!("created in {:?}", started.elapsed());
     let started = Instant::now();
     load(&mut session, table, keys);

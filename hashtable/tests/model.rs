@@ -135,7 +135,7 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
             if numbers.below(4) == 0 {
                 tx.abort();
             } else {
-                assert!(commit(tx), "nobody else writes; seed {seed} round {round}");
+                assert!(commit(tx), "one writer; seed {seed} round {round}");
                 committed = model;
             }
             if round % 10 == 0 {
@@ -163,7 +163,7 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
             assert_eq!(found, [*value, 9]);
         }
         assert!(
-            !pollster::block_on(table.get_lockfree(&machine, b"nobody", &mut [0; 2]))
+            !pollster::block_on(table.get_lockfree(&machine, b"absent", &mut [0; 2]))
                 .expect("reached")
         );
     }
@@ -300,7 +300,7 @@ fn chains_collapse_when_keys_go() {
         let report = check(&mut session, table);
         assert_eq!((report.entries, report.blocks), (0, 0));
         let mut tx = session.begin(Mode::ReadWrite);
-        table.drop_table(&mut tx).await.expect("nobody uses it");
+        table.drop_table(&mut tx).await.expect("no concurrent use");
         assert!(commit(tx));
     });
 }

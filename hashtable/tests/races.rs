@@ -36,7 +36,7 @@ fn lookup_waits_for_lock() {
     });
     let root = machine.regions().object(table.root()).expect("there");
     let header = root.header();
-    root.try_lock(header).expect("nobody has it");
+    root.try_lock(header).expect("the root is not locked");
     let (key, mut value) = (7u64.to_be_bytes(), [0; 2]);
     let mut found = Box::pin(table.get_lockfree(&machine, &key, &mut value));
     let polled = found.as_mut().poll(&mut Context::from_waker(Waker::noop()));
