@@ -172,7 +172,7 @@ fn checkpoint_stops_on_request_and_needs_matching_regions() {
         matches!(stopped, Err(CheckpointError::Stopped)),
         "{stopped:?}"
     );
-    let manifest = house.checkpoint().expect("nobody stops it");
+    let manifest = house.checkpoint().expect("no fault stops the checkpoint");
     let larger = Regions::new(MAX_REGION_BYTES.min(4 * manifest.region_bytes as usize));
     load(&disk.inside("checkpoint"), &manifest, &larger, 1, &|_| true)
         .expect("larger regions hold it");
