@@ -73,7 +73,7 @@ fn transfer(server: &Server, stop: &AtomicBool, moves: &AtomicU64) {
              UPDATE accounts SET balance = balance + 1 WHERE id = {to};
              INSERT INTO history (account, what) VALUES ({from}, 'line {round}\nnext'); COMMIT"
         );
-        session.script(&sql).expect("nobody else writes");
+        session.script(&sql).expect("no other session writes");
         moves.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ fn ask(url: &str, pid: i32, secret: i32) {
     }
     let mut said = Vec::new();
     let bytes = stream.read_to_end(&mut said).expect("is closed");
-    assert_eq!(bytes, 0, "nobody learns anything");
+    assert_eq!(bytes, 0, "a cancel request gets no answer");
 }
 
 #[test]

@@ -107,12 +107,12 @@ fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
     let connect = |round: usize| {
         let began = Instant::now();
         for at in round.. {
-            let all = urls.lock().expect("nobody panics").clone();
+            let all = urls.lock().expect("no thread panics").clone();
             // A leaving machine accepts no new sessions.
             if let Ok(session) = PgSession::connect(&all[at % all.len()]) {
                 return (session, at);
             }
-            assert!(began.elapsed() < TIME_LIMIT, "nobody takes clients");
+            assert!(began.elapsed() < TIME_LIMIT, "no machine accepts clients");
             std::thread::sleep(Duration::from_millis(20));
         }
         unreachable!("rounds do not end")
@@ -173,13 +173,13 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
     });
     let clients: Vec<_> = clients.collect();
     for number in 1..=3 {
-        let through = urls.lock().expect("nobody panics")[1].clone();
+        let through = urls.lock().expect("no thread panics")[1].clone();
         command("drain", number, &through);
         command("remove", number, &through);
         assert!(machines[0].ended(), "machine {number} ends well");
         let again = format!("again-{number}");
         let machine = StartProcess::start(directory.path(), &["--newcomer", &again]);
-        let mut urls = urls.lock().expect("nobody panics");
+        let mut urls = urls.lock().expect("no thread panics");
         urls.remove(0);
         urls.push(machine.url.clone());
         drop(urls);

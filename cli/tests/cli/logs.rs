@@ -46,8 +46,8 @@ fn start_errors_and_stop_are_logged() {
     session(&server)
         .script("SELECT no_such_column")
         .expect_err("it fails");
-    let nobody = server.url().replace("user=postgres", "user=nobody");
-    assert!(PgSession::connect(&nobody).is_err());
+    let unprivileged = server.url().replace("user=postgres", "user=unprivileged");
+    assert!(PgSession::connect(&unprivileged).is_err());
     assert!(server.terminate());
     let log = wait_for(&log, "database system is shut down");
     for line in [
@@ -55,7 +55,7 @@ fn start_errors_and_stop_are_logged() {
         "LOG:  database system is ready to accept connections",
         "ERROR:  column \"no_such_column\" does not exist at character 8",
         "STATEMENT:  SELECT no_such_column",
-        "FATAL:  role \"nobody\" does not exist",
+        "FATAL:  role \"unprivileged\" does not exist",
         "LOG:  received SIGTERM: ending sessions",
     ] {
         assert!(log.contains(line), "{line} in:\n{log}");
@@ -150,10 +150,10 @@ fn passwords_are_not_logged() {
     let create = "CREATE ROLE ada LOGIN PASSWORD 'tops3cret'";
     admin.script(create).expect("it runs");
     for wrong in [
-        "ALTER ROLE nobody PASSWORD 'tops3cret'",
+        "ALTER ROLE unprivileged PASSWORD 'tops3cret'",
         "ALTER ROLE ada PASSWORD 'tops3cret' 'tops3cret'",
         "ALTER ROLE ada PASSWORD E'tops3cret",
-        "DO $$ BEGIN EXECUTE 'ALTER ROLE nobody PASSWORD ''tops3cret'''; END $$",
+        "DO $$ BEGIN EXECUTE 'ALTER ROLE unprivileged PASSWORD ''tops3cret'''; END $$",
     ] {
         admin.script(wrong).expect_err(wrong);
     }

@@ -62,7 +62,7 @@ fn stopped_machine_is_evicted_and_ends(fabric: &str, stopped: usize) {
     assert!(read.is_err(), "{read:?}");
     assert!(
         commits.join().expect("no panic").is_err(),
-        "nobody is told that it has committed"
+        "no client is told that the transaction has committed"
     );
     assert_eq!(machines.code(stopped), Some(LEFT));
     let said = machines.said(stopped);

@@ -139,13 +139,13 @@ pub static CUT_OFF_MANAGER: Fault = Fault {
     )
 };
 pub static UNHEARD: Fault = of_three(
-    "one of three heard by nobody",
+    "one of three that no machine hears",
     FabricSetup::Namespaces,
     &[2],
     FailureMode::Unheard,
 );
 pub static UNHEARD_MANAGER: Fault = of_three(
-    "the CM heard by nobody",
+    "the CM that no machine hears",
     FabricSetup::Namespaces,
     &[0],
     FailureMode::Unheard,

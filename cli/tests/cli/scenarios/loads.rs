@@ -141,7 +141,7 @@ fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
         lives += life;
     }
     assert!(journal.has_any(), "some transfers were acknowledged");
-    assert!(lives > CLIENTS as i64, "nobody has lost its server");
+    assert!(lives > CLIENTS as i64, "no client has lost its server");
     for url in &served {
         crash_bank::verify(url, &mut journal);
     }
@@ -174,7 +174,7 @@ fn lists(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
     let sum = |of: fn(&Notes) -> usize| notes.iter().map(of).sum::<usize>();
     let (committed, in_doubt) = (sum(|n| n.committed), sum(|n| n.in_doubt.len()));
     let (totals, lost) = (sum(|notes| notes.totals), sum(|notes| notes.lost));
-    assert!(lost > 0, "nobody has lost its server");
+    assert!(lost > 0, "no client has lost its server");
     let history = settled(notes);
     if let Err(wrong) = check_appends(&history) {
         panic!("{wrong}");

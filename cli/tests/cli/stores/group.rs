@@ -100,7 +100,7 @@ fn minority_neither_continues_nor_restarts() {
         let _ = answered.send(served);
     });
     let answer = answers.recv_timeout(Duration::from_secs(5));
-    assert_ne!(answer, Ok(true), "somebody may have gone on without it");
+    assert_ne!(answer, Ok(true), "the others may have replaced the machine");
     assert!(machines.runs(2), "{}", machines.said(2));
 }
 
@@ -161,9 +161,9 @@ fn dev_cluster_restarts_machine_with_raft_store() {
 #[test]
 fn joining_machine_that_reaches_no_member_reports_it() {
     let (_directory, [secret, _]) = secrets();
-    let nobody = address("127.0.3.14");
+    let silent = address("127.0.3.14");
     let of = MachineParameters {
-        addresses: &nobody,
+        addresses: &silent,
         secret: &secret,
         store: "raft",
     };
@@ -173,5 +173,5 @@ fn joining_machine_that_reaches_no_member_reports_it() {
         word => word,
     });
     let arguments: Vec<&str> = of_one.collect();
-    ShortLivedProgram::start(&arguments).assert_fails(&nobody);
+    ShortLivedProgram::start(&arguments).assert_fails(&silent);
 }

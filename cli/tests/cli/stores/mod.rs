@@ -210,7 +210,7 @@ pub fn secrets() -> (tempfile::TempDir, [String; 2]) {
     let directory = tempfile::tempdir().expect("a directory");
     let files = ["ours", "theirs"].map(|name| {
         let file = directory.path().join(name);
-        std::fs::write(&file, format!("{name}: known to nobody else")).expect("is written");
+        std::fs::write(&file, format!("{name}: known to one cluster")).expect("is written");
         file.to_str().expect("a path").to_owned()
     });
     (directory, files)

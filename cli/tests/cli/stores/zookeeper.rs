@@ -199,8 +199,8 @@ fn only_member_of_path_joins_zookeeper_store() {
         secret: &theirs,
         ..right
     };
-    let nobody = "no machine of the cluster has been in /fencepost/one";
-    right.fails(joining).assert_fails(nobody);
+    let why = "no machine of the cluster has been in /fencepost/one";
+    right.fails(joining).assert_fails(why);
 
     // A machine that could not start can do so later.
     let taken = TcpListener::bind(&first).expect("free");
@@ -267,9 +267,9 @@ fn unreachable_store_is_reported() {
     let store = ["zookeeper://127.0.0.1:2181/one"];
     let why = "--configuration-store is of machines that talk";
     ShortLivedProgram::start(&[&of_host[..], &store].concat()).assert_fails(why);
-    let nobody = address("127.0.0.1");
-    let store = format!("zookeeper://{nobody}/fencepost/one");
-    let why = format!("the store of the configuration does not answer: {nobody}");
+    let silent = address("127.0.0.1");
+    let store = format!("zookeeper://{silent}/fencepost/one");
+    let why = format!("the store of the configuration does not answer: {silent}");
     let all = [FIRST, ["--newcomer", "127.0.3.6:7000"]].map(|who| of(&store).fails(who));
     for one in all {
         one.assert_fails(&why);
