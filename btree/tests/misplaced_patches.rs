@@ -61,7 +61,7 @@ fn removals_stay_removals_while_others_split_the_leaves() {
             seen.iter().filter(|(_, value)| value[1] == 2).count(),
             KEYS as usize
         );
-        assert!(commit(tx), "nobody else has touched its keys; seed {seed}");
+        assert!(commit(tx), "no conflict: the keys differ; seed {seed}");
         assert_eq!(check(&mut one, tree).entries, KEYS + there.len() as u64);
     }
 }
@@ -139,5 +139,5 @@ fn rollback_to_savepoint_keeps_earlier_changes() {
     own(&mut tx);
     tx.rollback_to(&savepoint);
     own(&mut tx);
-    assert!(commit(tx), "nobody else has touched its keys");
+    assert!(commit(tx), "no conflict: the keys differ");
 }

@@ -165,7 +165,7 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
             if numbers.below(4) == 0 {
                 tx.abort();
             } else {
-                assert!(commit(tx), "nobody else writes; seed {seed} round {round}");
+                assert!(commit(tx), "one writer; seed {seed} round {round}");
                 committed = model;
             }
             if round % 10 == 0 {
@@ -255,7 +255,7 @@ fn removing_everything_makes_the_tree_small_again() {
             assert!(commit(tx));
         }
         let mut tx = session.begin(Mode::ReadWrite);
-        tree.maintain(&mut tx).await.expect("nobody is in the way");
+        tree.maintain(&mut tx).await.expect("no conflict");
         tx.abort();
     });
     let empty = check(&mut session, tree);
@@ -323,7 +323,7 @@ fn tree_is_loaded_and_dropped_by_its_creator() {
     assert!(commit(tx));
     assert_eq!(check(&mut session, tree).entries, model.len() as u64);
     let mut tx = session.begin(Mode::ReadWrite);
-    pollster::block_on(tree.drop_tree(&mut tx)).expect("nobody uses it");
+    pollster::block_on(tree.drop_tree(&mut tx)).expect("no transaction uses the tree");
     assert!(commit(tx));
     let mut tx = session.begin(Mode::ReadOnly);
     let report = pollster::block_on(tree.check(&mut tx)).expect("there is nothing to read");
