@@ -104,7 +104,7 @@ impl Measurer {
     }
 
     fn hear(&self) -> Result<Order, BenchError> {
-        let gone = || BenchError::Load("whoever measures is gone".to_string());
+        let gone = || BenchError::Load("the measuring process has ended".to_string());
         let told = self.0.lock().map_err(|_| gone())?;
         told.recv().map_err(|_| gone())
     }

@@ -369,7 +369,7 @@ impl Workload for TatpNative {
         for s_id in 1..=self.population.subscribers {
             sizes.add(&self.population.subscriber(s_id));
         }
-        *self.loaded.lock().expect("nobody panics with the sizes") = sizes;
+        *self.loaded.lock().expect("no thread panics with the sizes") = sizes;
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl Workload for TatpNative {
         let loaded = self
             .loaded
             .lock()
-            .expect("nobody panics with the sizes")
+            .expect("no thread panics with the sizes")
             .forwardings as i64;
         let wanted = loaded + self.more_forwardings.load(Ordering::Relaxed);
         let wrong = forwardings != wanted;

@@ -95,7 +95,7 @@ fn none(scale: Scale) -> Vec<DistrictCounts> {
 }
 
 fn lock(deeds: &Mutex<Vec<DistrictCounts>>) -> MutexGuard<'_, Vec<DistrictCounts>> {
-    deeds.lock().expect("nobody panics with the deeds")
+    deeds.lock().expect("no thread panics with the deeds")
 }
 
 impl ClientCounts<'_> {

@@ -59,7 +59,7 @@ impl WatchedFabric {
     fn note(&self, at: Place, words: &[u64]) {
         let me = self.fabric.me().0;
         let ring = |lane| SegmentId::new(SegmentId::RING, lane, me);
-        let mut posted = self.posted.lock().expect("nobody panics with it");
+        let mut posted = self.posted.lock().expect("no thread panics");
         if at.segment == ring(1) {
             posted.reply += 1;
             return;
@@ -219,7 +219,7 @@ impl World {
     fn counted(&self) -> (WriteCounts, u64) {
         let counts = self.machines.iter().map(|machine| machine.fabric_counts());
         let writes = counts.flatten().map(|counts| counts.writes).sum();
-        (*self.posted.lock().expect("nobody panics with it"), writes)
+        (*self.posted.lock().expect("no thread panics"), writes)
     }
 
     /// Returns the cost of `transactions` consecutive transactions that each write an object on
@@ -233,8 +233,8 @@ impl World {
             for primary in primaries {
                 let object = self.objects[*primary];
                 let mut words = Vec::new();
-                block_on(tx.read(object, &mut words)).expect("nobody is in its way");
-                block_on(tx.write(object, &[value; 5])).expect("nobody is in its way");
+                block_on(tx.read(object, &mut words)).expect("no conflict");
+                block_on(tx.write(object, &[value; 5])).expect("no conflict");
             }
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");

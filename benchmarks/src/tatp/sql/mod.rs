@@ -65,7 +65,7 @@ impl TatpSql {
     }
 
     fn loaded(&self) -> Sizes {
-        *self.loaded.lock().expect("nobody panics with the sizes")
+        *self.loaded.lock().expect("no thread panics with the sizes")
     }
 }
 
@@ -79,7 +79,7 @@ impl Workload for TatpSql {
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let mut session = self.source.session()?;
         let sizes = load::load(session.as_mut(), &self.population, say)?;
-        *self.loaded.lock().expect("nobody panics with the sizes") = sizes;
+        *self.loaded.lock().expect("no thread panics with the sizes") = sizes;
         Ok(())
     }
 
