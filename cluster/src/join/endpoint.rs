@@ -90,7 +90,7 @@ pub enum NotAdmitted {
     #[error(transparent)]
     Refused(#[from] JoinRefusal),
     /// The answering machine does not know the secret.
-    #[error("whoever answers does not know the cluster's secret")]
+    #[error("the answering machine does not know the cluster's secret")]
     Impostor,
     /// The directory cannot be used.
     #[error("the directory of the cluster: {0}")]
@@ -245,7 +245,7 @@ mod tests {
                 AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
                 AdmissionAction::Store { .. } => {
                     let stored = admission.stored(Some(SwapOutcome::Won));
-                    let (stranger, answer) = stored.expect("somebody waits");
+                    let (stranger, answer) = stored.expect("a join request waits");
                     door.answer(stranger, &answer);
                 }
                 AdmissionAction::Nothing => {}

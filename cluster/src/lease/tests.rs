@@ -27,7 +27,7 @@ proptest! {
         // Mostly a valid kind.
         (words[28], words[29], words[30], words[31]) = (words[28] % 5, 0, 0, 0);
         if let Ok(read) = LeaseMessage::from_bytes(&words) {
-            prop_assert_eq!(read.to_bytes(), words, "what is read is what was written");
+            prop_assert_eq!(read.to_bytes(), words, "the message is decoded unchanged");
         }
     }
 
@@ -148,7 +148,7 @@ fn silent_machine_is_suspected_once_and_may_return() {
     assert_eq!(
         cm.next_wake(),
         u64::MAX,
-        "nobody is watched before it spoke"
+        "no machine is watched before its first message"
     );
     exchange_leases(&mut cm, &mut machine, M2, 0);
     let end = terms().expired_ns();
@@ -285,7 +285,7 @@ fn cm_lease_needs_grants_of_majority() {
     cm.obey(narrow, 0);
     assert!(
         !cm.holds(0),
-        "what those who may be out grant does not count"
+        "a grant of a possibly evicted machine does not count"
     );
     let mut out = leases(M2, &five);
     let request = sent(&mut out, 0);
@@ -424,7 +424,7 @@ fn probe_answer_states_remaining_lease_of_cm() {
     );
     assert_eq!(left(&machine, later + lease), 0);
     let unknown = machine.granted_ns(id.next(), later + lease);
-    assert_eq!(unknown, whole, "nobody knows whom the CM counted on");
+    assert_eq!(unknown, whole, "the grantors of the CM are unknown");
     let configuration = three.without(&[CM].into(), MachineId(3)).unwrap();
     let apply = LeaseOrder::Apply {
         configuration,

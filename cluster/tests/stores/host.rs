@@ -64,21 +64,21 @@ fn earlier_member_is_distinguished_from_outsider() {
     let dir = tempfile::tempdir().expect("the directory is well");
     let standing = |machine: Option<u32>| {
         let disk = OsDisk::open(dir.path()).expect("the directory is well");
-        HostStore::standing(&disk, machine.map(MachineId)).expect("nobody else is it")
+        HostStore::standing(&disk, machine.map(MachineId)).expect("no other process is the machine")
     };
     assert_eq!([None, Some(1)].map(standing), [DirectoryUse::Nobody; 2]);
     let one = open(&dir, 1).expect("the directory is well");
-    assert_eq!(standing(Some(1)), DirectoryUse::Nobody, "it is alone");
+    assert_eq!(standing(Some(1)), DirectoryUse::Nobody, "no others run");
     assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Others; 2]);
     drop(open(&dir, 2).expect("the directory is well"));
     assert_eq!(standing(Some(2)), DirectoryUse::Before);
     let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
-    let seven = HostStore::keeping(disk, MachineId(7)).expect("nobody else is it");
+    let seven = HostStore::keeping(disk, MachineId(7)).expect("no other process is the machine");
     drop(one);
     assert_eq!(
         standing(Some(2)),
         DirectoryUse::Before,
-        "who has joined counts as others do"
+        "a joined machine counts as an initial member does"
     );
     drop(seven);
     // All machines are gone: the first one that opens the store begins a new incarnation.

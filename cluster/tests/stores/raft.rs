@@ -54,7 +54,7 @@ impl RaftTransport for Wire {
         let hub = self.hub.upgrade().ok_or_else(unreachable)?;
         let store = hub.reach(from, to).ok_or_else(unreachable)?;
         let text = String::from_utf8_lossy(question);
-        let unheard = hub.unheard.lock().expect("nobody panics with it").clone();
+        let unheard = hub.unheard.lock().expect("no thread panics").clone();
         if unheard.is_some_and(|(by, part)| by.contains(&to) && text.contains(part)) {
             hub.missed.fetch_add(1, Ordering::SeqCst);
             return Err(unreachable());
@@ -84,11 +84,11 @@ fn member(machine: MachineId) -> RaftMember {
 
 impl TestNetwork {
     fn reach(&self, from: MachineId, to: MachineId) -> Option<Arc<RaftStore>> {
-        let cut = self.cut.lock().expect("nobody panics with it");
+        let cut = self.cut.lock().expect("no thread panics");
         if cut.contains(&from) || cut.contains(&to) {
             return None;
         }
-        let stores = self.stores.lock().expect("nobody panics with it");
+        let stores = self.stores.lock().expect("no thread panics");
         stores.get(&to).cloned()
     }
 
@@ -103,7 +103,7 @@ impl TestNetwork {
         let (wire, random) = (self.wire(machine), Random::from_entropy());
         let store = RaftStore::open(me, others, disk, wire, PACE, random);
         let store = Arc::new(store.expect("the disk is well"));
-        let mut stores = self.stores.lock().expect("nobody panics with it");
+        let mut stores = self.stores.lock().expect("no thread panics");
         stores.insert(machine, Arc::clone(&store));
         store
     }
@@ -129,20 +129,20 @@ impl TestNetwork {
     }
 
     fn set_unheard(&self, by: &[MachineId], part: &'static str) {
-        *self.unheard.lock().expect("nobody panics with it") = Some((by.to_vec(), part));
+        *self.unheard.lock().expect("no thread panics") = Some((by.to_vec(), part));
     }
 
     fn all_is_heard(&self) {
-        *self.unheard.lock().expect("nobody panics with it") = None;
+        *self.unheard.lock().expect("no thread panics") = None;
     }
 
     fn set_cut(&self, machines: impl IntoIterator<Item = MachineId>) {
-        *self.cut.lock().expect("nobody panics with it") = machines.into_iter().collect();
+        *self.cut.lock().expect("no thread panics") = machines.into_iter().collect();
     }
 
     /// Ends a machine.
     fn kill(&self, machine: MachineId) {
-        let mut stores = self.stores.lock().expect("nobody panics with it");
+        let mut stores = self.stores.lock().expect("no thread panics");
         stores.remove(&machine);
     }
 }
@@ -325,7 +325,7 @@ fn next_leader_completes_membership_change() {
     );
     until(|| hub.missed.load(Ordering::SeqCst) > 0);
     let leader = stores.iter().find_map(|store| store.leader());
-    let leader = leader.expect("somebody says it");
+    let leader = leader.expect("a store knows the leader");
     hub.set_cut([leader]);
     let others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
     let others: Vec<_> = others.map(|(store, _)| store).collect();
@@ -387,7 +387,7 @@ fn machine_without_its_votes_gets_new_node_id() {
         assert_eq!(
             store.here().voters,
             [0; 0],
-            "nobody has told it of the group"
+            "no machine has told it of the group"
         );
         assert!(!store.here().configured);
     }

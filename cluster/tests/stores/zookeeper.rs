@@ -161,9 +161,9 @@ fn swap_with_lost_answer_is_found_successful() {
 
 #[test]
 fn stopped_servers_are_unreachable() {
-    let nobody = free_address();
+    let silent = free_address();
     let patience = Duration::from_millis(20);
-    let store = ZookeeperStore::new(&nobody.to_string(), NODE, patience).unwrap();
+    let store = ZookeeperStore::new(&silent.to_string(), NODE, patience).unwrap();
     assert!(matches!(
         block_on(store.read()),
         Err(StoreError::Unreachable(_))

@@ -273,7 +273,7 @@ impl World {
                     assert!(!data, "{region} has its data at {}", machine.id);
                     let knows = node.cache.map().get(*region).is_some();
                     let told = self.checks.lost.contains(region);
-                    assert!(!knows || told, "{region} is lost and nobody says so");
+                    assert!(!knows || told, "no machine reports that {region} is lost");
                 }
             }
         }

@@ -181,7 +181,7 @@ fn reconfiguration_takes_its_steps_in_order() {
     let mut member = machine(2, &testing::machines(5));
     let actions = cm.swapped(MS, 1, Some(SwapOutcome::Won));
     assert_eq!(told(&actions, "NEW-CONFIG"), [2, 3, 4]);
-    assert_eq!(told(&actions, "NEWER"), [5], "who is out is told so");
+    assert_eq!(told(&actions, "NEWER"), [5], "the evicted machine is told");
     let message = actions.into_iter().find_map(|action| match action {
         Action::Send(MachineId(2), message) => Some(message),
         _ => None,
@@ -267,12 +267,12 @@ fn without_a_majority_nothing_is_swapped_and_all_are_asked_again() {
     assert_eq!(swap_of(&cm.tick(end)), None, "two of five");
     assert_eq!(swap_of(&answer(&mut cm, 4, end)), None, "too late");
     let actions = cm.tick(cm.next_wake());
-    assert!(reads(&actions), "has somebody else been faster?");
+    assert!(reads(&actions), "another machine may have been faster");
     let actions = cm.read(end, 1, Some(testing::machines(5)));
     assert_eq!(
         told(&actions, "PROBE"),
         [2, 3, 4, 5],
-        "whoever was silent may be back"
+        "a silent machine may have come back"
     );
 }
 
@@ -446,7 +446,7 @@ fn refused_replica_is_placed_elsewhere_in_next_configuration() {
     assert_eq!(
         told(&last, "PROBE"),
         [2, 3, 4],
-        "nobody is suspected of anything"
+        "no machine is suspected of a failure"
     );
     assert!(
         cm.lease_event(0, LeaseEvent::OldRunOut(ConfigurationId(6)))

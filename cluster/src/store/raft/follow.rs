@@ -112,9 +112,9 @@ impl Shared {
         };
         let groups: Vec<String> = membership.get_joint_config().iter().map(group).collect();
         let leader = metrics.current_leader.as_ref();
-        let leader = leader.map_or_else(|| "nobody".to_owned(), name);
+        let leader = leader.map_or_else(|| "no machine".to_owned(), name);
         let why = match groups.is_empty() {
-            true => "nobody has told it of the others".to_owned(),
+            true => "no machine has told it of the others".to_owned(),
             false => format!("{} vote, {leader} leads", groups.join(" and ")),
         };
         Some(format!(
