@@ -67,7 +67,7 @@ async fn scram_takes_the_right_password_only() {
     assert_eq!(log_in(&server, "postgres", "correct horse").await, Ok(1));
     for (user, password, error) in [
         ("postgres", "wrong", "28P01"),
-        ("nobody", "correct horse", "28P01"),
+        ("unprivileged", "correct horse", "28P01"),
         ("ann", "", "28P01"),
         ("ann", "x", "28P01"),
         ("off", "wrong", "28P01"),
@@ -84,7 +84,7 @@ async fn trusted_role_must_exist_and_may_log_in() {
     let mut client = Client::start(server.local_addr());
     client.run("CREATE ROLE off; CREATE USER ann");
     assert_eq!(log_in(&server, "ann", "").await, Ok(1));
-    for user in ["off", "nobody"] {
+    for user in ["off", "unprivileged"] {
         assert_eq!(log_in(&server, user, "").await, Err("28000".into()));
     }
 }
