@@ -24,7 +24,7 @@ pub struct Authorizer<'a> {
 }
 
 /// The oid that represents a session's role that no longer exists.
-const NOBODY: u32 = u32::MAX;
+const NO_ROLE: u32 = u32::MAX;
 
 impl<'a> Authorizer<'a> {
     /// Returns the current role of the session that runs the statement.
@@ -39,7 +39,7 @@ impl<'a> Authorizer<'a> {
     ) -> Result<Authorizer<'a>, SqlError> {
         let role = snapshot.role(&eval.current_user())?;
         Ok(Authorizer {
-            role: role.as_ref().map_or(NOBODY, |role| role.id),
+            role: role.as_ref().map_or(NO_ROLE, |role| role.id),
             superuser: role.is_some_and(|role| role.superuser),
             snapshot,
         })

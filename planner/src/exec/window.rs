@@ -425,7 +425,7 @@ impl WindowPartition<'_> {
         aggregate: &Aggregate,
         cx: &mut Cx<'_>,
     ) -> Result<Vec<Value>, StatementStop> {
-        if self.call.frame.exclude != Exclude::Nobody {
+        if self.call.frame.exclude != Exclude::NoOthers {
             return self.aggregates_of_pieces(aggregate, cx).await;
         }
         let mut values: Vec<Value> = Vec::with_capacity(self.order.len());
@@ -492,7 +492,7 @@ impl WindowPartition<'_> {
     fn pieces(&self, at: usize, cx: &Cx<'_>) -> Result<[Range<usize>; 3], SqlError> {
         let frame = self.frame(at, cx)?;
         let (hole, kept) = match self.call.frame.exclude {
-            Exclude::Nobody => (frame.end..frame.end, 0..0),
+            Exclude::NoOthers => (frame.end..frame.end, 0..0),
             Exclude::Current => (at..at + 1, 0..0),
             Exclude::Group => (self.peers(at), 0..0),
             Exclude::Ties => (self.peers(at), at..at + 1),

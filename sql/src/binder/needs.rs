@@ -35,7 +35,7 @@ pub(super) struct Need {
 }
 
 /// An oid that no role has; it stands for a role that was dropped.
-const NOBODY: u32 = u32::MAX;
+const NO_ROLE: u32 = u32::MAX;
 
 impl Binder<'_> {
     /// Returns the role whose privileges apply to this part of the statement.
@@ -43,7 +43,7 @@ impl Binder<'_> {
         let security = self.catalog.security()?;
         let role = self.role.unwrap_or_else(|| {
             let known = self.catalog.role(&self.cx.current_user()).ok().flatten();
-            known.map_or(NOBODY, |role| role.id)
+            known.map_or(NO_ROLE, |role| role.id)
         });
         Some((role, security))
     }

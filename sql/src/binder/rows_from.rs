@@ -151,7 +151,7 @@ impl Binder<'_> {
                 unit: FrameUnit::Range,
                 start: FrameBound::First,
                 end: FrameBound::Current,
-                exclude: Exclude::Nobody,
+                exclude: Exclude::NoOthers,
             },
             ty: Type::INT8,
         }];

@@ -309,7 +309,7 @@ impl Binder<'_> {
             unit,
             start,
             end,
-            exclude: Exclude::Nobody,
+            exclude: Exclude::NoOthers,
         })
     }
 
@@ -432,7 +432,7 @@ pub(super) fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
         _ => None,
     };
     let exclude = match mark {
-        None => return (spec, Exclude::Nobody),
+        None => return (spec, Exclude::NoOthers),
         Some(0) => Exclude::Current,
         Some(1) => Exclude::Group,
         Some(_) => Exclude::Ties,

@@ -88,7 +88,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclude {
     /// EXCLUDE NO OTHERS: no row is excluded.
-    Nobody,
+    NoOthers,
     /// EXCLUDE CURRENT ROW: the current row is excluded.
     Current,
     /// EXCLUDE GROUP: the current row and its peers by ORDER BY are excluded.

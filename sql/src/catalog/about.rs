@@ -110,8 +110,8 @@ impl ObjectKind {
             ObjectKind::Function | ObjectKind::Procedure => (P::EXECUTE, P::EXECUTE),
             ObjectKind::Type => (P::USAGE, P::USAGE),
             ObjectKind::Database => {
-                let everybody = P::TEMPORARY.and(P::CONNECT);
-                (everybody, everybody.and(P::CREATE))
+                let public = P::TEMPORARY.and(P::CONNECT);
+                (public, public.and(P::CREATE))
             }
             ObjectKind::Index
             | ObjectKind::Constraint
@@ -148,8 +148,8 @@ impl Object {
 
     /// Returns the privileges on an object before any grant.
     pub fn first_acl(self, owner: u32) -> Acl {
-        let (everybody, owners) = self.kind.defaults();
-        let mut acl = default_acl(owner, (everybody, owners));
+        let (public, owners) = self.kind.defaults();
+        let mut acl = default_acl(owner, (public, owners));
         if self.key() == (class::SCHEMA, PUBLIC_NAMESPACE) {
             grant(&mut acl, (owner, PUBLIC), Privileges::USAGE, false);
         }

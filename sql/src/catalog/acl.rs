@@ -120,7 +120,7 @@ pub const PUBLIC: u32 = 0;
 pub type Acl = Vec<AclItem>;
 
 /// Returns the access control list of an object before any grant.
-pub fn default_acl(owner: u32, (everybody, owners): (Privileges, Privileges)) -> Acl {
+pub fn default_acl(owner: u32, (public, owners): (Privileges, Privileges)) -> Acl {
     let item = |grantee, privileges| AclItem {
         grantee,
         grantor: owner,
@@ -128,8 +128,8 @@ pub fn default_acl(owner: u32, (everybody, owners): (Privileges, Privileges)) ->
         options: Privileges::NONE,
     };
     let mut acl = Vec::new();
-    if !everybody.is_none() {
-        acl.push(item(PUBLIC, everybody));
+    if !public.is_none() {
+        acl.push(item(PUBLIC, public));
     }
     if !owners.is_none() {
         acl.push(item(owner, owners));

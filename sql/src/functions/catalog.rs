@@ -224,7 +224,7 @@ fn default_privileges(args: &[Value], cx: &EvalContext) -> Outcome {
     let [Value::Text(kind), _] = args else {
         return Ok(Value::Null);
     };
-    let (everybody, owner) = match kind.as_str() {
+    let (public, owner) = match kind.as_str() {
         "c" => return Ok(Array::default().into()),
         "r" => ("", "arwdDxt"),
         "s" => ("", "rwU"),
@@ -244,8 +244,8 @@ fn default_privileges(args: &[Value], cx: &EvalContext) -> Outcome {
     let name = pg::role_name(&cx.catalog(), oid(&args[1..])).unwrap_or_default();
     let name = super::quote_ident(&name);
     let mut items = Vec::new();
-    if !everybody.is_empty() {
-        items.push(Value::text(format!("={everybody}/{name}")));
+    if !public.is_empty() {
+        items.push(Value::text(format!("={public}/{name}")));
     }
     items.push(Value::text(format!("{name}={owner}/{name}")));
     Ok(Array::of(items).into())

@@ -48,7 +48,7 @@ impl Deparser<'_, '_> {
                 }
             }
             pieces.extend(match exclude {
-                Exclude::Nobody => None,
+                Exclude::NoOthers => None,
                 Exclude::Current => Some(text(" EXCLUDE CURRENT ROW")),
                 Exclude::Group => Some(text(" EXCLUDE GROUP")),
                 Exclude::Ties => Some(text(" EXCLUDE TIES")),
