@@ -295,7 +295,7 @@ impl Register {
         (user, superuser): (&str, bool),
     ) -> SignalOutcome {
         let Some(entry) = self.find(session) else {
-            return SignalOutcome::Nobody;
+            return SignalOutcome::NoSession;
         };
         if entry.superuser && !superuser {
             return SignalOutcome::OfSuperuser;
@@ -430,7 +430,7 @@ impl Sessions for Handle {
             let request = Request::Signal(session, signal, user.to_owned(), superuser).encode();
             let answer = machine.call(peer, services::SESSIONS, &request).await;
             let came = answer.ok().and_then(|answer| wire::came_of(&answer));
-            Ok(came.unwrap_or(SignalOutcome::Nobody))
+            Ok(came.unwrap_or(SignalOutcome::NoSession))
         })
     }
 

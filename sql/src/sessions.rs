@@ -23,7 +23,7 @@ pub enum SignalOutcome {
     /// The signal was delivered.
     Told,
     /// The session does not exist.
-    Nobody,
+    NoSession,
     /// The session belongs to another role.
     OfOthers,
     /// The session belongs to a superuser.

@@ -32,7 +32,7 @@ const TERMINATE: u8 = 4;
 const ROW_QUEUES: u8 = 5;
 const CAME: [SignalOutcome; 4] = [
     SignalOutcome::Told,
-    SignalOutcome::Nobody,
+    SignalOutcome::NoSession,
     SignalOutcome::OfOthers,
     SignalOutcome::OfSuperuser,
 ];

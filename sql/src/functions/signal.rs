@@ -65,7 +65,7 @@ fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> ValueFutur
             .await?
         {
             SignalOutcome::Told => {}
-            SignalOutcome::Nobody => {
+            SignalOutcome::NoSession => {
                 cx.warn(format!("PID {session} is not a PostgreSQL backend process"));
                 return Ok(Value::Bool(false));
             }
