@@ -153,7 +153,7 @@ impl Cluster {
             saved_in: None,
             joins_at: None,
             on_disk: None,
-            taken_back: ReadmitPolicy::Nobody,
+            taken_back: ReadmitPolicy::Never,
         }
     }
 
@@ -178,7 +178,7 @@ impl Cluster {
             saved_in: None,
             joins_at: None,
             on_disk: None,
-            taken_back: ReadmitPolicy::Nobody,
+            taken_back: ReadmitPolicy::Never,
         }
     }
 

@@ -90,7 +90,7 @@ impl Disks {
                 Contents::read(&durable)?,
                 fabric,
                 (&initial_members, &initial_members),
-                ReadmitPolicy::Nobody,
+                ReadmitPolicy::Never,
                 StoreState::Last(ConfigurationId(0)),
             )
         };

@@ -150,7 +150,7 @@ impl Disks {
             replicas,
             stored: 0,
             forgets: false,
-            taken_back: ReadmitPolicy::Nobody,
+            taken_back: ReadmitPolicy::Never,
         }
     }
 

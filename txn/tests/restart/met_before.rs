@@ -26,7 +26,7 @@ fn begin(root: &Path, me: u32, disk: &SimDisk) -> Beginning {
     let contents = Contents::read(&durable(disk)).expect("its disk");
     let stored = StoreState::Last(ConfigurationId(0));
     let both = (&initial_members, &initial_members);
-    Beginning::open(contents, &fabric, both, ReadmitPolicy::Nobody, stored).expect("it begins")
+    Beginning::open(contents, &fabric, both, ReadmitPolicy::Never, stored).expect("it begins")
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -98,7 +98,7 @@ pub fn agree(
     let next = |last: &Configuration, stored| {
         let places = last.at_places_of(initial_members)?;
         match taken_back {
-            ReadmitPolicy::Nobody => last.go_on_with(&places, stored),
+            ReadmitPolicy::Never => last.go_on_with(&places, stored),
             ReadmitPolicy::All => last.go_on_with_all(&places, stored),
         }
     };

@@ -85,7 +85,7 @@ fn regions(regions: &[RegionId]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadmitPolicy {
     /// Evicted machines do not take part, and no machine waits for them.
-    Nobody,
+    Never,
     /// Evicted machines take part, without their data. All initial members wait for each other.
     All,
 }
@@ -168,7 +168,7 @@ impl StateExchange {
         for machine in self.others() {
             self.look_at(machine)?;
         }
-        if self.taken_back == ReadmitPolicy::Nobody
+        if self.taken_back == ReadmitPolicy::Never
             && let Some(newest) = newest(&self.states, self.fabric.me())
             && !self.is_in(newest)?
         {
@@ -232,7 +232,7 @@ impl StateExchange {
     /// all disks of a configuration know it before it begins.
     fn needed(&self) -> impl Iterator<Item = MachineId> + use<> {
         let newest = newest(&self.states, self.fabric.me()).cloned();
-        let newest = newest.filter(|_| self.taken_back == ReadmitPolicy::Nobody);
+        let newest = newest.filter(|_| self.taken_back == ReadmitPolicy::Never);
         let heard = self.states.keys().copied();
         let heard: Option<FewSet<MachineId>> =
             fault::injected(Fault::BeginAlone).then(|| heard.collect());
