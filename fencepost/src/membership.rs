@@ -123,7 +123,7 @@ impl MachineIdentity {
         let door = Arc::new(endpoint);
         let (address, domain) = match self {
             MachineIdentity::Newcomer(address) => {
-                if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Nobody {
+                if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Unused {
                     let why = "no machine of the cluster runs that could let others in";
                     return Err(OpenError::Configuration(why.into()));
                 }

@@ -41,7 +41,7 @@ pub struct HostStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryUse {
     /// No other machine runs: the content is of machines that are gone.
-    Nobody,
+    Unused,
     /// Other machines run, and this machine has not been one of them yet.
     Others,
     /// Other machines run, and this machine was one of them before. It is no longer a member.
@@ -58,7 +58,7 @@ impl HostStore {
         let _lock = enter(disk)?;
         let (others, mine) = lock_names(disk, me)?;
         if others.iter().all(|name| disk.lock(name).is_ok()) {
-            return Ok(DirectoryUse::Nobody);
+            return Ok(DirectoryUse::Unused);
         }
         let Some(mine) = mine else {
             return Ok(DirectoryUse::Others);

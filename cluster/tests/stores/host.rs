@@ -66,9 +66,9 @@ fn earlier_member_is_distinguished_from_outsider() {
         let disk = OsDisk::open(dir.path()).expect("the directory is well");
         HostStore::standing(&disk, machine.map(MachineId)).expect("no other process is the machine")
     };
-    assert_eq!([None, Some(1)].map(standing), [DirectoryUse::Nobody; 2]);
+    assert_eq!([None, Some(1)].map(standing), [DirectoryUse::Unused; 2]);
     let one = open(&dir, 1).expect("the directory is well");
-    assert_eq!(standing(Some(1)), DirectoryUse::Nobody, "no others run");
+    assert_eq!(standing(Some(1)), DirectoryUse::Unused, "no others run");
     assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Others; 2]);
     drop(open(&dir, 2).expect("the directory is well"));
     assert_eq!(standing(Some(2)), DirectoryUse::Before);
@@ -82,7 +82,7 @@ fn earlier_member_is_distinguished_from_outsider() {
     );
     drop(seven);
     // All machines are gone: the first one that opens the store begins a new incarnation.
-    assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Nobody; 2]);
+    assert_eq!([None, Some(2)].map(standing), [DirectoryUse::Unused; 2]);
     let _one = open(&dir, 1).expect("the directory is well");
     assert_eq!(standing(Some(2)), DirectoryUse::Others);
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::network::WHOEVER;
+use super::network::ANY_NODE;
 use super::types::{MemberAddress, NodeDescription, NodeId, RaftRequest, Reply};
 use crate::configuration::{Configuration, Machine};
 
@@ -171,7 +171,7 @@ impl Shared {
     async fn who(&self, address: &str, machine: u32) -> Option<NodeDescription> {
         let told = self
             .network
-            .ask(WHOEVER, address, RaftRequest::Who)
+            .ask(ANY_NODE, address, RaftRequest::Who)
             .await
             .ok()?;
         match told {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::network::{Network, WHOEVER};
+use super::network::{ANY_NODE, Network};
 use super::types::{RaftRequest, Reply};
 use super::{RaftTransport, Shared};
 use crate::configuration::Configuration;
@@ -101,7 +101,7 @@ impl RaftOutsider {
         let mut why = "no machine of the group is known".to_owned();
         for address in &self.addresses {
             let ask = RaftRequest::Pass(Box::new(RaftRequest::Read));
-            match self.network.ask_now(WHOEVER, address, ask) {
+            match self.network.ask_now(ANY_NODE, address, ask) {
                 Ok(Reply::Current(sealed)) => return super::unsealed(sealed),
                 Ok(_) => why = format!("{address} does not know who leads"),
                 Err(error) => why = format!("{address}: {error}"),
@@ -119,7 +119,7 @@ impl JoinMessageStore for RaftOutsider {
         let end = end.to_owned();
         match self
             .network
-            .ask_now(WHOEVER, &address, RaftRequest::Take { end })
+            .ask_now(ANY_NODE, &address, RaftRequest::Take { end })
         {
             Ok(Reply::Letters(letters)) => letters,
             // The caller asks again.
@@ -136,7 +136,7 @@ impl JoinMessageStore for RaftOutsider {
         *self.left.lock() = Some(address.clone());
         let (name, letter) = (name.to_owned(), letter.to_vec());
         let _ = self.network.ask_now(
-            WHOEVER,
+            ANY_NODE,
             &address,
             RaftRequest::Leave {
                 name,

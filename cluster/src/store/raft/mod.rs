@@ -41,7 +41,7 @@ use tokio::runtime::{Builder, Runtime};
 pub use self::join_messages::RaftOutsider;
 use self::join_messages::{JoinMessages, OwnMessages};
 pub use self::network::RaftTransport;
-use self::network::{Network, WHOEVER};
+use self::network::{ANY_NODE, Network};
 use self::storage::RaftStorage;
 use self::types::{
     AddressedRequest, Change, EntryEffect, Group, MemberAddress, NodeDescription, NodeId,
@@ -237,7 +237,7 @@ impl RaftStore {
         match self
             .shared
             .network
-            .ask_now(WHOEVER, address, RaftRequest::Who)?
+            .ask_now(ANY_NODE, address, RaftRequest::Who)?
         {
             Reply::Here(here) => Ok(here.into()),
             other => Err(out_of_turn(&other)),
@@ -257,7 +257,7 @@ impl RaftStore {
         self.run(async move {
             let told = match asked {
                 Ok(AddressedRequest { of, ask })
-                    if of == shared.me || of == WHOEVER && !ask.is_rafts() =>
+                    if of == shared.me || of == ANY_NODE && !ask.is_rafts() =>
                 {
                     // Without a majority Raft would retry for ever.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
@@ -367,7 +367,7 @@ impl Shared {
                     None => match others.next() {
                         Some(address) => {
                             let ask = RaftRequest::Pass(Box::new(ask.clone()));
-                            self.pass(WHOEVER, address, ask).await
+                            self.pass(ANY_NODE, address, ask).await
                         }
                         None => Reply::NotNow,
                     },

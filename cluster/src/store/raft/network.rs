@@ -17,7 +17,7 @@ use super::types::{
 use crate::store::StoreError;
 
 /// The receiver of a question to any machine at an address.
-pub(super) const WHOEVER: NodeId = 0;
+pub(super) const ANY_NODE: NodeId = 0;
 
 /// A transport of the group's questions. The asked machine passes them to
 /// [`super::RaftStore::serve`].
