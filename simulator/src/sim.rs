@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use fencepost_fabric::{MachineId, MonotonicClock, Nic, SimNet};
 
 /// The machine id that stands for tasks in the network's wake-ups.
-const NOBODY: MachineId = MachineId(u32::MAX);
+const NO_MACHINE: MachineId = MachineId(u32::MAX);
 
 /// The environment of a cluster; clones refer to the same one.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Sim {
 
     /// Makes the network stop at a time.
     pub(crate) fn wake_at(&self, at_ns: u64) {
-        self.inner.net.wake_at(NOBODY, at_ns);
+        self.inner.net.wake_at(NO_MACHINE, at_ns);
     }
 
     /// Wakes the tasks whose sleep is over.
