@@ -191,8 +191,7 @@ fn open_among(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     known.map_err(|_| OpenError::Begun)?;
     let stored = StoreState::Last(ConfigurationId(0));
     let machines = (&initial_members, &initial_members);
-    let mut beginning =
-        Beginning::open(contents, &fabric, machines, ReadmitPolicy::Never, stored)?;
+    let mut beginning = Beginning::open(contents, &fabric, machines, ReadmitPolicy::Never, stored)?;
     let mut looks = 0;
     let on_disk = loop {
         if let Some(on_disk) = beginning.look().map_err(OpenError::Meet)? {
