@@ -1,8 +1,8 @@
 //! Sums that clients keep for the check after a run.
 //!
-//! A client owns a [`ClientSums`] and adds the effects of its committed transactions. The share is added
-//! to the sums when the client ends, which is before the check. So counting needs no shared cache
-//! line.
+//! A client owns a [`ClientSums`] and adds the effects of its committed transactions. The share is
+//! added to the sums when the client ends, which is before the check. So counting needs no shared
+//! cache line.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -111,7 +111,8 @@ pub(crate) fn choose_middle(image: &[u64]) -> Option<Vec<u8>> {
 /// `right_at`. The key timestamp stays, because no key comes or goes.
 ///
 /// # Errors
-/// [`NoSpace`] if the separator is not inside the node or the left half has no space for it as fence.
+/// [`NoSpace`] if the separator is not inside the node or the left half has no space for it as
+/// fence.
 pub(crate) fn split(
     left: &mut [u64],
     right: &mut [u64],

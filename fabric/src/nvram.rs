@@ -10,7 +10,7 @@
 //! DIR/life-7/m1/...              m1's rings and other segments of one incarnation ([`crate::shm`])
 //! DIR/life-7/m1.loading          the memory of m1 is incomplete
 //! DIR/regions/m1/000100000...    m1's regions, which pass from one incarnation to the next; those
-//!                                of an evicted machine are for the one that replaces it ([`evicted`])
+//!                                of an evicted machine are for its replacement ([`evicted`])
 //! ```
 //! If memory is saved to another disk, `DIR` stands for two directories. One, such as a tmpfs, has
 //! the memory, that is, the contents of `m1`. The other one has the other files and the saves

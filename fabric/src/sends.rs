@@ -8,8 +8,8 @@
 //! and so does the server with the client's next requests.
 //!
 //! # Invariants
-//! * SENDS-1: the kernel reads bytes only within [`BatchSender::send_all`]. If it may still read them
-//!   after that, they are leaked.
+//! * SENDS-1: the kernel reads bytes only within [`BatchSender::send_all`]. If it may still read
+//!   them after that, they are leaked.
 //! * SENDS-2: no send waits. The caller must send bytes later that a socket does not accept now.
 //!
 //! # Failure
@@ -123,8 +123,8 @@ fn open(depth: u32) -> io::Result<Option<IoUring>> {
     Ok(probe.is_supported(opcode::Send::CODE).then_some(ring))
 }
 
-/// BatchSender `batch`, which must fit the ring, with one call. After an error the ring must not be used
-/// again.
+/// Sends `batch`, which must fit the ring, with one call. After an error the ring must not be
+/// used again.
 fn send_together(ring: &mut IoUring, batch: &mut [Outgoing]) -> io::Result<()> {
     let flags = i32::try_from(Outgoing::flags().bits()).map_err(io::Error::other)?;
     for (index, outgoing) in batch.iter_mut().enumerate() {

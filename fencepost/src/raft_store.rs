@@ -12,10 +12,10 @@
 //! that may be no members.
 //!
 //! # Invariants
-//! * GROUP-1: no machine bootstraps while others run. A group is bootstrapped by machines that have
+//! * RAFT-1: no machine bootstraps while others run. A group is bootstrapped by machines that have
 //!   all said that they are in none, with their incarnations. A process that ends loses its vote
 //!   and number.
-//! * GROUP-2: machines with disks create a group after their disks have agreed to restart (DISK-4),
+//! * RAFT-2: machines with disks create a group after their disks have agreed to restart (DISK-4),
 //!   which they do not while others run. The group's configuration is later than every
 //!   configuration of an earlier group.
 //!
@@ -182,7 +182,7 @@ mod joining {
 
         /// Returns the role of a machine that keeps its data on a disk, and its network endpoint.
         /// The group's state was lost when the last machine ended. The restarting machines create
-        /// another group, once their disks agree (GROUP-2).
+        /// another group, once their disks agree (RAFT-2).
         pub fn part_with_a_disk(
             &self,
             (me, configuration, joins): DiskIdentity,
@@ -236,7 +236,7 @@ mod joining {
         }
 
         /// Returns whether an initial member may start with the cluster, once all of them are there
-        /// (GROUP-1). Returns false if it has run before.
+        /// (RAFT-1). Returns false if it has run before.
         fn begin(
             &self,
             kept: &Arc<RaftStore>,

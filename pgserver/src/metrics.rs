@@ -7,7 +7,7 @@
 //! other thread writes. The engine supplies the duration of a statement, because it reads the clock
 //! anyway.
 //!
-//! Invariant MET-1: only the thread of a worker writes its counts, except [`Counts::errors`], which
+//! Invariant MEETING-1: only the thread of a worker writes its counts, except [`Counts::errors`], which
 //! are behind a lock.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Counts {
 
 #[inline]
 fn add(cell: &AtomicU64, more: u64) {
-    // MET-1.
+    // MEETING-1.
     cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
 }
 

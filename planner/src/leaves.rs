@@ -75,7 +75,7 @@ impl Leaves {
     }
 }
 
-/// Returns whether the top partitioned table routes the row to this leaf (FAMILY-3).
+/// Returns whether the top partitioned table routes the row to this leaf (HIERARCHY-3).
 pub fn is_within(table: &TablePlan, leaf: u32, row: &[Value]) -> bool {
     let top = table.rules.within.as_ref();
     top.and_then(|top| top.tree()).is_none_or(|tree| {

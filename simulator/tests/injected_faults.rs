@@ -2,8 +2,8 @@
 //! README names for each.
 //!
 //! A change of the protocol, of plans or of the workload changes the runs of the seeds. Then
-//! `cargo test -p fencepost-simulator --test injected_faults -- --ignored --nocapture looked_for` searches
-//! for other seeds, and writes the table.
+//! `cargo test -p fencepost-simulator --test injected_faults -- --ignored --nocapture looked_for`
+//! searches for other seeds, and writes the table.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

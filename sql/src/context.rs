@@ -382,7 +382,8 @@ impl EvalContext {
         self.changes_mark() != self.settled
     }
 
-    /// Returns the same context with the requested changes applied; [`Self::end_setting_changes`] ends it.
+    /// Returns the same context with the requested changes applied; [`Self::end_setting_changes`]
+    /// ends it.
     pub fn apply_setting_changes(&self) -> Result<EvalContext, SqlError> {
         let changes = self.changes.lock().clone();
         let mut settled = self.under(self.settings_now()?);
@@ -391,8 +392,8 @@ impl EvalContext {
         Ok(settled)
     }
 
-    /// Continues after a part that ran in the context of [`Self::apply_setting_changes`]. The requested changes
-    /// are those of `inner`: it may have added or undone some.
+    /// Continues after a part that ran in the context of [`Self::apply_setting_changes`]. The
+    /// requested changes are those of `inner`: it may have added or undone some.
     pub fn end_setting_changes(&self, inner: EvalContext) {
         self.changes.lock().clear();
         self.resume(inner, &[]);

@@ -84,7 +84,7 @@ impl Context {
 
     /// Releases the locks with nothing changed, and gives back the write timestamp if one was
     /// taken. Returns `false`, and releases nothing, where it is decided later whether the commit
-    /// has an effect (COMMITTING-2).
+    /// has an effect (INFLIGHT-2).
     pub(crate) fn unlock(&mut self) -> bool {
         if !self.abort_spread() {
             return false;
@@ -103,7 +103,7 @@ impl Context {
         self.slot.end_commit();
     }
 
-    /// Locks the new objects of this machine, which no object points to yet (COMMITTING-4).
+    /// Locks the new objects of this machine, which no object points to yet (INFLIGHT-4).
     pub(crate) fn lock_new(&mut self) {
         self.remote.new_locked = true;
         for object in self.new_objects() {

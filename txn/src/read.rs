@@ -372,7 +372,7 @@ impl Context {
                 let own = false;
                 Ok(Some(ReadEntry { addr, header, own }))
             }
-            // Only the previous primary may have known the versions before `first` (WHERE-2).
+            // Only the previous primary may have known the versions before `first` (REGIONMAP-2).
             ChainSearch::Later(first)
                 if first <= self.machine.floor(addr.region())
                     && !fault::injected(Fault::ForgetFloor) =>

@@ -436,7 +436,8 @@ impl Reconfiguration {
     /// machine asked for this, the leaving machine is told to ask itself.
     ///
     /// # Errors
-    /// [`ChangeRequestError`] if the reconfiguration cannot begin, or the machine still has replicas.
+    /// [`ChangeRequestError`] if the reconfiguration cannot begin, or the machine still has
+    /// replicas.
     pub(super) fn part_with(
         &mut self,
         now: u64,

@@ -5,8 +5,9 @@
 //! DIR/regions/m3/…   m3 is evicted, has no process ─► m4, which joined later, reads and removes it
 //! ```
 //! All of it has been written since the host's boot. An incarnation is of one boot. The memory that
-//! it takes from the previous one is either made anew or known to be intact ([`super::EndedIncarnation`]). So
-//! a file has all writes of its machine until the machine was killed, in their order.
+//! it takes from the previous one is either made anew or known to be intact
+//! ([`super::EndedIncarnation`]). So a file has all writes of its machine until the machine was
+//! killed, in their order.
 //!
 //! # Failure
 //! A file that cannot be opened is ignored. If the free space is less than the size of the files,

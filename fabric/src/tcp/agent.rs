@@ -23,7 +23,7 @@ use crate::registry::Registry;
 
 /// The largest number of bytes of replies to one peer: twice the amount that the peer may ask for
 /// before it waits. The peer may exceed that limit by one operation while its attendant works
-/// (CARD-3).
+/// (AGENT-3).
 const REPLIES_MAX: usize = BEYOND * (2 * REPLY_BYTES_MAX + WAITING * frame::SHORT_REPLY_BYTES);
 const BEYOND: usize = 2;
 /// The size to which an idle agent shrinks its buffer.

@@ -17,7 +17,7 @@
 //! * At most [`OUT_BYTES`] and one operation wait to be written, besides an equal amount being
 //!   written. At most [`WAITING`] operations wait for replies, and these have at most
 //!   [`REPLY_BYTES_MAX`] and one more reply. A thread that posts more waits until the peer has
-//!   taken some or the connection is closed. It does not wait while the attendant works (CARD-3).
+//!   taken some or the connection is closed. It does not wait while the attendant works (AGENT-3).
 //! * Replies wait for no request of this machine: both ends always read. The limits of the
 //!   requesting end bound the replies that accumulate at the other end.
 
@@ -74,8 +74,8 @@ impl SendQueue {
 }
 
 impl Connection {
-    /// Returns a connection on a non-blocking stream whose handshake is done; `one_sided_agent` is to serve
-    /// it.
+    /// Returns a connection on a non-blocking stream whose handshake is done; `one_sided_agent` is
+    /// to serve it.
     pub(super) fn new(
         stream: TcpStream,
         session: Option<Session>,

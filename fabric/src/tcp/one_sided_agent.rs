@@ -12,12 +12,12 @@
 //! with the operations that the attendant posts.
 //!
 //! # Invariants
-//! * CARD-1: the card sees all operations posted before [`OneSidedAgent::nudge`] before it parks, or `nudge`
-//!   unparks it. The card sets its parked flag and then looks. The poster posts and then checks the
-//!   flag.
-//! * CARD-2: no step of a card blocks on a peer: a port that cannot go on returns the event that it
+//! * AGENT-1: the card sees all operations posted before [`OneSidedAgent::nudge`] before it parks,
+//!   or `nudge` unparks it. The card sets its parked flag and then looks. The poster posts and then
+//!   checks the flag.
+//! * AGENT-2: no step of a card blocks on a peer: a port that cannot go on returns the event that it
 //!   needs.
-//! * CARD-3: no thread waits for space to post while the attendant works, because the attendant may
+//! * AGENT-3: no thread waits for space to post while the attendant works, because the attendant may
 //!   need a lock that the thread holds. The attendant does not work while a thread waits; the
 //!   poller does its work then.
 //!
@@ -177,7 +177,7 @@ impl OneSidedAgent {
         self.nudge();
     }
 
-    /// Wakes the card because there is work (CARD-1).
+    /// Wakes the card because there is work (AGENT-1).
     #[inline]
     pub(super) fn nudge(&self) {
         fence(Ordering::SeqCst);
@@ -217,7 +217,7 @@ impl OneSidedAgent {
     }
 
     /// Returns whether a thread may wait for space to post. If so, the thread must call
-    /// [`Self::has_waited`] afterwards (CARD-3).
+    /// [`Self::has_waited`] afterwards (AGENT-3).
     pub(super) fn may_wait(&self) -> bool {
         self.blocked.fetch_add(1, Ordering::SeqCst);
         let may = !self.attending.load(Ordering::SeqCst);

@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! * The peer's earlier connections are closed before the first of its new ones is admitted.
-//! * No request of the peer is applied before both connections are up, nor after [`PeerConnections::stop`]
-//!   (FAB-5).
+//! * No request of the peer is applied before both connections are up, nor after
+//!   [`PeerConnections::stop`] (FAB-5).
 //! * Both connections are of one attempt: connections of an attempt that the peer has given up may
 //!   be admitted late.
 //!

@@ -357,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn messages_are_decoded_from_any_pieces(all in frames(), cut in any::<prop::sample::Index>()) {
+        fn messages_decode_from_any_pieces(all in frames(), cut in any::<prop::sample::Index>()) {
             let whole: Vec<u8> = all.concat();
             let cut = cut.index(whole.len() + 1);
             let mut seen = Vec::new();

@@ -174,7 +174,7 @@ impl Changes {
     }
 
     /// Stores the changed definitions. Gives new versions to partitioned tables with changed
-    /// partitions (FAMILY-2).
+    /// partitions (HIERARCHY-2).
     pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), StatementStop> {
         for table in &mut self.tables {
             forget_links(table);

@@ -336,7 +336,7 @@ pub async fn attach(
             )
             .into());
         }
-        // FAMILY-1: the rows must be readable with the parent's layout.
+        // HIERARCHY-1: the rows must be readable with the parent's layout.
         let as_it_is = |_: &Cx<'_>, row: &[Value]| Ok(row.to_vec());
         let old = TableDef::clone(stored);
         rewrite(cx, &old, &mut partition, RowRules::default(), &as_it_is).await?;

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariants
-//! - ANEW-1: only the locked row is read again. Rows that it is joined with, and subqueries in
+//! - RECREATE-1: only the locked row is read again. Rows that it is joined with, and subqueries in
 //!   expressions, stay as the snapshot has them.
-//! - ANEW-2: the snapshot does not move here. The writer of a changed row moves it first
+//! - RECREATE-2: the snapshot does not move here. The writer of a changed row moves it first
 //!   ([`fencepost_txn::Transaction::refresh`]).
 //!
 //! At REPEATABLE READ, a changed row is a conflict. At SERIALIZABLE, the read or write itself

@@ -142,7 +142,7 @@ pub fn leaves(
 }
 
 /// Returns the one leaf that can have a row with a whole unique key: such a key has all routing
-/// columns (FAMILY-3).
+/// columns (HIERARCHY-3).
 #[cold]
 pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Option<u32>, SqlError> {
     let leaves = leaves(scan, tree, &|expr| cx.value_here(expr, row))?;

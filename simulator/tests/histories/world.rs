@@ -174,8 +174,8 @@ impl World {
         self.wait_until_idle_unchecked();
     }
 
-    /// Does the same as [`Self::wait_until_idle`], without the check that machines have written to each
-    /// other.
+    /// Does the same as [`Self::wait_until_idle`], without the check that machines have written to
+    /// each other.
     pub fn wait_until_idle_unchecked(&self) {
         for round in 0.. {
             if Machine::are_at_rest(&self.machines) && self.leases_match_stock() {

@@ -4,8 +4,8 @@
 //!   text ──parser──▶ syntax ──Binder with `references`──▶ Noted ──▶ References
 //! ```
 //! The binder resolves the names of a definition exactly as it does for a statement that runs. It
-//! records each relation, column, function, sequence and type in [`ObjectUses`]. A view or default that
-//! the text refers to is bound without recording: its references are its own.
+//! records each relation, column, function, sequence and type in [`ObjectUses`]. A view or default
+//! that the text refers to is bound without recording: its references are its own.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -13,12 +13,12 @@
 //! leaf by leaf.
 //!
 //! Invariants
-//! - FAMILY-1: a partition has its parent's columns, in the same order and with the same types. So
+//! - HIERARCHY-1: a partition has its parent's columns, in the same order and with the same types. So
 //!   rows of a leaf can be read by the layout of any table above it.
-//! - FAMILY-2: a change of a partition's definition raises the versions of all tables above it. So
+//! - HIERARCHY-2: a change of a partition's definition raises the versions of all tables above it. So
 //!   a transaction that guards a partitioned table guards its tree and all leaves.
-//! - FAMILY-3: the tree of each table above a leaf leads every row of the leaf to that leaf.
-//! - FAMILY-4: an index of a partitioned table is usable if each leaf has an index that is linked
+//! - HIERARCHY-3: the tree of each table above a leaf leads every row of the leaf to that leaf.
+//! - HIERARCHY-4: an index of a partitioned table is usable if each leaf has an index that is linked
 //!   to it. Otherwise it has no roots (`TableDef::is_whole`).
 
 mod compose;
@@ -185,7 +185,7 @@ impl TableDef {
         links.find(|(_, of)| *of == parents).map(|(own, _)| *own)
     }
 
-    /// Returns whether the index reaches all rows (FAMILY-4).
+    /// Returns whether the index reaches all rows (HIERARCHY-4).
     #[inline]
     pub fn is_whole(&self, index: &IndexDef) -> bool {
         match self.tree() {

@@ -33,8 +33,8 @@
 //! - LOG-5. A segment file gets its `log-` name only when its header and first space are durable.
 //!
 //! *Concurrency.* One mutex guards the tail (the batch being gathered and the filled horizon).
-//! Appends copy under it, and wait only for the [`LogReservation`] that they reserve before. Only the flusher
-//! writes batches, and only the filler makes segments.
+//! Appends copy under it, and wait only for the [`LogReservation`] that they reserve before. Only
+//! the flusher writes batches, and only the filler makes segments.
 //!
 //! *Failure.* The first I/O error of a flush is final: the contents of the disk are unknown from
 //! then on. So every later append and wait returns [`LogError::Failed`]. No space for more segments

@@ -144,8 +144,8 @@ impl LogRecovery {
     ///
     /// # Errors
     /// [`LogError::Corrupt`] if durable bytes are damaged (LOG-1), or if the log ends before
-    /// [`RequiredLog::through`]; [`LogError::Missing`] if no segment is left of a log that is needed;
-    /// [`LogError::Io`] if the disk cannot read.
+    /// [`RequiredLog::through`]; [`LogError::Missing`] if no segment is left of a log that is
+    /// needed; [`LogError::Io`] if the disk cannot read.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
         let chunk = self.reader.next_chunk()?;
         if let Some(chunk) = chunk {

@@ -133,7 +133,7 @@ impl Log {
     /// Reserves log space for `appends` appends of `bytes` together, if it is available at once.
     /// `bytes` includes headers and padding ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES),
     /// and up to a multiple of 8). Unused space must be given back. Returns `None` also while other
-    /// requests wait (ROOM-2).
+    /// requests wait (EXECUTOR-2).
     #[inline]
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
         self.shared.try_reserve(bytes, appends)

@@ -1,12 +1,12 @@
 //! The row-lock queue: the holders of a row's lock and the waiters.
 //!
 //! # Invariants
-//! * LINE-1: the strengths of two holders never conflict.
-//! * LINE-2: a waiter blocks no other transaction: waiters wait only for holders whose strength
+//! * QUEUE-1: the strengths of two holders never conflict.
+//! * QUEUE-2: a waiter blocks no other transaction: waiters wait only for holders whose strength
 //!   conflicts with theirs. So a new share lock joins the holders of share locks, whichever
 //!   transactions wait (as in PostgreSQL). A holder that wants a stronger lock waits for the other
 //!   holders.
-//! * LINE-3: among the waiters that can have the row, the one that has waited longest gets it.
+//! * QUEUE-3: among the waiters that can have the row, the one that has waited longest gets it.
 
 use std::collections::VecDeque;
 use std::task::Waker;

@@ -6,7 +6,7 @@
 //!   version. Ranges apply to the version that they name. They wait for that version, and the
 //!   transaction's records wait with them. The awaited version arrives: the transaction of the
 //!   ranges had read it at the primary, so its COMMIT-PRIMARY was written. Hence this backup had
-//!   acknowledged the COMMIT-BACKUP of the awaited version (SPREAD-1). That record is in a log here
+//!   acknowledged the COMMIT-BACKUP of the awaited version (DISTRIBUTED-1). That record is in a log here
 //!   until its own truncation applies it, and that truncation waits only for older versions. A
 //!   version that a newer whole object has overtaken is skipped, and so are the ranges that wait
 //!   for it.
@@ -17,8 +17,8 @@
 //! * BACKUP-4: a backup that becomes the primary of a region continues to apply the records it
 //!   received as a backup. It stops once all of them have arrived and its free slots are searched
 //!   for. Writes that arrive later are already present.
-//! * BACKUP-3: writes are applied one after the other ([`BlockUses`] is locked meanwhile): different
-//!   threads apply the writes of peers' transactions and of this machine's own.
+//! * BACKUP-3: writes are applied one after the other ([`BlockUses`] is locked meanwhile):
+//!   different threads apply the writes of peers' transactions and of this machine's own.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

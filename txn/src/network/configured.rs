@@ -7,8 +7,9 @@
 //! ```
 //! # Invariants
 //! * CONFIGURED-1: a commit acts in a configuration, by writing a record or installing a version,
-//!   only while the machine is in it ([`CurrentConfiguration::during`]). After [`CurrentConfiguration::apply`] returns,
-//!   this machine writes nothing more for earlier ones (SOSP'15 §5.2 step 6).
+//!   only while the machine is in it ([`CurrentConfiguration::during`]). After
+//!   [`CurrentConfiguration::apply`] returns, this machine writes nothing more for earlier ones
+//!   (SOSP'15 §5.2 step 6).
 //! * CONFIGURED-2: between the first suspicion and the commit of the next configuration no client
 //!   is told how a commit ended.
 

@@ -14,9 +14,9 @@
 //! client; otherwise a hash decides.
 //!
 //! # Invariants
-//! * CIRCLE-1: walks from each waiter of a cycle are repeated, so a cycle ends even if a message
+//! * DEADLOCK-1: walks from each waiter of a cycle are repeated, so a cycle ends even if a message
 //!   was lost.
-//! * CIRCLE-2: a doomed transaction waits for the row for which the walk saw it wait. The edges are
+//! * DEADLOCK-2: a doomed transaction waits for the row for which the walk saw it wait. The edges are
 //!   read one after the other. But a transaction releases no intent before its end, so a cycle that
 //!   no longer exists had a member that ended meanwhile.
 //!

@@ -6,28 +6,28 @@
 //!                         └─► in doubt: next configuration applied ─► recovery decides ─► removed
 //! ```
 //! # Invariants
-//! * COMMITTING-1: a commit is registered here before its first COMMIT-BACKUP is written. A commit
+//! * INFLIGHT-1: a commit is registered here before its first COMMIT-BACKUP is written. A commit
 //!   that is not registered when the next configuration is applied cannot have taken effect, and
 //!   its coordinator may report that.
-//! * COMMITTING-2: only recovery decides a commit in doubt. Where machines are not replaced, the
+//! * INFLIGHT-2: only recovery decides a commit in doubt. Where machines are not replaced, the
 //!   commit is decided when all machines restart. Its locks on this machine are held until then,
 //!   whether or not a session waits for it.
-//! * COMMITTING-3: where a commit may be decided later ([`Network::decides_later`]), no registered
+//! * INFLIGHT-3: where a commit may be decided later ([`Network::decides_later`]), no registered
 //!   commit is given up. Suppose that some participants were told to forget the commit and others
 //!   were not when its coordinator fails. Then recovery could decide that it takes effect after the
 //!   objects that it had locked were changed. A commit that no session waits for any more is an
 //!   *orphan*, and continues. For the same reason a commit is not truncated while a primary may not
 //!   have received its COMMIT-PRIMARY.
-//! * COMMITTING-4: a commit in doubt also holds locks on its new objects here. Recovery may install
+//! * INFLIGHT-4: a commit in doubt also holds locks on its new objects here. Recovery may install
 //!   pointers to these objects on other machines before the coordinator installs the objects here,
 //!   and readers may follow the pointers.
-//! * COMMITTING-5: a thread that locks the in-flight commits does not wait for the configuration
+//! * INFLIGHT-5: a thread that locks the in-flight commits does not wait for the configuration
 //!   lock: it takes that lock first. Other threads hold the configuration lock while they wait for
 //!   the commits. A thread that waits to apply the next configuration lets no further thread in.
-//! * COMMITTING-6: a decision stays recorded until the coordinator has carried it out, however many
+//! * INFLIGHT-6: a decision stays recorded until the coordinator has carried it out, however many
 //!   configurations that takes. Recovery does not vote on the commit again: the other machines may
 //!   have truncated it and have no record of it.
-//! * COMMITTING-7: the end of this machine does not give a commit up either. Its locks stay until a
+//! * INFLIGHT-7: the end of this machine does not give a commit up either. Its locks stay until a
 //!   later decision.
 
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ struct Commit {
     settled: bool,
     /// Notified of the decision: the write timestamp if the commit takes effect, otherwise `None`.
     waiting: Option<Completer<Option<Timestamp>>>,
-    /// The transaction itself, if no session waits for it (COMMITTING-3).
+    /// The transaction itself, if no session waits for it (INFLIGHT-3).
     orphan: Option<Transaction>,
 }
 
@@ -235,7 +235,7 @@ impl InFlightCommits {
     }
 
     /// Records the decision of recovery. A second decision does not count: the commit may be
-    /// finished and forgotten on other machines (COMMITTING-6).
+    /// finished and forgotten on other machines (INFLIGHT-6).
     pub fn decide(&self, id: TxnId, decision: Decision) {
         let mut commits = self.0.lock();
         let commit = commits.by_id.get_mut(&id);
@@ -255,7 +255,8 @@ impl InFlightCommits {
         }
     }
 
-    /// Does the same as [`Self::release_from_recovery`] for all commits of configurations before `current`.
+    /// Does the same as [`Self::release_from_recovery`] for all commits of configurations before
+    /// `current`.
     pub fn settle_before(&self, current: u64) {
         self.0.lock().by_id.retain(|id, commit| {
             let old = id.configuration < current;
@@ -327,7 +328,7 @@ impl InFlightCommits {
         drop(waiting);
     }
 
-    /// Does the same permanently, because the machine stops (COMMITTING-7).
+    /// Does the same permanently, because the machine stops (INFLIGHT-7).
     pub fn end(&self) {
         let mut commits = self.0.lock();
         commits.ended = true;
@@ -449,7 +450,7 @@ impl Network {
     }
 
     /// Truncates commits of the current configuration. Returns the orphans that may continue
-    /// (COMMITTING-5).
+    /// (INFLIGHT-5).
     fn finish_in(&self, current: u64, regions: &Regions) -> Vec<(TxnId, Timestamp, Transaction)> {
         let mut going_on = Vec::new();
         let mut commits = self.in_flight.0.lock();

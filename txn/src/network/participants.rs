@@ -165,7 +165,7 @@ impl Context {
             let replicas = replicas.ok_or(LockFailure::Abort(AbortReason::Unreachable))?;
             let new = matches!(write.what, WriteKind::New { .. });
             if new && network.is_stale(write.addr, self.reserved_since) {
-                // HANDS-2.
+                // HANDOVER-2.
                 return Err(LockFailure::Abort(AbortReason::WriteConflict));
             }
             if replicas.primary != network.me() {
@@ -410,7 +410,7 @@ impl Context {
 
     /// Sends ABORT to every participant that received a record, and returns all reserved log space.
     /// Returns `false` if backups may have a complete COMMIT-BACKUP. The outcome would then depend
-    /// on which machines fail, so the commit continues or is decided later (COMMITTING-3).
+    /// on which machines fail, so the commit continues or is decided later (INFLIGHT-3).
     pub(crate) fn abort_spread(&mut self) -> bool {
         let Some(network) = self.machine.network().map(Arc::clone) else {
             return true;

@@ -11,9 +11,9 @@
 //!
 //! # Invariants
 //! * DISK-13: an object is taken only while its block is copied. The primary must have reported the
-//!   same version since that copy began (REFILL-1). A version of an object is the same on all
+//!   same version since that copy began (COPY-1). A version of an object is the same on all
 //!   machines.
-//! * LEFT-1: in the memory of a killed process an object has the version that its header names.
+//! * CONTENT-1: in the memory of a killed process an object has the version that its header names.
 //!   Otherwise no primary shows the named version any more. No machine begins to install a version
 //!   before its transaction is committed. A primary has its COMMIT-PRIMARY, so all COMMIT-BACKUPs
 //!   exist; a backup has its TRUNCATE. Data recovery has the version from a primary. Transaction
@@ -23,7 +23,7 @@
 //!   know of its eviction. Recovery finds the records acknowledged before that. A slot that no
 //!   pointer leads to is written earlier, and its header says that it contains no object: its
 //!   payload is not taken.
-//! * LEFT-2: an object is not taken if it is locked, or if its line versions differ from its
+//! * CONTENT-2: an object is not taken if it is locked, or if its line versions differ from its
 //!   header.
 //!
 //! # Failure
@@ -119,7 +119,7 @@ impl RetainedPart {
         }
     }
 
-    /// Returns an object if it is consistent (LEFT-2).
+    /// Returns an object if it is consistent (CONTENT-2).
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         match self {
             RetainedPart::Replayed(regions) => regions.backup(addr),

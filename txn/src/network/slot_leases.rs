@@ -2,9 +2,9 @@
 //! ([`super::slot_reservations`]), at their primary.
 //!
 //! # Invariants
-//! * LENT-1: a leased slot is not allocated, its payload is zeroed, and only the peer's commits
+//! * SLOTLEASE-1: a leased slot is not allocated, its payload is zeroed, and only the peer's commits
 //!   lock it. It is in no free list, so its block keeps its class.
-//! * LENT-2: only a slot that is leased to a peer becomes its new object, once.
+//! * SLOTLEASE-2: only a slot that is leased to a peer becomes its new object, once.
 //!
 //! If no slot is free, the peer's log is drained first: it may contain slots that the peer returned
 //! before its request. If a slot needs another region of this machine, the answer waits for the

@@ -8,7 +8,7 @@
 //! A *piece* contains as many slots as are read together. Its digest is computed from the versions
 //! of its objects, in order. An object of one version is the same on all machines. So pieces with
 //! equal digests are equal, except in one case of 2^64. A locked object has no version here,
-//! because a commit that the backup does not receive may change it (REFILL-1).
+//! because a commit that the backup does not receive may change it (COPY-1).
 
 use std::sync::atomic::Ordering;
 

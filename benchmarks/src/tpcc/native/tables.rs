@@ -11,10 +11,10 @@
 //! Keys of hash tables are packed numbers; keys of B-trees are big-endian, so that they are
 //! ordered. The numbers of a row are its first words, in the order of the schema.
 //!
-//! Each machine has a [`MachineTables`] of every table, which it creates and loads itself. Warehouses are
-//! distributed over the machines in turn, and all rows of a warehouse are in the part of its home
-//! machine. A payment is stored with the warehouse where it was made. Items never change, and every
-//! machine has all of them.
+//! Each machine has a [`MachineTables`] of every table, which it creates and loads itself.
+//! Warehouses are distributed over the machines in turn, and all rows of a warehouse are in the
+//! part of its home machine. A payment is stored with the warehouse where it was made. Items never
+//! change, and every machine has all of them.
 
 use std::sync::Arc;
 

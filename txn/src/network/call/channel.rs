@@ -1,12 +1,12 @@
 //! The channel of calls to one peer: pending messages, and calls that wait for an answer.
 //!
 //! # Invariants
-//! * LINE-1: a message is queued as a whole and written to its end before the next begins. The
+//! * QUEUE-1: a message is queued as a whole and written to its end before the next begins. The
 //!   thread that queues it never waits for space in the ring. The poller continues the write when
 //!   the peer has made space.
-//! * LINE-2: a peer has at most [`OPEN_MAX`] unanswered requests, including those whose callers
+//! * QUEUE-2: a peer has at most [`OPEN_MAX`] unanswered requests, including those whose callers
 //!   wait no more.
-//! * LINE-3: a broken channel stays broken, and its waiters are told.
+//! * QUEUE-3: a broken channel stays broken, and its waiters are told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

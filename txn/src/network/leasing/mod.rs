@@ -14,8 +14,8 @@
 //! | `suspicions` | the machines suspected at present |
 //!
 //! *Start.* The initial members of a cluster do not start at the same time. So a machine requests
-//! no lease, and suspects no machine, before it has seen all of them ([`LeaseService::begin`]); a CM
-//! grants leases before. The CM watches an initial member from its first message on, and all of
+//! no lease, and suspects no machine, before it has seen all of them ([`LeaseService::begin`]); a
+//! CM grants leases before. The CM watches an initial member from its first message on, and all of
 //! them some time after the begin.
 //!
 //! *Time.* Messages are received before the clock is read, and the clock is read before messages

@@ -11,9 +11,9 @@
 //! its primary is ready.
 //!
 //! # Invariants
-//! * HANDS-1: a reader that finds memory of a machine, and sees a write that it made as a region's
+//! * HANDOVER-1: a reader that finds memory of a machine, and sees a write that it made as a region's
 //!   primary, finds that region's floor too.
-//! * HANDS-2: a slot that was reserved while another machine was the region's primary never becomes
+//! * HANDOVER-2: a slot that was reserved while another machine was the region's primary never becomes
 //!   an object.
 
 use fencepost_cluster::Replicas;
@@ -38,7 +38,7 @@ impl Machine {
         if before == Some(replicas.primary()) {
             region_map.learn(region, replicas, Timestamp::ZERO);
         } else {
-            // HANDS-1.
+            // HANDOVER-1.
             region_map.raise_floor(region, floor);
             if replicas.primary() == me && !self.regions().promote(region, floor) {
                 return false;

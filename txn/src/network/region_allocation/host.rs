@@ -37,12 +37,12 @@ impl RegionHost for Host<'_> {
         if let Some(disk) = network.and_then(|network| network.disk()) {
             disk.holds(mapping);
         }
-        // ALLOT-3.
+        // ALLOCATION-3.
         self.region_map.find(mapping.region, &mapping.replicas);
         let regions = self.machine.regions();
         regions.keep(mapping.region);
         if mapping.region == ROOT_BLOCK.region {
-            // ALLOT-2: no transaction has allocated a block before, so the root's block is free.
+            // ALLOCATION-2: no transaction has allocated a block before, so the root's block is free.
             // Without the root no machine starts.
             let _ = match mapping.replicas.primary() == self.me {
                 true => start::make_root(regions),

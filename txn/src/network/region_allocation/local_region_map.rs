@@ -9,10 +9,10 @@
 //! backups | after even numbers of changes | after odd ones |            floor
 //! ```
 //! # Invariants
-//! * WHERE-1: the replicas of a region are known or unknown. An answer of the CM does not replace
+//! * REGIONMAP-1: the replicas of a region are known or unknown. An answer of the CM does not replace
 //!   known replicas: only a new configuration does. A concurrent reader gets the old or the new
 //!   replicas, and never a mixture.
-//! * WHERE-2: a reader that knows a primary knows its floor, or a later one. The floor is a time
+//! * REGIONMAP-2: a reader that knows a primary knows its floor, or a later one. The floor is a time
 //!   that no write is above which was made under another primary in an earlier configuration.
 //!   Versions older than the floor have no old versions here.
 
@@ -249,7 +249,7 @@ impl LocalRegionMap {
     }
 
     /// Returns the floor of a region: versions that are not older have their old versions
-    /// (WHERE-2).
+    /// (REGIONMAP-2).
     pub fn floor(&self, region: RegionId) -> Timestamp {
         let floor = self
             .place(region)

@@ -12,12 +12,12 @@
 //! handled at once.
 //!
 //! # Invariants
-//! * ALLOT-1: the future primary of a region requests it, near the newest region that it has, as
+//! * ALLOCATION-1: the future primary of a region requests it, near the newest region that it has, as
 //!   long as the same machines can take it. So the regions of one machine have their backups on the
 //!   same machines.
-//! * ALLOT-2: region 0 is the first of all. The CM of the first configuration is its primary, and
+//! * ALLOCATION-2: region 0 is the first of all. The CM of the first configuration is its primary, and
 //!   makes the root object there before any other machine learns of the region.
-//! * ALLOT-3: a machine knows the replicas of its own region before any block of it is in use.
+//! * ALLOCATION-3: a machine knows the replicas of its own region before any block of it is in use.
 //!
 //! # Failure
 //! A replica without memory refuses. If no choice of machines is left, no replica keeps the region,
@@ -254,7 +254,7 @@ impl State {
         told: &mut Deliveries,
     ) -> Vec<(MachineId, RegionMessage)> {
         match &message.body {
-            // ALLOT-2.
+            // ALLOCATION-2.
             RegionBody::Allocate { .. } if !self.founded => Vec::new(),
             RegionBody::Allocate { .. }
             | RegionBody::Prepared { .. }

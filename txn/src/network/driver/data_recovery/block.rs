@@ -12,7 +12,7 @@
 //! is not. There, slots that two successive reads return alike are consistent: a writer locks a
 //! slot before it changes it and gives it a new version.
 //!
-//! *Invariant.* REFILL-1: consider a copied block and the time since its copy began. This backup
+//! *Invariant.* COPY-1: consider a copied block and the time since its copy began. This backup
 //! then has of each object a version that the primary had, unlocked, at some point of that time, or
 //! a later one. A lock may belong to a commit of an earlier configuration, which does not know this
 //! backup. Such a commit is decided, but not yet carried out by its coordinator. This is also true

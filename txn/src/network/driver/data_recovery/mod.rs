@@ -16,11 +16,11 @@
 //! of a block's versions. It reads only the objects that differ (`block.rs`).
 //!
 //! # Invariants
-//! * REFILL-2: consider the blocks in use at the primary after the transactions of earlier
+//! * COPY-2: consider the blocks in use at the primary after the transactions of earlier
 //!   configurations were settled everywhere. A replica reports itself complete when it has copied
 //!   all of them. A block that came into use later was written by transactions that know this
 //!   backup.
-//! * REFILL-3: while a block is copied, this machine has a read timestamp from before its class was
+//! * COPY-3: while a block is copied, this machine has a read timestamp from before its class was
 //!   read. No block gets another class before all readers have passed its release, so the block
 //!   keeps its class (FAR-1, BACKUP-2).
 //!
@@ -85,7 +85,7 @@ pub(super) struct DataRecovery {
     reads: Vec<(ReadSubject, Read)>,
     /// When the next reads may be posted.
     next: u64,
-    /// Keeps blocks in their size class (REFILL-3).
+    /// Keeps blocks in their size class (COPY-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
     durably: DiskWaits,

@@ -326,7 +326,7 @@ fn read_rate_limits_reads_and_failed_read_is_repeated() {
             world.step();
         }
         assert_eq!(world.data_recovery.reads.len(), most);
-        assert_eq!(world.readers.oldest(&world.clock), reader, "REFILL-3");
+        assert_eq!(world.readers.oldest(&world.clock), reader, "COPY-3");
         world.data_recovery.pause(&world.readers);
         assert!(world.readers.oldest(&world.clock) > reader);
         let asked = world.primary.reads.get();
