@@ -164,7 +164,7 @@ mod joining {
             joins: bool,
             (kept, again): (Arc<RaftStore>, Option<StoreRestart>),
         ) -> MachineRole {
-            let door = JoinEndpoint::at(kept.letters(), self.secret.clone());
+            let door = JoinEndpoint::at(kept.join_messages(), self.secret.clone());
             let votes = Arc::clone(&kept);
             MachineRole {
                 me,
@@ -295,10 +295,10 @@ mod joining {
         }
 
         /// Waits until a member of the group returns its configuration.
-        fn await_group(&self, stranger: &RaftOutsider) -> Result<(), OpenError> {
+        fn await_group(&self, outsider: &RaftOutsider) -> Result<(), OpenError> {
             let began = Instant::now();
             loop {
-                let why = match stranger.read() {
+                let why = match outsider.read() {
                     Ok(Some(current)) if current.cluster() != self.first.cluster() => {
                         let (theirs, ours) = (current.cluster(), self.first.cluster());
                         return Err(store(StoreError::OtherCluster { theirs, ours }));
@@ -331,10 +331,10 @@ mod joining {
     ) -> OutsiderAccess {
         addresses.sort();
         addresses.dedup();
-        let stranger = Arc::new(RaftOutsider::new(lines, addresses));
-        let look = Arc::clone(&stranger);
+        let outsider = Arc::new(RaftOutsider::new(lines, addresses));
+        let look = Arc::clone(&outsider);
         OutsiderAccess {
-            endpoint: Arc::new(JoinEndpoint::at(stranger, secret)),
+            endpoint: Arc::new(JoinEndpoint::at(outsider, secret)),
             look: Box::new(move || match look.read() {
                 // An unreachable cluster counts as none.
                 Err(StoreError::Unreachable(_)) => Ok(None),

@@ -203,10 +203,10 @@ mod joining {
             let ZookeeperServers { servers, path } = self;
             let kept = ZookeeperStore::new(servers, &format!("{path}/configuration"), TIME_LIMIT);
             let kept = Arc::new(kept.map_err(store)?);
-            let letters = Arc::new(kept.letters(&format!("{path}/door")));
+            let messages = Arc::new(kept.join_messages(&format!("{path}/door")));
             Ok((
                 checked(kept, first)?,
-                Arc::new(JoinEndpoint::at(letters, secret)),
+                Arc::new(JoinEndpoint::at(messages, secret)),
             ))
         }
 

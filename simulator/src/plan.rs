@@ -352,7 +352,7 @@ impl Plan {
             Step::Drain,
             Step::Active,
             Step::AllActive,
-            Step::Refill,
+            Step::DataRecovery,
             Step::Whole,
         ];
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);

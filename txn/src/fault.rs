@@ -114,7 +114,7 @@ mistakes! {
     SkipTruncateRecovery in "recovery/coordinator.rs",
     // Recovery of data and of the allocator.
     /// A new backup leaves out a block.
-    SkipBlock in "network/driver/refill/mod.rs",
+    SkipBlock in "network/driver/data_recovery/mod.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/region_allocation/hands.rs",
     // Tables and their indexes, which only some runs have.
@@ -153,12 +153,12 @@ mistakes! {
     /// A machine begins without those that may know more.
     BeginAlone in "network/disk/meet.rs",
     /// A new backup is whole before a checkpoint has its data.
-    WholeBeforeCheckpoint in "network/driver/refill/durably.rs",
+    WholeBeforeCheckpoint in "network/driver/data_recovery/durably.rs",
     /// Regions are given up that only the disk of a machine has which is out.
     GiveUpRegions in "network/driver/mod.rs",
     /// The retained versions of a machine that comes back are taken whatever version their primary
     /// has.
-    TakeOldVersions in "network/driver/refill/block.rs",
+    TakeOldVersions in "network/driver/data_recovery/block.rs",
 }
 
 impl Fault {

@@ -22,7 +22,7 @@ const SHOWN: [(Step, bool, &str); 9] = [
     (Step::Commit, true, "#2e8b57"),
     (Step::Drain, true, "#1a9ba1"),
     (Step::AllActive, true, "#3b6fd4"),
-    (Step::Refill, false, "#7d4fc4"),
+    (Step::DataRecovery, false, "#7d4fc4"),
     (Step::Whole, true, "#c44fa0"),
 ];
 

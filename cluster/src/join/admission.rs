@@ -100,26 +100,26 @@ impl Admission {
 
     /// Removes the challenge of an outsider whose connection has ended. A join that is being stored
     /// continues.
-    pub fn disconnected(&mut self, stranger: Outsider) {
-        self.challenged.remove(&stranger);
+    pub fn disconnected(&mut self, outsider: Outsider) {
+        self.challenged.remove(&outsider);
     }
 
     /// Handles a message of an outsider; `fresh` is consumed if the answer is a challenge.
     pub fn receive(
         &mut self,
-        stranger: Outsider,
+        outsider: Outsider,
         message: JoinMessage,
         fresh: Nonce,
     ) -> AdmissionAction {
         match message {
             JoinMessage::Hello { version, nonce } => {
-                AdmissionAction::Answer(self.hello(stranger, version, nonce, fresh))
+                AdmissionAction::Answer(self.hello(outsider, version, nonce, fresh))
             }
             JoinMessage::Join { request, proof } => {
-                let Some(nonces) = self.challenged.remove(&stranger) else {
+                let Some(nonces) = self.challenged.remove(&outsider) else {
                     return AdmissionAction::Nothing;
                 };
-                match self.join(stranger, nonces, &request, &proof) {
+                match self.join(outsider, nonces, &request, &proof) {
                     Ok(admitted) => admitted,
                     Err(why) => AdmissionAction::Answer(JoinMessage::Refused { why }),
                 }
@@ -128,8 +128,8 @@ impl Admission {
         }
     }
 
-    fn hello(&mut self, stranger: Outsider, theirs: u16, joiner: Nonce, cm: Nonce) -> JoinMessage {
-        self.challenged.remove(&stranger);
+    fn hello(&mut self, outsider: Outsider, theirs: u16, joiner: Nonce, cm: Nonce) -> JoinMessage {
+        self.challenged.remove(&outsider);
         let ours = PROTOCOL_VERSION;
         if theirs != ours {
             let why = JoinRefusal::Version { theirs, ours };
@@ -139,13 +139,13 @@ impl Admission {
             let why = JoinRefusal::Busy;
             return JoinMessage::Refused { why };
         }
-        self.challenged.insert(stranger, Nonces { joiner, cm });
+        self.challenged.insert(outsider, Nonces { joiner, cm });
         JoinMessage::Challenge { nonce: cm }
     }
 
     fn join(
         &mut self,
-        stranger: Outsider,
+        outsider: Outsider,
         nonces: Nonces,
         request: &JoinRequest,
         proof: &SecretProof,
@@ -196,7 +196,7 @@ impl Admission {
             }));
         }
         self.storing = Some(PendingAdmission {
-            outsider: stranger,
+            outsider: outsider,
             nonces,
             new: new.clone(),
             machine,
@@ -209,14 +209,14 @@ impl Admission {
     /// for the waiting outsider.
     pub fn stored(&mut self, swapped: Option<SwapOutcome>) -> Option<(Outsider, JoinMessage)> {
         let PendingAdmission {
-            outsider: stranger,
+            outsider,
             nonces,
             new,
             machine,
         } = self.storing.take()?;
         if swapped != Some(SwapOutcome::Won) {
             let why = JoinRefusal::Busy;
-            return Some((stranger, JoinMessage::Refused { why }));
+            return Some((outsider, JoinMessage::Refused { why }));
         }
         let proof = self.secret.prove_welcome(nonces, &new, machine);
         self.apply(new.clone());
@@ -225,6 +225,6 @@ impl Admission {
             machine,
             proof,
         };
-        Some((stranger, accepted))
+        Some((outsider, accepted))
     }
 }

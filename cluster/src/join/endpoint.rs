@@ -58,18 +58,18 @@ impl JoinMessageStore for Directory {
         // After an error the caller looks again later.
         let names = self.0.list().unwrap_or_default();
         let messages = names.into_iter().filter(|name| name.ends_with(end));
-        let letters = messages.filter_map(|name| {
+        let messages = messages.filter_map(|name| {
             let bytes = file::load(&*self.0, &name, MAX_BYTES);
             if !matches!(bytes, Ok(None)) {
                 self.remove(&name);
             }
             Some((name, bytes.ok()??))
         });
-        letters.collect()
+        messages.collect()
     }
 
-    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
-        file::replace(&*self.0, name, letter)
+    fn leave(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        file::replace(&*self.0, name, content)
     }
 
     fn remove(&self, name: &str) {
@@ -79,7 +79,7 @@ impl JoinMessageStore for Directory {
 
 /// The join endpoint of a cluster, as one process uses it.
 pub struct JoinEndpoint {
-    letters: Arc<dyn JoinMessageStore>,
+    messages: Arc<dyn JoinMessageStore>,
     secret: ClusterSecret,
 }
 
@@ -120,9 +120,9 @@ impl JoinEndpoint {
         JoinEndpoint::at(Arc::new(Directory(disk)), secret)
     }
 
-    /// Returns the join endpoint whose messages are stored in `letters`.
-    pub fn at(letters: Arc<dyn JoinMessageStore>, secret: ClusterSecret) -> JoinEndpoint {
-        JoinEndpoint { letters, secret }
+    /// Returns the join endpoint whose messages are stored in `messages`.
+    pub fn at(messages: Arc<dyn JoinMessageStore>, secret: ClusterSecret) -> JoinEndpoint {
+        JoinEndpoint { messages, secret }
     }
 
     /// Returns the secret that the cluster's machines share.
@@ -132,18 +132,18 @@ impl JoinEndpoint {
 
     /// Takes the stored requests, for the CM.
     pub fn requests(&self) -> Vec<(Outsider, JoinMessage)> {
-        let letters = self.letters.take_all(&format!(".{ASK}")).into_iter();
-        let letters = letters.filter_map(|(name, bytes)| {
+        let messages = self.messages.take_all(&format!(".{ASK}")).into_iter();
+        let messages = messages.filter_map(|(name, bytes)| {
             let (number, _) = name.split_once('.')?;
             let number = u64::from_str_radix(number, 16).ok()?;
             Some((Outsider(number), JoinMessage::decode(&bytes).ok()?))
         });
-        letters.collect()
+        messages.collect()
     }
 
     /// Stores an answer. An answer that cannot be stored is lost, and the joiner tries again.
-    pub fn answer(&self, stranger: Outsider, message: &JoinMessage) {
-        let _ = self.leave(stranger, ANSWER, message);
+    pub fn answer(&self, outsider: Outsider, message: &JoinMessage) {
+        let _ = self.leave(outsider, ANSWER, message);
     }
 
     /// Starts an attempt to join.
@@ -155,28 +155,28 @@ impl JoinEndpoint {
         request: JoinRequest,
         random: &mut Random,
     ) -> Result<JoinAttempt, NotAdmitted> {
-        let stranger = Outsider(random.next_u64());
+        let outsider = Outsider(random.next_u64());
         let (joiner, hello) = Joiner::new(self.secret.clone(), request, Nonce::draw(random));
-        self.leave(stranger, ASK, &hello)?;
+        self.leave(outsider, ASK, &hello)?;
         Ok(JoinAttempt {
             endpoint: Arc::clone(self),
-            outsider: stranger,
+            outsider: outsider,
             joiner,
         })
     }
 
     fn leave(&self, to: Outsider, kind: &str, message: &JoinMessage) -> io::Result<()> {
-        self.letters.leave(&name(to, kind), &message.encode())
+        self.messages.leave(&name(to, kind), &message.encode())
     }
 
     fn take(&self, of: Outsider, kind: &str) -> Option<JoinMessage> {
-        let (_, letter) = self.letters.take_all(&name(of, kind)).pop()?;
-        JoinMessage::decode(&letter).ok()
+        let (_, content) = self.messages.take_all(&name(of, kind)).pop()?;
+        JoinMessage::decode(&content).ok()
     }
 }
 
-fn name(stranger: Outsider, kind: &str) -> String {
-    format!("{:016x}.{kind}", stranger.0)
+fn name(outsider: Outsider, kind: &str) -> String {
+    format!("{:016x}.{kind}", outsider.0)
 }
 
 impl JoinAttempt {
@@ -209,7 +209,7 @@ impl Drop for JoinAttempt {
     fn drop(&mut self) {
         for kind in [ASK, ANSWER] {
             // Mostly the message has already been taken.
-            self.endpoint.letters.remove(&name(self.outsider, kind));
+            self.endpoint.messages.remove(&name(self.outsider, kind));
         }
     }
 }
@@ -240,13 +240,13 @@ mod tests {
 
     /// Handles the stored requests once, as the CM.
     fn serve(door: &JoinEndpoint, admission: &mut Admission, random: &mut Random) {
-        for (stranger, message) in door.requests() {
-            match admission.receive(stranger, message, Nonce::draw(random)) {
-                AdmissionAction::Answer(answer) => door.answer(stranger, &answer),
+        for (outsider, message) in door.requests() {
+            match admission.receive(outsider, message, Nonce::draw(random)) {
+                AdmissionAction::Answer(answer) => door.answer(outsider, &answer),
                 AdmissionAction::Store { .. } => {
                     let stored = admission.stored(Some(SwapOutcome::Won));
-                    let (stranger, answer) = stored.expect("a join request waits");
-                    door.answer(stranger, &answer);
+                    let (outsider, answer) = stored.expect("a join request waits");
+                    door.answer(outsider, &answer);
                 }
                 AdmissionAction::Nothing => {}
             }

@@ -71,7 +71,7 @@ impl ZookeeperStore {
     }
 
     /// Returns the join messages in a node of the same ensemble; valid as long as the store exists.
-    pub fn letters(&self, node: &str) -> ZookeeperJoinMessages {
+    pub fn join_messages(&self, node: &str) -> ZookeeperJoinMessages {
         let runtime = self.runtime().handle().clone();
         ZookeeperJoinMessages::new(Arc::clone(&self.shared), node, runtime)
     }

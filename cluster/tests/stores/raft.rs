@@ -442,7 +442,7 @@ fn outsider_reads_through_any_member_and_is_admitted_by_the_cm() {
     );
     hub.set_cut([]);
     let secret = || ClusterSecret::new(b"a secret of all of us").expect("it is long enough");
-    let inside = JoinEndpoint::at(stores[0].letters(), secret());
+    let inside = JoinEndpoint::at(stores[0].join_messages(), secret());
     let outside = Arc::new(JoinEndpoint::at(Arc::new(outsider), secret()));
     let request = JoinRequest {
         version: PROTOCOL_VERSION,

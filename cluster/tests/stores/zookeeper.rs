@@ -179,7 +179,7 @@ fn join_messages_and_reservations_are_taken_once() {
         return;
     };
     let [ours, theirs] = [(); 2].map(|()| store(server.address));
-    let [here, there] = [&ours, &theirs].map(|store| store.letters("/fencepost/tests/door"));
+    let [here, there] = [&ours, &theirs].map(|store| store.join_messages("/fencepost/tests/door"));
     here.leave("1.ask", b"first").unwrap();
     here.leave("2.answer", b"another").unwrap();
     let take = |end: &str| loop {

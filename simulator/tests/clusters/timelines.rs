@@ -38,7 +38,7 @@ fn check(timelines: &[Timeline], crashed: u64, seed: u64) {
         let steps = Step::ALL.into_iter().skip(1);
         let steps: Vec<_> = steps.filter_map(|step| timeline.at_ns(step)).collect();
         assert!(steps.is_sorted(), "seed {seed}: {timeline:?}");
-        let copies = [Step::Refill, Step::Whole].map(|step| timeline.at_ns(step).is_some());
+        let copies = [Step::DataRecovery, Step::Whole].map(|step| timeline.at_ns(step).is_some());
         assert_eq!(copies[0], copies[1], "seed {seed}: {timeline:?}");
     }
     let suspected = times(timelines, Step::Suspect);

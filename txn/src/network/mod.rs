@@ -18,11 +18,11 @@
 //! leasing/    leases: which peers are suspected, and whether this machine may still answer
 //! region_allocation/  which machines hold which region   backing.rs  memory that peers can address
 //! peers.rs    the peers to write to and to read
-//! boards.rs   status pages of machines             members.rs  the members, for callers outside
-//! far.rs      peers' memory that is not mapped, and copies.rs of it
+//! status_page.rs   status pages of machines        members.rs  the members, for callers outside
+//! far.rs      peers' memory that is not mapped, and inner_node_cache.rs of it
 //! driver/   the reconfiguration driver
 //! configured.rs  the configuration, and commits within it   in_flight.rs  in-flight commits
-//! evidence.rs  evidence of transactions, for recovery       lack.rs  startup prerequisites
+//! evidence.rs  evidence of transactions, for recovery       prerequisites.rs  startup prerequisites
 //! truncated.rs  truncated transactions, at both ends   traffic.rs  counters of posted messages
 //! disk/       the disk of this machine, and the restart of all machines from their disks
 //! restart/    restart of all machines from their retained memory

@@ -1,5 +1,5 @@
 //! The data that a machine had before its eviction. Data recovery uses them and reads only objects
-//! that have changed (`driver/refill`).
+//! that have changed (`driver/data_recovery`).
 //!
 //! ```text
 //! on its disk      ─► the log, replayed aside (disk/before.rs)  ─┐

@@ -1,5 +1,5 @@
 //! Digests of the versions of a block's objects at a primary. A backup that had the region before
-//! asks for them, and copies only objects that differ (`driver/refill`).
+//! asks for them, and copies only objects that differ (`driver/data_recovery`).
 //!
 //! ```text
 //! VERSIONS      ticket | region | block                                     to the primary

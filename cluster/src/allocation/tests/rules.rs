@@ -272,8 +272,8 @@ fn messages_of_outsiders_and_other_configurations_are_dropped() {
     };
     assert!(allocator.receive(CM, message).is_empty());
     let regions = vec![RegionId(1)];
-    let stranger = tell(&mut allocator, MachineId(9), RegionBody::Fetch { regions });
-    assert!(stranger.is_empty(), "no member");
+    let outsider = tell(&mut allocator, MachineId(9), RegionBody::Fetch { regions });
+    assert!(outsider.is_empty(), "no member");
     let (request, ..) = cache.allocate(RequestedPlacement::default());
     let why = AllocationError::OutOfIds;
     let body = RegionBody::NotAllocated { request, why };

@@ -121,7 +121,7 @@ impl JoinMessageStore for RaftOutsider {
             .network
             .ask_now(ANY_NODE, &address, RaftRequest::Take { end })
         {
-            Ok(Reply::Letters(letters)) => letters,
+            Ok(Reply::Messages(messages)) => messages,
             // The caller asks again.
             _ => Vec::new(),
         }
@@ -157,17 +157,17 @@ mod tests {
 
     #[test]
     fn join_messages_are_taken_once_and_oldest_are_dropped() {
-        let letters = JoinMessages::default();
-        letters.leave("1.ask", vec![1]);
-        letters.leave("1.ask", vec![2]);
-        letters.leave("1.answer", vec![3]);
-        letters.leave("2.ask", vec![0; LONGEST + 1]);
-        assert_eq!(letters.take_all(".ask"), [("1.ask".to_owned(), vec![2])]);
-        assert_eq!(letters.take_all(".ask"), []);
+        let messages = JoinMessages::default();
+        messages.leave("1.ask", vec![1]);
+        messages.leave("1.ask", vec![2]);
+        messages.leave("1.answer", vec![3]);
+        messages.leave("2.ask", vec![0; LONGEST + 1]);
+        assert_eq!(messages.take_all(".ask"), [("1.ask".to_owned(), vec![2])]);
+        assert_eq!(messages.take_all(".ask"), []);
         for n in 0..MESSAGES_MAX {
-            letters.leave(&format!("{n}.ask"), vec![4]);
+            messages.leave(&format!("{n}.ask"), vec![4]);
         }
-        assert_eq!(letters.take_all("1.answer"), []);
-        assert_eq!(letters.take_all(".ask").len(), MESSAGES_MAX);
+        assert_eq!(messages.take_all("1.answer"), []);
+        assert_eq!(messages.take_all(".ask").len(), MESSAGES_MAX);
     }
 }

@@ -245,7 +245,7 @@ impl RaftStore {
     }
 
     /// Returns the join messages for this machine, which outsiders send ([`RaftOutsider`]).
-    pub fn letters(&self) -> Arc<dyn JoinMessageStore> {
+    pub fn join_messages(&self) -> Arc<dyn JoinMessageStore> {
         Arc::new(OwnMessages(Arc::clone(&self.shared)))
     }
 
@@ -412,9 +412,9 @@ impl Shared {
                 content: letter,
             } => {
                 self.messages.leave(&name, letter);
-                Reply::Letters(Vec::new())
+                Reply::Messages(Vec::new())
             }
-            RaftRequest::Take { end } => Reply::Letters(self.messages.take_all(&end)),
+            RaftRequest::Take { end } => Reply::Messages(self.messages.take_all(&end)),
             RaftRequest::Pass(ask) => match self.leader().await {
                 Some((life, _)) if life == self.me => self.decide(*ask).await,
                 Some((life, address)) => self.pass(life, &address, *ask).await,

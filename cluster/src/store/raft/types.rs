@@ -126,7 +126,7 @@ pub enum Reply {
     /// To [`Ask::Swap`].
     Swapped(EntryEffect),
     /// To [`Ask::Take`]: the messages with their names; to [`Ask::Leave`]: none.
-    Letters(Vec<(String, Vec<u8>)>),
+    Messages(Vec<(String, Vec<u8>)>),
     /// The machine does not lead, cannot reach enough others, or is not the named incarnation: ask
     /// again.
     NotNow,

@@ -47,8 +47,8 @@ impl Network {
         if now < due || mine().is_err() {
             return;
         }
-        for (stranger, message) in door.requests() {
-            self.inbox.push(Input::Stranger(stranger, message));
+        for (outsider, message) in door.requests() {
+            self.inbox.push(Input::Stranger(outsider, message));
         }
         let next = driver.clock.now_ns().saturating_add(EVERY_NS);
         driver.endpoint_check_at.store(next, Ordering::Release);
@@ -89,8 +89,8 @@ impl Network {
         let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
             return;
         };
-        if let Some((stranger, answer)) = admission.stored(stored.then_some(SwapOutcome::Won)) {
-            door.answer(stranger, &answer);
+        if let Some((outsider, answer)) = admission.stored(stored.then_some(SwapOutcome::Won)) {
+            door.answer(outsider, &answer);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the configuration.
 //!
 //! ```text
-//! LEAVE ─► next configuration: further replicas ─► refill ─► WHOLE of all
+//! LEAVE ─► next configuration: further replicas ─► data recovery ─► WHOLE of all
 //!       ─► next configuration: without the leaving machines
 //! PART-WITH, for a machine without regions ─► PART-WITH to it ─► its clients end
 //!       ─► PART-WITH from it ─► next configuration without it ─► evicted, and it knows why

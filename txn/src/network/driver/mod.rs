@@ -9,7 +9,7 @@
 //!
 //! join endpoint ── join requests ──► admit.rs
 //! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
-//!                                      all regions active ─► data recovery (refill)
+//!                                      all regions active ─► data recovery
 //! ```
 //! [`fencepost_cluster::reconfiguration`] decides each step and its time; this module carries the
 //! steps out, in order.
@@ -137,7 +137,7 @@ struct State {
     /// Regions with another primary. No machine uses them before all regions are active.
     moved: Vec<MovedRegion>,
     recovering: RecoveryDriver,
-    refill: DataRecovery,
+    data_recovery: DataRecovery,
     /// The configuration for which the CM must still be told that all replicas here are complete.
     whole_in: Option<ConfigurationId>,
     admission: Option<Admission>,
@@ -210,7 +210,7 @@ impl ReconfigurationDriver {
                 applied: None,
                 moved: Vec::new(),
                 recovering: RecoveryDriver::new(me),
-                refill: DataRecovery::new(now),
+                data_recovery: DataRecovery::new(now),
                 whole_in: None,
                 admission: admit::admission(options),
                 makes_up: options.disk.is_some(),
@@ -403,8 +403,8 @@ impl Network {
         self.configured.tell_waiting();
         let asks = !state.swaps.is_empty() || !state.reads.is_empty();
         let waits = asks || state.drain.is_some() || state.applied.is_some();
-        let refill = state.refill.next_wake(driver.clock.now_ns());
-        let recovering = state.recovering.next_wake().min(refill);
+        let data_recovery = state.data_recovery.next_wake(driver.clock.now_ns());
+        let recovering = state.recovering.next_wake().min(data_recovery);
         let recovering = recovering.min(state.severed.next_wake());
         let now = driver.clock.now_ns();
         let recovering = recovering.min(state.recovering.settles_at(now));

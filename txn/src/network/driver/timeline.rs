@@ -38,7 +38,7 @@ pub enum Step {
     /// The regions of all machines were recovered: all data can be used.
     AllActive,
     /// Data recovery began, if this machine lacks data.
-    Refill,
+    DataRecovery,
     /// Data recovery ended.
     Whole,
 }
@@ -54,7 +54,7 @@ impl Step {
         Step::Drain,
         Step::Active,
         Step::AllActive,
-        Step::Refill,
+        Step::DataRecovery,
         Step::Whole,
     ];
 
@@ -69,7 +69,7 @@ impl Step {
             Step::Drain => "drained",
             Step::Active => "active",
             Step::AllActive => "all-active",
-            Step::Refill => "data-recovery",
+            Step::DataRecovery => "data-recovery",
             Step::Whole => "whole",
         }
     }
@@ -87,7 +87,7 @@ impl Step {
             Step::Drain => "the logs of earlier configurations are drained",
             Step::Active => "the regions of which this machine became the primary are recovered",
             Step::AllActive => "all regions are active",
-            Step::Refill => "data recovery begins",
+            Step::DataRecovery => "data recovery begins",
             Step::Whole => "data recovery is complete",
         }
     }

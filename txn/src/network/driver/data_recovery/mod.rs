@@ -363,14 +363,14 @@ impl Network {
     pub(super) fn begin_data_recovery(&self, machine: &Machine, now: u64, state: &mut State) {
         let lacking = self.region_allocation.lacking();
         if !lacking.is_empty() {
-            state.timelines.since_applied(Step::Refill, now);
+            state.timelines.since_applied(Step::DataRecovery, now);
         }
-        state.refill.begin(lacking, machine.readers());
+        state.data_recovery.begin(lacking, machine.readers());
     }
 
     /// Stops copying because the configuration changes.
     pub(super) fn pause_data_recovery(&self, machine: &Machine, state: &mut State) {
-        state.refill.pause(machine.readers());
+        state.data_recovery.pause(machine.readers());
     }
 
     /// Performs a step of data recovery.
@@ -393,7 +393,7 @@ impl Network {
         let now = driver.clock.now_ns();
         let before = self.before.lock().clone();
         if before.is_some() {
-            let data_recovery = &mut state.refill;
+            let data_recovery = &mut state.data_recovery;
             if !data_recovery.regions.is_empty() || data_recovery.forgets_at == u64::MAX {
                 data_recovery.forgets_at = now + KEPT_NS;
             } else if now >= data_recovery.forgets_at {
@@ -415,10 +415,10 @@ impl Network {
             post: &post,
             versions: &versions,
         };
-        let filled = state.refill.step(driver.clock.now_ns(), &around);
+        let filled = state.data_recovery.step(driver.clock.now_ns(), &around);
         let filled = match &self.disk {
             None => filled.into_iter().collect(),
-            Some(disk) => state.refill.durably.step((machine, disk), filled),
+            Some(disk) => state.data_recovery.durably.step((machine, disk), filled),
         };
         if !filled.is_empty() {
             // A region completed too late for the next configuration is copied again after it.
@@ -438,7 +438,7 @@ impl Machine {
     pub fn data_recovery_counts(&self) -> DataRecoveryCounts {
         let driver = self.network().and_then(|network| network.driver.as_ref());
         driver.map_or_else(DataRecoveryCounts::default, |driver| {
-            driver.state.lock().refill.counts
+            driver.state.lock().data_recovery.counts
         })
     }
 
