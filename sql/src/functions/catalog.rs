@@ -106,11 +106,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_ts_template_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
     pure("pg_size_pretty", &[Int8], Text, size_pretty),
-    pure("pg_size_pretty", &[Numeric], Text, |a, cx| match a {
-        [Value::Numeric(size)] => match size.trunc().to_i64() {
-            Some(whole) if whole.abs() >= SMALL => size_pretty(&[Value::Int8(whole)], cx),
-            _ => Ok(Value::text(format!("{size} bytes"))),
-        },
+    pure("pg_size_pretty", &[Numeric], Text, |a, _| match a {
+        [Value::Numeric(size)] => Ok(Value::text(match size.trunc().to_i128() {
+            Some(whole) if whole.abs() >= SMALL => in_units(whole),
+            _ => format!("{size} bytes"),
+        })),
         _ => Ok(Value::Null),
     }),
     stable("current_schema", &[], Name, |_, cx| {
@@ -503,23 +503,27 @@ fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
 }
 
 /// Smaller sizes are shown in bytes.
-const SMALL: i64 = 10 * 1024;
+const SMALL: i128 = 10 * 1024;
 
 /// Shows a size in the unit that leaves at most five digits.
 fn size_pretty(args: &[Value], _: &EvalContext) -> Outcome {
+    let size = args.first().and_then(Value::as_int).unwrap_or(0);
+    Ok(Value::text(in_units(i128::from(size))))
+}
+
+/// Returns a number of bytes as text with the unit of PostgreSQL's choice.
+fn in_units(bytes: i128) -> String {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    const MOST: i64 = SMALL;
-    let mut size = args.first().and_then(Value::as_int).unwrap_or(0);
-    if size.abs() < MOST {
-        return Ok(Value::text(format!("{size} bytes")));
+    if bytes.abs() < SMALL {
+        return format!("{bytes} bytes");
     }
     // The size is kept in half units, so that it is rounded only once, at the end.
-    size >>= 9;
+    let mut size = bytes / 512;
     let mut unit = 1;
-    while size.abs() >= 2 * MOST - 1 && unit + 1 < UNITS.len() {
-        size >>= 10;
+    while size.abs() >= 2 * SMALL - 1 && unit + 1 < UNITS.len() {
+        size /= 1024;
         unit += 1;
     }
     let half_up = (size + size.signum()) / 2;
-    Ok(Value::text(format!("{half_up} {}", UNITS[unit])))
+    format!("{half_up} {}", UNITS[unit])
 }

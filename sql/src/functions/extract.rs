@@ -10,7 +10,7 @@ use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Date, Float8, Numeric, Text, Timestamp, TimestampTz};
 use crate::types::calendar::{
-    DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days, days_from_civil,
+    DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days, days_from_civil, timestamp_of_date,
 };
 use crate::types::{numeric, zone};
 use crate::value::Value;
@@ -28,7 +28,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 ];
 
 fn date_part(args: &[Value], cx: &EvalContext) -> Outcome {
-    Ok(as_double(extract(args, cx)?))
+    let field = match args {
+        [name, Value::Date(days)] => {
+            let midnight = Value::Timestamp(timestamp_of_date(*days)?);
+            extract(&[name.clone(), midnight], cx)?
+        }
+        _ => extract(args, cx)?,
+    };
+    Ok(as_double(field))
 }
 
 /// Converts a result of EXTRACT to that of date_part.
@@ -50,11 +57,12 @@ fn extract(args: &[Value], cx: &EvalContext) -> Outcome {
         | Value::TimestampTz(i64::MIN | i64::MAX) => {
             return Err(SqlError::unsupported("a field of an infinite date"));
         }
-        Value::Date(days) => (i64::from(*days) * DAY_US, None, "date", true),
-        Value::Timestamp(us) => (*us, None, "timestamp without time zone", false),
+        // The microseconds of the latest dates exceed 64 bits.
+        Value::Date(days) => (i128::from(*days) * i128::from(DAY_US), None, "date", true),
+        Value::Timestamp(us) => (i128::from(*us), None, "timestamp without time zone", false),
         Value::TimestampTz(us) => {
             let offset = zone::offset_at(&cx.settings.time_zone, *us);
-            let local = us.saturating_add(i64::from(offset) * SECOND_US);
+            let local = i128::from(*us) + i128::from(offset) * i128::from(SECOND_US);
             (local, Some(offset), "timestamp with time zone", false)
         }
         _ => return Err(mismatch("extract")),
@@ -69,7 +77,9 @@ fn extract(args: &[Value], cx: &EvalContext) -> Outcome {
     .or_else(|| date_field(&field, local))
     .or_else(|| match (date, field.as_str()) {
         // The epoch of a date has no fraction.
-        (true, "epoch") => whole(local / SECOND_US + EPOCH_SHIFT_SECONDS),
+        (true, "epoch") => {
+            whole(days_and_time(local).0 * (DAY_US / SECOND_US) + EPOCH_SHIFT_SECONDS)
+        }
         (true, _) => None,
         (false, _) => time_field(&field, local),
     });
@@ -96,9 +106,15 @@ fn scaled(v: i64, scale: u32) -> Field {
     ))
 }
 
-fn zone_field(field: &str, local: i64, offset: i32) -> Field {
+/// Splits a local time in microseconds into days and the microseconds of the day.
+fn days_and_time(local: i128) -> (i64, i64) {
+    let day = i128::from(DAY_US);
+    (local.div_euclid(day) as i64, local.rem_euclid(day) as i64)
+}
+
+fn zone_field(field: &str, local: i128, offset: i32) -> Field {
     match field {
-        "epoch" => epoch(local.saturating_sub(i64::from(offset) * SECOND_US)),
+        "epoch" => epoch(local - i128::from(offset) * i128::from(SECOND_US)),
         "timezone" => whole(i64::from(offset)),
         "timezone_hour" => whole(i64::from(offset / 3600)),
         "timezone_minute" => whole(i64::from(offset / 60 % 60)),
@@ -106,14 +122,13 @@ fn zone_field(field: &str, local: i64, offset: i32) -> Field {
     }
 }
 
-fn epoch(us: i64) -> Field {
-    // The epoch of the latest years exceeds 64 bits.
-    let us = i128::from(us) + i128::from(EPOCH_SHIFT_SECONDS * SECOND_US);
+fn epoch(us: i128) -> Field {
+    let us = us + i128::from(EPOCH_SHIFT_SECONDS * SECOND_US);
     Some(Decimal::try_from_i128_with_scale(us, 6).map_err(|_| numeric::overflow()))
 }
 
-fn date_field(field: &str, local: i64) -> Field {
-    let days = local.div_euclid(DAY_US);
+fn date_field(field: &str, local: i128) -> Field {
+    let (days, of_day) = days_and_time(local);
     let (year, month, day) = civil_from_days(days);
     // The year as shown: there is no year 0, and 1 BC is -1.
     let shown = i64::from(if year > 0 { year } else { year - 1 });
@@ -133,7 +148,7 @@ fn date_field(field: &str, local: i64) -> Field {
         "dow" => whole((days + 6).rem_euclid(7)),
         "isodow" => whole((days + 5).rem_euclid(7) + 1),
         "doy" => whole(days - days_from_civil(year, 1, 1) + 1),
-        "julian" => julian(local),
+        "julian" => julian(days, of_day),
         "week" | "weeks" | "w" => whole(iso_week(days).1),
         "isoyear" => {
             let year = iso_week(days).0;
@@ -147,10 +162,9 @@ fn date_field(field: &str, local: i64) -> Field {
 }
 
 /// Returns the day of the Julian period, with the time of day as its fraction.
-fn julian(local: i64) -> Field {
+fn julian(days: i64, of_day: i64) -> Field {
     const DAY_OF_2000: i64 = 2_451_545;
-    let day = Decimal::from(local.div_euclid(DAY_US) + DAY_OF_2000);
-    let of_day = local.rem_euclid(DAY_US);
+    let day = Decimal::from(days + DAY_OF_2000);
     if of_day == 0 {
         return Some(Ok(day));
     }
@@ -158,8 +172,8 @@ fn julian(local: i64) -> Field {
     Some(part.and_then(|part| decimal::add(&day, &part)))
 }
 
-fn time_field(field: &str, local: i64) -> Field {
-    let of_day = local.rem_euclid(DAY_US);
+fn time_field(field: &str, local: i128) -> Field {
+    let (_, of_day) = days_and_time(local);
     let of_minute = of_day % (60 * SECOND_US);
     match field {
         "hour" | "hours" | "h" | "hr" | "hrs" => whole(of_day / (3600 * SECOND_US)),

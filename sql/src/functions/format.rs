@@ -13,6 +13,7 @@ use crate::error::SqlError;
 use crate::types::TypeKind::{
     Date, Float4, Float8, Int4, Int8, Interval, Numeric, Text, Timestamp, TimestampTz,
 };
+use crate::types::calendar::{SECOND_US, check_timestamp};
 use crate::types::{numeric, zone};
 use crate::value::Value;
 
@@ -36,11 +37,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
         let read = read::moment(text(a, 0)?, text(a, 1)?)?;
         let local = read.local()?;
-        let us = match read.offset() {
-            Some(east) => local - i64::from(east) * crate::types::calendar::SECOND_US,
+        let us = match read.offset()? {
+            Some(east) => local - east * SECOND_US,
             None => zone::to_absolute(&cx.settings.time_zone, local),
         };
-        Ok(Value::TimestampTz(us))
+        check_timestamp(us).map(Value::TimestampTz)
     }),
     stable("to_number", &[Text, Text], Numeric,
         |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),

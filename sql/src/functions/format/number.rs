@@ -103,15 +103,12 @@ pub(super) fn tokens(template: &str) -> Vec<Token> {
             rest = behind;
             continue;
         }
-        let first = match (first, rest[1..].starts_with('"')) {
-            ('\\', true) => {
-                rest = &rest[1..];
-                '"'
-            }
-            (c, _) => c,
+        let (text, length) = match first {
+            '\\' if rest.starts_with("\\\"") => ('"', 2),
+            c => (c, c.len_utf8()),
         };
-        found.push(Token::Text(first.to_string()));
-        rest = &rest[first.len_utf8()..];
+        found.push(Token::Text(text.to_string()));
+        rest = &rest[length..];
     }
     found
 }

@@ -25,7 +25,8 @@ pub(super) struct Read {
     second: i64,
     us: i64,
     seconds_of_day: Option<i64>,
-    zone: Option<(i32, i32, i32)>,
+    /// The sign, the hours and the minutes of the offset from UTC.
+    zone: Option<(i64, i64, i64)>,
 }
 
 /// Parses a text by a template.
@@ -134,14 +135,24 @@ impl<'a> InputCursor<'a> {
                 "If your source string is not fixed-width, try using the \"FM\" modifier."
             }));
         }
-        let value: i64 = body[..count].parse().map_err(|_| {
+        let (digits, rest) = body.split_at(count);
+        let value = digits.parse::<i64>().ok();
+        let value = value.map(|value| if negative { -value } else { value });
+        // A field has 32 bits; arithmetic of fields in 64 bits therefore cannot overflow.
+        let value = value.filter(|value| i32::try_from(*value).is_ok());
+        let value = value.ok_or_else(|| {
             SqlError::new(
                 SqlState::DATETIME_FIELD_OVERFLOW,
                 format!("value for \"{name}\" in source string is out of range"),
             )
+            .detail(format!(
+                "Value must be in the range {} to {}.",
+                i32::MIN,
+                i32::MAX
+            ))
         })?;
-        self.rest = &body[count..];
-        Ok((if negative { -value } else { value }, count))
+        self.rest = rest;
+        Ok((value, count))
     }
 
     /// Reads one of several words in any case; the longest match wins.
@@ -239,10 +250,10 @@ impl Read {
                     _ => 0,
                 };
                 let sign = if negative { -1 } else { 1 };
-                self.zone = Some((sign, hours.abs() as i32, minutes as i32));
+                self.zone = Some((sign, hours.abs(), minutes));
             }
             "TZM" => {
-                let minutes = number(2)? as i32;
+                let minutes = number(2)?;
                 let (sign, hours, _) = self.zone.unwrap_or((1, 0, 0));
                 self.zone = Some((sign, hours, minutes));
             }
@@ -327,6 +338,7 @@ impl Read {
     /// Returns the date.
     pub(super) fn date(&self) -> Result<i32, SqlError> {
         let days = i32::try_from(self.days()?).map_err(|_| self.out_of_range())?;
+        self.offset()?;
         check_date(days, &self.text)
     }
 
@@ -368,9 +380,17 @@ impl Read {
     }
 
     /// Returns the offset from UTC in seconds, positive to the east; `None` if the text has none.
-    pub(super) fn offset(&self) -> Option<i32> {
-        self.zone
-            .map(|(sign, hours, minutes)| sign * (hours * 3600 + minutes * 60))
+    pub(super) fn offset(&self) -> Result<Option<i64>, SqlError> {
+        let Some((sign, hours, minutes)) = self.zone else {
+            return Ok(None);
+        };
+        if !(0..=15).contains(&hours) || !(0..60).contains(&minutes) {
+            return Err(SqlError::new(
+                SqlState::new(b"22009"),
+                format!("time zone displacement out of range: \"{}\"", self.text),
+            ));
+        }
+        Ok(Some(sign * (hours * 3600 + minutes * 60)))
     }
 }
 

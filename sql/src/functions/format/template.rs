@@ -171,7 +171,7 @@ pub(super) fn parts(template: &str) -> Vec<TemplateItem> {
             continue;
         }
         let (c, length) = match first {
-            '\\' if rest[1..].starts_with('"') => ('"', 2),
+            '\\' if rest.starts_with("\\\"") => ('"', 2),
             c => (c, c.len_utf8()),
         };
         rest = &rest[length..];
