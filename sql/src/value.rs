@@ -168,6 +168,14 @@ pub struct Dimension {
     pub lower: i32,
 }
 
+impl Dimension {
+    /// Returns the subscript of the last element.
+    pub fn upper(&self) -> i32 {
+        // An element prepended at the highest subscripts makes `lower + len` exceed 32 bits.
+        self.lower + (self.len - 1)
+    }
+}
+
 impl Array {
     /// Creates an array of one dimension, or an empty array.
     pub fn of(values: Vec<Value>) -> Array {

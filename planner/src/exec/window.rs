@@ -630,7 +630,7 @@ fn as_wide(key: &Value, bound: &Value) -> Option<Value> {
         (Value::Date(day), Value::Timestamp(_)) => Some(Value::Timestamp(match *day {
             i32::MIN => i64::MIN,
             i32::MAX => i64::MAX,
-            day => i64::from(day) * DAY_US,
+            day => i64::from(day).saturating_mul(DAY_US),
         })),
         (Value::Float4(key), Value::Float8(_)) => Some(Value::Float8(f64::from(*key))),
         _ => None,

@@ -84,7 +84,7 @@ impl BodyExecution {
             .unwrap_or_else(|| "unhandled exception".to_owned());
         let severity = match raise.level {
             Level::Exception => {
-                fields.sqlstate = state.unwrap_or(RAISED);
+                fields.sqlstate = state.filter(is_failure).unwrap_or(RAISED);
                 return Err(SqlError::from(fields).into());
             }
             Level::Warning => "WARNING",
@@ -97,7 +97,7 @@ impl BodyExecution {
             Level::Warning => SqlState::new(b"01000"),
             _ => SqlState::SUCCESSFUL_COMPLETION,
         };
-        fields.sqlstate = state.unwrap_or(usual);
+        fields.sqlstate = state.filter(is_failure).unwrap_or(usual);
         if shows(&cx.eval.setting("client_min_messages"), raise.level) {
             cx.scratch.routines.notices.push(Notice {
                 severity,
@@ -162,4 +162,9 @@ fn formatted(format: &str, args: &[String]) -> String {
         }
     }
     out
+}
+
+/// Returns whether a SQLSTATE is not 00000, which stands for the usual one of the level.
+fn is_failure(state: &SqlState) -> bool {
+    *state != SqlState::SUCCESSFUL_COMPLETION
 }

@@ -7,7 +7,7 @@ use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Any, AnyArray, AnyElement, Array as ArrayKind, Int4, Text};
-use crate::types::{DIMENSIONS_MAX, Element, too_many_dimensions};
+use crate::types::{DIMENSIONS_MAX, Element, check_bounds, too_many_dimensions};
 use crate::value::{Array, Dimension, Value};
 
 type Outcome = Result<Value, SqlError>;
@@ -54,7 +54,8 @@ pub static PADDED_ELEMENTS: ScalarFunction = constructor("padded", |a, _| match 
         }
         for value in &mut array.values {
             if let Value::Text(text) = value {
-                *value = Value::text(format!("{text:<length$}"));
+                let missing = length.saturating_sub(text.chars().count());
+                *value = Value::text(format!("{text}{}", " ".repeat(missing)));
             }
         }
         Ok(array.into())
@@ -80,7 +81,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("array_dims", &[AnyArray], Text, |a, _| {
         let array = array(a, 0)?;
-        let shown = |d: &Dimension| format!("[{}:{}]", d.lower, upper(d));
+        let shown = |d: &Dimension| format!("[{}:{}]", d.lower, d.upper());
         Ok(match array.dims.is_empty() {
             true => Value::Null,
             false => Value::text(array.dims.iter().map(shown).collect::<String>()),
@@ -88,7 +89,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("array_length", &[AnyArray, Int4], Int4, |a, _| dimension(a, |d| d.len)),
     pure("array_lower", &[AnyArray, Int4], Int4, |a, _| dimension(a, |d| d.lower)),
-    pure("array_upper", &[AnyArray, Int4], Int4, |a, _| dimension(a, upper)),
+    pure("array_upper", &[AnyArray, Int4], Int4, |a, _| dimension(a, Dimension::upper)),
     pure("cardinality", &[AnyArray], Int4,
         |a, _| Ok(Value::Int4(array(a, 0)?.values.len() as i32))),
     seeing_nulls("array_append", &[AnyArray, AnyElement], AnyArray, |a, _| match a {
@@ -116,10 +117,6 @@ pub(super) fn array(args: &[Value], i: usize) -> Result<&Array, SqlError> {
         Some(Value::Array(array)) => Ok(array),
         _ => Err(mismatch("an array function")),
     }
-}
-
-fn upper(dim: &Dimension) -> i32 {
-    dim.lower + dim.len - 1
 }
 
 fn dimension(args: &[Value], of: impl Fn(&Dimension) -> i32) -> Outcome {
@@ -214,17 +211,17 @@ fn slice(args: &[Value]) -> Outcome {
     }
     for dim in &array.dims {
         let (from, to) = match given.next() {
-            None => (dim.lower, upper(dim)),
+            None => (dim.lower, dim.upper()),
             Some((i, pair)) => {
                 let from = bound(&pair[0], 2 * i, dim.lower);
-                let to = bound(&pair[1], 2 * i + 1, upper(dim));
+                let to = bound(&pair[1], 2 * i + 1, dim.upper());
                 match (from, to) {
                     (Some(from), Some(to)) => (from, to),
                     _ => return Ok(Value::Null),
                 }
             }
         };
-        let (from, to) = (from.max(dim.lower), to.min(upper(dim)));
+        let (from, to) = (from.max(dim.lower), to.min(dim.upper()));
         if from > to {
             return empty();
         }
@@ -278,13 +275,16 @@ fn extended(to: &Value, value: &Value, in_front: bool) -> Outcome {
         [dim] => {
             let overflow =
                 || SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range");
-            if in_front {
-                array.values.insert(0, value.clone());
+            // The new element gets the subscript before the first one. The lower bound is kept.
+            let (at, lower) = if in_front {
+                (0, dim.lower.checked_sub(1).ok_or_else(overflow)?)
             } else {
-                upper(dim).checked_add(1).ok_or_else(overflow)?;
-                array.values.push(value.clone());
-            }
-            dim.len += 1;
+                (array.values.len(), dim.lower)
+            };
+            let len = dim.len + 1;
+            check_bounds(&[Dimension { len, lower }])?;
+            array.values.insert(at, value.clone());
+            dim.len = len;
         }
         _ => {
             return Err(SqlError::new(
@@ -315,7 +315,7 @@ fn joined(a: &Array, b: &Array) -> Outcome {
     let dims = match a.dims.len() as i64 - b.dims.len() as i64 {
         0 if a.dims[1..] == b.dims[1..] => {
             let mut dims = a.dims.clone();
-            dims[0].len += b.dims[0].len;
+            dims[0].len = dims[0].len.saturating_add(b.dims[0].len);
             dims
         }
         // Appends one row.
@@ -338,6 +338,7 @@ fn joined(a: &Array, b: &Array) -> Outcome {
             )));
         }
     };
+    check_bounds(&dims)?;
     let values = a.values.iter().chain(&b.values).cloned().collect();
     Ok(Array { dims, values }.into())
 }
@@ -350,6 +351,11 @@ fn filled(args: &[Value], _: &EvalContext) -> Outcome {
         )
     };
     let numbers = |value: &Value| match value {
+        Value::Array(array) if array.dims.len() > 1 => Err(SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "wrong number of array subscripts",
+        )
+        .detail("Dimension array must be one dimensional.")),
         Value::Array(array) => array
             .values
             .iter()
@@ -399,16 +405,15 @@ fn filled(args: &[Value], _: &EvalContext) -> Outcome {
         return Ok(Array::default().into());
     }
     let dims = lens.iter().zip(&lowers);
-    Ok(Array {
-        dims: dims
-            .map(|(len, lower)| Dimension {
-                len: *len,
-                lower: *lower,
-            })
-            .collect(),
-        values: vec![value.clone(); count],
-    }
-    .into())
+    let dims: Vec<Dimension> = dims
+        .map(|(len, lower)| Dimension {
+            len: *len,
+            lower: *lower,
+        })
+        .collect();
+    check_bounds(&dims)?;
+    let values = vec![value.clone(); count];
+    Ok(Array { dims, values }.into())
 }
 
 fn trimmed(args: &[Value], _: &EvalContext) -> Outcome {

@@ -8,6 +8,7 @@ use super::library::variadic;
 use super::mismatch;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::Any;
+use crate::types::check_bounds;
 use crate::value::{Array, Dimension, Value};
 
 /// The maximum number of elements of an array.
@@ -73,7 +74,7 @@ pub fn set_element(array: &mut Array, value: &Value, places: &[i32]) -> Result<(
             lower: *lower,
         };
         let dims: Vec<Dimension> = places.iter().map(one).collect();
-        dims.iter().try_for_each(|dim| check_bounds(dim.lower, 1))?;
+        check_bounds(&dims)?;
         array.dims = dims;
         array.values = vec![value.clone()];
         return Ok(());
@@ -107,7 +108,7 @@ fn set_slice(array: &mut Array, values: &Array, bounds: &[Option<i32>]) -> Resul
         let bound = |at: usize| bounds.get(2 * i + at).copied().flatten();
         let (from, to) = (
             bound(0).unwrap_or(dim.lower),
-            bound(1).unwrap_or(dim.lower + dim.len - 1),
+            bound(1).unwrap_or(dim.upper()),
         );
         if from > to {
             return Err(subscript_error(
@@ -177,12 +178,12 @@ fn first_slice(values: &Array, bounds: &[Option<i32>]) -> Result<Array, SqlError
         }
         wanted = wanted.saturating_mul(len);
         check_size(wanted)?;
-        check_bounds(*from, len as i32)?;
         dims.push(Dimension {
             len: len as i32,
             lower: *from,
         });
     }
+    check_bounds(&dims)?;
     let wanted = wanted as usize;
     if values.values.len() < wanted {
         return Err(subscript_error("source array too small"));
@@ -206,7 +207,10 @@ fn grow(array: &mut Array, (from, to): (i32, i32)) -> Result<(), SqlError> {
     let behind = (i64::from(to) - (lower + len - 1)).max(0);
     let grown = len + before + behind;
     check_size(grown)?;
-    check_bounds(from.min(dim.lower), grown as i32)?;
+    check_bounds(&[Dimension {
+        len: grown as i32,
+        lower: from.min(dim.lower),
+    }])?;
     if before > 0 {
         let nulls = std::iter::repeat_n(Value::Null, before as usize);
         array.values.splice(0..0, nulls);
@@ -231,16 +235,6 @@ fn check_size(elements: i64) -> Result<(), SqlError> {
             format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})"),
         )),
         false => Ok(()),
-    }
-}
-
-fn check_bounds(lower: i32, len: i32) -> Result<(), SqlError> {
-    match lower.checked_add(len) {
-        Some(_) => Ok(()),
-        None => Err(SqlError::new(
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("array lower bound is too large: {lower}"),
-        )),
     }
 }
 

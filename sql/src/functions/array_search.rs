@@ -36,7 +36,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [Value::Array(array), value] => {
             if array.dims.len() > 1 {
                 return Err(SqlError::unsupported(
-                    "removing elements from multidimensional arrays is not supported",
+                    "removing elements from multidimensional arrays",
                 ));
             }
             let kept = array.values.iter().filter(|v| !equal(v, value));
@@ -90,7 +90,7 @@ fn one_dimension(array: &Array) -> Result<i32, SqlError> {
         [] => Ok(1),
         [dim] => Ok(dim.lower),
         _ => Err(SqlError::unsupported(
-            "searching for elements in multidimensional arrays is not supported",
+            "searching for elements in multidimensional arrays",
         )),
     }
 }

@@ -218,17 +218,7 @@ fn convert(
         return objects::named(&value, to.kind, cx);
     }
     match (value, to.kind) {
-        (Value::Text(text), _) => {
-            let plain = Type::of(to.kind);
-            // The fields of an interval's type modifier determine how a number without a unit is
-            // read.
-            let plain = if to.kind == T::Interval { *to } else { plain };
-            let value = types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))?;
-            if let Value::Record(row) = &value {
-                record::check_fields(row, cx)?;
-            }
-            Ok(value)
-        }
+        (Value::Text(text), _) => from_text(&text, from, to, cx),
         (Value::Record(row), T::Composite(of)) => record::converted(*row, of, explicit, cx),
         (value @ Value::Record(_), T::Record) => Ok(value),
         (Value::Array(mut array), T::Array(element)) => {
@@ -246,10 +236,13 @@ fn convert(
         (Value::Jsonb(text), _) => from_jsonb(&text, to, cx),
         (Value::Bool(b), T::Int4) => Ok(Value::Int4(i32::from(b))),
         (Value::Int4(v), T::Bool) => Ok(Value::Bool(v != 0)),
+        // An oid beyond int4 is the negative int4 with the same bits, and vice versa.
+        (Value::Oid(oid), T::Int4) => Ok(Value::Int4(oid as i32)),
+        (Value::Object(object), T::Int4) => Ok(Value::Int4(object.oid as i32)),
         (Value::Oid(oid), _) => from_int(i64::from(oid), to.kind),
         (Value::Object(object), _) => from_int(i64::from(object.oid), to.kind),
-        // A negative int4 is the oid with the same bits.
         (Value::Int4(v), T::Oid | T::Xid) => Ok(Value::Oid(v as u32)),
+        (Value::Int2(v), T::Oid | T::Xid) => Ok(Value::Oid(i32::from(v) as u32)),
         (Value::Int2(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int4(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int8(v), _) => from_int(v, to.kind),
@@ -264,6 +257,23 @@ fn convert(
         (Value::Inet(inet), T::Cidr) => Ok(inet.network().into()),
         (value, _) => convert_time(value, to.kind, cx),
     }
+}
+
+/// Converts a text by the input function of the type.
+fn from_text(text: &str, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
+    if from.kind == TypeKind::Char && to.kind == TypeKind::Int4 {
+        return Ok(Value::Int4(types::code_of_char(text)));
+    }
+    // The fields of an interval's type modifier determine how a number without a unit is read.
+    let plain = match to.kind {
+        TypeKind::Interval => *to,
+        kind => Type::of(kind),
+    };
+    let value = types::text_in_at(&plain, text, &cx.settings, Some(cx.transaction_start))?;
+    if let Value::Record(row) = &value {
+        record::check_fields(row, cx)?;
+    }
+    Ok(value)
 }
 
 /// Converts a JSON number or boolean.
@@ -349,6 +359,9 @@ fn convert_clock(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, 
 fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
     let text = match value {
         Value::Text(text) => text,
+        Value::Int4(code) if to.kind == TypeKind::Char => {
+            return types::char_of_code(code).map(Value::text);
+        }
         Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),
         // Unlike the output function, the cast always shows the netmask length.
         Value::Inet(inet) => inet.with_its_bits().into(),

@@ -10,8 +10,8 @@ use crate::types::TypeKind::{
     Bool, Date, Float8, Int4, Text, Time, TimeTz, Timestamp, TimestampTz,
 };
 use crate::types::calendar::{
-    DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days, date_of_timestamp, days_from_civil,
-    days_in_month,
+    DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, check_finite, civil_from_days, date_of_timestamp,
+    days_from_civil, days_in_month,
 };
 use crate::types::zone;
 use crate::types::zone_abbreviation::abbreviated_offset;
@@ -46,7 +46,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         Ok(Value::TimeTz(ZonedTime { us: local.rem_euclid(DAY_US), west: -offset }))
     }),
     pure("date_trunc", &[Text, Timestamp], Timestamp, |a, _| match a {
-        [Value::Text(unit), Value::Timestamp(us)] => truncated(unit, *us).map(Value::Timestamp),
+        [Value::Text(unit), Value::Timestamp(us)] => truncated(unit, *us, "without").map(Value::Timestamp),
         _ => Err(mismatch("date_trunc")),
     }),
     stable("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| match a {
@@ -56,19 +56,24 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("date_trunc")),
     }),
     stable("date_trunc", &[Text, TimestampTz, Text], TimestampTz, |a, _| match a {
+        [_, Value::TimestampTz(us @ (i64::MIN | i64::MAX)), _] => Ok(Value::TimestampTz(*us)),
         [Value::Text(unit), Value::TimestampTz(us), Value::Text(name)] => {
             truncated_in(&named(name)?, unit, *us).map(Value::TimestampTz)
         }
         _ => Err(mismatch("date_trunc")),
     }),
     pure("timezone", &[Text, TimestampTz], Timestamp, |a, _| match a {
-        [Value::Text(name), Value::TimestampTz(us)] =>
-            Ok(Value::Timestamp(zone::to_local(&named(name)?, *us))),
+        [_, Value::TimestampTz(us @ (i64::MIN | i64::MAX))] => Ok(Value::Timestamp(*us)),
+        [Value::Text(name), Value::TimestampTz(us)] => {
+            check_finite(zone::to_local(&named(name)?, *us)).map(Value::Timestamp)
+        }
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Text, Timestamp], TimestampTz, |a, _| match a {
-        [Value::Text(name), Value::Timestamp(us)] =>
-            Ok(Value::TimestampTz(zone::to_absolute(&named(name)?, *us))),
+        [_, Value::Timestamp(us @ (i64::MIN | i64::MAX))] => Ok(Value::TimestampTz(*us)),
+        [Value::Text(name), Value::Timestamp(us)] => {
+            check_finite(zone::to_absolute(&named(name)?, *us)).map(Value::TimestampTz)
+        }
         _ => Err(mismatch("timezone")),
     }),
     pure("to_timestamp", &[Float8], TimestampTz, to_timestamp),
@@ -103,8 +108,11 @@ pub(super) fn named(name: &str) -> Result<TimeZone, SqlError> {
 /// Returns the start of the unit that contains a timestamp. Units below a day keep the UTC offset
 /// of the timestamp, which distinguishes two equal local times.
 fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
+    if us == i64::MIN || us == i64::MAX {
+        return Ok(us);
+    }
     let local = zone::to_local(zone, us);
-    let start = truncated(unit, local)?;
+    let start = truncated(unit, local, "with")?;
     let below_a_day = [
         "microsecond",
         "u",
@@ -117,14 +125,15 @@ fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
         "hour",
     ];
     let lowered = unit.to_ascii_lowercase();
-    Ok(match below_a_day.contains(&lowered.trim_end_matches('s')) {
+    check_finite(match below_a_day.contains(&lowered.trim_end_matches('s')) {
         true => us.saturating_add(start.saturating_sub(local)),
         false => zone::to_absolute(zone, start),
     })
 }
 
-/// Returns the start of the unit that contains a local time.
-fn truncated(unit: &str, us: i64) -> Result<i64, SqlError> {
+/// Returns the start of the unit that contains a local time. The error for an unknown unit names
+/// the type `timestamp {zone} time zone`.
+fn truncated(unit: &str, us: i64, zone: &str) -> Result<i64, SqlError> {
     if us == i64::MIN || us == i64::MAX {
         return Ok(us);
     }
@@ -142,21 +151,21 @@ fn truncated(unit: &str, us: i64) -> Result<i64, SqlError> {
         "hour" => 3600 * SECOND_US,
         "day" => DAY_US,
         // 2000-01-03 was a Monday.
-        "week" => return Ok((days - (days - 2).rem_euclid(7)) * DAY_US),
-        "month" | "mon" => return Ok(month_start(year, month)),
-        "quarter" => return Ok(month_start(year, (month - 1) / 3 * 3 + 1)),
-        "year" => return Ok(month_start(year, 1)),
-        "decade" => return Ok(month_start(year.div_euclid(10) * 10, 1)),
-        "century" | "centurie" => return Ok(month_start(years(100), 1)),
-        "millennium" | "millennia" => return Ok(month_start(years(1000), 1)),
+        "week" => return check_finite((days - (days - 2).rem_euclid(7)) * DAY_US),
+        "month" | "mon" => return check_finite(month_start(year, month)),
+        "quarter" => return check_finite(month_start(year, (month - 1) / 3 * 3 + 1)),
+        "year" => return check_finite(month_start(year, 1)),
+        "decade" => return check_finite(month_start(year.div_euclid(10) * 10, 1)),
+        "century" | "centurie" => return check_finite(month_start(years(100), 1)),
+        "millennium" | "millennia" => return check_finite(month_start(years(1000), 1)),
         _ => {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
-                format!("unit \"{unit}\" not recognized for type timestamp without time zone"),
+                format!("unit \"{lowered}\" not recognized for type timestamp {zone} time zone"),
             ));
         }
     };
-    Ok(us - us.rem_euclid(unit_us))
+    check_finite(us - us.rem_euclid(unit_us))
 }
 
 fn to_timestamp(args: &[Value], _: &EvalContext) -> Outcome {

@@ -44,7 +44,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         check_timestamp(us).map(Value::TimestampTz)
     }),
     stable("to_number", &[Text, Text], Numeric,
-        |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
+        |a, _| match text(a, 1)? {
+        "" => Ok(Value::Null),
+        template => number_in::to_number(text(a, 0)?, template),
+    }),
 ];
 
 fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {

@@ -13,8 +13,8 @@ use crate::types::TypeKind::{
     TimestampTz, Xid,
 };
 use crate::types::calendar::{
-    DAY_US, SECOND_US, check_timestamp, civil_from_days, days_from_civil, days_in_month,
-    timestamp_of_date,
+    DAY_US, SECOND_US, check_finite, check_timestamp, civil_from_days, days_from_civil,
+    days_in_month, timestamp_of_date,
 };
 use crate::types::interval::{of_difference, out_of_range};
 use crate::types::{Type, to_text, zone};
@@ -102,25 +102,26 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], Span, make_interval),
     pure("timezone", &[Span, TimestampTz], Timestamp, |a, _| match a {
-        [Value::Interval(by), Value::TimestampTz(us)] =>
-            moved(*us, offset(by)?).map(Value::Timestamp),
+        [_, Value::TimestampTz(us @ (i64::MIN | i64::MAX))] => Ok(Value::Timestamp(*us)),
+        [Value::Interval(by), Value::TimestampTz(us)] => moved_by(*us, offset(by)?).map(Value::Timestamp),
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Span, Timestamp], TimestampTz, |a, _| match a {
-        [Value::Interval(by), Value::Timestamp(us)] =>
-            moved(*us, -offset(by)?).map(Value::TimestampTz),
+        [_, Value::Timestamp(us @ (i64::MIN | i64::MAX))] => Ok(Value::TimestampTz(*us)),
+        [Value::Interval(by), Value::Timestamp(us)] => moved_by(*us, -offset(by)?).map(Value::TimestampTz),
         _ => Err(mismatch("timezone")),
     }),
     stable("timezone", &[Text, ZonedClock], ZonedClock, |a, cx| match a {
         [Value::Text(name), Value::TimeTz(time)] => {
             let zone = super::datetime::named(name)?;
-            Ok(Value::TimeTz(at_offset(time, zone::offset_at(&zone, cx.transaction_start))))
+            Ok(Value::TimeTz(at_offset(time, -zone::offset_at(&zone, cx.transaction_start))))
         }
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Span, ZonedClock], ZonedClock, |a, _| match a {
         [Value::Interval(by), Value::TimeTz(time)] => {
-            Ok(Value::TimeTz(at_offset(time, (offset(by)? / SECOND_US) as i32)))
+            // As in PostgreSQL, only the lowest 32 bits of a longer offset count.
+            Ok(Value::TimeTz(at_offset(time, -(offset(by)? / SECOND_US) as i32)))
         }
         _ => Err(mismatch("timezone")),
     }),
@@ -184,12 +185,12 @@ fn clock_shifted(args: &[Value], sign: i64) -> Outcome {
     }
 }
 
-/// Converts a timetz to another UTC offset, in seconds east.
-fn at_offset(time: &TimeTz, east: i32) -> TimeTz {
-    let local = time.utc_us() + i64::from(east) * SECOND_US;
+/// Converts a timetz to another UTC offset, in seconds west.
+fn at_offset(time: &TimeTz, west: i32) -> TimeTz {
+    let local = time.utc_us() - i64::from(west) * SECOND_US;
     TimeTz {
         us: local.rem_euclid(DAY_US),
-        west: -east,
+        west,
     }
 }
 
@@ -291,7 +292,7 @@ pub(super) fn add_local(us: i64, by: &Interval) -> Result<i64, SqlError> {
         .and_then(|day| day.checked_add(us.rem_euclid(DAY_US)))
         .and_then(|moved| moved.checked_add(by.us))
         .ok_or_else(beyond)?;
-    check_timestamp(moved)
+    check_finite(moved)
 }
 
 /// Adds an interval to a timestamptz, by the calendar of a time zone.
@@ -309,15 +310,7 @@ pub(super) fn add_zoned(us: i64, by: &Interval, zone: &TimeZone) -> Result<i64, 
 }
 
 fn moved_by(us: i64, by: i64) -> Result<i64, SqlError> {
-    check_timestamp(us.checked_add(by).unwrap_or(i64::MAX - 1))
-}
-
-/// Adds microseconds to a timestamp, unless it is infinite.
-fn moved(us: i64, by: i64) -> Result<i64, SqlError> {
-    match us {
-        i64::MIN | i64::MAX => Ok(us),
-        _ => moved_by(us, by),
-    }
+    check_finite(us.checked_add(by).unwrap_or(i64::MAX))
 }
 
 /// Returns the UTC offset that an interval means as a time zone, in microseconds.
@@ -503,11 +496,8 @@ fn make_interval(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
     made().map(Value::Interval).ok_or_else(out_of_range)
 }
 
-/// Returns the start of the stride that contains a timestamp, counted from the origin.
-fn date_bin(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
-    let [Value::Interval(stride), at, origin] = args else {
-        return Err(mismatch("date_bin"));
-    };
+/// Returns the length of a stride of date_bin in microseconds.
+fn stride_us(stride: &Interval) -> Result<i64, SqlError> {
     if stride.months != 0 {
         return Err(SqlError::unsupported(
             "timestamps cannot be binned into intervals containing months or years",
@@ -520,6 +510,14 @@ fn date_bin(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
             "stride must be greater than zero",
         ));
     }
+    Ok(length)
+}
+
+/// Returns the start of the stride that contains a timestamp, counted from the origin.
+fn date_bin(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
+    let [Value::Interval(stride), at, origin] = args else {
+        return Err(mismatch("date_bin"));
+    };
     let bin = |at: i64, origin: i64| match at {
         i64::MIN | i64::MAX => Ok(at),
         _ if matches!(origin, i64::MIN | i64::MAX) => Err(SqlError::new(
@@ -527,8 +525,10 @@ fn date_bin(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
             "origin out of range",
         )),
         _ => {
-            let since = at.checked_sub(origin).ok_or_else(out_of_range)?;
-            Ok(origin + since.div_euclid(length) * length)
+            let length = i128::from(stride_us(stride)?);
+            let since = i128::from(at.checked_sub(origin).ok_or_else(out_of_range)?);
+            let start = i128::from(origin) + since.div_euclid(length) * length;
+            check_finite(i64::try_from(start).unwrap_or(i64::MIN))
         }
     };
     match (at, origin) {

@@ -114,6 +114,12 @@ fn part(args: &[Value], as_text: bool) -> Outcome {
     let json = parse(text)?;
     let inner = match args.get(1) {
         Some(Value::Text(key)) => json.get(key),
+        // As in PostgreSQL, a scalar jsonb is also an array of itself.
+        Some(Value::Int4(0 | -1))
+            if binary && !matches!(json.is, Kind::Array(_) | Kind::Object(_)) =>
+        {
+            Some(&json)
+        }
         Some(Value::Int4(index)) => json.at(i64::from(*index)),
         _ => return Err(mismatch("->")),
     };

@@ -104,7 +104,7 @@ impl Set<'_> {
         (step, depth): (&str, usize),
         out: &mut String,
     ) -> Result<(), SqlError> {
-        let index: i64 = step.trim_start().parse().map_err(|_| {
+        let index: i32 = step.trim_start().parse().map_err(|_| {
             SqlError::new(
                 SqlState::INVALID_TEXT_REPRESENTATION,
                 format!(
@@ -113,7 +113,7 @@ impl Set<'_> {
                 ),
             )
         })?;
-        let len = elements.len() as i64;
+        let (index, len) = (i64::from(index), elements.len() as i64);
         let at = if index < 0 { len + index } else { index };
         let Ok(at) = usize::try_from(at) else {
             return Err(refused(format!(

@@ -283,7 +283,7 @@ impl Edit<'_> {
                 out.push_str(&format!("{{{}}}", parts.join(", ")));
             }
             Kind::Array(elements) => {
-                let index: i64 = step.trim_start().parse().map_err(|_| {
+                let index: i32 = step.trim_start().parse().map_err(|_| {
                     SqlError::new(
                         SqlState::INVALID_TEXT_REPRESENTATION,
                         format!(
@@ -292,7 +292,7 @@ impl Edit<'_> {
                         ),
                     )
                 })?;
-                let at = place(index, elements.len());
+                let at = place(i64::from(index), elements.len());
                 let mut parts: Vec<String> = elements.iter().map(|e| e.raw.to_owned()).collect();
                 match (at, last, self.change) {
                     (Ok(at), false, _) => {

@@ -75,7 +75,8 @@ pub fn like(
     loop {
         if text.is_empty() {
             // The fallback would leave even more text unmatched.
-            return Ok(pattern.bytes().all(|b| b == b'%'));
+            let any = |c: char| c == '%' && escape.0 != Some('%');
+            return Ok(pattern.chars().all(any));
         }
         let (next, behind) = step(pattern, escape)?;
         let mut chars = text.chars();

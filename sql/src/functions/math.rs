@@ -2,6 +2,7 @@
 
 use super::arith::{check_float, division_by_zero};
 use super::library::{pure, volatile};
+use super::math_degrees::finite;
 use super::{ScalarFunction, decimal, mismatch, out_of_range};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -57,9 +58,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         |_, _| Err(SqlError::unsupported("log of a numeric"))),
     pure("log10", &[Float8], Float8, |a, _| logarithm(a, f64::log10)),
     pure("pi", &[], Float8, |_, _| Ok(Value::Float8(std::f64::consts::PI))),
-    pure("sin", &[Float8], Float8, |a, _| float(a, f64::sin)),
-    pure("cos", &[Float8], Float8, |a, _| float(a, f64::cos)),
-    pure("tan", &[Float8], Float8, |a, _| float(a, f64::tan)),
+    pure("sin", &[Float8], Float8, |a, _| finite(a, f64::sin)),
+    pure("cos", &[Float8], Float8, |a, _| finite(a, f64::cos)),
+    pure("tan", &[Float8], Float8, |a, _| finite(a, f64::tan)),
     pure("atan", &[Float8], Float8, |a, _| float(a, f64::atan)),
     pure("degrees", &[Float8], Float8, |a, _| float(a, f64::to_degrees)),
     pure("radians", &[Float8], Float8, |a, _| float(a, f64::to_radians)),
@@ -76,10 +77,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             cx.seed_random(seed.to_bits());
             Ok(Value::Null)
         }
-        _ => Err(SqlError::new(
+        [Value::Float8(seed)] => Err(SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
-            "setseed parameter is out of allowed range [-1,1]",
+            format!("setseed parameter {seed} is out of allowed range [-1,1]"),
         )),
+        _ => Err(mismatch("setseed")),
     }),
 ];
 
@@ -157,7 +159,7 @@ fn rounded(args: &[Value], f: Rescale) -> Outcome {
 fn sign(args: &[Value], _: &EvalContext) -> Outcome {
     match args {
         [Value::Numeric(v)] => Ok(Value::Numeric(v.mantissa().signum().into())),
-        [Value::Float8(v)] if *v == 0.0 || v.is_nan() => Ok(Value::Float8(*v)),
+        [Value::Float8(v)] if *v == 0.0 || v.is_nan() => Ok(Value::Float8(0.0)),
         [Value::Float8(v)] => Ok(Value::Float8(v.signum())),
         _ => Err(mismatch("sign")),
     }

@@ -21,7 +21,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("atan2d", &[Float8, Float8], Float8, arc_tangent_of_two),
     pure("acosh", &[Float8], Float8, |a, _| match a {
         [Value::Float8(v)] if *v < 1.0 => Err(out_of_range()),
-        _ => float(a, f64::acosh),
+        _ => float(a, acosh),
     }),
     pure("atanh", &[Float8], Float8, |a, _| match a {
         [Value::Float8(v)] if v.abs() > 1.0 => Err(out_of_range()),
@@ -43,8 +43,19 @@ fn float(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     }
 }
 
+/// The least number of which asinh and acosh are the logarithm of the doubled number.
+pub(super) const HUGE: f64 = 268_435_456.0;
+
+fn acosh(v: f64) -> f64 {
+    if v > HUGE {
+        v.ln() + std::f64::consts::LN_2
+    } else {
+        v.acosh()
+    }
+}
+
 /// Applies a function that is not defined for infinite angles.
-fn finite(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
+pub(super) fn finite(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     match args {
         [Value::Float8(v)] if v.is_infinite() => Err(out_of_range()),
         _ => float(args, f),

@@ -1,6 +1,7 @@
 //! More functions on numbers.
 
 use super::library::pure;
+use super::math_degrees::{HUGE, finite};
 use super::{ScalarFunction, mismatch, out_of_range};
 use crate::error::SqlError;
 use crate::types::TypeKind::{Float8, Int4, Int8, Numeric};
@@ -30,11 +31,20 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("sinh", &[Float8], Float8, |a, _| float(a, f64::sinh)),
     pure("cosh", &[Float8], Float8, |a, _| float(a, f64::cosh)),
     pure("tanh", &[Float8], Float8, |a, _| float(a, f64::tanh)),
-    pure("asinh", &[Float8], Float8, |a, _| float(a, f64::asinh)),
+    pure("asinh", &[Float8], Float8, |a, _| float(a, asinh)),
     pure("asin", &[Float8], Float8, |a, _| within(a, f64::asin)),
     pure("acos", &[Float8], Float8, |a, _| within(a, f64::acos)),
-    pure("cot", &[Float8], Float8, |a, _| float(a, |v| 1.0 / v.tan())),
+    pure("cot", &[Float8], Float8, |a, _| finite(a, |v| 1.0 / v.tan())),
 ];
+
+/// Returns asinh. Of a huge number it is the logarithm of the doubled number.
+fn asinh(v: f64) -> f64 {
+    if v.abs() > HUGE {
+        (v.abs().ln() + std::f64::consts::LN_2).copysign(v)
+    } else {
+        v.asinh()
+    }
+}
 
 fn of_width(like: &Value, v: i64) -> Outcome {
     Ok(match like {

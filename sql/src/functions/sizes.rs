@@ -9,15 +9,17 @@ use fencepost_btree::BTree;
 use fencepost_hashtable::HashTable;
 use fencepost_storage::Addr;
 use fencepost_txn::{Machine, Stop};
+use rust_decimal::Decimal;
 
 use super::library::{pure, waiting};
-use super::{ScalarFunction, ValueFuture};
+use super::{ScalarFunction, ValueFuture, decimal};
 use crate::catalog::{CatalogView, IndexDef, IndexKind, TableDef};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::Relation;
 use crate::stop::StatementStop;
 use crate::types::TypeKind::{Int8, Name, Oid, RegClass, Text};
+use crate::types::numeric;
 use crate::value::Value;
 
 #[rustfmt::skip]
@@ -200,12 +202,12 @@ fn size_bytes(args: &[Value], _: &EvalContext) -> Result<Value, SqlError> {
         at => at,
     };
     let (number, unit) = trimmed.split_at(digits.unwrap_or(trimmed.len()));
-    let number = number
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .filter(|number| number.is_finite())
-        .ok_or_else(|| wrong(format!("invalid size: \"{text}\"")))?;
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
+    let number = number.trim();
+    if !number.chars().all(is_number) || number.parse::<f64>().is_err() {
+        return Err(wrong(format!("invalid size: \"{text}\"")));
+    }
+    let number = numeric::parse(number)?;
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" | "bytes" => 0,
         "kb" => 10,
@@ -222,12 +224,8 @@ fn size_bytes(args: &[Value], _: &EvalContext) -> Result<Value, SqlError> {
                 ));
         }
     };
-    let bytes = (number * (1i64 << shift) as f64).round();
-    match bytes.abs() < i64::MAX as f64 {
-        true => Ok(Value::Int8(bytes as i64)),
-        false => Err(SqlError::new(
-            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-            "bigint out of range",
-        )),
-    }
+    let bytes = decimal::mul(&number, &Decimal::from(1i64 << shift))?;
+    numeric::to_i64(&bytes)
+        .map(Value::Int8)
+        .ok_or_else(|| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))
 }

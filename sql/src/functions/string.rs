@@ -336,13 +336,24 @@ fn chr(args: &[Value], _: &EvalContext) -> Outcome {
         return Err(refused("null character not permitted".to_owned()));
     }
     if code < 0 {
-        return Err(refused("character number must be positive".to_owned()));
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "character number must be positive",
+        ));
     }
     match u32::try_from(code).ok().and_then(char::from_u32) {
         Some(c) => Ok(Value::Text(CompactString::from_iter([c]))),
-        None => Err(refused(format!(
-            "requested character too large for encoding: {code}"
-        ))),
+        None => {
+            let is_surrogate = (0xd800..0xe000).contains(&code);
+            let fault = if is_surrogate {
+                "not valid"
+            } else {
+                "too large"
+            };
+            Err(refused(format!(
+                "requested character {fault} for encoding: {code}"
+            )))
+        }
     }
 }
 
@@ -393,7 +404,8 @@ fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some(Value::Bytea(bytes)) = args.first() else {
         return Err(mismatch("encode"));
     };
-    match text(args, 1)?.to_ascii_lowercase().as_str() {
+    let name = text(args, 1)?;
+    match name.to_ascii_lowercase().as_str() {
         "hex" => {
             let mut settings = crate::settings::Settings::clone(&cx.settings);
             settings.bytea_output = ByteaOutput::Hex;
@@ -421,14 +433,15 @@ fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
                 .collect();
             Ok(Value::text(lines.join("\n")))
         }
-        other => Err(unknown_encoding(other)),
+        _ => Err(unknown_encoding(name)),
     }
 }
 
 fn decode(args: &[Value], cx: &EvalContext) -> Outcome {
     use crate::types::{Type, text_in};
     let source = text(args, 0)?;
-    match text(args, 1)?.to_ascii_lowercase().as_str() {
+    let name = text(args, 1)?;
+    match name.to_ascii_lowercase().as_str() {
         "hex" => text_in(&Type::BYTEA, &format!("\\x{source}"), &cx.settings),
         "escape" if !source.starts_with("\\x") => text_in(&Type::BYTEA, source, &cx.settings),
         "base64" => {
@@ -444,12 +457,12 @@ fn decode(args: &[Value], cx: &EvalContext) -> Outcome {
                 .hint("Input data is missing padding, is truncated, or is otherwise corrupted.")
             })
         }
-        other => Err(unknown_encoding(other)),
+        _ => Err(unknown_encoding(name)),
     }
 }
 
 fn unknown_encoding(name: &str) -> SqlError {
-    match name {
+    match name.to_ascii_lowercase().as_str() {
         "escape" => SqlError::unsupported(format!("encoding \"{name}\"")),
         _ => SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,

@@ -1,5 +1,8 @@
 //! More functions on text and bytea: `format`, `overlay`, quoting, digests, single bytes and bits.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use sha2::Digest;
 
 use super::library::{pure, stable, stable_variadic};
@@ -7,7 +10,7 @@ use super::{ScalarFunction, mismatch};
 use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Bytea, Int4, Int8, Text};
-use crate::types::{Type, to_text};
+use crate::types::{self, Type, to_text};
 use crate::value::Value;
 
 type Outcome = Result<Value, SqlError>;
@@ -150,10 +153,13 @@ fn overlaid(
         return Err(SqlError::new(SqlState::SUBSTRING_ERROR, what));
     };
     let count = match count {
-        [Value::Int4(count)] => i64::from(*count),
-        _ => new() as i64,
+        [Value::Int4(count)] => *count,
+        _ => i32::try_from(new()).unwrap_or(i32::MAX),
     };
-    Ok((before, (before as i64 + count).max(0) as usize))
+    let end = start
+        .checked_add(count)
+        .ok_or_else(|| super::out_of_range("integer"))?;
+    Ok((before, usize::try_from(i64::from(end) - 1).unwrap_or(0)))
 }
 
 fn byte_overlay(args: &[Value]) -> Outcome {
@@ -178,106 +184,27 @@ pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) ->
     let Some((Value::Text(format), values)) = args.split_first() else {
         return Ok(Value::Null);
     };
-    let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    let unterminated = || {
-        wrong("unterminated format() type specifier".to_owned())
-            .hint("For a single \"%\" use \"%%\".")
-    };
     let mut out = String::new();
-    let mut next = 0;
+    // The number of the last argument that was used.
+    let mut last = 0;
     let mut chars = format.chars().peekable();
     while let Some(c) = chars.next() {
-        if c != '%' {
+        if c != '%' || chars.next_if_eq(&'%').is_some() {
             out.push(c);
             continue;
         }
-        if chars.peek() == Some(&'%') {
-            chars.next();
-            out.push('%');
-            continue;
-        }
-        let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut digits = String::new();
-            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            digits.parse::<i32>().ok()
+        let specifier = specifier(&mut chars)?;
+        let mut argument = |nth: Option<i32>| {
+            last = nth.map_or(last + 1, |nth| nth as usize);
+            values.get(last - 1).ok_or_else(too_few)
         };
-        let mut place = None;
-        let mut width = number(&mut chars);
-        if width.is_some() && chars.next_if_eq(&'$').is_some() {
-            place = width.take();
-        }
-        let mut left = false;
-        while chars.next_if_eq(&'-').is_some() {
-            left = true;
-        }
-        if width.is_none() {
-            width = number(&mut chars);
-        }
-        if chars.next_if_eq(&'*').is_some() {
-            let nth = number(&mut chars);
-            let nth = match nth {
-                Some(nth) if chars.next_if_eq(&'$').is_some() => nth as usize,
-                Some(_) => {
-                    return Err(wrong(
-                        "width argument position must be ended by \"$\"".to_owned(),
-                    ));
-                }
-                None => {
-                    next += 1;
-                    next
-                }
-            };
-            let value = nth
-                .checked_sub(1)
-                .and_then(|i| values.get(i))
-                .ok_or_else(too_few)?;
-            width = match value {
-                Value::Null => None,
-                // The arguments are converted to text before the call.
-                value => match value.as_text().map(str::parse) {
-                    Some(Ok(width)) => Some(width),
-                    _ => {
-                        let shown = value.as_text().unwrap_or_default();
-                        return Err(SqlError::new(
-                            SqlState::INVALID_TEXT_REPRESENTATION,
-                            format!("invalid input syntax for type integer: \"{shown}\""),
-                        ));
-                    }
-                },
-            };
-        }
-        let Some(kind) = chars.next() else {
-            return Err(unterminated());
+        let width = match specifier.width {
+            Width::Fixed(width) => width,
+            Width::Argument(nth) => width_of(argument(nth)?)?,
         };
-        if !matches!(kind, 's' | 'I' | 'L') {
-            return Err(
-                wrong(format!("unrecognized format() type specifier \"{kind}\""))
-                    .hint("For a single \"%\" use \"%%\"."),
-            );
-        }
-        let nth = match place {
-            Some(0) => {
-                return Err(wrong(
-                    "format specifies argument 0, but arguments are numbered from 1".to_owned(),
-                ));
-            }
-            Some(place) => {
-                next = place as usize;
-                place as usize
-            }
-            None => {
-                next += 1;
-                next
-            }
-        };
-        let value = values.get(nth - 1).ok_or_else(too_few)?;
-        let text = match value {
-            Value::Null => None,
-            value => Some(to_text(value, &Type::TEXT, settings)),
-        };
-        let shown = match (kind, text) {
+        let value = argument(specifier.place)?;
+        let text = (!value.is_null()).then(|| to_text(value, &Type::TEXT, settings));
+        let shown = match (specifier.kind, text) {
             ('s', text) => text.unwrap_or_default(),
             ('I', Some(text)) => super::string::quote_ident(&text),
             ('I', None) => {
@@ -289,21 +216,117 @@ pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) ->
             (_, Some(text)) => super::string::quote_literal(&text),
             (_, None) => "NULL".to_owned(),
         };
-        let width = width.unwrap_or(0);
-        let left = left || width < 0;
+        let left = specifier.left || width < 0;
         let short = (width.unsigned_abs() as usize).saturating_sub(shown.chars().count());
-        if short > (256 << 20) {
-            return Err(wrong("number is out of range".to_owned()));
+        if short > PADDING_MAX {
+            return Err(too_wide());
         }
-        if !left {
-            out.extend(std::iter::repeat_n(' ', short));
-        }
-        out.push_str(&shown);
-        if left {
-            out.extend(std::iter::repeat_n(' ', short));
-        }
+        let blanks = " ".repeat(short);
+        let (before, behind) = if left { ("", &*blanks) } else { (&*blanks, "") };
+        out.extend([before, &shown, behind]);
     }
     Ok(Value::text(out))
+}
+
+/// The maximum number of blanks that `format` adds to a value.
+const PADDING_MAX: usize = 256 << 20;
+
+/// A specifier of `format`: `%[position$][-][width]kind`.
+struct Specifier {
+    /// The number of the argument, from 1.
+    place: Option<i32>,
+    /// Whether blanks follow the value.
+    left: bool,
+    width: Width,
+    kind: char,
+}
+
+/// The minimum width of a value.
+enum Width {
+    Fixed(i32),
+    /// The value of an argument, by default of the next one.
+    Argument(Option<i32>),
+}
+
+/// Reads the rest of a specifier after `%`.
+fn specifier(chars: &mut Peekable<Chars<'_>>) -> Result<Specifier, SqlError> {
+    let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let position = |nth: i32| match nth {
+        0 => Err(wrong(
+            "format specifies argument 0, but arguments are numbered from 1".to_owned(),
+        )),
+        nth => Ok(nth),
+    };
+    let mut place = None;
+    let mut width = number(chars)?;
+    if let Some(nth) = width
+        && chars.next_if_eq(&'$').is_some()
+    {
+        place = Some(position(nth)?);
+        width = None;
+    }
+    let mut left = false;
+    while width.is_none() && chars.next_if_eq(&'-').is_some() {
+        left = true;
+    }
+    let width = match width {
+        Some(width) => Width::Fixed(width),
+        None if chars.next_if_eq(&'*').is_some() => match number(chars)? {
+            Some(nth) if chars.next_if_eq(&'$').is_some() => Width::Argument(Some(position(nth)?)),
+            Some(_) => {
+                return Err(wrong(
+                    "width argument position must be ended by \"$\"".to_owned(),
+                ));
+            }
+            None => Width::Argument(None),
+        },
+        None => Width::Fixed(number(chars)?.unwrap_or(0)),
+    };
+    let refused = match chars.next() {
+        Some(kind @ ('s' | 'I' | 'L')) => {
+            return Ok(Specifier {
+                place,
+                left,
+                width,
+                kind,
+            });
+        }
+        Some(kind) => format!("unrecognized format() type specifier \"{kind}\""),
+        None => "unterminated format() type specifier".to_owned(),
+    };
+    Err(wrong(refused).hint("For a single \"%\" use \"%%\"."))
+}
+
+/// Reads the digits of a specifier, if there are any.
+fn number(chars: &mut Peekable<Chars<'_>>) -> Result<Option<i32>, SqlError> {
+    let mut digits = String::new();
+    while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+        digits.push(digit);
+    }
+    if digits.is_empty() {
+        return Ok(None);
+    }
+    digits.parse().map(Some).map_err(|_| too_wide())
+}
+
+/// Returns the width that an argument tells; NULL is no width.
+fn width_of(value: &Value) -> Result<i32, SqlError> {
+    // The arguments are converted to text before the call.
+    let Some(text) = value.as_text() else {
+        return Ok(0);
+    };
+    match types::text_in(&Type::INT4, text, &crate::settings::Settings::default())? {
+        Value::Int4(i32::MIN) => Err(too_wide()),
+        Value::Int4(width) => Ok(width),
+        _ => Err(mismatch("format")),
+    }
+}
+
+fn too_wide() -> SqlError {
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        "number is out of range",
+    )
 }
 
 fn too_few() -> SqlError {

@@ -91,7 +91,12 @@ fn unescaped(args: &[Value]) -> Outcome {
         };
         match char::from_u32(code) {
             Some(letter) if letter != '\0' => out.push(letter),
-            _ => return Err(refused("invalid Unicode escape value")),
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("invalid Unicode code point: {code:04X}"),
+                ));
+            }
         }
     }
     if high.is_some() {

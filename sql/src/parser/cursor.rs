@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
+use crate::types::clip_name;
 
 /// A position in a statement's tokens.
 pub(crate) struct Cursor<'a> {
@@ -142,17 +143,19 @@ impl<'a> Cursor<'a> {
         seen
     }
 
-    /// Consumes an identifier, folded to lower case unless quoted.
+    /// Consumes an identifier, folded to lower case unless quoted, and truncated to its maximum
+    /// length.
     pub(crate) fn identifier(&mut self) -> Result<String, SqlError> {
         let token = self.peek();
         match token.map(|t| (t.kind, t.text(self.sql))) {
             Some((Kind::Word, text)) => {
                 self.at += 1;
-                Ok(text.to_ascii_lowercase())
+                Ok(clip_name(&text.to_ascii_lowercase()).to_owned())
             }
             Some((Kind::QuotedIdent, text)) => {
                 self.at += 1;
-                Ok(text[1..text.len() - 1].replace("\"\"", "\""))
+                let name = text[1..text.len() - 1].replace("\"\"", "\"");
+                Ok(clip_name(&name).to_owned())
             }
             _ => Err(self.unexpected()),
         }

@@ -50,7 +50,10 @@ fn escape_character(text: &str, token: Option<&Token>) -> Result<(char, usize), 
     };
     let mut inner = text[token.start + 1..token.end - 1].chars();
     let serves = |c: &char| {
-        !c.is_ascii_hexdigit() && !matches!(c, '+' | '\'' | '"') && !c.is_ascii_whitespace()
+        c.is_ascii()
+            && !c.is_ascii_hexdigit()
+            && !matches!(c, '+' | '\'' | '"')
+            && !c.is_ascii_whitespace()
     };
     match (inner.next().filter(serves), inner.next()) {
         (Some(escape), None) => Ok((escape, token.end)),

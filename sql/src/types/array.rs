@@ -27,6 +27,23 @@ pub fn too_many_dimensions(count: usize) -> SqlError {
     )
 }
 
+/// Checks that the subscript after the last one of each dimension fits into 32 bits.
+///
+/// # Errors
+/// 54000 if one does not.
+pub fn check_bounds(dims: &[Dimension]) -> Result<(), SqlError> {
+    match dims
+        .iter()
+        .find(|dim| dim.lower.checked_add(dim.len).is_none())
+    {
+        None => Ok(()),
+        Some(dim) => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("array lower bound is too large: {}", dim.lower),
+        )),
+    }
+}
+
 pub(super) fn format(array: &Array, ty: &Type, settings: &Settings, out: &mut Vec<u8>) {
     let element = ty.element().unwrap_or(Type::TEXT);
     if ty.kind.is_vector() {

@@ -1,6 +1,6 @@
 //! Input of arrays: `{1,2}`, `{{a,"b c"},{NULL,d}}`, `[2:3]={x,y}`.
 
-use super::array::{DIMENSIONS_MAX, is_blank, too_many_dimensions};
+use super::array::{DIMENSIONS_MAX, check_bounds, is_blank, too_many_dimensions};
 use super::{Type, TypeKind, text_in_at};
 use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
@@ -54,6 +54,7 @@ pub(super) fn parse(
         if !same {
             return Err(reader.malformed("Specified array dimensions do not match array contents."));
         }
+        check_bounds(&bounds)?;
         dims = bounds;
     }
     Ok(Array {

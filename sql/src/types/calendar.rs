@@ -87,6 +87,18 @@ pub fn date_of_timestamp(us: i64) -> i32 {
     }
 }
 
+/// Checks that a computed timestamp is in range; the largest and the smallest numbers stand for
+/// infinite timestamps and are out of range, too.
+///
+/// # Errors
+/// 22008 if it is out of range.
+pub fn check_finite(us: i64) -> Result<i64, SqlError> {
+    match us {
+        i64::MIN | i64::MAX => check_timestamp(TIMESTAMP_END),
+        us => check_timestamp(us),
+    }
+}
+
 /// Checks that a date is in range or infinite.
 ///
 /// # Errors

@@ -37,7 +37,7 @@ mod uuid;
 pub mod zone;
 pub(crate) mod zone_abbreviation;
 
-pub use array::{DIMENSIONS_MAX, too_many_dimensions};
+pub use array::{DIMENSIONS_MAX, check_bounds, too_many_dimensions};
 pub use citext::Citext;
 pub use composites::{Composite, Fields};
 pub use domains::{Domain, is_same};
@@ -46,6 +46,7 @@ pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};
 pub use network::Inet;
 pub use string::check_utf8;
+pub(crate) use string::{char_of_code, clip_name, code_of_char};
 pub use typmod::apply_typmod;
 
 use crate::error::{SqlError, SqlState};

@@ -178,8 +178,7 @@ impl Inet {
             }
             at += run.max(1);
         }
-        let stands = start == 0
-            && (len == 6 || (len == 7 && words[7] != 1) || (len == 5 && words[5] == 0xFFFF));
+        let stands = start == 0 && (len == 6 || (len == 5 && words[5] == 0xFFFF));
         let hex = |words: &[u16]| {
             let words = words.iter().map(|word| format!("{word:x}"));
             words.collect::<Vec<_>>().join(":")

@@ -39,7 +39,7 @@ pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
 }
 
 /// Truncates an identifier to 63 bytes at a character boundary.
-pub(super) fn clip_name(text: &str) -> &str {
+pub(crate) fn clip_name(text: &str) -> &str {
     if text.len() <= NAME_BYTES_MAX {
         return text;
     }
@@ -67,6 +67,31 @@ pub(super) fn clip_char(text: &str) -> &str {
         };
     }
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
+}
+
+/// Returns the "char" with a code, which is a signed byte.
+///
+/// # Errors
+/// 22003 if the code is not one.
+pub(crate) fn char_of_code(code: i32) -> Result<String, SqlError> {
+    match i8::try_from(code) {
+        Ok(0) => Ok(String::new()),
+        Ok(code @ 1..) => Ok(char::from(code.unsigned_abs()).to_string()),
+        Ok(code) => Ok(format!("\\{:03o}", code as u8)),
+        Err(_) => Err(SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            "\"char\" out of range",
+        )),
+    }
+}
+
+/// Returns the code of a "char".
+pub(crate) fn code_of_char(text: &str) -> i32 {
+    let byte = match text.strip_prefix('\\') {
+        Some(octal) if octal.len() == 3 => u8::from_str_radix(octal, 8).unwrap_or(b'\\'),
+        _ => text.bytes().next().unwrap_or(0),
+    };
+    i32::from(byte as i8)
 }
 
 /// Appends blanks up to the length of a `char(n)`.

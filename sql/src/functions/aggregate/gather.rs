@@ -100,16 +100,20 @@ impl AggregateInput {
             return Ok(Value::Null);
         }
         match self.kind {
-            AggregateKind::ArrayAgg if matches!(self.values.first(), Some(Value::Array(_))) => {
-                stacked(&self.values).map_err(|e| match e.sqlstate() {
+            AggregateKind::ArrayAgg => match self.values.first() {
+                Some(Value::Array(first)) if first.dims.is_empty() => Err(SqlError::new(
+                    SqlState::ARRAY_SUBSCRIPT_ERROR,
+                    "cannot accumulate empty arrays",
+                )),
+                Some(Value::Array(_)) => stacked(&self.values).map_err(|e| match e.sqlstate() {
                     SqlState::ARRAY_SUBSCRIPT_ERROR => SqlError::new(
                         SqlState::ARRAY_SUBSCRIPT_ERROR,
                         "cannot accumulate arrays of different dimensionality",
                     ),
                     _ => e,
-                })
-            }
-            AggregateKind::ArrayAgg => Ok(Array::of(self.values).into()),
+                }),
+                _ => Ok(Array::of(self.values).into()),
+            },
             AggregateKind::JsonAgg => Ok(Value::Json(self.list()?.into())),
             AggregateKind::JsonbAgg => Ok(Value::Jsonb(self.list()?.into())),
             AggregateKind::JsonObjectAgg => {

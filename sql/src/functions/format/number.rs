@@ -13,6 +13,9 @@ use crate::functions::decimal;
 use crate::types::numeric;
 use crate::value::Value;
 
+/// The maximum number of digits after the decimal point.
+const FRACTION_DIGITS_MAX: usize = 16_383;
+
 /// A token of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
@@ -35,7 +38,7 @@ pub(super) enum Token {
     Text(String),
 }
 
-static TOKENS: [(&str, Token); 20] = [
+static TOKENS: [(&str, Token); 21] = [
     ("EEEE", Token::Exponent),
     ("FM", Token::Fill),
     ("MI", Token::Minus),
@@ -56,6 +59,8 @@ static TOKENS: [(&str, Token); 20] = [
     ("S", Token::Sign),
     ("V", Token::Shift),
     ("L", Token::Currency),
+    // PostgreSQL reads this token, and ignores it.
+    ("C", Token::Blank),
 ];
 
 pub(super) fn tokens(template: &str) -> Vec<Token> {
@@ -263,7 +268,11 @@ pub(super) fn to_char(value: &Decimal, template: &str, even: bool) -> Outcome {
         text.push('.');
         match overflow {
             true => text.push_str(&"#".repeat(shape.behind)),
-            false => text.push_str(&format!("{fraction:0<width$}", width = shape.behind)),
+            false => {
+                let digits = shape.behind.min(FRACTION_DIGITS_MAX);
+                text.push_str(fraction);
+                text.push_str(&"0".repeat(digits.saturating_sub(fraction.len())));
+            }
         }
     }
     let mut writer = Writer::new(shape, text.into_bytes(), spaces, negative);

@@ -38,7 +38,12 @@ fn span(
         Ok(())
     })?;
     let found = last.filter(|_| count == nth);
-    Ok(found.and_then(|found| found.spans.get(group).copied().flatten()))
+    Ok(found.and_then(|found| {
+        // Without groups, group 1 is the whole match.
+        let whole = group == 1 && found.spans.len() == 1;
+        let group = if whole { 0 } else { group };
+        found.spans.get(group).copied().flatten()
+    }))
 }
 
 /// Evaluates `regexp_substr(text, pattern, start, n, flags, group)`.

@@ -15,10 +15,9 @@ pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, 
             match (chars.next(), chars.next()) {
                 (Some(c), None) => Some(c),
                 _ => {
-                    return Err(
-                        SqlError::new(SqlState::new(b"22019"), "invalid escape string")
-                            .hint("Escape string must be empty or one character."),
-                    );
+                    let state = SqlState::INVALID_ESCAPE_SEQUENCE;
+                    return Err(SqlError::new(state, "invalid escape string")
+                        .hint("Escape string must be empty or one character."));
                 }
             }
         }

@@ -123,6 +123,9 @@ pub(super) fn invalid(why: &str) -> SqlError {
     )
 }
 
+/// The maximum number of a bound.
+const REPEATS_MAX: u32 = 255;
+
 struct PatternTranslator {
     rest: Vec<char>,
     at: usize,
@@ -193,14 +196,7 @@ impl PatternTranslator {
                     self.greed();
                 }
                 '{' => {
-                    self.out.text.push('{');
-                    while let Some(c) = self.peek(0) {
-                        self.at += 1;
-                        self.out.text.push(c);
-                        if c == '}' {
-                            break;
-                        }
-                    }
+                    self.bound()?;
                     self.greed();
                 }
                 // The crate would give these characters a special meaning.
@@ -287,6 +283,27 @@ impl PatternTranslator {
         self.at += digits.len();
         let code = digits.iter().fold(0, |code, digit| code * 8 + digit);
         Ok(format!("\\x{{{code:x}}}"))
+    }
+
+    /// Translates a bound `m}`, `m,}` or `m,n}` after its `{`.
+    fn bound(&mut self) -> Result<(), SqlError> {
+        let mut bound = String::new();
+        while let Some(c) = self.peek(0) {
+            self.at += 1;
+            bound.push(c);
+            if c == '}' {
+                break;
+            }
+        }
+        let mut counts = bound.split(|c: char| !c.is_ascii_digit());
+        let is_valid =
+            |count: &str| count.is_empty() || count.parse().is_ok_and(|n: u32| n <= REPEATS_MAX);
+        if !counts.all(is_valid) {
+            return Err(invalid("invalid repetition count(s)"));
+        }
+        self.out.text.push('{');
+        self.out.text.push_str(&bound);
+        Ok(())
     }
 
     /// Translates a `?` after a quantifier.

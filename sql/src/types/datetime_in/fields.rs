@@ -336,22 +336,13 @@ impl Fields {
         let mut parts = [0i32; 3];
         if offset.contains(':') {
             for (i, part) in offset.split(':').enumerate() {
-                *parts.get_mut(i).ok_or(Fault::Syntax)? = parse(part)?;
+                *parts.get_mut(i).ok_or(Fault::Syntax)? = zone_part(part)?;
             }
         } else {
+            let number = zone_part(offset)?;
             match offset.len() {
-                1 | 2 => parts[0] = parse(offset)?,
-                3 | 4 => {
-                    let (hours, minutes) = offset.split_at(offset.len() - 2);
-                    parts[0] = parse(hours)?;
-                    parts[1] = parse(minutes)?;
-                }
-                6 => {
-                    for (i, part) in parts.iter_mut().enumerate() {
-                        *part = parse(&offset[2 * i..2 * i + 2])?;
-                    }
-                }
-                _ => return Err(Fault::Syntax),
+                1 | 2 => parts[0] = number,
+                _ => (parts[0], parts[1]) = (number / 100, number % 100),
             }
         }
         if parts[0] > 15 || parts[1] > 59 || parts[2] > 59 {
@@ -481,6 +472,14 @@ fn clock(hours: i64, minutes: i64, seconds: i64) -> Result<i64, Fault> {
         return Err(Fault::Range);
     }
     Ok(hours * 3600 + minutes * 60 + seconds)
+}
+
+/// Reads a number of a UTC offset.
+fn zone_part(digits: &str) -> Result<i32, Fault> {
+    if digits.is_empty() {
+        return Err(Fault::Syntax);
+    }
+    digits.parse().map_err(|_| Fault::ZoneRange)
 }
 
 /// Reads `.ffffff`, rounded to microseconds.

@@ -23,7 +23,9 @@ pub fn plain(text: &str) -> Result<(bool, String, String), SqlError> {
     let point = (whole.len() as i64)
         .checked_add(exponent)
         .ok_or_else(overflow)?;
-    let scale = fraction.len() as i64 - exponent.min(fraction.len() as i64);
+    let scale = (fraction.len() as i64)
+        .checked_sub(exponent.min(fraction.len() as i64))
+        .ok_or_else(overflow)?;
     let zero = digits.bytes().all(|b| b == b'0');
     if point > WHOLE_DIGITS_MAX && !zero || scale > FRACTION_DIGITS_MAX {
         return Err(overflow());
@@ -34,7 +36,10 @@ pub fn plain(text: &str) -> Result<(bool, String, String), SqlError> {
             let (whole, fraction) = digits.split_at(point);
             (whole.to_owned(), fraction.to_owned())
         }
-        Ok(point) => (format!("{digits:0<point$}"), String::new()),
+        Ok(point) => {
+            let zeros = "0".repeat(point - digits.len());
+            (digits + &zeros, String::new())
+        }
         Err(_) => {
             let zeros = "0".repeat(point.unsigned_abs() as usize);
             (String::new(), format!("{zeros}{digits}"))

@@ -438,12 +438,18 @@ impl Parser<'_> {
             return Ok(u32::MAX);
         }
         let level = match self.token() {
-            Some(Token::Number(text)) => text.parse().ok(),
-            _ => None,
+            Some(Token::Number(text)) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                text.parse::<i32>().map_err(|_| {
+                    SqlError::new(
+                        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                        format!("value \"{text}\" is out of range for type integer"),
+                    )
+                })?
+            }
+            _ => return Err(self.unexpected()),
         };
-        let level = level.ok_or_else(|| self.unexpected())?;
         self.at += 1;
-        Ok(level)
+        Ok(level.unsigned_abs())
     }
 }
 
