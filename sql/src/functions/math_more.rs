@@ -134,7 +134,8 @@ fn width_bucket(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
         (_, true) => count
             .checked_add(1)
             .ok_or_else(|| out_of_range("integer"))?,
-        _ => (f64::from(*count) * ((v - low) / (high - low))) as i32 + 1,
+        // The quotient can round to 1.
+        _ => ((f64::from(*count) * ((v - low) / (high - low))) as i32).min(count - 1) + 1,
     }))
 }
 

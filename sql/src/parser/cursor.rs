@@ -4,7 +4,15 @@ use std::borrow::Cow;
 
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
-use crate::types::clip_name;
+
+/// The maximum length of an identifier.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Cuts an identifier at its maximum length.
+fn truncated(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    name
+}
 
 /// A position in a statement's tokens.
 pub(crate) struct Cursor<'a> {
@@ -150,12 +158,12 @@ impl<'a> Cursor<'a> {
         match token.map(|t| (t.kind, t.text(self.sql))) {
             Some((Kind::Word, text)) => {
                 self.at += 1;
-                Ok(clip_name(&text.to_ascii_lowercase()).to_owned())
+                Ok(truncated(text.to_ascii_lowercase()))
             }
             Some((Kind::QuotedIdent, text)) => {
                 self.at += 1;
                 let name = text[1..text.len() - 1].replace("\"\"", "\"");
-                Ok(clip_name(&name).to_owned())
+                Ok(truncated(name))
             }
             _ => Err(self.unexpected()),
         }

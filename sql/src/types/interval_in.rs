@@ -266,8 +266,8 @@ fn plain(text: &str, typmod: i32, sql: bool) -> Read<Interval> {
             }
             let years: i64 = years.parse().map_err(|_| Fault::Syntax)?;
             sum.seen(bit(Unit::Month))?;
-            let total = years.checked_mul(12).ok_or(Fault::Range)? + months;
-            sum.add_months(sign * total)?;
+            let total = years.checked_mul(12).and_then(|y| y.checked_add(months));
+            sum.add_months(sign * total.ok_or(Fault::Range)?)?;
             unit = Some(Unit::Month);
             continue;
         }
@@ -325,9 +325,13 @@ fn clock(body: &str, minutes_first: bool) -> Read<i64> {
         [hours, minutes, seconds] => (whole(hours)?, whole(minutes)?, number(seconds)?),
         _ => return Err(Fault::Syntax),
     };
-    if minutes > 59 || seconds.0 > 60 {
-        return Err(Fault::Range);
-    }
+    let within = |part: i64, most: i64| match part {
+        ..0 if i32::try_from(part).is_ok() => Err(Fault::Syntax),
+        part if (0..=most).contains(&part) => Ok(()),
+        _ => Err(Fault::Range),
+    };
+    within(minutes, 59)?;
+    within(seconds.0, 60)?;
     let us = hours.checked_mul(HOUR_US).ok_or(Fault::Range)?;
     let rest = minutes * MINUTE_US
         + seconds.0 * SECOND_US

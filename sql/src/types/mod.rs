@@ -46,7 +46,7 @@ pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};
 pub use network::Inet;
 pub use string::check_utf8;
-pub(crate) use string::{char_of_code, clip_name, code_of_char};
+pub(crate) use string::{char_of_code, code_of_char};
 pub use typmod::apply_typmod;
 
 use crate::error::{SqlError, SqlState};

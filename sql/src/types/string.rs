@@ -39,7 +39,7 @@ pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
 }
 
 /// Truncates an identifier to 63 bytes at a character boundary.
-pub(crate) fn clip_name(text: &str) -> &str {
+pub(super) fn clip_name(text: &str) -> &str {
     if text.len() <= NAME_BYTES_MAX {
         return text;
     }

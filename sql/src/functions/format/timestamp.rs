@@ -168,7 +168,12 @@ impl TimestampFields {
                 needs_date()?;
                 let iso = self.shown_year(self.iso().0);
                 let width = field.name.len();
-                number(iso % 10i64.pow(width as u32), width);
+                let shown = if width < 4 {
+                    iso % 10i64.pow(width as u32)
+                } else {
+                    iso
+                };
+                number(shown, width);
             }
             "CC" => {
                 let century = match self.span {
