@@ -15,9 +15,9 @@ pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, S
     let snapshot = cx.catalog();
     let oid = match (value, value.as_int()) {
         (Value::Text(text), _) => find(&snapshot, text.trim_ascii(), kind, cx)?,
-        (_, Some(number)) => u32::try_from(number)
-            .or_else(|_| i32::try_from(number).map(|negative| negative as u32))
-            .map_err(|_| super::out_of_range("OID"))?,
+        // A negative int4 is the oid with the same bits.
+        (Value::Int2(_) | Value::Int4(_), Some(number)) => number as u32,
+        (_, Some(number)) => u32::try_from(number).map_err(|_| super::out_of_range("OID"))?,
         _ => return Err(super::mismatch("a cast to a catalog object")),
     };
     let name = match oid {

@@ -168,12 +168,7 @@ impl TimestampFields {
                 needs_date()?;
                 let iso = self.shown_year(self.iso().0);
                 let width = field.name.len();
-                let shown = if width < 4 {
-                    iso % 10i64.pow(width as u32)
-                } else {
-                    iso
-                };
-                number(shown, width);
+                number(last_digits(iso, width), width);
             }
             "CC" => {
                 let century = match self.span {
@@ -315,5 +310,13 @@ pub(super) fn ordinal(digits: &str) -> &'static str {
         "2" => "nd",
         "3" => "rd",
         _ => "th",
+    }
+}
+
+/// Returns the last digits of a year; four digits are the whole year.
+fn last_digits(year: i64, width: usize) -> i64 {
+    match width {
+        1..4 => year % 10i64.pow(width as u32),
+        _ => year,
     }
 }
