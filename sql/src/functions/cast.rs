@@ -311,13 +311,20 @@ fn convert_time(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, S
         }
         (Value::Date(days), T::TimestampTz) => {
             let local = calendar::timestamp_of_date(days)?;
-            Ok(Value::TimestampTz(zone::to_absolute(zone, local)))
+            let us = calendar::check_timestamp(zone::to_absolute(zone, local));
+            let refused = |_| {
+                let what = "date out of range for timestamp";
+                SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, what)
+            };
+            us.map(Value::TimestampTz).map_err(refused)
         }
         (Value::Timestamp(us), T::Date) => Ok(Value::Date(calendar::date_of_timestamp(us))),
         (Value::Timestamp(us), T::TimestampTz) => {
-            Ok(Value::TimestampTz(zone::to_absolute(zone, us)))
+            calendar::check_timestamp(zone::to_absolute(zone, us)).map(Value::TimestampTz)
         }
-        (Value::TimestampTz(us), T::Timestamp) => Ok(Value::Timestamp(zone::to_local(zone, us))),
+        (Value::TimestampTz(us), T::Timestamp) => {
+            calendar::check_timestamp(zone::to_local(zone, us)).map(Value::Timestamp)
+        }
         (Value::TimestampTz(us), T::Date) => Ok(Value::Date(calendar::date_of_timestamp(
             zone::to_local(zone, us),
         ))),
