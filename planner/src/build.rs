@@ -421,7 +421,7 @@ impl Builder<'_> {
     fn scan(&self, table: &Arc<TableDef>, leaf: Leaf, path: Path, filter: Option<Expr>) -> Scan {
         let mut pointers = self.pointers.iter();
         let changed = pointers.find(|c| c.first_slot == leaf.first_slot);
-        let columns = (0..leaf.width())
+        let columns = (0..leaf.column_types.len())
             .filter(|c| self.needed[leaf.first_slot + c])
             .collect();
         let own = (leaf.first_slot, leaf.first_slot + leaf.width());

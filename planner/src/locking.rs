@@ -192,7 +192,7 @@ fn add_inner(from: &From, out: &mut Vec<Expr>) {
 fn slot_types(from: &From, width: usize) -> Vec<Type> {
     let mut types = vec![Type::UNKNOWN; width];
     for_each_leaf(from, &mut |leaf: &Leaf| {
-        types[leaf.first_slot..leaf.first_slot + leaf.width()].copy_from_slice(&leaf.column_types);
+        types[leaf.first_slot..][..leaf.column_types.len()].copy_from_slice(&leaf.column_types);
     });
     types
 }

@@ -3,7 +3,7 @@
 use super::names;
 use super::needs::Columns;
 use super::target_rows::is_own;
-use crate::bound::{ColumnOrigin, Expr, Node};
+use crate::bound::{ColumnOrigin, Expr, Node, slots_of};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Composite, Type};
 
@@ -243,7 +243,7 @@ impl Scope {
     /// Adds a relation; 42712 if its name is in use.
     pub(super) fn push(&mut self, leaf: ScopeLeaf) -> Result<(), SqlError> {
         self.check_alias(&leaf.alias)?;
-        self.width += leaf.columns.len();
+        self.width += slots_of(leaf.columns.len());
         self.leaves.push(leaf);
         Ok(())
     }

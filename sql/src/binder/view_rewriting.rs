@@ -12,6 +12,7 @@ use super::rules::Change;
 use super::updatable::ViewChain;
 use crate::bound::{
     Delete, Expr, From, Insert, InsertSource, LeafSource, Node, Select, Statement, Target, Update,
+    slots_of,
 };
 use crate::catalog::acl::Privileges;
 use crate::catalog::{ColumnDef, Event, ObjectKind, TableDef};
@@ -32,12 +33,12 @@ pub(super) struct ChangeTarget {
 }
 
 impl ChangeTarget {
-    /// Returns the first slot of its columns, and the number of columns after which other relations
+    /// Returns the first slot of its columns, and the number of slots after which other relations
     /// follow.
     pub(super) fn slots(&self) -> (usize, usize) {
         match &self.through {
-            None => (0, self.table.columns.len()),
-            Some(through) => (VIEW_SLOTS, through.base.columns.len()),
+            None => (0, slots_of(self.table.columns.len())),
+            Some(through) => (VIEW_SLOTS, slots_of(through.base.columns.len())),
         }
     }
 }

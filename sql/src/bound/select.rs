@@ -501,10 +501,16 @@ impl From {
     }
 }
 
+/// Returns the number of slots of a leaf with `columns` columns ([`Leaf::width`]).
+pub fn slots_of(columns: usize) -> usize {
+    columns.max(1)
+}
+
 impl Leaf {
-    /// Returns the number of slots.
+    /// Returns the number of slots. A leaf without columns has one slot, which nothing reads: the
+    /// first slot identifies a leaf.
     pub fn width(&self) -> usize {
-        self.column_types.len()
+        slots_of(self.column_types.len())
     }
 }
 
