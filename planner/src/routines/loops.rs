@@ -299,8 +299,8 @@ impl BodyExecution {
         cx: &mut Cx<'_>,
     ) -> Result<Rows, StatementStop> {
         match &prepared.body {
-            What::Value(expr) => Ok(Rows {
-                columns: vec![(super::prepared::VALUE_NAME.to_owned(), expr.ty)],
+            What::Value(expr, name) => Ok(Rows {
+                columns: vec![(name.clone(), expr.ty)],
                 rows: vec![vec![cx.value_with(expr, params).await?]],
                 ..Rows::default()
             }),

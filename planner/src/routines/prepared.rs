@@ -27,8 +27,6 @@ use crate::uses::UsedTables;
 
 /// The number of rows after which their memory is charged.
 const CHUNK: usize = 1024;
-/// The column name of a single value.
-pub const VALUE_NAME: &str = "?column?";
 /// The number of times that one statement is planned again before a catalog that keeps changing is
 /// an error.
 const PLANS_MAX: usize = 8;
@@ -47,8 +45,8 @@ pub struct PreparedBody {
 /// The form of a prepared statement.
 #[derive(Debug)]
 pub enum Body {
-    /// A single expression.
-    Value(Expr),
+    /// A single expression, and the name of its column.
+    Value(Expr, String),
     /// A statement that runs by a plan.
     Planned(Box<CachedPlan>),
     /// DDL, a change of settings, or a CALL or DO.
@@ -172,7 +170,7 @@ pub struct NameScope<'a> {
 impl Drop for PreparedBody {
     fn drop(&mut self) {
         if self.deep.is_deep() {
-            let nothing = Body::Value(Expr::constant(Type::UNKNOWN, Value::Null));
+            let nothing = Body::Value(Expr::constant(Type::UNKNOWN, Value::Null), String::new());
             let body = std::mem::replace(&mut self.body, nothing);
             roomy(|| drop(body));
         }
@@ -247,7 +245,8 @@ impl PreparedBody {
                     && depends.is_empty()
                     && !is_roomy() =>
             {
-                Body::Value(row.targets.swap_remove(0).expr)
+                let target = row.targets.swap_remove(0);
+                Body::Value(target.expr, target.name)
             }
             Ok(plan) => Body::Planned(Box::new(CachedPlan {
                 used: plan.used(&depends),

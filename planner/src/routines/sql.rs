@@ -119,7 +119,7 @@ impl SqlBody {
             false => RoutineOutput::Row(None),
         };
         match &self.statements[nth].body {
-            Body::Value(expr) => {
+            Body::Value(expr, _) => {
                 let value = cx.value_with(expr, args).await?;
                 if !last || void {
                     return Ok(nothing);

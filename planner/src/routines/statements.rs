@@ -90,7 +90,7 @@ impl BodyExecution {
         let prepared = self.ready(text, cx).await?;
         let params = self.params(&prepared, cx)?;
         match &prepared.body {
-            What::Value(expr) => {
+            What::Value(expr, _) => {
                 let value = cx.value_with(expr, &params).await?;
                 Ok((value, expr.ty))
             }
@@ -150,10 +150,10 @@ impl BodyExecution {
     ) -> Result<(), StatementStop> {
         let owner = self.body.owner.clone();
         let (rows, count, changes) = match &prepared.body {
-            What::Value(expr) => {
+            What::Value(expr, name) => {
                 let value = cx.value_with(expr, params).await?;
                 let rows = Rows {
-                    columns: vec![(String::new(), expr.ty)],
+                    columns: vec![(name.clone(), expr.ty)],
                     rows: vec![vec![value]],
                     ..Rows::default()
                 };
