@@ -201,6 +201,35 @@ pub async fn inherit_index(
     Ok(())
 }
 
+/// Checks that a unique index contains every column of the partition key of a partition that is
+/// itself partitioned. Otherwise two partitions could contain the same key.
+///
+/// # Errors
+/// 0A000 with the missing column.
+fn check_key_columns(partition: &TableDef, index: &IndexDef) -> Result<(), SqlError> {
+    let Some(key) = partition.partition_key().filter(|_| index.unique) else {
+        return Ok(());
+    };
+    let has = |column: usize| index.columns.iter().any(|of| of.column == column);
+    let Some(lacking) = key.columns.iter().find(|column| !has(**column)) else {
+        return Ok(());
+    };
+    let constraint = if index.primary {
+        "PRIMARY KEY"
+    } else {
+        "UNIQUE"
+    };
+    let (table, column) = (&partition.name, &partition.columns[*lacking].name);
+    Err(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "unique constraint on partitioned table must include all partitioning columns",
+    )
+    .detail(format!(
+        "{constraint} constraint on table \"{table}\" lacks column \"{column}\" which is part of \
+         the partition key."
+    )))
+}
+
 /// Gives a partition, and the partitions below it, the counterpart of an index of its parent.
 async fn give_index(
     cx: &mut Cx<'_>,
@@ -209,6 +238,7 @@ async fn give_index(
     partition: &mut TableDef,
     index: &IndexDef,
 ) -> Result<(), StatementStop> {
+    check_key_columns(partition, index)?;
     let mut free = partition.indexes.iter();
     let free = free.find(|own| {
         !own.is_hidden() && own.can_be_part_of(index) && partition.link(own.id).is_none()
