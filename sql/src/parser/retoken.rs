@@ -5,6 +5,7 @@
 //! FOR UPDATE SKIP LOCKED LIMIT 1          is   LIMIT 1 FOR UPDATE SKIP LOCKED
 //! MERGE INTO t USING a JOIN b ON … ON …   is   MERGE INTO t USING (a JOIN b ON …) ON …
 //! CREATE TABLE t (CHECK (…) NOT VALID)    is   CREATE TABLE t (CHECK (…)), as t has no rows yet
+//! SELECT WHERE true                       is   SELECT "" WHERE true, until the tree is made
 //! ```
 //! The tokens keep their positions in the text, which errors report.
 
@@ -12,12 +13,13 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::delete_columns::move_lists;
-use super::is_reserved;
+use super::{is_reserved, no_targets};
 
 /// Changes the tokens of one statement.
 pub(super) fn retoken(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     quote_labels(&mut tokens);
+    no_targets::insert(&mut tokens);
     if tokens.iter().any(|token| is(token, Keyword::FOR)) {
         limit_before_locks(&mut tokens);
     }

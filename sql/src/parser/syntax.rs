@@ -13,10 +13,10 @@ use super::patch::put;
 use super::retoken::retoken;
 use super::{
     Statement, budget, column_list, column_types, current_of, exclusion, identity, included, lexer,
-    like, materialized, merge, misplaced, no_inherit, partition, position_of, recursive_view,
-    regroup, rename, respelled, row_lock, rows_from, search_cycle, select_into, shown_forms,
-    storage, storage_actions, subscripts, table_query, type_collation, unicode, using_alias,
-    variadic, view,
+    like, materialized, merge, misplaced, nested_sets, no_inherit, no_targets, partition,
+    position_of, recursive_view, regroup, rename, respelled, row_lock, rows_from, search_cycle,
+    select_into, shown_forms, storage, storage_actions, subscripts, table_query, type_collation,
+    unicode, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
@@ -134,6 +134,8 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
 /// Completes a tree from sqlparser with the constructs that it does not read.
 fn finish(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     regroup::regroup(tree, text, tokens);
+    no_targets::remove(tree, text, tokens);
+    nested_sets::convert(tree, text, tokens);
     if !column_types::words(text, tokens).is_empty() {
         column_types::name(tree);
     }

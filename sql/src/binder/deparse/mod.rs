@@ -14,6 +14,7 @@ mod call;
 mod constant;
 mod expr;
 mod from;
+mod groups;
 mod operator;
 mod ordered_set;
 mod query;

@@ -5,7 +5,6 @@ use sqlparser::ast;
 use super::super::aggregate::Aggregates;
 use super::super::column_name::column_name;
 use super::super::expr::Clause;
-use super::super::grouping_sets::flattened;
 use super::super::locking::{clause_name, relations_of};
 use super::super::names;
 use super::super::query::order_keys;
@@ -15,8 +14,8 @@ use super::super::subquery::OuterQuery;
 use super::super::window::named_windows;
 use super::call::suffix;
 use super::expr::words;
-use super::tree::{Body, CteText, Group, Query, Select, Set, Side, SortBy, SortKey, Target, Tree};
-use super::{DeparsedExpr, Deparser, Level};
+use super::tree::{Body, Query, Select, Set, Side, SortBy, SortKey, Target, Tree, CteText};
+use super::{DeparsedExpr, Level, Deparser};
 use crate::bound::{Expr, SetOp};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
@@ -352,6 +351,15 @@ impl Deparser<'_, '_> {
         Ok(target(DeparsedExpr::new(tree, expr.ty), name))
     }
 
+    /// Deparses a key of GROUP BY.
+    pub(super) fn group_key(
+        &mut self,
+        key: &ast::Expr,
+        around: (&[(Target, Type)], &Level),
+    ) -> Result<SortKey, SqlError> {
+        self.key(key, "", around, true)
+    }
+
     /// Deparses a key, which may be the number or the name of a target. With `input`, a column of
     /// the input has precedence over a target of the same name.
     fn key(
@@ -386,48 +394,6 @@ impl Deparser<'_, '_> {
         };
         let by = SortBy::Tree(tree);
         Ok(SortKey { by, suffix })
-    }
-
-    fn groups(
-        &mut self,
-        group_by: &ast::GroupByExpr,
-        targets: &[(Target, Type)],
-        level: &Level,
-    ) -> Result<Vec<Group>, SqlError> {
-        let ast::GroupByExpr::Expressions(items, _) = group_by else {
-            return Err(SqlError::unsupported("GROUP BY ALL"));
-        };
-        let mut groups = Vec::new();
-        for item in items {
-            let (words, sets) = match item {
-                ast::Expr::Rollup(sets) => ("ROLLUP", sets),
-                ast::Expr::Cube(sets) => ("CUBE", sets),
-                ast::Expr::GroupingSets(sets) => ("GROUPING SETS ", sets),
-                ast::Expr::Tuple(parts) => {
-                    for part in flattened(parts) {
-                        let key = self.key(part, "", (targets, level), true)?;
-                        groups.push(Group::Key(key));
-                    }
-                    if parts.is_empty() {
-                        groups.push(Group::Sets("", vec![Vec::new()]));
-                    }
-                    continue;
-                }
-                item => {
-                    let key = self.key(item, "", (targets, level), true)?;
-                    groups.push(Group::Key(key));
-                    continue;
-                }
-            };
-            let mut all = Vec::new();
-            for set in sets {
-                let keys = flattened(set).into_iter();
-                let keys = keys.map(|key| self.key(key, "", (targets, level), true));
-                all.push(keys.collect::<Result<Vec<_>, _>>()?);
-            }
-            groups.push(Group::Sets(words, all));
-        }
-        Ok(groups)
     }
 
     /// Returns ` FOR UPDATE OF t` for each relation.

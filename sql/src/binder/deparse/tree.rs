@@ -187,8 +187,10 @@ pub(super) struct Target {
 #[derive(Clone, Debug)]
 pub(super) enum Group {
     Key(SortKey),
-    /// `ROLLUP`, `CUBE` or `GROUPING SETS`.
-    Sets(&'static str, Vec<Vec<SortKey>>),
+    /// The keys of one grouping set, or of one element of ROLLUP or CUBE.
+    Set(Vec<SortKey>),
+    /// `ROLLUP`, `CUBE` or `GROUPING SETS`, and its elements.
+    Sets(&'static str, Vec<Group>),
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Writes queries as text, clause by clause.
 
 use super::tree::{
-    Body, CteText, FromItem, Group, Query, Select, Set, Side, SortKey, Source, Target,
+    Body, CteText, FromItem, Group, Query, Select, Set, Side, Source, Target,
 };
 use super::write::{CLAUSE, JOIN, VAR, Writer};
 use crate::functions::quote_ident as quoted;
@@ -168,15 +168,7 @@ impl Writer {
         }
         if !select.groups.is_empty() {
             self.line(" GROUP BY ", -CLAUSE, CLAUSE, 1);
-            for (i, group) in select.groups.iter().enumerate() {
-                if i > 0 {
-                    self.put(", ");
-                }
-                match group {
-                    Group::Key(key) => self.key(key),
-                    Group::Sets(words, sets) => self.sets(words, sets),
-                }
-            }
+            self.groups(&select.groups);
         }
         if let Some(having) = &select.having {
             self.line(" HAVING ", -CLAUSE, CLAUSE, 0);
@@ -192,23 +184,30 @@ impl Writer {
         }
     }
 
-    fn sets(&mut self, words: &str, sets: &[Vec<SortKey>]) {
-        self.put(words);
-        self.put("(");
-        for (i, set) in sets.iter().enumerate() {
-            if i > 0 {
-                self.put(", ");
-            }
-            let parentheses = set.len() != 1 || words.contains(' ');
-            if parentheses {
+    fn group(&mut self, group: &Group) {
+        match group {
+            Group::Key(key) => self.key(key),
+            Group::Set(keys) => {
                 self.put("(");
+                self.keys(keys);
+                self.put(")");
             }
-            self.keys(set);
-            if parentheses {
+            Group::Sets(words, groups) => {
+                self.put(words);
+                self.put("(");
+                self.groups(groups);
                 self.put(")");
             }
         }
-        self.put(")");
+    }
+
+    fn groups(&mut self, groups: &[Group]) {
+        for (i, group) in groups.iter().enumerate() {
+            if i > 0 {
+                self.put(", ");
+            }
+            self.group(group);
+        }
     }
 
     fn targets(&mut self, targets: &[Target], names: Option<&[String]>, named: bool) {
