@@ -235,7 +235,7 @@ impl Binder<'_> {
     }
 
     /// Returns the type of a parameter, without its type modifier.
-    fn value_type(&mut self, syntax: &TypeSyntax) -> Result<Type, SqlError> {
+    pub(super) fn value_type(&mut self, syntax: &TypeSyntax) -> Result<Type, SqlError> {
         if syntax.set {
             return Err(invalid("functions cannot accept set arguments"));
         }

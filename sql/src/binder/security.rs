@@ -11,7 +11,8 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{
     GrantSyntax, GrantTargets, ObjectName, RoutineName, SecuritySyntax, privilege_of,
 };
-use crate::pg_catalog::Constraint;
+use crate::pg_catalog::{Constraint, Procedure, Relation};
+use crate::types::Type;
 
 impl Binder<'_> {
     pub(super) fn security(&mut self, syntax: &SecuritySyntax) -> Result<Statement, SqlError> {
@@ -83,7 +84,6 @@ impl Binder<'_> {
     /// Returns the object of this name.
     fn object(&mut self, of: &ObjectName) -> Result<NamedObject, SqlError> {
         let RoutineName { schema, name, .. } = &of.name;
-        let shown = names::shown(schema.as_deref(), name);
         let found = |kind, id, name: &str| {
             Ok(NamedObject {
                 object: Object::new(kind, id),
@@ -96,8 +96,13 @@ impl Binder<'_> {
                     ObjectKind::Procedure => Some(RoutineKind::Procedure),
                     _ => None,
                 };
-                let routine = self.named_routine(&of.name, kind)??;
-                found(routine.kind.into(), routine.id, &routine.name)
+                match self.named_routine(&of.name, kind)? {
+                    Ok(routine) => found(routine.kind.into(), routine.id, &routine.name),
+                    Err(_) if self.is_built_in(&of.name)? => Err(SqlError::unsupported(format!(
+                        "changing the built-in function \"{name}\""
+                    ))),
+                    Err(missing) => Err(missing),
+                }
             }
             ObjectKind::Schema => {
                 let schema = self.schema_oid(name)?;
@@ -132,32 +137,60 @@ impl Binder<'_> {
                 let index = table.index(name).map_or(0, |index| index.id);
                 found(ObjectKind::Index, index, name)
             }
-            _ => {
-                self.check_schema(schema.as_deref(), false)?;
-                let schema = schema.as_deref();
-                let relation = match self.catalog.table(schema, name)? {
-                    Some(table) => Some((ObjectKind::Table, table.id)),
-                    None => match self.catalog.view(schema, name)? {
-                        Some(view) => Some((ObjectKind::View, view.id)),
-                        None => {
-                            let sequence = self.catalog.sequence(schema, name)?;
-                            sequence.map(|sequence| (ObjectKind::Sequence, sequence.id))
-                        }
-                    },
-                };
-                match relation {
-                    Some((kind, _)) if is_other(of.kind, kind) => Err(SqlError::new(
-                        SqlState::WRONG_OBJECT_TYPE,
-                        format!("\"{name}\" is not a {}", of.kind.name()),
-                    )),
-                    Some((kind, id)) => found(kind, id, name),
-                    None => Err(SqlError::new(
-                        SqlState::UNDEFINED_TABLE,
-                        format!("relation \"{shown}\" does not exist"),
-                    )),
-                }
-            }
+            _ => self.relation_object(of),
         }
+    }
+
+    /// Returns the table, view or sequence of this name.
+    fn relation_object(&mut self, of: &ObjectName) -> Result<NamedObject, SqlError> {
+        let (schema, name) = (of.name.schema.as_deref(), of.name.name.as_str());
+        let is_system = Relation::named(schema, name).is_some();
+        if !is_system {
+            self.check_schema(schema, false)?;
+        }
+        let relation = match self.catalog.table(schema, name)? {
+            Some(table) => Some((ObjectKind::Table, table.id)),
+            None => match self.catalog.view(schema, name)? {
+                Some(view) => Some((ObjectKind::View, view.id)),
+                None => {
+                    let sequence = self.catalog.sequence(schema, name)?;
+                    sequence.map(|sequence| (ObjectKind::Sequence, sequence.id))
+                }
+            },
+        };
+        match relation {
+            Some((kind, _)) if is_other(of.kind, kind) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{name}\" is not a {}", of.kind.name()),
+            )),
+            Some((kind, id)) => Ok(NamedObject {
+                object: Object::new(kind, id),
+                name: name.to_owned(),
+            }),
+            None if is_system => Err(SqlError::unsupported(format!(
+                "changing the system relation \"{name}\""
+            ))),
+            None => Err(SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("relation \"{}\" does not exist", names::shown(schema, name)),
+            )),
+        }
+    }
+
+    /// Returns whether a name, with the types of its arguments if it has any, is that of a built-in
+    /// function.
+    fn is_built_in(&mut self, name: &RoutineName) -> Result<bool, SqlError> {
+        if name.schema.as_deref().is_some_and(|of| of != "pg_catalog") {
+            return Ok(false);
+        }
+        let Some(args) = &name.args else {
+            return Ok(Procedure::named(&name.name).next().is_some());
+        };
+        let mut types = Vec::with_capacity(args.len());
+        for arg in args.iter().filter(|arg| arg.mode.is_input()) {
+            types.push(Type::of(self.value_type(&arg.ty)?.kind).oid());
+        }
+        Ok(Procedure::named(&name.name).any(|of| of.args == types))
     }
 
     /// Returns the oid of a schema; 3F000 if it does not exist.
