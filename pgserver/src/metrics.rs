@@ -7,8 +7,8 @@
 //! other thread writes. The engine supplies the duration of a statement, because it reads the clock
 //! anyway.
 //!
-//! Invariant MEETING-1: only the thread of a worker writes its counts, except [`Counts::errors`], which
-//! are behind a lock.
+//! Invariant MEETING-1: only the thread of a worker writes its counts, except [`Counts::errors`],
+//! which are behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

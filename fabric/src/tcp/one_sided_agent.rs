@@ -15,10 +15,10 @@
 //! * AGENT-1: the card sees all operations posted before [`OneSidedAgent::nudge`] before it parks,
 //!   or `nudge` unparks it. The card sets its parked flag and then looks. The poster posts and then
 //!   checks the flag.
-//! * AGENT-2: no step of a card blocks on a peer: a port that cannot go on returns the event that it
-//!   needs.
-//! * AGENT-3: no thread waits for space to post while the attendant works, because the attendant may
-//!   need a lock that the thread holds. The attendant does not work while a thread waits; the
+//! * AGENT-2: no step of a card blocks on a peer: a port that cannot go on returns the event that
+//!   it needs.
+//! * AGENT-3: no thread waits for space to post while the attendant works, because the attendant
+//!   may need a lock that the thread holds. The attendant does not work while a thread waits; the
 //!   poller does its work then.
 //!
 //! # Failure

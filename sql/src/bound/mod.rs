@@ -71,7 +71,8 @@ pub use security::{
 };
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
-    LockingClause, OrderKey, RowLockOptions, Select, Statistic, TableFunction, Target, WaitPolicy, slots_of,
+    LockingClause, OrderKey, RowLockOptions, Select, Statistic, TableFunction, Target, WaitPolicy,
+    slots_of,
 };
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{

@@ -13,13 +13,13 @@
 //! leaf by leaf.
 //!
 //! Invariants
-//! - HIERARCHY-1: a partition has its parent's columns, in the same order and with the same types. So
-//!   rows of a leaf can be read by the layout of any table above it.
-//! - HIERARCHY-2: a change of a partition's definition raises the versions of all tables above it. So
-//!   a transaction that guards a partitioned table guards its tree and all leaves.
+//! - HIERARCHY-1: a partition has its parent's columns, in the same order and with the same types.
+//!   So rows of a leaf can be read by the layout of any table above it.
+//! - HIERARCHY-2: a change of a partition's definition raises the versions of all tables above it.
+//!   So a transaction that guards a partitioned table guards its tree and all leaves.
 //! - HIERARCHY-3: the tree of each table above a leaf leads every row of the leaf to that leaf.
-//! - HIERARCHY-4: an index of a partitioned table is usable if each leaf has an index that is linked
-//!   to it. Otherwise it has no roots (`TableDef::is_whole`).
+//! - HIERARCHY-4: an index of a partitioned table is usable if each leaf has an index that is
+//!   linked to it. Otherwise it has no roots (`TableDef::is_whole`).
 
 mod compose;
 mod hash;

@@ -54,9 +54,13 @@ fn sets_of(call: &Function) -> Option<Expr> {
     });
     let elements: Vec<Vec<Expr>> = elements.collect::<Option<_>>()?;
     let is = |word: &str| name.quote_style.is_none() && name.value.eq_ignore_ascii_case(word);
-    match elements.is_empty() {
-        false if is("rollup") => Some(Expr::Rollup(elements)),
-        false if is("cube") => Some(Expr::Cube(elements)),
-        _ => None,
+    if elements.is_empty() {
+        None
+    } else if is("rollup") {
+        Some(Expr::Rollup(elements))
+    } else if is("cube") {
+        Some(Expr::Cube(elements))
+    } else {
+        None
     }
 }

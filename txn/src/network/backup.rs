@@ -6,8 +6,8 @@
 //!   version. Ranges apply to the version that they name. They wait for that version, and the
 //!   transaction's records wait with them. The awaited version arrives: the transaction of the
 //!   ranges had read it at the primary, so its COMMIT-PRIMARY was written. Hence this backup had
-//!   acknowledged the COMMIT-BACKUP of the awaited version (DISTRIBUTED-1). That record is in a log here
-//!   until its own truncation applies it, and that truncation waits only for older versions. A
+//!   acknowledged the COMMIT-BACKUP of the awaited version (DISTRIBUTED-1). That record is in a log
+//!   here until its own truncation applies it, and that truncation waits only for older versions. A
 //!   version that a newer whole object has overtaken is skipped, and so are the ranges that wait
 //!   for it.
 //! * BACKUP-2: a write does not apply to a block that has another size class since. A block changes

@@ -7,13 +7,13 @@
 //!    └──────────┴──────── may still abort ┘ all acks       from here on it may not fail
 //! ```
 //! # Invariants
-//! * DISTRIBUTED-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP,
-//!   and every primary has the new values of its objects (PRIMARY-3). Success is reported only when
-//!   one primary has acknowledged its COMMIT-PRIMARY.
-//! * DISTRIBUTED-2: each machine that received a LOCK receives a COMMIT-PRIMARY or an ABORT, also where
-//!   the commit unwinds.
-//! * DISTRIBUTED-3: a task that waits for locks of a commit that awaits its peers lets other tasks run
-//!   (MOMENT-1).
+//! * DISTRIBUTED-1: COMMIT-PRIMARY is written only when every backup has acknowledged its
+//!   COMMIT-BACKUP, and every primary has the new values of its objects (PRIMARY-3). Success is
+//!   reported only when one primary has acknowledged its COMMIT-PRIMARY.
+//! * DISTRIBUTED-2: each machine that received a LOCK receives a COMMIT-PRIMARY or an ABORT, also
+//!   where the commit unwinds.
+//! * DISTRIBUTED-3: a task that waits for locks of a commit that awaits its peers lets other tasks
+//!   run (MOMENT-1).
 //!
 //! COMMIT-BACKUP of a large transaction is sent in parts. Backups copy the parts out of the log as
 //! they arrive, so log space becomes free without further commits, and none is reserved. No backup

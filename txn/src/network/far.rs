@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! * FAR-1: this machine forgets a size class before it publishes that it has passed the release of
-//!   a block ([`super::status_page`]). No block gets another class before all machines have published
-//!   that.
+//!   a block ([`super::status_page`]). No block gets another class before all machines have
+//!   published that.
 
 use std::collections::HashMap;
 

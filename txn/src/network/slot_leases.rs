@@ -2,8 +2,8 @@
 //! ([`super::slot_reservations`]), at their primary.
 //!
 //! # Invariants
-//! * SLOTLEASE-1: a leased slot is not allocated, its payload is zeroed, and only the peer's commits
-//!   lock it. It is in no free list, so its block keeps its class.
+//! * SLOTLEASE-1: a leased slot is not allocated, its payload is zeroed, and only the peer's
+//!   commits lock it. It is in no free list, so its block keeps its class.
 //! * SLOTLEASE-2: only a slot that is leased to a peer becomes its new object, once.
 //!
 //! If no slot is free, the peer's log is drained first: it may contain slots that the peer returned

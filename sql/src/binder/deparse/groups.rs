@@ -4,14 +4,14 @@ use sqlparser::ast;
 
 use super::super::grouping_sets::flattened;
 use super::tree::{Group, SortKey, Target};
-use super::{Level, Shower};
+use super::{Deparser, Level};
 use crate::error::SqlError;
 use crate::types::Type;
 
 /// The target list of a query, and its level: a key can be the number or the name of a target.
 type Around<'a> = (&'a [(Target, Type)], &'a Level);
 
-impl Shower<'_, '_> {
+impl Deparser<'_, '_> {
     /// Deparses the items of GROUP BY.
     pub(super) fn groups(
         &mut self,

@@ -1,8 +1,6 @@
 //! Writes queries as text, clause by clause.
 
-use super::tree::{
-    Body, CteText, FromItem, Group, Query, Select, Set, Side, Source, Target,
-};
+use super::tree::{Body, CteText, FromItem, Group, Query, Select, Set, Side, Source, Target};
 use super::write::{CLAUSE, JOIN, VAR, Writer};
 use crate::functions::quote_ident as quoted;
 

@@ -11,10 +11,10 @@
 //! its primary is ready.
 //!
 //! # Invariants
-//! * HANDOVER-1: a reader that finds memory of a machine, and sees a write that it made as a region's
-//!   primary, finds that region's floor too.
-//! * HANDOVER-2: a slot that was reserved while another machine was the region's primary never becomes
-//!   an object.
+//! * HANDOVER-1: a reader that finds memory of a machine, and sees a write that it made as a
+//!   region's primary, finds that region's floor too.
+//! * HANDOVER-2: a slot that was reserved while another machine was the region's primary never
+//!   becomes an object.
 
 use fencepost_cluster::Replicas;
 use fencepost_storage::{Piece, RegionId, Timestamp};

@@ -42,8 +42,8 @@ impl RegionHost for Host<'_> {
         let regions = self.machine.regions();
         regions.keep(mapping.region);
         if mapping.region == ROOT_BLOCK.region {
-            // ALLOCATION-2: no transaction has allocated a block before, so the root's block is free.
-            // Without the root no machine starts.
+            // ALLOCATION-2: no transaction has allocated a block before, so the root's block is
+            // free. Without the root no machine starts.
             let _ = match mapping.replicas.primary() == self.me {
                 true => start::make_root(regions),
                 false => start::make_root_backup(regions),

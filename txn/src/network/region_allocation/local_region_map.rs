@@ -9,11 +9,11 @@
 //! backups | after even numbers of changes | after odd ones |            floor
 //! ```
 //! # Invariants
-//! * REGIONMAP-1: the replicas of a region are known or unknown. An answer of the CM does not replace
-//!   known replicas: only a new configuration does. A concurrent reader gets the old or the new
-//!   replicas, and never a mixture.
-//! * REGIONMAP-2: a reader that knows a primary knows its floor, or a later one. The floor is a time
-//!   that no write is above which was made under another primary in an earlier configuration.
+//! * REGIONMAP-1: the replicas of a region are known or unknown. An answer of the CM does not
+//!   replace known replicas: only a new configuration does. A concurrent reader gets the old or the
+//!   new replicas, and never a mixture.
+//! * REGIONMAP-2: a reader that knows a primary knows its floor, or a later one. The floor is a
+//!   time that no write is above which was made under another primary in an earlier configuration.
 //!   Versions older than the floor have no old versions here.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
