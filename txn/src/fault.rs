@@ -13,7 +13,8 @@
 //! *Concurrency.* The active fault is local to a thread: the simulator runs a whole cluster in one
 //! thread.
 //!
-//! Without the feature `injected-faults`, [`injected`] is a constant and no code of the faults is left.
+//! Without the feature `injected-faults`, [`injected`] is a constant, and no code of the faults is
+//! left.
 //! Only tests enable the feature.
 
 #[cfg(feature = "injected-faults")]

@@ -46,7 +46,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         Ok(Value::TimeTz(ZonedTime { us: local.rem_euclid(DAY_US), west: -offset }))
     }),
     pure("date_trunc", &[Text, Timestamp], Timestamp, |a, _| match a {
-        [Value::Text(unit), Value::Timestamp(us)] => truncated(unit, *us, "without").map(Value::Timestamp),
+        [Value::Text(unit), Value::Timestamp(us)] =>
+            truncated(unit, *us, "without").map(Value::Timestamp),
         _ => Err(mismatch("date_trunc")),
     }),
     stable("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| match a {

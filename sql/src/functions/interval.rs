@@ -103,12 +103,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], Span, make_interval),
     pure("timezone", &[Span, TimestampTz], Timestamp, |a, _| match a {
         [_, Value::TimestampTz(us @ (i64::MIN | i64::MAX))] => Ok(Value::Timestamp(*us)),
-        [Value::Interval(by), Value::TimestampTz(us)] => moved_by(*us, offset(by)?).map(Value::Timestamp),
+        [Value::Interval(by), Value::TimestampTz(us)] =>
+            moved_by(*us, offset(by)?).map(Value::Timestamp),
         _ => Err(mismatch("timezone")),
     }),
     pure("timezone", &[Span, Timestamp], TimestampTz, |a, _| match a {
         [_, Value::Timestamp(us @ (i64::MIN | i64::MAX))] => Ok(Value::TimestampTz(*us)),
-        [Value::Interval(by), Value::Timestamp(us)] => moved_by(*us, -offset(by)?).map(Value::TimestampTz),
+        [Value::Interval(by), Value::Timestamp(us)] =>
+            moved_by(*us, -offset(by)?).map(Value::TimestampTz),
         _ => Err(mismatch("timezone")),
     }),
     stable("timezone", &[Text, ZonedClock], ZonedClock, |a, cx| match a {

@@ -21,17 +21,18 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8], TimestampTz, |a, cx| {
         check_finite(zone::to_absolute(&cx.settings.time_zone, local(a)?)).map(Value::TimestampTz)
     }),
-    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| match a.get(6) {
-        Some(Value::Text(name)) => {
-            let local = local(&a[..6])?;
-            let us = match numeric_zone(name)? {
-                Some(east) => local - east * SECOND_US,
-                None => zone::to_absolute(&super::datetime::named(name)?, local),
-            };
-            check_finite(us).map(Value::TimestampTz)
-        }
-        _ => Err(mismatch("make_timestamptz")),
-    }),
+    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz,
+        |a, _| match a.get(6) {
+            Some(Value::Text(name)) => {
+                let local = local(&a[..6])?;
+                let us = match numeric_zone(name)? {
+                    Some(east) => local - east * SECOND_US,
+                    None => zone::to_absolute(&super::datetime::named(name)?, local),
+                };
+                check_finite(us).map(Value::TimestampTz)
+            }
+            _ => Err(mismatch("make_timestamptz")),
+        }),
 ];
 
 /// Returns the seconds east of UTC of a zone such as `+2`, `-0330` or `+5:45`; `None` if the zone

@@ -22,7 +22,8 @@
 //! far.rs      peers' memory that is not mapped, and inner_node_cache.rs of it
 //! driver/   the reconfiguration driver
 //! configured.rs  the configuration, and commits within it   in_flight.rs  in-flight commits
-//! evidence.rs  evidence of transactions, for recovery       prerequisites.rs  startup prerequisites
+//! evidence.rs  evidence of transactions, for recovery
+//! prerequisites.rs  startup prerequisites
 //! truncated.rs  truncated transactions, at both ends   traffic.rs  counters of posted messages
 //! disk/       the disk of this machine, and the restart of all machines from their disks
 //! restart/    restart of all machines from their retained memory

@@ -24,10 +24,11 @@
 //! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of the transaction that had locked
 //!   the slot.
 //!
-//! After a region handover, the stock of that region is forgotten (HANDOVER-2): its new primary finds
-//! the slots free, and may lease them anew. Slots that the new primary has leased stay in stock. It
-//! may lease them as soon as it serves, before this machine hears of the handover. Transactions
-//! know since when they hold their slots. They neither return stale slots nor make objects of them.
+//! After a region handover, the stock of that region is forgotten (HANDOVER-2): its new primary
+//! finds the slots free, and may lease them anew. Slots that the new primary has leased stay in
+//! stock. It may lease them as soon as it serves, before this machine hears of the handover.
+//! Transactions know since when they hold their slots. They neither return stale slots nor make
+//! objects of them.
 //!
 //! A stock has a bound. Slots return to the primary beyond that bound, after [`IDLE`] without use,
 //! and when the machine closes. The machine is not at rest before they have arrived.

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// A check that waits for what never comes fails, and the next ones still run.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 
 type Checked = Result<(), Box<dyn Error>>;
 
@@ -21,7 +21,7 @@ struct Urls {
 
 /// Runs one check. A failed one is not the program's failure: the runner knows which may fail.
 async fn check(name: &str, check: impl Future<Output = Checked>) {
-    match tokio::time::timeout(PATIENCE, check).await {
+    match tokio::time::timeout(TIME_LIMIT, check).await {
         Ok(Ok(())) => println!("ok {name}"),
         Ok(Err(error)) => {
             let why = format!("{error:?}");
@@ -30,7 +30,7 @@ async fn check(name: &str, check: impl Future<Output = Checked>) {
                 why.split_whitespace().collect::<Vec<_>>().join(" ")
             );
         }
-        Err(_) => println!("failed {name}: no end after {PATIENCE:?}"),
+        Err(_) => println!("failed {name}: no end after {TIME_LIMIT:?}"),
     }
 }
 

@@ -12,11 +12,11 @@
 //! handled at once.
 //!
 //! # Invariants
-//! * ALLOCATION-1: the future primary of a region requests it, near the newest region that it has, as
-//!   long as the same machines can take it. So the regions of one machine have their backups on the
-//!   same machines.
-//! * ALLOCATION-2: region 0 is the first of all. The CM of the first configuration is its primary, and
-//!   makes the root object there before any other machine learns of the region.
+//! * ALLOCATION-1: the future primary of a region requests it, near the newest region that it has,
+//!   as long as the same machines can take it. So the regions of one machine have their backups on
+//!   the same machines.
+//! * ALLOCATION-2: region 0 is the first of all. The CM of the first configuration is its primary,
+//!   and makes the root object there before any other machine learns of the region.
 //! * ALLOCATION-3: a machine knows the replicas of its own region before any block of it is in use.
 //!
 //! # Failure
