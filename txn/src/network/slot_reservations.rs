@@ -27,8 +27,7 @@
 //! After a region handover, the stock of that region is forgotten (HANDOVER-2): its new primary
 //! finds the slots free, and may lease them anew. Slots that the new primary has leased stay in
 //! stock. It may lease them as soon as it serves, before this machine hears of the handover.
-//! Transactions know since when they hold their slots. They neither return stale slots nor make
-//! objects of them.
+//! Transactions know the age of their slots: stale ones are not returned, and hold no objects.
 //!
 //! A stock has a bound. Slots return to the primary beyond that bound, after [`IDLE`] without use,
 //! and when the machine closes. The machine is not at rest before they have arrived.
