@@ -245,14 +245,15 @@ impl Binder<'_> {
         }
     }
 
-    /// Checks that a named schema exists; 3F000 if it does not exist and `may_miss` is false.
+    /// Checks that a named schema exists; 3F000 if it does not exist and `may_miss` is false. The
+    /// schemas of the system always exist.
     pub(super) fn check_schema(
         &self,
         schema: Option<&str>,
         may_miss: bool,
     ) -> Result<(), SqlError> {
         match schema {
-            Some(name) if !may_miss && !name.starts_with("pg_") => {
+            Some(name) if !may_miss && !name.starts_with("pg_") && name != "information_schema" => {
                 self.schema_for(Some(name.to_owned())).map(|_| ())
             }
             _ => Ok(()),
