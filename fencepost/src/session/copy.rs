@@ -13,7 +13,7 @@ use super::{Block, Session, cx};
 /// session does nothing else until it ends. Its data is one stream, in pieces of any length:
 ///
 /// ```
-/// use fencepost::{Collected, Completion, Database, Error};
+/// use fencepost::{MemorySink, Completion, Database, Error};
 ///
 /// # let db = Database::in_memory()?;
 /// # pollster::block_on(async {
@@ -21,7 +21,7 @@ use super::{Block, Session, cx};
 /// session.execute("CREATE TABLE t (a int)", &[]).await?;
 /// let prepared = session.parse("COPY t FROM STDIN", &[])?;
 /// let mut portal = session.bind(&prepared, Vec::new())?;
-/// let run = session.run(&mut portal, 0, &mut Collected::default()).await?;
+/// let run = session.run(&mut portal, 0, &mut MemorySink::default()).await?;
 /// if let Completion::CopyIn(mut copy) = run {
 ///     for piece in ["1\n2", "3\n"] {
 ///         copy.data(&mut session, piece.as_bytes()).await?;

@@ -197,7 +197,7 @@ enum Block {
 /// them are the messages of PostgreSQL's extended protocol. They also read a large result in parts:
 ///
 /// ```
-/// use fencepost::{Collected, Completion, Database, Error};
+/// use fencepost::{MemorySink, Completion, Database, Error};
 ///
 /// # let db = Database::in_memory()?;
 /// # pollster::block_on(async {
@@ -206,7 +206,7 @@ enum Block {
 /// let mut portal = session.bind(&prepared, Vec::new())?;
 /// let mut rows = 0;
 /// loop {
-///     let mut part = Collected::default();
+///     let mut part = MemorySink::default();
 ///     let done = session.run(&mut portal, 1000, &mut part).await?;
 ///     rows += part.rows.len();
 ///     if !matches!(done, Completion::Suspended) {
