@@ -124,7 +124,7 @@ impl Configuration {
     /// failure domain, and its name (`m1`, `m2`, …) is its address.
     ///
     /// # Errors
-    /// As [`Self::of_founders`].
+    /// As [`Self::of_initial_members`].
     pub fn of_process(machines: u32) -> Result<Self, ConfigurationError> {
         let name = |id: u32| format!("m{id}");
         let founder = |id| {

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! Every value has the number of the transaction that wrote it, so a read identifies the version
-//! that it saw. A missing object has no writer: [`Saw::Absent`].
+//! that it saw. A missing object has no writer: [`ReadVersion::Absent`].
 
 use fencepost_txn::Timestamp;
 

@@ -547,7 +547,7 @@ impl Transaction {
     }
 
     /// Aborts the transaction. Before the caller reports the abort, it must await
-    /// [`Coordinator::settle`]; see also [`Self::rollback`].
+    /// [`Coordinator::wait_until_durable`]; see also [`Self::rollback`].
     pub fn abort(mut self) {
         self.give_up(AbortReason::Requested);
     }

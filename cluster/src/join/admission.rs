@@ -196,7 +196,7 @@ impl Admission {
             }));
         }
         self.storing = Some(PendingAdmission {
-            outsider: outsider,
+            outsider,
             nonces,
             new: new.clone(),
             machine,

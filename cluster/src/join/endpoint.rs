@@ -160,7 +160,7 @@ impl JoinEndpoint {
         self.leave(outsider, ASK, &hello)?;
         Ok(JoinAttempt {
             endpoint: Arc::clone(self),
-            outsider: outsider,
+            outsider,
             joiner,
         })
     }

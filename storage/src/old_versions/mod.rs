@@ -194,7 +194,7 @@ impl OldVersions {
     /// lock.
     ///
     /// `f` may get the words of a block that is being reused. It must accept any words, and its
-    /// result is dropped then ([`Found::Gone`]).
+    /// result is dropped then ([`ChainSearch::Gone`]).
     pub fn find<T>(
         &self,
         mut place: OldVersionPtr,
@@ -250,7 +250,7 @@ impl OldVersions {
     ///
     /// # Errors
     /// [`OutOfMemory`] when neither the account nor the queue of full blocks can give a block. The
-    /// commit may go on with [`OldPlace::LOST`], at the cost of old snapshots.
+    /// commit may go on with [`OldVersionPtr::LOST`], at the cost of old snapshots.
     ///
     /// # Panics
     /// If `copy` stores a run that begins beyond the payload words of `version`.

@@ -36,7 +36,7 @@
 //!   committed or aborted: another recovery may need it. A replica remembers that it has truncated
 //!   a transaction until all replicas have truncated it ([`RecoveryEnvironment::was_truncated`]).
 //! * A new replica does not count as a holder of its region's data before the recovery of every
-//!   machine [is done](Recovery::is_done). Until then it has too little evidence to vote in place
+//!   machine [is done](Recovery::is_over). Until then it has too little evidence to vote in place
 //!   of lost replicas.
 //! * Several recovering transactions may have written one object, one after the other: a
 //!   transaction that was committed but not truncated everywhere is locked again. The object stays
