@@ -62,8 +62,8 @@ pub struct BenchOptions {
     pub name: Name,
     /// The interface to the database.
     pub via: Interface,
-    /// The URL of the server, for [`Interface::Pg`]; several URLs are machines of one database, which
-    /// share the clients.
+    /// The URL of the server, for [`Interface::Pg`]; several URLs are machines of one database,
+    /// which share the clients.
     pub urls: Vec<String>,
     /// The number of keys, subscribers, accounts or customers; each workload has its own default.
     pub rows: Option<u64>,

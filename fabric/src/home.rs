@@ -188,8 +188,8 @@ impl MachineDirectory {
 
     /// Removes the memory of ended machines that are neither this one nor in `members`: other
     /// machines have replicas of it, or it is lost. Processes that have mapped a file keep it. If
-    /// memory outlives processes, regions stay ([`crate::nvram::evicted`]), and so do the positions in
-    /// logs of other machines.
+    /// memory outlives processes, regions stay ([`crate::nvram::evicted`]), and so do the positions
+    /// in logs of other machines.
     ///
     /// # Errors
     /// [`FabricError::Io`] if the directory cannot be read.
