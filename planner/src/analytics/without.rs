@@ -2,7 +2,7 @@
 
 use fencepost_sql::bound::{Expr, Grouping};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::stop::StatementStop;
 
 use super::Shape;
 use crate::exec::{Batch, Cx, Groups};
@@ -20,7 +20,7 @@ impl AnalyticExecution {
         _cx: &mut Cx<'_>,
         _out: &mut Batch,
         _max: usize,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, StatementStop> {
         Err(left_out())
     }
 
@@ -32,11 +32,11 @@ impl AnalyticExecution {
         _grouping: &Grouping,
         _cx: &mut Cx<'_>,
         _groups: &mut Groups,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StatementStop> {
         Err(left_out())
     }
 }
 
-fn left_out() -> Halt {
+fn left_out() -> StatementStop {
     SqlError::internal("built without the feature \"analytics\"").into()
 }
