@@ -8,8 +8,8 @@
 //! joining machine, or initial member of before: ◄──┘
 //!      reads the configuration through any member ─► join request to the CM ─► member ─► listens
 //! ```
-//! These messages use a separate channel ([`TcpAsker`]), because they go to addresses of machines
-//! that may be no members.
+//! These messages use a separate channel ([`ControlClient`]), because they go to addresses of
+//! machines that may be no members.
 //!
 //! # Invariants
 //! * RAFT-1: no machine bootstraps while others run. A group is bootstrapped by machines that have

@@ -1,7 +1,7 @@
 //! The outbox of a worker: sends the replies of several clients with one system call.
 //!
 //! ```text
-//!   connection ──post──> waiting ──flush──> [`Sends`] ──> sent completely
+//!   connection ──post──> waiting ──flush──> [`BatchSender`] ──> sent completely
 //!                                               └──> sent in part: the connection sends the rest
 //! ```
 //! A connection that has posted a reply continues at once, usually to wait for its client. The

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   shallow   at most `SHALLOW` levels   any thread's stack is enough
-//!   deep      more                       54001 on a plain stack; `with_room` then runs it again
-//!                                        on a large one
+//!   deep      more                       54001 on a plain stack; then `on_large_stack` runs it
+//!                                        again on a large one
 //!   too deep  beyond `LEVELS_MAX`        54001, also if a large stack has less than
 //!                                        `RESERVE_BYTES` left
 //! ```
@@ -64,7 +64,7 @@ pub(crate) fn enough<T>(f: impl FnOnce() -> T) -> T {
 /// Checks that a tree of `levels` levels is allowed on this stack.
 ///
 /// # Errors
-/// 54001; `with_room` then uses a larger stack, if it is not on one already.
+/// 54001; `on_large_stack` then uses a larger stack, if it is not on one already.
 pub(crate) fn check(levels: usize) -> Result<(), SqlError> {
     let fits = match is_roomy() {
         true => {

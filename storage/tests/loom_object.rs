@@ -26,7 +26,7 @@ fn write(memory: &Memory, seen: Header, ts: u64) -> bool {
     object.put(0, &[ts, ts]);
     object.finish_install(
         seen.succeed(Timestamp::from_raw(ts), true),
-        Link::new(ts as u16, OldPlace::NONE),
+        LinkWord::new(ts as u16, OldVersionPtr::NONE),
     );
     true
 }

@@ -1,7 +1,7 @@
 //! The member's side of a join: it challenges outsiders, checks their requests, and adds them to
 //! the configuration.
 //!
-//! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are
+//! *Invariants.* At most one join is being stored, and at most [`MAX_OUTSIDERS`] challenges are
 //! open. The first JOIN that answers a challenge removes it.
 
 use fencepost_fabric::MachineId;

@@ -6,7 +6,7 @@
 //! and the statement timeout; both cancel the work, which then ends by itself.
 //!
 //! Failure: if the client is lost during some work, the connection ends with that work, so that no
-//! later message runs after a cancelled one. Work that does not end within [`GONE_LIMIT`] is
+//! later message runs after a cancelled one. Work that does not end within [`CLOSE_LIMIT`] is
 //! dropped, which aborts its transaction.
 
 use std::future::{Future, poll_fn};

@@ -1,7 +1,8 @@
 //! Renames in the texts of the catalog: queries of views, and expressions of tables.
 //!
-//! A text without the old name stays unchanged. Otherwise the binder rewrites it (`Renaming`), and
-//! the new catalog must be able to bind the result. If it cannot, the rename is refused (0A000).
+//! A text without the old name stays unchanged. Otherwise the binder rewrites it (`ObjectRename`),
+//! and the new catalog must be able to bind the result. If it cannot, the rename is refused
+//! (0A000).
 
 use std::sync::Arc;
 

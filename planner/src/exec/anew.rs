@@ -94,7 +94,7 @@ pub async fn standing(
 }
 
 /// Returns the newest commit timestamp that a version may have and still count as found
-/// ([`Standing::Same`]).
+/// ([`LockedRowState::Same`]).
 pub fn decided_by(cx: &Cx<'_>) -> Timestamp {
     match cx.tx.isolation() {
         Isolation::ReadCommitted => cx.tx.statement_timestamp(),

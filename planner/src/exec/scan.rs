@@ -246,7 +246,7 @@ impl ScanState {
 pub struct PointRow {
     /// The row's fat pointer.
     pub place: FatPtr,
-    /// [`Standing::Changed`] if the row was locked and is newer than the snapshot.
+    /// [`LockedRowState::Changed`] if the row was locked and is newer than the snapshot.
     pub stands: LockedRowState,
 }
 

@@ -8,8 +8,8 @@
 //! no one-sided read, however many machines there are. DDL on the table writes all guards (CAT-5).
 //!
 //! If a statement only reads a table, the guard must be valid while the statement runs
-//! ([`Hold::Statement`]). Below serializable the commit does not validate it. So DDL that does not
-//! wait for readers, such as CREATE INDEX, causes no conflict.
+//! ([`GuardScope::Statement`]). Below serializable the commit does not validate it. So DDL that
+//! does not wait for readers, such as CREATE INDEX, causes no conflict.
 
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@
 //!
 //! *Invariants.*
 //! - EXECUTOR-1. Reserved space is allocated, whatever else is appended first. One append moves the
-//!   end of the log by no more than [`room_for`] returns. That includes padding and the rest of a
-//!   segment that it does not fit. It gives up as much of its reservation as it has moved the end.
+//!   end of the log by no more than [`reserved_bytes`] returns. That includes padding and the rest
+//!   of a segment that it does not fit. It gives up as much of its reservation as it has moved the
+//!   end.
 //! - EXECUTOR-2. First come, first served: while a request waits, the fast path is closed. A
 //!   reservation larger than the whole buffer is granted once there is no other reservation.
 //!

@@ -9,7 +9,7 @@
 //!                      tick: truncations, status pages, stocks, join endpoint, time
 //! ```
 //! A task that waits for a reply may poll; one thread polls at a time. A fabric that receives
-//! everything on a thread of its own polls on that thread ([`Attendant`]). The poller's thread
+//! everything on a thread of its own polls on that thread ([`ArrivalHandler`]). The poller's thread
 //! sleeps at the bell when there is nothing to do. It wakes periodically to truncate and to publish
 //! the oldest read timestamp.
 

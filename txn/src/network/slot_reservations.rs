@@ -12,7 +12,7 @@
 //! ```
 //! Only a region's own machine writes the region. Until COMMIT-PRIMARY the content of a slot is in
 //! the write set of its transaction ([`crate::write_set`]). A RESERVED without slots tells that
-//! there is no memory, or that this cannot be known yet ([`Follows::AskAgain`]).
+//! there is no memory, or that this cannot be known yet ([`Continuation::AskAgain`]).
 //!
 //! # Invariants
 //! * RESERVE-1: a slot that a primary has leased ([`super::slot_leases`]) is in one peer's stock,

@@ -1,10 +1,10 @@
 //! The start or restart of a machine with a disk, together with the other machines.
 //!
 //! ```text
-//! Contents::read ─► Beginning::open ─► look, again and again ─► OnDisk
+//! Contents::read ─► Beginning::open ─► look, again and again ─► DiskStart
 //!   ─► Machine::open: the log into its regions ─► BEGUN, flushed ─► peers find it
 //! ```
-//! A machine that joins a running cluster: Contents::read ─► write_down ─► joining ─► OnDisk,
+//! A machine that joins a running cluster: Contents::read ─► write_down ─► joining ─► DiskStart,
 //! without its earlier data.
 //!
 //! # Failure
