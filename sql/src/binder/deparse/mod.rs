@@ -11,6 +11,7 @@
 //! So does syntax that a rewrite changes before parsing (EXCLUDE in frames).
 
 mod call;
+mod comparison;
 mod constant;
 mod expr;
 mod from;
