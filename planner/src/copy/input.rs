@@ -20,6 +20,9 @@ use crate::write::{
     generate, recheck_unique_keys,
 };
 
+/// The event of the triggers of a COPY FROM.
+const INSERT: StatementEvent = StatementEvent::INSERT;
+
 /// The splitter of the data.
 enum Records {
     Lines(RecordSplitter),
@@ -138,9 +141,7 @@ impl CopyInput {
 
     async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), StatementStop> {
         if let (Some(firing), true) = (&mut self.firing, self.begins) {
-            firing
-                .begin(cx, &self.table, StatementEvent::INSERT)
-                .await?;
+            firing.begin(cx, &self.table, INSERT).await?;
             self.begins = false;
         }
         loop {
@@ -193,17 +194,12 @@ impl CopyInput {
             match inserted.await {
                 Ok(_) => {
                     self.count += 1;
-                    if let Some(referee) = &mut self.actions {
-                        referee.inserted(cx, &self.row).await?;
+                    if let Some(actions) = &mut self.actions {
+                        actions.inserted(cx, &self.row).await?;
                     }
                     if let Some(firing) = &mut self.firing {
                         firing
-                            .after(
-                                cx,
-                                &self.table,
-                                StatementEvent::INSERT,
-                                (None, Some(&self.row)),
-                            )
+                            .after(cx, &self.table, INSERT, (None, Some(&self.row)))
                             .await?;
                     }
                 }
@@ -227,9 +223,7 @@ impl CopyInput {
             None => Ok(true),
             Some(firing) => {
                 let rows = (None, Some(self.row.as_mut_slice()));
-                firing
-                    .before(cx, &self.table, StatementEvent::INSERT, rows)
-                    .await
+                firing.before(cx, &self.table, INSERT, rows).await
             }
         }
     }
@@ -250,9 +244,7 @@ impl CopyInput {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let rows = (None, Some(self.row.as_mut_slice()));
-        firing
-            .instead(cx, &self.table, StatementEvent::INSERT, rows)
-            .await
+        firing.instead(cx, &self.table, INSERT, rows).await
     }
 
     fn with_context(&self, halt: StatementStop) -> StatementStop {

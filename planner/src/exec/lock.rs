@@ -17,6 +17,8 @@ use super::anew::{LockTarget, RowState, lock_anew};
 use super::batch::Batch;
 use super::cx::Cx;
 use super::scan::pointer_of;
+use super::sort::Sorter;
+use super::targets::Limits;
 use crate::locking::{LockedLeaf, RowLock};
 use crate::plan::{SelectPlan, TablePlan};
 use crate::store::read_columns;
@@ -184,4 +186,37 @@ async fn guard_lock(
         }
     }
     Ok(())
+}
+
+/// Adds the next rows of a sorted SELECT that locks the rows it returns.
+pub async fn next_locked(
+    plan: &SelectPlan,
+    lock: &RowLock,
+    cx: &mut Cx<'_>,
+    (sorter, limits): (&mut Sorter, &mut Option<Limits>),
+    out: &mut Batch,
+    max: usize,
+) -> Result<bool, StatementStop> {
+    let target = out.len() + max;
+    let Some(limits) = limits else {
+        return Ok(false);
+    };
+    while out.len() < target {
+        let start = out.len();
+        if limits.take == 0 || !sorter.next(out) {
+            return Ok(false);
+        }
+        lock_rows(plan, lock, cx, out, start).await?;
+        if out.len() == start {
+            continue;
+        }
+        match limits.skip {
+            0 => limits.take -= 1,
+            _ => {
+                limits.skip -= 1;
+                out.pop();
+            }
+        }
+    }
+    Ok(limits.take > 0)
 }

@@ -9,12 +9,11 @@ use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::gather::{GatherState, Stage, push_rows};
 use super::group::Groups;
-use super::lock::lock_rows;
+use super::lock::{lock_rows, next_locked};
 use super::sort::Sorter;
 use super::source::SourceState;
 use super::targets::{Limits, deep_target_row, keep_new, limits, target_row};
 use super::window::WindowRows;
-use crate::locking::RowLock;
 use crate::plan::{SelectPlan, Source};
 use crate::sink::RowSink;
 use crate::split::PartOutput;
@@ -572,37 +571,4 @@ impl SelectState {
         }
         Ok(())
     }
-}
-
-/// Adds the next rows of a sorted SELECT that locks the rows it returns.
-async fn next_locked(
-    plan: &SelectPlan,
-    lock: &RowLock,
-    cx: &mut Cx<'_>,
-    (sorter, limits): (&mut Sorter, &mut Option<Limits>),
-    out: &mut Batch,
-    max: usize,
-) -> Result<bool, StatementStop> {
-    let target = out.len() + max;
-    let Some(limits) = limits else {
-        return Ok(false);
-    };
-    while out.len() < target {
-        let start = out.len();
-        if limits.take == 0 || !sorter.next(out) {
-            return Ok(false);
-        }
-        lock_rows(plan, lock, cx, out, start).await?;
-        if out.len() == start {
-            continue;
-        }
-        match limits.skip {
-            0 => limits.take -= 1,
-            _ => {
-                limits.skip -= 1;
-                out.pop();
-            }
-        }
-    }
-    Ok(limits.take > 0)
 }

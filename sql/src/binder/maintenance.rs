@@ -31,7 +31,7 @@ impl Binder<'_> {
     ) -> Result<Statement, SqlError> {
         let all = syntax.targets.is_empty();
         let concurrent = syntax.concurrently;
-        let maintenance = match syntax.upkeep {
+        let maintenance = match syntax.command {
             MaintenanceCommand::Lock { mode, waits } => {
                 return self.lock_tables(&syntax.targets, mode, waits);
             }
@@ -51,14 +51,14 @@ impl Binder<'_> {
             MaintenanceCommand::ReindexDatabase => Maintenance::reindex("REINDEX DATABASE"),
         };
         for target in &syntax.targets {
-            self.check_target(syntax.upkeep, target)?;
+            self.check_target(syntax.command, target)?;
         }
         Ok(Statement::Maintenance(maintenance))
     }
 
     fn check_target(
         &self,
-        upkeep: MaintenanceCommand,
+        command: MaintenanceCommand,
         target: &MaintenanceTarget,
     ) -> Result<(), SqlError> {
         let name = &target.name;
@@ -66,7 +66,7 @@ impl Binder<'_> {
             let message = format!("\"{name}\" is not {what}");
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
         };
-        match upkeep {
+        match command {
             MaintenanceCommand::ReindexDatabase if *name == self.cx.database => {
                 return match self.acting() {
                     Some((role, security)) => security.check_owner(role, security.database(), name),
@@ -85,23 +85,19 @@ impl Binder<'_> {
         }
         let found = self.target_relation(target)?;
         if matches!(
-            upkeep,
+            command,
             MaintenanceCommand::ReindexTable
                 | MaintenanceCommand::ReindexIndex
                 | MaintenanceCommand::Cluster
         ) {
             self.check_owns(&found, target)?;
         }
-        match (upkeep, found) {
+        match (command, found) {
             (MaintenanceCommand::ReindexIndex, NamedObject::Index) => Ok(()),
             (MaintenanceCommand::ReindexIndex, _) => wrong("an index"),
             (_, NamedObject::System(_)) => Ok(()),
             (
-                MaintenanceCommand::ReindexTable,
-                NamedObject::View(_) | NamedObject::Sequence | NamedObject::Index,
-            ) => wrong("a table or materialized view"),
-            (
-                MaintenanceCommand::Cluster,
+                MaintenanceCommand::ReindexTable | MaintenanceCommand::Cluster,
                 NamedObject::View(_) | NamedObject::Sequence | NamedObject::Index,
             ) => wrong("a table or materialized view"),
             (MaintenanceCommand::Cluster, NamedObject::Table(table)) => {

@@ -59,7 +59,7 @@ use crate::types::{Type, TypeKind};
 
 const TABLE_FORMAT: u8 = 5;
 /// The format of partitioned tables and partitions.
-const TABLE_FORMAT_HIERARCHY: u8 = 6;
+const TABLE_FORMAT_PLACED: u8 = 6;
 /// Added to a format if the table has indexes on expressions.
 const WITH_EXPRESSIONS: u8 = 2;
 /// Added to a format if the table has columns of domains; the index expressions are then stored,
@@ -118,7 +118,7 @@ const _: () = {
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     let format = match table.family {
         None => TABLE_FORMAT,
-        Some(_) => TABLE_FORMAT_HIERARCHY,
+        Some(_) => TABLE_FORMAT_PLACED,
     };
     let mut indexes = table.indexes.iter();
     let domains = table.columns.iter().any(|c| c.more.domain.is_some());
@@ -278,8 +278,8 @@ pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, 
 fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     let materialized = read_query(input)?;
     let mut format = input.u8()?;
-    let domains = format > TABLE_FORMAT_HIERARCHY + WITH_EXPRESSIONS;
-    let expressions = format > TABLE_FORMAT_HIERARCHY;
+    let domains = format > TABLE_FORMAT_PLACED + WITH_EXPRESSIONS;
+    let expressions = format > TABLE_FORMAT_PLACED;
     if domains {
         format -= WITH_DOMAINS;
     } else if expressions {
@@ -289,10 +289,9 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         return None;
     }
     let (whole, one_guard) = match format {
-        TABLE_FORMAT
-        | TABLE_FORMAT_HIERARCHY
-        | TABLE_FORMAT_NO_TRIGGERS
-        | TABLE_FORMAT_NO_RULES => (false, false),
+        TABLE_FORMAT | TABLE_FORMAT_PLACED | TABLE_FORMAT_NO_TRIGGERS | TABLE_FORMAT_NO_RULES => {
+            (false, false)
+        }
         TABLE_FORMAT_ONE_GUARD => (false, true),
         TABLE_FORMAT_WHOLE => (true, true),
         _ => return None,
@@ -358,7 +357,7 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         version,
         guards,
     };
-    if format == TABLE_FORMAT_HIERARCHY {
+    if format == TABLE_FORMAT_PLACED {
         let hierarchy = read_hierarchy(input, table.columns.len(), around)?;
         table.family = Some(Box::new(hierarchy));
     }

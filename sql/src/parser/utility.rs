@@ -59,8 +59,8 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     {
         return Ok(Some(statement));
     }
-    if let Some(upkeep) = maintenance::parse(&word, c)? {
-        return Ok(Some(Statement::Upkeep(Box::new(upkeep))));
+    if let Some(command) = maintenance::parse(&word, c)? {
+        return Ok(Some(Statement::Upkeep(Box::new(command))));
     }
     let statement = match word.as_str() {
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {

@@ -222,6 +222,8 @@ fn number(key: &[u8]) -> (i64, i64, i64) {
 
 impl AmountSource for NativeAmounts<'_> {
     fn sheet(&mut self, measure: Measure) -> Result<Amounts, BenchError> {
+        use AmountKey::{District, Third, Warehouse};
+
         let undelivered = |row: &[u64]| row[column::O_CARRIER_ID] as i64 == NULL;
         // The first numbers of a history row are those of the customer; the place of payment
         // follows.
@@ -231,29 +233,18 @@ impl AmountSource for NativeAmounts<'_> {
         };
         let paid = |row: &[u64]| row[column::H_AMOUNT] as i64;
         match measure {
-            Measure::WarehouseYtd => {
-                self.sum(|part| part.warehouse, AmountKey::Warehouse, column::W_YTD)
-            }
-            Measure::DistrictsYtd => {
-                self.sum(|part| part.district, AmountKey::Warehouse, column::D_YTD)
-            }
-            Measure::DistrictYtd => {
-                self.sum(|part| part.district, AmountKey::District, column::D_YTD)
-            }
+            Measure::WarehouseYtd => self.sum(|part| part.warehouse, Warehouse, column::W_YTD),
+            Measure::DistrictsYtd => self.sum(|part| part.district, Warehouse, column::D_YTD),
+            Measure::DistrictYtd => self.sum(|part| part.district, District, column::D_YTD),
             Measure::LastOrder => self.rows(
                 |part| part.district,
                 ADD,
-                |row| {
-                    Some((
-                        AmountKey::District.key(row),
-                        row[column::D_NEXT_O_ID] as i64 - 1,
-                    ))
-                },
+                |row| Some((District.key(row), row[column::D_NEXT_O_ID] as i64 - 1)),
             ),
             Measure::LargestOrder => self.rows(
                 |part| part.orders,
                 LARGEST,
-                |row| Some((AmountKey::District.key(row), row[column::O_ID] as i64)),
+                |row| Some((District.key(row), row[column::O_ID] as i64)),
             ),
             Measure::LargestNewOrder => self.new_orders(false, LARGEST, |id| id),
             Measure::NewOrderSpan => {
@@ -266,40 +257,30 @@ impl AmountSource for NativeAmounts<'_> {
             }
             Measure::NewOrders => self.new_orders(false, ADD, |_| 1),
             Measure::EachNewOrder => self.new_orders(true, ADD, |_| 1),
-            Measure::Orders => self.count(|part| part.orders, |row| AmountKey::District.key(row)),
-            Measure::OrderedLines => {
-                self.sum(|part| part.orders, AmountKey::District, column::O_OL_CNT)
-            }
-            Measure::LinesOfOrder => {
-                self.sum(|part| part.orders, AmountKey::Third, column::O_OL_CNT)
-            }
+            Measure::Orders => self.count(|part| part.orders, |row| District.key(row)),
+            Measure::OrderedLines => self.sum(|part| part.orders, District, column::O_OL_CNT),
+            Measure::LinesOfOrder => self.sum(|part| part.orders, Third, column::O_OL_CNT),
             Measure::OrdersWithoutCarrier => self.rows(
                 |part| part.orders,
                 ADD,
-                |row| undelivered(row).then(|| (AmountKey::Third.key(row), 1)),
+                |row| undelivered(row).then(|| (Third.key(row), 1)),
             ),
             Measure::LinesOfUndelivered => self.rows(
                 |part| part.orders,
                 ADD,
                 |row| {
                     let lines = row[column::O_OL_CNT] as i64;
-                    undelivered(row).then(|| (AmountKey::Third.key(row), lines))
+                    undelivered(row).then(|| (Third.key(row), lines))
                 },
             ),
-            Measure::Lines => self.lines(ADD, |row| Some((AmountKey::District.key(row), 1))),
-            Measure::LinesByOrder => self.lines(ADD, |row| Some((AmountKey::Third.key(row), 1))),
+            Measure::Lines => self.lines(ADD, |row| Some((District.key(row), 1))),
+            Measure::LinesByOrder => self.lines(ADD, |row| Some((Third.key(row), 1))),
             Measure::UndeliveredLines => self.lines(ADD, |row| {
-                (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (AmountKey::Third.key(row), 1))
+                (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (Third.key(row), 1))
             }),
-            Measure::Balance => self.sum(|part| part.customer, AmountKey::Third, column::C_BALANCE),
-            Measure::PaidByCustomer => self.sum(
-                |part| part.customer,
-                AmountKey::Third,
-                column::C_YTD_PAYMENT,
-            ),
-            Measure::PaymentsOfCustomer => {
-                self.sum(|part| part.history, AmountKey::Third, column::H_AMOUNT)
-            }
+            Measure::Balance => self.sum(|part| part.customer, Third, column::C_BALANCE),
+            Measure::PaidByCustomer => self.sum(|part| part.customer, Third, column::C_YTD_PAYMENT),
+            Measure::PaymentsOfCustomer => self.sum(|part| part.history, Third, column::H_AMOUNT),
             Measure::WarehousePayments => self.rows(
                 |part| part.history,
                 ADD,

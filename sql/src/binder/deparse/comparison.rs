@@ -4,12 +4,47 @@ use sqlparser::ast;
 
 use super::super::row_compare::row_of;
 use super::super::subquery::query_of;
-use super::operator::operation;
+use super::operator::{is_comparison, operation};
 use super::tree::{QueryKind, Tree};
 use super::{DeparsedExpr, Deparser, Level};
 use crate::error::SqlError;
 use crate::parser::SYMMETRIC;
 use crate::types::Type;
+
+/// The presence of NOT in a predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sense {
+    Plain,
+    Negated,
+}
+
+impl From<bool> for Sense {
+    /// Converts the syntax tree's `negated`.
+    fn from(negated: bool) -> Sense {
+        if negated {
+            Sense::Negated
+        } else {
+            Sense::Plain
+        }
+    }
+}
+
+/// The operand of a test with IS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operand {
+    /// A value of any type.
+    Any,
+    /// A condition.
+    Boolean,
+}
+
+fn tested(input: Tree, suffix: &str, operand: Operand) -> DeparsedExpr {
+    DeparsedExpr::boolean(Tree::Test {
+        input: Box::new(input),
+        suffix: suffix.to_owned(),
+        casts: operand == Operand::Any,
+    })
+}
 
 impl Deparser<'_, '_> {
     pub(super) fn test(
@@ -18,13 +53,8 @@ impl Deparser<'_, '_> {
         suffix: &str,
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
-        let input = Box::new(self.settled(input, level)?.tree);
-        let suffix = suffix.to_owned();
-        Ok(DeparsedExpr::boolean(Tree::Test {
-            input,
-            suffix,
-            casts: true,
-        }))
+        let input = self.settled(input, level)?.tree;
+        Ok(tested(input, suffix, Operand::Any))
     }
 
     pub(super) fn bool_test(
@@ -33,13 +63,8 @@ impl Deparser<'_, '_> {
         suffix: &str,
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
-        let input = Box::new(self.condition(input, level)?);
-        let suffix = suffix.to_owned();
-        Ok(DeparsedExpr::boolean(Tree::Test {
-            input,
-            suffix,
-            casts: false,
-        }))
+        let input = self.condition(input, level)?;
+        Ok(tested(input, suffix, Operand::Boolean))
     }
 
     pub(super) fn distinct(
@@ -58,7 +83,7 @@ impl Deparser<'_, '_> {
     pub(super) fn between(
         &mut self,
         input: &ast::Expr,
-        negated: bool,
+        sense: Sense,
         (low, high): (&ast::Expr, &ast::Expr),
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
@@ -69,6 +94,7 @@ impl Deparser<'_, '_> {
         let input = self.expr(input, level)?;
         let low = self.expr(low, level)?;
         let high = self.expr(high, level)?;
+        let negated = sense == Sense::Negated;
         let (first, second) = if negated { ("<", ">") } else { (">=", "<=") };
         let mut pairs = vec![(low.clone(), high.clone())];
         if symmetric {
@@ -99,9 +125,10 @@ impl Deparser<'_, '_> {
         &mut self,
         input: &ast::Expr,
         list: &[ast::Expr],
-        not: bool,
+        sense: Sense,
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
+        let not = sense == Sense::Negated;
         let (equal, word) = if not { ("<>", "ALL") } else { ("=", "ANY") };
         let mut parts = Vec::new();
         if let Some(row) = row_of(input) {
@@ -118,9 +145,10 @@ impl Deparser<'_, '_> {
             for item in list {
                 let reads = self.bound(item, level)?.has_columns();
                 let shown = self.expr(item, level)?;
-                match reads {
-                    true => single.push(shown),
-                    false => constants.push(shown),
+                if reads {
+                    single.push(shown);
+                } else {
+                    constants.push(shown);
                 }
             }
             if constants.len() > 1 {
@@ -152,21 +180,19 @@ impl Deparser<'_, '_> {
         word: &'static str,
         array: DeparsedExpr,
     ) -> Result<DeparsedExpr, SqlError> {
-        let array = match array.ty == Type::UNKNOWN {
-            true => {
-                let ty = left.ty.array().unwrap_or(Type::UNKNOWN);
-                self.coerced(array, Type::of(ty.kind), false)?
-            }
-            false => array,
+        let array = if array.ty == Type::UNKNOWN {
+            let ty = left.ty.array().unwrap_or(Type::UNKNOWN);
+            self.coerced(array, Type::of(ty.kind), false)?
+        } else {
+            array
         };
         let element = array.ty.element().unwrap_or(Type::TEXT);
         let sample = DeparsedExpr::new(Tree::Var(String::new()), Type::of(element.kind));
-        let (left, sample) = match super::operator::is_comparison(symbol) {
-            true => self.compared(left, sample)?,
-            false => (
-                self.coerced(left, Type::TEXT, false)?,
-                self.coerced(sample, Type::TEXT, false)?,
-            ),
+        let (left, sample) = if is_comparison(symbol) {
+            self.compared(left, sample)?
+        } else {
+            let left = self.coerced(left, Type::TEXT, false)?;
+            (left, self.coerced(sample, Type::TEXT, false)?)
         };
         // If the operator takes elements of another type, the whole array is cast.
         let array = match sample.ty.array() {
@@ -230,23 +256,18 @@ impl Deparser<'_, '_> {
     pub(super) fn like(
         &mut self,
         symbol: &str,
-        any: bool,
         sides: (&ast::Expr, &ast::Expr),
         escape: &Option<ast::ValueWithSpan>,
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
-        if any {
-            return self.quantified(sides.0, symbol, "ANY", sides.1, level);
-        }
         match escape {
             None => {
                 let left = self.string(sides.0, level)?;
-                let right = match left.ty.kind.is_citext() {
-                    true => {
-                        let right = self.expr(sides.1, level)?;
-                        self.coerced_unknown(right, left.ty)?
-                    }
-                    false => self.string(sides.1, level)?,
+                let right = if left.ty.kind.is_citext() {
+                    let right = self.expr(sides.1, level)?;
+                    self.coerced_unknown(right, left.ty)?
+                } else {
+                    self.string(sides.1, level)?
                 };
                 Ok(DeparsedExpr::boolean(operation(left, symbol, right)))
             }

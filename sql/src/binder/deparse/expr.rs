@@ -6,6 +6,7 @@ use super::super::names;
 use super::super::row_compare::row_of;
 use super::super::subquery::query_of;
 use super::super::system_columns::is_system_column;
+use super::comparison::Sense;
 use super::from::of_join;
 use super::operator::{operation, symbol};
 use super::tree::{Piece, QueryKind, Subscript, Tree};
@@ -109,38 +110,33 @@ impl Deparser<'_, '_> {
                 negated,
                 low,
                 high,
-            } => self.between(expr, *negated, (low, high), level),
+            } => self.between(expr, (*negated).into(), (low, high), level),
             E::InList {
                 expr,
                 list,
                 negated,
-            } => self.in_list(expr, list, *negated, level),
+            } => self.in_list(expr, list, (*negated).into(), level),
             E::Like {
                 negated,
                 any,
-                expr,
+                expr: input,
                 pattern,
                 escape_char,
-            } => self.like(
-                ["~~", "!~~"][usize::from(*negated)],
-                *any,
-                (expr, pattern),
-                escape_char,
-                level,
-            ),
-            E::ILike {
+            }
+            | E::ILike {
                 negated,
                 any,
-                expr,
+                expr: input,
                 pattern,
                 escape_char,
-            } => self.like(
-                ["~~*", "!~~*"][usize::from(*negated)],
-                *any,
-                (expr, pattern),
-                escape_char,
-                level,
-            ),
+            } => {
+                let symbol = like_symbol(expr, (*negated).into());
+                if *any {
+                    self.quantified(input, symbol, "ANY", pattern, level)
+                } else {
+                    self.like(symbol, (input, pattern), escape_char, level)
+                }
+            }
             E::SimilarTo {
                 negated,
                 expr,
@@ -508,6 +504,16 @@ impl Deparser<'_, '_> {
             },
             ty,
         ))
+    }
+}
+
+/// Returns the operator of LIKE or ILIKE.
+fn like_symbol(expr: &ast::Expr, sense: Sense) -> &'static str {
+    match (expr, sense) {
+        (ast::Expr::ILike { .. }, Sense::Plain) => "~~*",
+        (ast::Expr::ILike { .. }, Sense::Negated) => "!~~*",
+        (_, Sense::Plain) => "~~",
+        (_, Sense::Negated) => "!~~",
     }
 }
 

@@ -148,12 +148,8 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<NamedTarget> {
     let schemas = snapshot.schemas().into_iter();
     let schemas = schemas.filter(|(name, _)| is_kept(name));
     all.extend(schemas.map(|(name, id)| NamedTarget::schema(&name, id)));
-    for ty in snapshot
-        .types()
-        .all()
-        .iter()
-        .filter(|ty| is_kept(&ty.schema))
-    {
+    let types = snapshot.types().all();
+    for ty in types.iter().filter(|ty| is_kept(&ty.schema)) {
         let object = Object::new(ObjectKind::Type, ty.id);
         all.push(NamedTarget {
             object,

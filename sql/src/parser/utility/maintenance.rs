@@ -35,7 +35,7 @@ pub enum MaintenanceCommand {
 #[derive(Debug)]
 pub struct MaintenanceSyntax {
     /// The command.
-    pub upkeep: MaintenanceCommand,
+    pub command: MaintenanceCommand,
     /// The relations; empty for all.
     pub targets: Vec<MaintenanceTarget>,
     /// CONCURRENTLY
@@ -129,7 +129,7 @@ fn analyze(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
 
 fn reindex(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     let given = options(c, "REINDEX", &OF_REINDEX)?;
-    let upkeep = match () {
+    let command = match () {
         () if c.accept("table") => MaintenanceCommand::ReindexTable,
         () if c.accept("index") => MaintenanceCommand::ReindexIndex,
         () if c.accept("schema") => MaintenanceCommand::ReindexSchema,
@@ -141,7 +141,7 @@ fn reindex(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     let of_option = |(name, on): &(String, bool)| name == "concurrently" && *on;
     Ok(MaintenanceSyntax {
         concurrently: concurrently || given.iter().any(of_option),
-        ..of(upkeep, vec![target])
+        ..of(command, vec![target])
     })
 }
 
@@ -184,9 +184,9 @@ fn lock(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
     Ok(of(MaintenanceCommand::Lock { mode, waits }, targets))
 }
 
-fn of(upkeep: MaintenanceCommand, targets: Vec<MaintenanceTarget>) -> MaintenanceSyntax {
+fn of(command: MaintenanceCommand, targets: Vec<MaintenanceTarget>) -> MaintenanceSyntax {
     MaintenanceSyntax {
-        upkeep,
+        command,
         targets,
         concurrently: false,
     }
