@@ -12,8 +12,9 @@ use fencepost_sql::bound::{
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{OrderedBy, Path, WantedOrder, choose};
+use crate::access::{OrderedBy, Path, Scope, WantedOrder, choose};
 use crate::analytics;
+use crate::conjuncts::{conjunction, conjuncts};
 use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::late::postpone;
@@ -23,7 +24,7 @@ use crate::plan::{
 };
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
-use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
+use crate::terms::{SlotRange, reads_only, terms};
 use crate::unions::balanced;
 
 /// A table that a statement changes or locks, so that the plan must deliver its row addresses.
@@ -395,7 +396,12 @@ impl Builder<'_> {
         known: SlotRange,
     ) -> PlannedSource {
         let found = terms(&conditions, own, known);
-        let path = choose(table, &found, self.wanted, (&conditions, own.0, known));
+        let scope = Scope {
+            conditions: &conditions,
+            own,
+            known,
+        };
+        let path = choose(table, &found, self.wanted, &scope);
         let mut mine = Vec::new();
         let mut rest = Vec::new();
         for (position, condition) in conditions.into_iter().enumerate() {
@@ -534,7 +540,12 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
             LeafSource::Table(table) => {
                 let own = (leaf.first_slot, leaf.first_slot + leaf.width());
                 let found = terms(conditions, own, known);
-                let path = choose(table, &found, &[], (conditions, own.0, known));
+                let scope = Scope {
+                    conditions,
+                    own,
+                    known,
+                };
+                let path = choose(table, &found, &[], &scope);
                 access_rows(&path.access, TABLE_ROWS)
             }
             LeafSource::Values(rows) => rows.len() as f64,
@@ -566,18 +577,17 @@ pub fn access_rows(access: &Access, table_rows: f64) -> f64 {
     match access {
         Access::Full => table_rows,
         Access::Points(terms) => choices(terms),
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => {
-            let equal = 0.005_f64.powi(prefix.len() as i32).max(1e-4);
-            let bounded = match (lower, upper) {
-                (Some(_), Some(_)) => 0.03,
-                (None, None) => 1.0,
-                _ => 0.3,
-            };
-            (table_rows * equal * bounded * choices(prefix)).max(1.0)
+        Access::Ranges(branches) => {
+            let rows = branches.iter().map(|bounds| {
+                let equal = 0.005_f64.powi(bounds.prefix.len() as i32).max(1e-4);
+                let bounded = match (&bounds.lower, &bounds.upper) {
+                    (Some(_), Some(_)) => 0.03,
+                    (None, None) => 1.0,
+                    _ => 0.3,
+                };
+                (table_rows * equal * bounded * choices(&bounds.prefix)).max(1.0)
+            });
+            rows.sum::<f64>().min(table_rows)
         }
     }
 }

@@ -17,7 +17,7 @@ use fencepost_sql::bound::{
 };
 use fencepost_sql::types::Type;
 
-use crate::terms::{conjunction, conjuncts};
+use crate::conjuncts::{conjunction, conjuncts};
 
 /// Decorrelates every eligible EXISTS of the statement.
 pub fn decorrelate(statement: &mut Statement) {

@@ -21,7 +21,7 @@ use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 
 use crate::exec::{Fit, fit};
-use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{Access, KeyBounds, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::write::{Action, ChangePlan, InsertPlan, InsertSource};
 
@@ -160,16 +160,20 @@ impl Pins {
     }
 
     fn scan(&mut self, scan: &Scan) -> bool {
-        let terms = match &scan.access {
-            Access::Full => return false,
-            Access::Points(terms) | Access::Ranges { prefix: terms, .. } => terms,
+        let firsts: Option<Vec<&Expr>> = match &scan.access {
+            Access::Full => None,
+            Access::Points(terms) => match terms.first() {
+                Some(KeyTerm::One(value)) => Some(vec![value]),
+                Some(KeyTerm::Any(_) | KeyTerm::Members(_)) | None => None,
+            },
+            Access::Ranges(branches) => branches.iter().map(KeyBounds::first_value).collect(),
         };
         let by = scan.table.def.partitioning;
         let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
-        let (Some(by), Some(KeyTerm::One(value)), true) = (by, terms.first(), partitioned) else {
+        let (Some(by), Some(values), true) = (by, firsts, partitioned) else {
             return false;
         };
-        let known = self.table(&scan.table) && self.value(value);
+        let known = self.table(&scan.table) && values.iter().all(|value| self.value(value));
         self.slots.push(scan.first_slot + by.column);
         known
     }

@@ -5,12 +5,13 @@
 
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
 
-use crate::access::choose;
+use crate::access::{Scope, choose};
 use crate::analytics::key_column;
 use crate::build::{Builder, PlannedSource, estimate};
+use crate::conjuncts::{conjunction, conjuncts};
 use crate::plan::{self, JoinMethod, OuterSlot, Source};
 use crate::subplans::any_deep;
-use crate::terms::{SlotRange, Term, conjunction, conjuncts, reads_any, reads_only, terms};
+use crate::terms::{SlotRange, Term, reads_any, reads_only, terms};
 
 /// Conditions by the sides that they read.
 struct Split {
@@ -169,8 +170,12 @@ fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Opt
     };
     let conditions: Vec<Expr> = split.right.iter().chain(&split.both).cloned().collect();
     let found: Vec<Term> = terms(&conditions, sides.1, sides.0);
-    let known = sides.0;
-    let path = choose(table, &found, &[], (&conditions, sides.1.0, known));
+    let scope = Scope {
+        conditions: &conditions,
+        own: sides.1,
+        known: sides.0,
+    };
+    let path = choose(table, &found, &[], &scope);
     let joins = path
         .served
         .iter()

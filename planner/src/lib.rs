@@ -14,6 +14,7 @@ mod access;
 mod analytics;
 mod build;
 mod by_key;
+mod conjuncts;
 mod copy;
 mod ddl;
 mod decorrelate;

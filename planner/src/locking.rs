@@ -18,10 +18,11 @@ use fencepost_sql::bound::{
 use fencepost_sql::error::SqlError;
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::choose;
+use crate::access::{Scope, choose};
 use crate::build::{TargetTable, for_each_leaf, mark_select};
+use crate::conjuncts::{conjunction, conjuncts};
 use crate::plan::{Access, Scan, Source, TablePlan};
-use crate::terms::{conjunction, conjuncts, terms};
+use crate::terms::terms;
 
 /// The lock on each row that a SELECT returns.
 #[derive(Debug)]
@@ -167,7 +168,12 @@ fn reaches_one_row(select: &Select) -> bool {
     conjuncts(select.filter.clone(), &mut conditions);
     let own = (leaf.first_slot, leaf.first_slot + leaf.width());
     let found = terms(&conditions, own, (0, 0));
-    let path = choose(table, &found, &[], (&conditions, own.0, (0, 0)));
+    let scope = Scope {
+        conditions: &conditions,
+        own,
+        known: (0, 0),
+    };
+    let path = choose(table, &found, &[], &scope);
     matches!(path.access, Access::Points(_))
 }
 

@@ -352,15 +352,35 @@ pub enum Access {
     Full,
     /// Whole unique keys; each has at most one row.
     Points(Vec<KeyTerm>),
-    /// Key ranges: equality on the leading columns, then optionally bounds on the next column.
-    Ranges {
-        /// Equality on the leading key columns.
-        prefix: Vec<KeyTerm>,
-        /// The lower bound of the next column, and whether the bound is inclusive.
-        lower: Option<(Expr, bool)>,
-        /// The upper bound of the next column, and whether the bound is inclusive.
-        upper: Option<(Expr, bool)>,
-    },
+    /// Key ranges: one set of bounds, or one for each branch of an OR. The ranges of two branches
+    /// may overlap; the scan reads each key once.
+    Ranges(Vec<KeyBounds>),
+}
+
+/// A range of keys: equality on the leading columns, then optionally bounds on the next column.
+#[derive(Debug)]
+pub struct KeyBounds {
+    /// Equality on the leading key columns.
+    pub prefix: Vec<KeyTerm>,
+    /// The lower bound of the next column, and whether the bound is inclusive.
+    pub lower: Option<(Expr, bool)>,
+    /// The upper bound of the next column, and whether the bound is inclusive.
+    pub upper: Option<(Expr, bool)>,
+}
+
+impl KeyBounds {
+    /// Returns the value of the first key column, if the range fixes that column to one value.
+    pub fn first_value(&self) -> Option<&Expr> {
+        match self.prefix.first() {
+            Some(KeyTerm::One(value)) => Some(value),
+            Some(KeyTerm::Any(_) | KeyTerm::Members(_)) | None => None,
+        }
+    }
+
+    /// Returns the expressions of the bounds of the column behind the prefix.
+    pub fn ends(&self) -> impl Iterator<Item = &Expr> {
+        self.lower.iter().chain(&self.upper).map(|(value, _)| value)
+    }
 }
 
 /// The values that one key column must equal.

@@ -22,7 +22,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
-use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source};
+use crate::plan::{Access, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 
 /// The output of a part of a SELECT.
@@ -134,7 +134,7 @@ impl SelectPlan {
         let some = match &scan.access {
             Access::Full => true,
             Access::Points(_) => false,
-            Access::Ranges { prefix, .. } => !matches!(prefix.first(), Some(KeyTerm::One(_))),
+            Access::Ranges(branches) => branches.iter().any(|b| b.first_value().is_none()),
         };
         let partitioned = scan.table.index_def(scan.index).roots.are_partitioned()
             && scan.table.def.partitioning.is_some();

@@ -9,7 +9,7 @@ use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, 
 use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
-use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{Access, KeyBounds, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
 
@@ -187,13 +187,9 @@ fn for_each_key<'a>(scan: &'a Scan, f: &mut dyn FnMut(&'a Expr)) {
     match &scan.access {
         Access::Full => {}
         Access::Points(terms) => terms.iter().for_each(term),
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => {
-            prefix.iter().for_each(&mut term);
-            lower.iter().chain(upper).for_each(|(value, _)| f(value));
+        Access::Ranges(branches) => {
+            branches.iter().flat_map(|b| &b.prefix).for_each(&mut term);
+            branches.iter().flat_map(KeyBounds::ends).for_each(f);
         }
     }
 }

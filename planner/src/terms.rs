@@ -5,31 +5,6 @@ use fencepost_sql::types::{Type, TypeKind};
 
 use crate::plan::is_array;
 
-/// Appends the conjuncts of a condition to `out`.
-pub fn conjuncts(filter: Option<Expr>, out: &mut Vec<Expr>) {
-    match filter {
-        None => {}
-        Some(Expr {
-            node: Node::And(parts),
-            ..
-        }) => {
-            for part in parts {
-                conjuncts(Some(part), out);
-            }
-        }
-        Some(other) => out.push(other),
-    }
-}
-
-/// Combines several conditions into one with AND.
-pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
-    match parts.len() {
-        0 => None,
-        1 => parts.pop(),
-        _ => Some(Expr::new(Type::BOOL, Node::And(parts))),
-    }
-}
-
 /// Slots from the first up to, but not including, the second.
 pub type SlotRange = (usize, usize);
 

@@ -133,14 +133,9 @@ impl Search {
         match &scan.access {
             Access::Full => false,
             Access::Points(terms) => terms.iter().any(one),
-            Access::Ranges {
-                prefix,
-                lower,
-                upper,
-            } => {
-                let bounds = lower.iter().chain(upper).map(|(value, _)| value);
-                prefix.iter().any(one) || self.any(bounds)
-            }
+            Access::Ranges(branches) => branches
+                .iter()
+                .any(|bounds| bounds.prefix.iter().any(one) || self.any(bounds.ends())),
         }
     }
 }

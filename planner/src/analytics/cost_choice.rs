@@ -42,11 +42,9 @@ fn scans_much(source: &Source) -> bool {
         Source::Scan(scan) => match &scan.access {
             Access::Full => true,
             Access::Points(_) => false,
-            Access::Ranges {
-                prefix,
-                lower,
-                upper,
-            } => prefix.is_empty() && (lower.is_none() || upper.is_none()),
+            Access::Ranges(branches) => branches.iter().any(|bounds| {
+                bounds.prefix.is_empty() && (bounds.lower.is_none() || bounds.upper.is_none())
+            }),
         },
         Source::Join(join) => scans_much(&join.left) || scans_much(&join.right),
         Source::Filter { input, .. } => scans_much(input),

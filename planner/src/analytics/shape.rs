@@ -9,8 +9,8 @@ use fencepost_sql::value::Value;
 
 use super::cost_choice::for_each_scan;
 use crate::build::mark;
+use crate::conjuncts::{conjunction, conjuncts};
 use crate::plan::{Hints, Join, JoinMethod, SelectPlan, Source};
-use crate::terms::{conjunction, conjuncts};
 
 /// The Arrow representation of a column (ANA-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use fencepost_sql::bound::Expr;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::key::{KeyCodec, successor};
 use fencepost_sql::types::TypeKind;
@@ -14,7 +13,7 @@ use fencepost_storage::FatPtr;
 use super::cx::Cx;
 use super::routed::{leaf, routed_keys};
 use super::scan::pointer_of;
-use crate::plan::{Access, KeyTerm, Scan, is_array};
+use crate::plan::{Access, KeyBounds, KeyTerm, Scan, is_array};
 
 /// The keys that a scan reads.
 #[derive(Debug)]
@@ -83,6 +82,19 @@ impl KeyRange {
         }
     }
 
+    /// Extends the range by `next`, which begins at or after it. Returns false, and changes nothing,
+    /// if there are keys between the two, or if they are in different partitions.
+    fn absorb(&mut self, next: &mut KeyRange) -> bool {
+        let reaches = self.upper.as_ref().is_none_or(|upper| *upper >= next.lower);
+        if !reaches || self.partition != next.partition || self.among != next.among {
+            return false;
+        }
+        if self.upper.is_some() && (next.upper.is_none() || next.upper > self.upper) {
+            self.upper = next.upper.take();
+        }
+        true
+    }
+
     /// Returns whether its partition must be read.
     fn is_read(&self, cx: &Cx<'_>) -> bool {
         self.partition.is_none_or(|partition| cx.reads(partition))
@@ -149,23 +161,41 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     match &scan.access {
         Access::Full => Ok(Keys::Ranges(everywhere(scan, cx, KeyRange::all()))),
         Access::Points(terms) => Ok(Keys::Points(prefixes(scan, terms, cx, row)?)),
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => {
+        Access::Ranges(branches) => {
             let mut ranges = Vec::new();
-            for key in prefixes(scan, prefix, cx, row)? {
-                let bounds = (lower.as_ref(), upper.as_ref());
-                let range = range(scan, prefix.len(), key, bounds, cx, row)?;
-                match range {
-                    Some(range) if prefix.is_empty() => ranges.extend(everywhere(scan, cx, range)),
-                    range => ranges.extend(range.filter(|range| range.is_read(cx))),
-                }
+            for bounds in branches {
+                add_ranges(scan, bounds, (cx, row), &mut ranges)?;
             }
-            Ok(Keys::Ranges(ranges))
+            Ok(Keys::Ranges(disjoint(ranges, branches)))
         }
     }
+}
+
+/// Appends the ranges of one branch to `out`.
+fn add_ranges(
+    scan: &Scan,
+    bounds: &KeyBounds,
+    (cx, row): (&Cx<'_>, &[Value]),
+    out: &mut Vec<KeyRange>,
+) -> Result<(), SqlError> {
+    for key in prefixes(scan, &bounds.prefix, cx, row)? {
+        match range(scan, bounds, key, cx, row)? {
+            Some(range) if bounds.prefix.is_empty() => out.extend(everywhere(scan, cx, range)),
+            range => out.extend(range.filter(|range| range.is_read(cx))),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ranges of several branches in index order, with ranges that overlap or touch merged.
+/// The ranges of a single branch are in order and disjoint already.
+pub fn disjoint(mut ranges: Vec<KeyRange>, branches: &[KeyBounds]) -> Vec<KeyRange> {
+    if branches.len() < 2 {
+        return ranges;
+    }
+    ranges.sort_unstable_by(|a, b| (a.partition, &a.lower).cmp(&(b.partition, &b.lower)));
+    ranges.dedup_by(|next, last| last.absorb(next));
+    ranges
 }
 
 /// Returns a range for each partition, for a range that does not determine the partition.
@@ -281,22 +311,20 @@ pub fn elements(value: Value) -> Vec<Value> {
     }
 }
 
-/// A bound before evaluation, and whether it is inclusive.
-pub type ExprBound<'a> = Option<&'a (Expr, bool)>;
-
-/// Returns the range after `prefix` between the bounds of key column `position`; `None` if it is
+/// Returns the range after a prefix between the bounds of the next key column; `None` if it is
 /// empty.
 pub fn range(
     scan: &Scan,
-    position: usize,
+    bounds: &KeyBounds,
     Prefix {
         key: prefix,
         partition,
     }: Prefix,
-    (lower, upper): (ExprBound<'_>, ExprBound<'_>),
     cx: &Cx<'_>,
     row: &[Value],
 ) -> Result<Option<KeyRange>, SqlError> {
+    let position = bounds.prefix.len();
+    let (lower, upper) = (&bounds.lower, &bounds.upper);
     let whole_prefix = lower.is_none() && upper.is_none();
     if whole_prefix {
         return Ok(Some(KeyRange {

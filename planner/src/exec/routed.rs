@@ -12,7 +12,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
 use super::cx::Cx;
-use super::range::{Fit, KeyRange, Keys, elements, fit, prefixes, range};
+use super::range::{Fit, KeyRange, Keys, disjoint, elements, fit, prefixes, range};
 use crate::plan::{Access, KeyTerm, Scan, is_array};
 use crate::terms::{Term, TermKind};
 
@@ -171,22 +171,16 @@ pub fn routed_keys(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Resu
             }
             Ok(Keys::Points(points))
         }
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => {
+        Access::Ranges(branches) => {
             let mut ranges = Vec::new();
-            for key in prefixes(scan, prefix, cx, row)? {
-                let bounds = (lower.as_ref(), upper.as_ref());
-                let range = range(scan, prefix.len(), key, bounds, cx, row)?;
-                ranges.extend(
-                    range
-                        .into_iter()
-                        .flat_map(|range| over(scan, &leaves, range)),
-                );
+            for bounds in branches {
+                for key in prefixes(scan, &bounds.prefix, cx, row)? {
+                    let range = range(scan, bounds, key, cx, row)?;
+                    let each = range.into_iter();
+                    ranges.extend(each.flat_map(|range| over(scan, &leaves, range)));
+                }
             }
-            Ok(Keys::Ranges(ranges))
+            Ok(Keys::Ranges(disjoint(ranges, branches)))
         }
     }
 }

@@ -7,7 +7,9 @@ mod text;
 use fencepost_sql::bound::{JoinKind, OrderKey, SetOp, Target};
 use fencepost_txn::MachineId;
 
-use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source, is_array};
+use crate::plan::{
+    Access, Join, JoinMethod, KeyBounds, KeyTerm, Scan, SelectPlan, Source, is_array,
+};
 use crate::split::PartOutput;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
@@ -411,15 +413,30 @@ fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
             None => names.0[scan.first_slot + column].clone(),
         }
     };
-    let (terms, lower, upper) = match &scan.access {
-        Access::Full => return Vec::new(),
-        Access::Points(terms) => (terms, None, None),
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => (prefix, lower.as_ref(), upper.as_ref()),
-    };
+    let one = |terms, bounds| conditions_of(terms, bounds, &column, names);
+    match &scan.access {
+        Access::Full => Vec::new(),
+        Access::Points(terms) => one(terms, None),
+        Access::Ranges(branches) => match branches.as_slice() {
+            [bounds] => one(&bounds.prefix, Some(bounds)),
+            branches => {
+                let each = branches.iter();
+                let each = each.map(|bounds| all(one(&bounds.prefix, Some(bounds))));
+                vec![format!("({})", each.collect::<Vec<_>>().join(" OR "))]
+            }
+        },
+    }
+}
+
+/// Returns the conditions of one branch; `column` returns the text of a key column.
+fn conditions_of(
+    terms: &[KeyTerm],
+    bounds: Option<&KeyBounds>,
+    column: &dyn Fn(usize) -> String,
+    names: &Names,
+) -> Vec<String> {
+    let lower = bounds.and_then(|bounds| bounds.lower.as_ref());
+    let upper = bounds.and_then(|bounds| bounds.upper.as_ref());
     let mut found = Vec::new();
     for (position, term) in terms.iter().enumerate() {
         let name = column(position);

@@ -37,16 +37,9 @@ impl ExplainContext<'_> {
             return Vec::new();
         };
         let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
-        let terms = match &scan.access {
-            Access::Points(terms) | Access::Ranges { prefix: terms, .. } if partitioned => terms,
-            _ => return properties(by.count as usize, by.count, None),
-        };
-        match terms.first() {
-            Some(KeyTerm::One(value)) => self.of_values(&scan.table, &[value]),
-            Some(KeyTerm::Any(values)) => {
-                self.of_values(&scan.table, &values.iter().collect::<Vec<_>>())
-            }
-            Some(KeyTerm::Members(_)) | None => properties(by.count as usize, by.count, None),
+        match first_values(&scan.access).filter(|_| partitioned) {
+            Some(values) => self.of_values(&scan.table, &values),
+            None => properties(by.count as usize, by.count, None),
         }
     }
 
@@ -113,6 +106,24 @@ impl ExplainContext<'_> {
         }
         eval(expr, &[], self.params, self.eval).ok()
     }
+}
+
+/// Returns the values that the first key column may have; `None` if they are not known.
+fn first_values(access: &Access) -> Option<Vec<&Expr>> {
+    let firsts = match access {
+        Access::Full => return None,
+        Access::Points(terms) => vec![terms.first()],
+        Access::Ranges(branches) => branches.iter().map(|b| b.prefix.first()).collect(),
+    };
+    let mut values = Vec::new();
+    for first in firsts {
+        match first? {
+            KeyTerm::One(value) => values.push(value),
+            KeyTerm::Any(list) => values.extend(list),
+            KeyTerm::Members(_) => return None,
+        }
+    }
+    Some(values)
 }
 
 fn properties(some: usize, all: u32, only: Option<String>) -> Vec<(&'static str, String)> {

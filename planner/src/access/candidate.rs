@@ -1,151 +1,30 @@
-//! The choice of an access path: which index, which keys, which order.
-//!
-//! There are no statistics. An index that fixes more leading columns is assumed to return fewer
-//! rows. A whole unique key is preferred to everything else. A hash index serves only whole keys.
-//! An index that gives the requested order wins a tie, and decides if no condition does. An index
-//! with one tree for each partition gives an order if the partition column is known, or by merging
-//! its trees.
+//! The access path through one index, and its rank among the paths through other indexes.
 
-use std::borrow::Cow;
+use fencepost_sql::bound::Expr;
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 
-use fencepost_sql::bound::{Expr, Node};
-use fencepost_sql::catalog::{EXPRESSION, IndexDef, IndexKind, TableDef};
-
-use crate::plan::{Access, KeyTerm};
-use crate::terms::{SlotRange, Term, TermKind, expression_terms};
-
-/// One column of the order that a statement wants from a scan.
-#[derive(Clone, Copy, Debug)]
-pub struct WantedOrder {
-    /// The column or expression to order by.
-    pub by: OrderedBy,
-    /// Whether the order is descending.
-    pub desc: bool,
-    /// Whether NULLs come first.
-    pub nulls_first: bool,
-}
-
-/// The subject of an order: a column or an indexed expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderedBy {
-    /// A column, by position in the table.
-    Column(usize),
-    /// An expression that is a key column of an index.
-    Expression {
-        /// The index, by position.
-        index: usize,
-        /// The key column of the index.
-        column: usize,
-    },
-}
-
-impl OrderedBy {
-    /// Returns the key column of the index at `position` that this order can use.
-    fn key_of(self, position: usize) -> Option<usize> {
-        match self {
-            OrderedBy::Column(column) => Some(column),
-            OrderedBy::Expression { index, column } => (index == position).then_some(column),
-        }
-    }
-}
-
-/// The chosen access path.
-#[derive(Debug)]
-pub struct Path {
-    /// The index, by position in `TableDef::indexes`.
-    pub index: usize,
-    /// How the path reaches its rows.
-    pub access: Access,
-    /// Whether the scan runs backward, from the end of the index.
-    pub backward: bool,
-    /// Whether the trees of all partitions are merged.
-    pub merged: bool,
-    /// Whether the rows come in the wanted order.
-    pub ordered: bool,
-    /// The conjuncts that the path covers.
-    pub served: Vec<usize>,
-}
-
-/// Returns the best path to the rows of `table` under `terms`.
-pub fn choose(
-    table: &TableDef,
-    terms: &[Term],
-    wanted: &[WantedOrder],
-    (conditions, first_slot, known): (&[Expr], usize, SlotRange),
-) -> Path {
-    let mut best: Option<(Score, Path)> = None;
-    for (position, index) in table.indexes.iter().enumerate() {
-        if !table.is_whole(index) {
-            continue;
-        }
-        if let Some(predicate) = &index.more.predicate
-            && !is_implied(&predicate.condition, terms, conditions, first_slot)
-        {
-            continue;
-        }
-        let mut all = Cow::Borrowed(terms);
-        for (at, expression) in index.more.expressions.iter().enumerate() {
-            let own = (first_slot, first_slot + table.columns.len());
-            let (value, column) = (&expression.value, EXPRESSION + at);
-            all.to_mut()
-                .extend(expression_terms(conditions, (own, known), value, column));
-        }
-        let Some((score, path)) = candidate(table, position, index, &all, wanted) else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|(top, _)| score > *top) {
-            best = Some((score, path));
-        }
-    }
-    best.map_or_else(full_primary, |(_, path)| path)
-}
-
-/// Returns whether the predicate of a partial index provably follows from `conditions`. Each part
-/// of the predicate must be one of the conditions, or state that a column is not NULL that a
-/// condition compares for equality.
-fn is_implied(predicate: &Expr, terms: &[Term], conditions: &[Expr], first_slot: usize) -> bool {
-    let parts = match &predicate.node {
-        Node::And(parts) => parts.as_slice(),
-        _ => std::slice::from_ref(predicate),
-    };
-    parts.iter().all(|part| {
-        if let Node::IsNull {
-            negated: true,
-            input,
-        } = &part.node
-            && let Node::Column(column) = input.node
-            && equality(terms, column, false).is_some()
-        {
-            return true;
-        }
-        let mut part = part.clone();
-        part.remap_columns(&mut |slot| slot + first_slot);
-        conditions.contains(&part)
-    })
-}
-
-fn full_primary() -> Path {
-    Path {
-        index: 0,
-        access: Access::Full,
-        backward: false,
-        merged: false,
-        ordered: false,
-        served: Vec::new(),
-    }
-}
+use super::path::{Path, WantedOrder};
+use crate::plan::{Access, KeyBounds, KeyTerm};
+use crate::terms::{Term, TermKind};
 
 /// The rank of a candidate path. Fields are compared in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Score {
-    whole_unique_key: bool,
-    equal_columns: usize,
-    bounds: usize,
-    ordered: bool,
-    is_primary: bool,
+pub struct Score {
+    /// Whether the path reaches at most one row for each key.
+    pub whole_unique_key: bool,
+    /// The number of leading key columns that are fixed.
+    pub equal_columns: usize,
+    /// The number of bounds of the next key column.
+    pub bounds: usize,
+    /// Whether the rows come in an order that the statement wants.
+    pub ordered: bool,
+    /// Whether the index is the primary index.
+    pub is_primary: bool,
 }
 
-fn candidate(
+/// Returns the path through the index at `position` under `terms`, and its rank; `None` if the index
+/// cannot serve them.
+pub fn candidate(
     table: &TableDef,
     position: usize,
     index: &IndexDef,
@@ -170,7 +49,7 @@ fn candidate(
     let whole = !index.columns.is_empty() && prefix.len() == index.columns.len();
     if index.kind == IndexKind::Hash && !whole {
         // A hash index can be scanned in full, in no order, only if it is the primary index.
-        return (position == 0).then(|| (Score::of_full(true, false), full_primary()));
+        return (position == 0).then(|| (Score::of_full(true, false), Path::full_primary()));
     }
     let equal_columns = prefix.len();
     if whole && index.unique {
@@ -213,11 +92,11 @@ fn candidate(
     let access = if equal_columns + bound_count == 0 {
         Access::Full
     } else {
-        Access::Ranges {
+        Access::Ranges(vec![KeyBounds {
             prefix,
             lower,
             upper,
-        }
+        }])
     };
     let path = Path {
         index: position,
@@ -244,7 +123,7 @@ impl Score {
 
 /// Returns the term that fixes `column`. A single value is preferred to several values, and only
 /// one column of a path may have several (`several`: one already has).
-fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyTerm)> {
+pub fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyTerm)> {
     let on_column = || terms.iter().filter(move |t| t.column == column);
     for term in on_column() {
         if let TermKind::Equal(value) = &term.kind {
@@ -285,7 +164,7 @@ fn bounds(terms: &[Term], column: usize, served: &mut Vec<usize>) -> (Bound, Bou
 
 /// Returns whether the index gives the wanted order while the `pinned` columns are constant.
 /// `Some(true)` means a backward scan; `None` means that the order differs.
-fn order_direction(
+pub fn order_direction(
     table: &TableDef,
     (position, index): (usize, &IndexDef),
     pinned: &[usize],
