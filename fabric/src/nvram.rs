@@ -16,10 +16,10 @@
 //! the memory, that is, the contents of `m1`. The other one has the other files and the saves
 //! ([`saves`]), and outlives the host.
 //!
-//! An *incarnation* of the cluster (`life` in names) lasts from the start of all machines to the
-//! end of all. Its number is that of its first configuration. A later incarnation writes nothing of
-//! an earlier one but the regions, and these only after all work in progress is settled. So rings
-//! begin anew, and machines of two incarnations never communicate.
+//! An *incarnation* of the cluster lasts from the start of all machines to the end of all. Its
+//! number is that of its first configuration. A later incarnation writes nothing of an earlier one
+//! but the regions, and these only after all work in progress is settled. So rings begin anew, and
+//! machines of two incarnations never communicate.
 //!
 //! # Failure
 //! The kernel releases the locks of dead processes. The next incarnation overwrites the files of
@@ -195,8 +195,9 @@ impl Nvram {
     }
 
     /// Returns the directory of an incarnation's other files.
-    fn record(&self, life: u64) -> PathBuf {
-        self.records.join(format!("{INCARNATION_PREFIX}{life}"))
+    fn record(&self, incarnation: u64) -> PathBuf {
+        self.records
+            .join(format!("{INCARNATION_PREFIX}{incarnation}"))
     }
 
     fn regions(&self) -> PathBuf {
@@ -204,8 +205,9 @@ impl Nvram {
     }
 
     /// Returns the path of the file that exists while a machine's memory is incomplete.
-    fn loading(&self, life: u64, machine: MachineId) -> PathBuf {
-        self.memory_dir(life).join(format!("{machine}.loading"))
+    fn loading(&self, incarnation: u64, machine: MachineId) -> PathBuf {
+        self.memory_dir(incarnation)
+            .join(format!("{machine}.loading"))
     }
 
     fn has_saves(&self) -> bool {
@@ -217,8 +219,10 @@ impl Nvram {
     /// # Errors
     /// The error of the system.
     pub fn last(&self, configuration: u64) -> io::Result<Option<u64>> {
-        let lives = incarnations_in(&self.records)?;
-        let mut past = lives.into_iter().filter(|life| *life <= configuration);
+        let incarnations = incarnations_in(&self.records)?;
+        let mut past = incarnations
+            .into_iter()
+            .filter(|incarnation| *incarnation <= configuration);
         Ok(past.next_back())
     }
 
@@ -227,9 +231,9 @@ impl Nvram {
     ///
     /// # Errors
     /// The error of the system.
-    pub fn begin(&self, life: u64, map: &[u8]) -> io::Result<()> {
-        let place = self.record(life);
-        for place in [&self.memory_dir(life), &place] {
+    pub fn begin(&self, incarnation: u64, map: &[u8]) -> io::Result<()> {
+        let place = self.record(incarnation);
+        for place in [&self.memory_dir(incarnation), &place] {
             match fs::remove_dir_all(place) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -245,43 +249,44 @@ impl Nvram {
     }
 
     /// Returns whether a machine's memory is as it was when the machine ended.
-    fn is_intact(&self, life: u64, machine: MachineId) -> bool {
-        let home = home_of(&self.memory_dir(life), machine);
-        let boots = [self.record(life).join(BOOT), home.join(LOADED)].map(fs::read_to_string);
+    fn is_intact(&self, incarnation: u64, machine: MachineId) -> bool {
+        let home = home_of(&self.memory_dir(incarnation), machine);
+        let boots =
+            [self.record(incarnation).join(BOOT), home.join(LOADED)].map(fs::read_to_string);
         let now = boot();
         let same = boots.into_iter().flatten().any(|boot| boot == now);
-        (same || home.join(SAVED).exists()) && !self.loading(life, machine).exists()
+        (same || home.join(SAVED).exists()) && !self.loading(incarnation, machine).exists()
     }
 
     /// Marks all of a machine's memory as loaded.
-    fn is_loaded(&self, life: u64, machine: MachineId) -> io::Result<()> {
+    fn is_loaded(&self, incarnation: u64, machine: MachineId) -> io::Result<()> {
         fs::write(
-            home_of(&self.memory_dir(life), machine).join(LOADED),
+            home_of(&self.memory_dir(incarnation), machine).join(LOADED),
             boot(),
         )?;
-        fs::remove_file(self.loading(life, machine))
+        fs::remove_file(self.loading(incarnation, machine))
     }
 
     /// Returns the stored map of an incarnation.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the incarnation has none; otherwise the error of the system.
-    pub fn map(&self, life: u64) -> io::Result<Vec<u8>> {
-        fs::read(self.record(life).join(MAP))
+    pub fn map(&self, incarnation: u64) -> io::Result<Vec<u8>> {
+        fs::read(self.record(incarnation).join(MAP))
     }
 
     /// Returns whether an incarnation began on this host in its present boot, so that its memory is
     /// here.
-    pub fn is_here(&self, life: u64) -> bool {
-        fs::read_to_string(self.record(life).join(BOOT)).is_ok_and(|began| began == boot())
+    pub fn is_here(&self, incarnation: u64) -> bool {
+        fs::read_to_string(self.record(incarnation).join(BOOT)).is_ok_and(|began| began == boot())
     }
 
     /// Returns whether a machine of an incarnation runs.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn is_alive(&self, life: u64) -> io::Result<bool> {
-        let lock = match lock_file(&self.record(life).join(LOCK)) {
+    pub fn is_alive(&self, incarnation: u64) -> io::Result<bool> {
+        let lock = match lock_file(&self.record(incarnation).join(LOCK)) {
             // The incarnation has been removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             lock => lock?,
@@ -294,8 +299,9 @@ impl Nvram {
     }
 
     /// Returns whether a machine was part of an incarnation.
-    pub fn has_lived(&self, life: u64, machine: MachineId) -> bool {
-        home_of(&self.memory_dir(life), machine).exists() || self.has_save(life, machine)
+    pub fn has_lived(&self, incarnation: u64, machine: MachineId) -> bool {
+        home_of(&self.memory_dir(incarnation), machine).exists()
+            || self.has_save(incarnation, machine)
     }
 
     /// Returns whether a machine was part of any incarnation that has not been removed.
@@ -303,9 +309,11 @@ impl Nvram {
     /// # Errors
     /// The error of the system.
     pub fn has_ever_lived(&self, machine: MachineId) -> io::Result<bool> {
-        let mut lives = incarnations_in(&self.root)?;
-        lives.extend(incarnations_in(&self.records)?);
-        Ok(lives.into_iter().any(|life| self.has_lived(life, machine)))
+        let mut incarnations = incarnations_in(&self.root)?;
+        incarnations.extend(incarnations_in(&self.records)?);
+        Ok(incarnations
+            .into_iter()
+            .any(|incarnation| self.has_lived(incarnation, machine)))
     }
 
     /// Takes part in an incarnation. The caller must hold the lock of [`Self::enter`]; otherwise
@@ -314,8 +322,8 @@ impl Nvram {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the incarnation does not exist; otherwise the error of the
     /// system.
-    pub fn join(&self, life: u64) -> io::Result<IncarnationLock> {
-        let lock = lock_file(&self.record(life).join(LOCK))?;
+    pub fn join(&self, incarnation: u64) -> io::Result<IncarnationLock> {
+        let lock = lock_file(&self.record(incarnation).join(LOCK))?;
         lock.lock_shared()?;
         Ok(IncarnationLock { _lock: lock })
     }
@@ -328,7 +336,7 @@ impl Nvram {
     /// directory cannot be created.
     pub fn home_in(
         &self,
-        life: u64,
+        incarnation: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
         living: IncarnationLock,
@@ -338,15 +346,15 @@ impl Nvram {
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
         let regions = self.regions();
-        MachineDirectory::keeping(&self.memory_dir(life), (&regions, kept), me, living)
+        MachineDirectory::keeping(&self.memory_dir(incarnation), (&regions, kept), me, living)
     }
 
-    /// Removes all incarnations before `life`, and all regions but `kept`, with which machines
-    /// begin it.
+    /// Removes all incarnations before `incarnation`, and all regions but `kept`, with which
+    /// machines begin it.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn forget_before(&self, life: u64, kept: &[(MachineId, u32)]) -> io::Result<()> {
+    pub fn forget_before(&self, incarnation: u64, kept: &[(MachineId, u32)]) -> io::Result<()> {
         let kept = kept.iter().map(|(machine, region)| {
             let segment = SegmentId::new(SegmentId::REGION, 0, *region);
             home_of(&self.regions(), *machine).join(name_of(segment, Writer::Owner))
@@ -363,7 +371,7 @@ impl Nvram {
         for root in [&self.root, &self.records] {
             for past in incarnations_in(root)?
                 .into_iter()
-                .filter(|past| *past < life)
+                .filter(|past| *past < incarnation)
             {
                 fs::remove_dir_all(root.join(format!("{INCARNATION_PREFIX}{past}")))?;
             }
@@ -372,8 +380,11 @@ impl Nvram {
     }
 
     /// Returns the retained memory of an ended incarnation.
-    pub fn after(&self, life: u64) -> EndedIncarnation<'_> {
-        EndedIncarnation { nvram: self, life }
+    pub fn after(&self, incarnation: u64) -> EndedIncarnation<'_> {
+        EndedIncarnation {
+            nvram: self,
+            incarnation,
+        }
     }
 }
 
@@ -381,15 +392,18 @@ impl Nvram {
 #[derive(Debug)]
 pub struct EndedIncarnation<'a> {
     nvram: &'a Nvram,
-    life: u64,
+    incarnation: u64,
 }
 
 impl MemoryStore for EndedIncarnation<'_> {
     fn retained(&self, machine: MachineId) -> io::Result<RetainedMemory> {
-        if !self.nvram.is_intact(self.life, machine) {
+        if !self.nvram.is_intact(self.incarnation, machine) {
             return Ok(RetainedMemory::default());
         }
-        let places = [self.nvram.memory_dir(self.life), self.nvram.regions()];
+        let places = [
+            self.nvram.memory_dir(self.incarnation),
+            self.nvram.regions(),
+        ];
         let mut segments = Vec::new();
         for place in places {
             let entries = match fs::read_dir(home_of(&place, machine)) {

@@ -122,10 +122,12 @@ impl ShmFabric {
             let urgent = segment.lane() == SegmentId::LEASE_LANE;
             let peers = look_at(&self.peers, urgent);
             let peer = peers.get(&machine).ok_or(FabricError::NotMember(machine))?;
-            let incarnation = look_at(&peer.life, urgent);
-            if let Some(life) = incarnation.as_ref().filter(|life| life.lasts())
-                && life.counts(self.me)
-                && let Some(mapped) = look_at(&life.mapped, urgent).get(&segment)
+            let incarnation = look_at(&peer.incarnation, urgent);
+            if let Some(incarnation) = incarnation
+                .as_ref()
+                .filter(|incarnation| incarnation.lasts())
+                && incarnation.counts(self.me)
+                && let Some(mapped) = look_at(&incarnation.mapped, urgent).get(&segment)
             {
                 return Ok(work(mapped));
             }
@@ -145,8 +147,8 @@ impl ShmFabric {
             });
         }
         let peer = self.peer(machine)?;
-        let life = peer.mapped_incarnation()?;
-        if !life.counts(self.me) {
+        let incarnation = peer.mapped_incarnation()?;
+        if !incarnation.counts(self.me) {
             return Err(FabricError::Lost);
         }
         let mine = peer.home.join(name_of(segment, Writer::Peer(self.me)));
@@ -161,7 +163,7 @@ impl ShmFabric {
             memory: Arc::new(mapped.0),
             writable: mapped.1,
         };
-        let mut all = life.mapped.write();
+        let mut all = incarnation.mapped.write();
         Ok(all.entry(segment).or_insert(mapped).clone())
     }
 
@@ -186,15 +188,15 @@ impl ShmFabric {
     #[inline]
     fn ring_at(&self, machine: MachineId, bell: impl Fn(&PeerIncarnation) -> &Bell) {
         if let Some(peer) = look_at(&self.peers, true).get(&machine) {
-            if let Some(life) = look_at(&peer.life, true)
+            if let Some(incarnation) = look_at(&peer.incarnation, true)
                 .as_ref()
-                .filter(|life| life.lasts())
+                .filter(|incarnation| incarnation.lasts())
             {
-                return bell(life).ring();
+                return bell(incarnation).ring();
             }
             // A machine that does not run has no thread to wake.
-            if let Ok(life) = peer.mapped_incarnation() {
-                bell(&life).ring();
+            if let Ok(incarnation) = peer.mapped_incarnation() {
+                bell(&incarnation).ring();
             }
         }
     }
@@ -275,8 +277,8 @@ impl Fabric for ShmFabric {
 
     fn forget(&self, segment: SegmentId) {
         for peer in self.peers.read().values() {
-            if let Some(life) = peer.life.read().as_ref() {
-                life.mapped.write().remove(&segment);
+            if let Some(incarnation) = peer.incarnation.read().as_ref() {
+                incarnation.mapped.write().remove(&segment);
             }
         }
     }
@@ -349,14 +351,14 @@ impl Fabric for ShmFabric {
     fn ring_bell(&self, machine: MachineId) {
         match machine == self.me {
             true => self.bell.ring(),
-            false => self.ring_at(machine, |life| &life.bell),
+            false => self.ring_at(machine, |incarnation| &incarnation.bell),
         }
     }
 
     fn ring_lease_bell(&self, machine: MachineId) {
         match machine == self.me {
             true => self.lease_bell.ring(),
-            false => self.ring_at(machine, |life| &life.lease_bell),
+            false => self.ring_at(machine, |incarnation| &incarnation.lease_bell),
         }
     }
 
@@ -365,7 +367,7 @@ impl Fabric for ShmFabric {
         for (id, peer) in self.peers.read().iter() {
             let now = peer
                 .mapped_incarnation()
-                .is_ok_and(|life| life.counts(self.me));
+                .is_ok_and(|incarnation| incarnation.counts(self.me));
             if peer.connected.swap(now, Ordering::Relaxed) != now {
                 events.push(if now {
                     Event::Connected(*id)

@@ -104,9 +104,9 @@ impl SimDisk {
     /// Returns the disk as one process sees it: all of its handles fail once the disk has crashed.
     /// Give this handle to the code under test, and keep the other one.
     pub fn boot(&self) -> SimDisk {
-        let life = Some(self.state.lock().life);
+        let incarnation = Some(self.state.lock().incarnation);
         Self {
-            incarnation: life,
+            incarnation,
             ..self.clone()
         }
     }
@@ -211,7 +211,10 @@ impl SimDisk {
 
     /// Counts a call on names; fails if the process of this handle has died or a fault is due.
     fn enter(&self, state: &mut State) -> io::Result<()> {
-        if self.incarnation.is_some_and(|life| life != state.life) {
+        if self
+            .incarnation
+            .is_some_and(|incarnation| incarnation != state.incarnation)
+        {
             return Err(io::Error::other(
                 "the disk crashed since this process began",
             ));
@@ -224,7 +227,7 @@ impl SimDisk {
             state: Arc::clone(&self.state),
             gate: Arc::clone(&self.gate),
             id,
-            life: state.life,
+            incarnation: state.incarnation,
         })
     }
 }

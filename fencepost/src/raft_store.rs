@@ -258,7 +258,7 @@ mod joining {
                 } else {
                     let ask = |machine: &&Machine| kept.who(machine.address.as_str()).ok();
                     let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
-                    let is_in = |peer: &RaftPeer| peer.voters.contains(&here.life);
+                    let is_in = |peer: &RaftPeer| peer.voters.contains(&here.incarnation);
                     // The machine at an initial member's address may be another one by now.
                     if there.iter().any(|peer| peer.configured && !is_in(peer)) {
                         return Ok(false);
@@ -378,7 +378,7 @@ mod joining {
         let machine = of.machine(peer.machine);
         let machine = machine.expect("it was asked as one of them");
         RaftMember {
-            incarnation: peer.life,
+            incarnation: peer.incarnation,
             machine: peer.machine,
             address: machine.address.to_string(),
         }

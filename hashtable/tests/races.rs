@@ -233,9 +233,9 @@ fn moving_key_is_never_missed() {
                                 assert!(table.remove(tx, &key.to_be_bytes()).await?);
                             }
                             for _ in 0..3 {
-                                let guest = 1000 + numbers.below(20);
-                                if !table.remove(tx, &guest.to_be_bytes()).await? {
-                                    put(table, tx, guest, [guest, 0]).await?;
+                                let other_key = 1000 + numbers.below(20);
+                                if !table.remove(tx, &other_key.to_be_bytes()).await? {
+                                    put(table, tx, other_key, [other_key, 0]).await?;
                                 }
                             }
                             for key in keys.iter().rev() {

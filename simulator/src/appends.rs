@@ -88,12 +88,12 @@ fn timestamps(
     let mut timestamps = BTreeMap::new();
     loop {
         let first = left.values().filter_map(|order| order.first());
-        let leads = |id: &&u64| {
+        let is_head = |id: &&u64| {
             appended[id]
                 .iter()
                 .all(|list| left[list].first() == Some(*id))
         };
-        let Some(id) = first.copied().find(|id| leads(&id)) else {
+        let Some(id) = first.copied().find(|id| is_head(&id)) else {
             break;
         };
         for list in appended[&id] {

@@ -9,7 +9,7 @@ use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, JoinEndp
 use fencepost_txn::network::{NetworkOptions, Replication, Step, members};
 use fencepost_txn::{Machine, MachineOptions, Timestamp};
 
-use crate::doom::CrashState;
+use crate::crash_state::CrashState;
 use crate::executor::Executor;
 use crate::faults::CrashPoints;
 use crate::host::HostTime;
@@ -92,7 +92,7 @@ impl RunEnvironment {
             store: plan
                 .replaces
                 .then(|| Registrar::of(&self.store, id, &self.trips) as _),
-            door: plan.join_after_ns.map(|_| Arc::clone(&self.endpoint)),
+            join_endpoint: plan.join_after_ns.map(|_| Arc::clone(&self.endpoint)),
             joins,
             driven: true,
             ..NetworkOptions::of(
@@ -124,7 +124,7 @@ impl RunEnvironment {
 
     /// Returns the crash state of a machine.
     pub fn crash_state(&self, id: MachineId) -> CrashState {
-        self.trips.doom(id).clone()
+        self.trips.crash_state(id).clone()
     }
 
     /// Makes the executor drive machine `id` from its start until its crash. After each drive,
@@ -136,15 +136,15 @@ impl RunEnvironment {
         mut wrong: impl FnMut(&Arc<Machine>) -> Option<String> + 'static,
     ) {
         let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
-        let (doom, mut due) = (self.crash_state(id), None);
+        let (crash_state, mut due) = (self.crash_state(id), None);
         let (trips, mut quiet) = (self.trips.clone(), [0; Step::ALL.len()]);
         let drive = move || {
-            let Some(machine) = place.get().filter(|_| !doom.has_come()) else {
+            let Some(machine) = place.get().filter(|_| !crash_state.has_come()) else {
                 return false;
             };
             let any = machine.drive();
             if trips.quiet_steps(machine, &mut quiet) {
-                doom.come();
+                crash_state.come();
                 return false;
             }
             let next = machine.due_ns().filter(|next| due != Some(*next));
@@ -177,7 +177,7 @@ impl Cluster {
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
         let possible = (1..=plan.machines + joining_machine::INCARNATIONS_MAX).map(MachineId);
         let possible: Vec<CrashState> = possible.map(|id| CrashState::of(&net, id)).collect();
-        let dooms = possible[..plan.machines as usize].to_vec();
+        let crash_states = possible[..plan.machines as usize].to_vec();
         let trips = CrashPoints::of(possible);
         let ground = RunEnvironment {
             plan: Rc::new(plan.clone()),
@@ -194,7 +194,7 @@ impl Cluster {
             let machine = ground.open(id, &configuration, false)?;
             machines.push(Arc::clone(&machine));
             let (manager, all) = (Arc::clone(&machines[0]), Rc::clone(&all));
-            let first = dooms[0].clone();
+            let first = crash_states[0].clone();
             let (mut low, mut looks) = (Timestamp::ZERO, 0u32);
             let wrong = move |machine: &Arc<Machine>| {
                 let before = std::mem::replace(&mut low, machine.interval().0);
@@ -225,7 +225,7 @@ impl Cluster {
             sim,
             executor,
             machines,
-            crash_states: dooms,
+            crash_states,
             trips,
             ground,
         })

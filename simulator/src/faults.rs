@@ -21,7 +21,7 @@ use fencepost_txn::Machine;
 use fencepost_txn::network::{Step, steps};
 use parking_lot::Mutex;
 
-use crate::doom::CrashState;
+use crate::crash_state::CrashState;
 use crate::sim::Sim;
 
 /// The step that asks the store to make a configuration the current one.
@@ -116,10 +116,10 @@ struct CrashPoint {
 
 impl CrashPoints {
     /// Returns an empty set of steps, for machines with these crash states.
-    pub fn of(dooms: Vec<CrashState>) -> CrashPoints {
+    pub fn of(crash_states: Vec<CrashState>) -> CrashPoints {
         CrashPoints {
             trips: Arc::default(),
-            crash_states: Arc::new(dooms),
+            crash_states: Arc::new(crash_states),
         }
     }
 
@@ -213,7 +213,7 @@ impl CrashPoints {
     }
 
     /// Returns the crash state of a machine.
-    pub fn doom(&self, machine: MachineId) -> &CrashState {
+    pub fn crash_state(&self, machine: MachineId) -> &CrashState {
         &self.crash_states[machine.0 as usize - 1]
     }
 }
@@ -226,7 +226,7 @@ pub struct FaultContext {
     /// The machines of the cluster.
     pub machines: Vec<Arc<Machine>>,
     /// The crash states of the machines.
-    pub dooms: Vec<CrashState>,
+    pub crash_states: Vec<CrashState>,
     /// The number of clients that are not done.
     pub clients: Rc<Cell<usize>>,
     /// The same number for each machine, from 0.
@@ -247,16 +247,16 @@ impl FaultContext {
                 }
                 if let Some(machine) = met() {
                     self.sim.nap(ns).await;
-                    self.trips.doom(machine).come();
+                    self.trips.crash_state(machine).come();
                 }
             }
             Fault::Crash(machine, when) => {
                 if self.wait(when).await {
-                    self.dooms[machine].come();
+                    self.crash_states[machine].come();
                 }
             }
             Fault::Pause(machine, when, ns, nic) => {
-                let id = self.dooms[machine].machine();
+                let id = self.crash_states[machine].machine();
                 if self.wait(when).await {
                     self.sim.pause(id, nic);
                     self.sim.nap(ns).await;
@@ -265,7 +265,7 @@ impl FaultContext {
             }
             Fault::CutOff(machine, when, ns, direction) => {
                 if self.wait(when).await {
-                    let others = (0..self.dooms.len()).filter(|other| *other != machine);
+                    let others = (0..self.crash_states.len()).filter(|other| *other != machine);
                     self.cut_off(machine, others, ns, direction).await;
                 }
             }
@@ -284,13 +284,13 @@ impl FaultContext {
 
     /// Makes a machine leave, unless it crashes before.
     async fn leave(&self, machine: usize, ns: u64) {
-        let (leaver, doom) = (&self.machines[machine], &self.dooms[machine]);
-        let id = doom.machine();
+        let (leaver, crash_state) = (&self.machines[machine], &self.crash_states[machine]);
+        let id = crash_state.machine();
         let mut empty = false;
-        while !doom.has_come() && !leaver.is_evicted() {
-            let mut others = self.machines.iter().zip(&self.dooms);
-            let member = |(other, doom): &(&Arc<Machine>, &CrashState)| {
-                other.number() != leaver.number() && !doom.has_come() && !other.is_evicted()
+        while !crash_state.has_come() && !leaver.is_evicted() {
+            let mut others = self.machines.iter().zip(&self.crash_states);
+            let member = |(other, crash_state): &(&Arc<Machine>, &CrashState)| {
+                other.number() != leaver.number() && !crash_state.has_come() && !other.is_evicted()
             };
             let Some((other, fate)) = others.find(member) else {
                 return self.sim.report("no other machine is left".into());
@@ -316,7 +316,7 @@ impl FaultContext {
             }
             self.sim.nap(LEAVE_NS).await;
         }
-        if !doom.has_come() && empty && !leaver.has_left() {
+        if !crash_state.has_come() && empty && !leaver.has_left() {
             self.sim
                 .report(format!("{id} does not know that it has left"));
         }
@@ -340,8 +340,8 @@ impl FaultContext {
     }
 
     fn is_any_suspected(&self) -> bool {
-        let mut all = self.machines.iter().zip(&self.dooms);
-        all.any(|(machine, doom)| !doom.has_come() && !machine.is_answering())
+        let mut all = self.machines.iter().zip(&self.crash_states);
+        all.any(|(machine, crash_state)| !crash_state.has_come() && !machine.is_answering())
     }
 
     async fn cut_off(
@@ -351,8 +351,10 @@ impl FaultContext {
         ns: u64,
         direction: Direction,
     ) {
-        let (net, id) = (self.sim.net(), self.dooms[machine].machine());
-        let others = others.into_iter().map(|other| self.dooms[other].machine());
+        let (net, id) = (self.sim.net(), self.crash_states[machine].machine());
+        let others = others
+            .into_iter()
+            .map(|other| self.crash_states[other].machine());
         let ways = others.flat_map(|other| {
             let out = (direction != Direction::In).then_some((id, other));
             let back = (direction != Direction::Out).then_some((other, id));

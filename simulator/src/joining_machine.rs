@@ -17,7 +17,7 @@ use fencepost_txn::Machine;
 use fencepost_txn::network::Configuration;
 
 use crate::cluster::{MachineCell, RunEnvironment};
-use crate::doom::CrashState;
+use crate::crash_state::CrashState;
 use crate::executor::Executor;
 use crate::sim::Sim;
 use crate::workload::Client;
@@ -36,7 +36,7 @@ pub struct JoiningMachine(Vec<MachineIncarnation>);
 struct MachineIncarnation {
     id: MachineId,
     place: MachineCell,
-    doom: CrashState,
+    crash_state: CrashState,
 }
 
 impl JoiningMachine {
@@ -52,7 +52,7 @@ impl JoiningMachine {
             MachineIncarnation {
                 id,
                 place: MachineCell::default(),
-                doom: ground.crash_state(id),
+                crash_state: ground.crash_state(id),
             }
         };
         let incarnations: Vec<MachineIncarnation> =
@@ -64,7 +64,7 @@ impl JoiningMachine {
         let joins = JoinPlan {
             ground: ground.clone(),
             sim: sim.clone(),
-            lives: incarnations.clone(),
+            incarnations: incarnations.clone(),
             random: Random::new(client.plan.seed ^ 0xD00F),
         };
         executor.spawn("the joining machine".into(), joins.run(after_ns, client));
@@ -73,8 +73,13 @@ impl JoiningMachine {
 
     /// Returns the machine in each of its incarnations so far.
     pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, CrashState)> {
-        let lives = self.0.iter();
-        lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
+        let running = |incarnation: &MachineIncarnation| {
+            Some((
+                incarnation.place.get()?.clone(),
+                incarnation.crash_state.clone(),
+            ))
+        };
+        self.0.iter().filter_map(running)
     }
 
     /// Reports an error if the machine has no replicas.
@@ -97,14 +102,14 @@ impl JoiningMachine {
 struct JoinPlan {
     ground: RunEnvironment,
     sim: Sim,
-    lives: Vec<MachineIncarnation>,
+    incarnations: Vec<MachineIncarnation>,
     random: Random,
 }
 
 impl JoinPlan {
     async fn run(mut self, after_ns: u64, mut client: Client) {
         self.sim.nap(after_ns).await;
-        (client.machine.1, client.doom) = loop {
+        (client.machine.1, client.crash_state) = loop {
             match self.join().await {
                 Ok(Some(joined)) => break joined,
                 Ok(None) => {}
@@ -118,19 +123,21 @@ impl JoinPlan {
     async fn join(&mut self) -> Result<Option<(Arc<Machine>, CrashState)>, String> {
         let admitted = self.admitted().await.map_err(|error| error.to_string())?;
         let (id, configuration) = admitted;
-        let mut lives = self.lives.iter();
-        let life = lives.find(|life| life.id == id).ok_or("out of lives")?;
+        let mut incarnations = self.incarnations.iter();
+        let incarnation = incarnations
+            .find(|incarnation| incarnation.id == id)
+            .ok_or("out of incarnations")?;
         let machine = self.ground.open(id, &configuration, true)?;
-        let machine = life.place.get_or_init(|| machine);
+        let machine = incarnation.place.get_or_init(|| machine);
         while !machine.is_complete().await {
             // After its eviction no machine may be left that would tell it.
             if !self.ground.counts(id) {
-                life.doom.come();
+                incarnation.crash_state.come();
                 return Ok(None);
             }
             self.sim.nap(10_000).await;
         }
-        Ok(Some((Arc::clone(machine), life.doom.clone())))
+        Ok(Some((Arc::clone(machine), incarnation.crash_state.clone())))
     }
 
     /// Sends join requests until the machine is admitted.

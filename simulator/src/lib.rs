@@ -15,8 +15,8 @@
 //! * [`levels`]: the anomalies that each isolation level forbids, in runs of transactions of
 //!   different levels.
 //! * [`appends`]: the same for clients of real processes, which know no timestamps.
-//! * [`faults`], [`doom`]: faults, and machines that crash; [`joining_machine`]: machines that
-//!   join.
+//! * [`faults`], [`crash_state`]: faults, and machines that crash; [`joining_machine`]: machines
+//!   that join.
 //! * [`rest`]: the checks of the final state; `leases`: the checks of leases and suspicions.
 //!
 //! The tested code is the production code: machines, transactions and indexes do not know that they
@@ -28,7 +28,7 @@ pub mod appends;
 pub mod attempt;
 pub mod checker;
 pub mod cluster;
-pub mod doom;
+pub mod crash_state;
 pub mod executor;
 pub mod faults;
 pub mod history;

@@ -256,12 +256,12 @@ impl Plan {
         };
         plan.net.unnoticed_ns = random.below(2) * LONG_NS;
         plan.faults.push(Fault::LeaveAt(at, then));
-        plan.crowd();
+        plan.narrow_working_set();
         plan
     }
 
     /// Lets all clients use the same few objects.
-    fn crowd(&mut self) {
+    fn narrow_working_set(&mut self) {
         (self.registers, self.accounts, self.lists, self.keys) = (2, 2, 1, 4);
         (self.clients, self.transactions) = (8, 30);
     }

@@ -28,7 +28,7 @@ impl Registrar {
     }
 
     fn is_dead(&self) -> bool {
-        self.trips.doom(self.machine).has_come()
+        self.trips.crash_state(self.machine).has_come()
     }
 }
 
@@ -56,7 +56,7 @@ impl ConfigStore for Registrar {
                     return swapped;
                 }
             }
-            self.trips.doom(self.machine).come();
+            self.trips.crash_state(self.machine).come();
             pending().await
         })
     }

@@ -13,7 +13,7 @@ use fencepost_txn::{Machine, Timestamp, all_run_here};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
-use crate::doom::CrashState;
+use crate::crash_state::CrashState;
 use crate::executor::{Executor, RunFailure};
 use crate::faults::{Fault, FaultContext, FaultTime};
 use crate::history::ObservedTransaction;
@@ -172,7 +172,7 @@ fn over(machine: &Machine, since: Timestamp) -> bool {
 }
 
 /// Describes the remaining work of machines that have not crashed.
-fn unrest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> String {
+fn unrest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timestamp) -> String {
     let say = |(machine, _): (&Arc<Machine>, _)| {
         let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
         let lacks = machine.lacks_data();
@@ -186,17 +186,17 @@ fn unrest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> 
              read back to {oldest:?}, {since:?} is due)"
         )
     };
-    let living = machines.iter().zip(dooms);
-    let living = living.filter(|(_, doom)| !doom.has_come());
+    let living = machines.iter().zip(crash_states);
+    let living = living.filter(|(_, crash_state)| !crash_state.has_come());
     let living: Vec<_> = living.map(say).collect();
     living.join(", ")
 }
 
 /// Returns whether all work of clients is done and all failures are handled: evicted machines know
 /// it, and the others have recovered.
-fn rest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> bool {
-    let all = || machines.iter().zip(dooms);
-    let living = || all().filter(|(_, doom)| !doom.has_come());
+fn rest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timestamp) -> bool {
+    let all = || machines.iter().zip(crash_states);
+    let living = || all().filter(|(_, crash_state)| !crash_state.has_come());
     // This runs at each turn, and mostly decides here.
     if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
         return false;
@@ -215,7 +215,7 @@ fn rest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> bo
         current && (!changed || machine.is_answering()) && over(machine, since)
     };
     all().all(
-        |(machine, doom)| match (doom.has_come(), is_in(machine.number())) {
+        |(machine, crash_state)| match (crash_state.has_come(), is_in(machine.number())) {
             (true, is_in) => !is_in,
             (false, true) => member(machine),
             (false, false) => machine.is_evicted(),
@@ -227,15 +227,16 @@ fn rest(machines: &[Arc<Machine>], dooms: &[CrashState], since: Timestamp) -> bo
 fn come_to_rest(
     executor: &mut Executor,
     machines: &[Arc<Machine>],
-    dooms: &[CrashState],
+    crash_states: &[CrashState],
 ) -> Result<Vec<Arc<Machine>>, RunFailure> {
     let since = machines[0].now();
-    let rest = executor.run_until(|_| rest(machines, dooms, since));
-    let living = machines.iter().zip(dooms);
-    let living = living.filter(|(machine, doom)| !doom.has_come() && !machine.is_evicted());
+    let rest = executor.run_until(|_| rest(machines, crash_states, since));
+    let living = machines.iter().zip(crash_states);
+    let living =
+        living.filter(|(machine, crash_state)| !crash_state.has_come() && !machine.is_evicted());
     let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
     rest.map_err(|halted| match halted {
-        RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, dooms, since)),
+        RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, crash_states, since)),
         broken => broken,
     })?;
     Ok(living)
@@ -276,7 +277,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
         sim,
         mut executor,
         mut machines,
-        crash_states: mut dooms,
+        mut crash_states,
         trips,
         ground,
     } = Cluster::start(&plan).map_err(RunFailure::Broken)?;
@@ -315,12 +316,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
             sim: sim.clone(),
             log: Rc::clone(&log),
             random: random.fork(),
-            doom: dooms[at].clone(),
+            crash_state: crash_states[at].clone(),
         };
         let (name, at_work) = (format!("client {number} of m{}", at + 1), at_work.clone());
         let here = Rc::clone(&at_machines);
         here[at].set(here[at].get() + 1);
-        executor.spawn_on(Some(dooms[at].machine()), name, async move {
+        executor.spawn_on(Some(crash_states[at].machine()), name, async move {
             client.run().await;
             at_work.set(at_work.get() - 1);
             here[at].set(here[at].get() - 1);
@@ -330,7 +331,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
     let scene = FaultContext {
         sim: sim.clone(),
         machines: machines.clone(),
-        dooms: dooms.clone(),
+        crash_states: crash_states.clone(),
         clients: Rc::clone(&at_work),
         clients_at: at_machines,
         trips: trips.clone(),
@@ -348,36 +349,42 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
             log: Rc::clone(&log),
             random: random.fork(),
             // This is replaced by the state of the joining machine.
-            doom: dooms[0].clone(),
+            crash_state: crash_states[0].clone(),
         };
         JoiningMachine::come(&ground, (&sim, &mut executor), after_ns, client)
     });
     executor.run().map_err(|halted| match halted {
         RunFailure::Stuck(who) => {
             let since = machines[0].now();
-            RunFailure::Stuck(format!("{who}; {}", unrest(&machines, &dooms, since)))
+            RunFailure::Stuck(format!(
+                "{who}; {}",
+                unrest(&machines, &crash_states, since)
+            ))
         }
         RunFailure::Broken(what) => {
             let since = machines[0].now();
-            RunFailure::Broken(format!("{what}; {}", unrest(&machines, &dooms, since)))
+            RunFailure::Broken(format!(
+                "{what}; {}",
+                unrest(&machines, &crash_states, since)
+            ))
         }
     })?;
-    if let Some(newcomer) = &joining {
-        for (machine, doom) in newcomer.machines() {
+    if let Some(joining_machine) = &joining {
+        for (machine, crash_state) in joining_machine.machines() {
             machines.push(machine);
-            dooms.push(doom);
+            crash_states.push(crash_state);
         }
     }
-    let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
+    let mut alive = come_to_rest(&mut executor, &machines, &crash_states)?;
     if let Some(machine) = plan.next_crash {
         let crash = Fault::Crash(machine, FaultTime::After(0));
         executor.spawn("the next crash".into(), scene.clone().happen(crash));
         executor.run()?;
-        alive = come_to_rest(&mut executor, &machines, &dooms)?;
-        if let Some(newcomer) = &joining {
+        alive = come_to_rest(&mut executor, &machines, &crash_states)?;
+        if let Some(joining_machine) = &joining {
             executor.spawn(
                 "the check for replicas".into(),
-                newcomer.has_become_replica(&sim),
+                joining_machine.has_become_replica(&sim),
             );
             executor.run()?;
         }

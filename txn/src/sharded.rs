@@ -1,30 +1,30 @@
 //! Counters without contention between threads, for the operations of the indexes of a process.
 //!
-//! Each thread has a *seat* while it lives, with counters of its own. The thread adds to them
+//! Each thread has a slot while it lives, with counters of its own. The thread adds to them
 //! without an atomic addition. An atomic addition would make the processor wait for the reads that
-//! it has begun, so that lookups could not overlap. Threads beyond the number of seats share the
+//! it has begun, so that lookups could not overlap. Threads beyond the number of slots share the
 //! last one, and add atomically.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SHARDS: usize = u64::BITS as usize;
-/// The seat that is shared by all threads without a seat of their own.
+/// The slot that is shared by all threads without a slot of their own.
 const SHARED: usize = SHARDS - 1;
 
-/// Seats that are taken, one bit each.
+/// Slots that are taken, one bit each.
 static TAKEN: AtomicU64 = AtomicU64::new(1 << SHARED);
 
 thread_local! {
     static MY_SLOT: ShardSlot = ShardSlot::take();
 }
 
-/// The right to a seat's counters, given back when the thread ends.
+/// The right to a slot's counters, given back when the thread ends.
 struct ShardSlot(usize);
 
 impl ShardSlot {
     fn take() -> ShardSlot {
         let free = |taken: u64| taken.checked_add(1).map(|next| taken | next);
-        // Acquire: the counts of the seat's previous thread are visible.
+        // Acquire: the counts of the slot's previous thread are visible.
         match TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) {
             Ok(before) => ShardSlot(before.trailing_ones() as usize),
             Err(_) => ShardSlot(SHARED),
@@ -55,7 +55,7 @@ impl<const N: usize> ShardedCounters<N> {
     /// Adds one to the counter of `event`, which is below `N`; otherwise does nothing. Never waits.
     #[inline]
     pub fn count(&self, event: usize) {
-        let slot = MY_SLOT.try_with(|seat| seat.0).unwrap_or(SHARED);
+        let slot = MY_SLOT.try_with(|slot| slot.0).unwrap_or(SHARED);
         let Some(counter) = self.0[slot].0.get(event) else {
             return;
         };
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn counts_of_all_threads_add_up() {
         static COUNTED: ShardedCounters<2> = ShardedCounters::new();
-        // More threads than seats at once; the next rounds reuse the seats of ended threads.
+        // More threads than slots at once; the next rounds reuse the slots of ended threads.
         for _ in 0..3 {
             let all = std::sync::Barrier::new(SHARDS + 8);
             std::thread::scope(|scope| {

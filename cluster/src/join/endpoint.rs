@@ -239,14 +239,14 @@ mod tests {
     }
 
     /// Handles the stored requests once, as the CM.
-    fn serve(door: &JoinEndpoint, admission: &mut Admission, random: &mut Random) {
-        for (outsider, message) in door.requests() {
+    fn serve(endpoint: &JoinEndpoint, admission: &mut Admission, random: &mut Random) {
+        for (outsider, message) in endpoint.requests() {
             match admission.receive(outsider, message, Nonce::draw(random)) {
-                AdmissionAction::Answer(answer) => door.answer(outsider, &answer),
+                AdmissionAction::Answer(answer) => endpoint.answer(outsider, &answer),
                 AdmissionAction::Store { .. } => {
                     let stored = admission.stored(Some(SwapOutcome::Won));
                     let (outsider, answer) = stored.expect("a join request waits");
-                    door.answer(outsider, &answer);
+                    endpoint.answer(outsider, &answer);
                 }
                 AdmissionAction::Nothing => {}
             }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn malformed_join_message_is_discarded() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
-        let door = test_endpoint(&disk, "a secret of all of us");
+        let endpoint = test_endpoint(&disk, "a secret of all of us");
         for (name, bytes) in [
             ("00000000000000ff.ask", &[9u8; 40][..]),
             ("x.ask", &[]),
@@ -299,7 +299,7 @@ mod tests {
         ] {
             file::replace(&*disk, name, bytes).expect("written");
         }
-        assert_eq!(door.requests(), []);
+        assert_eq!(endpoint.requests(), []);
         assert_eq!(disk.list().expect("a list"), ["7.tmp"]);
     }
 }

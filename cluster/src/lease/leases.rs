@@ -68,8 +68,8 @@ pub struct LeaseResult {
 
 impl Leases {
     /// Returns the leases of `me` in a configuration that `me` has applied. Its requests are
-    /// numbered from `life`, a random number drawn whenever the machine starts. A CM watches a
-    /// machine after its first message or after [`LeaseOrder::Watch`].
+    /// numbered from `incarnation`, a random number drawn whenever the machine starts. A CM watches
+    /// a machine after its first message or after [`LeaseOrder::Watch`].
     pub fn new(
         me: MachineId,
         configuration: &Configuration,

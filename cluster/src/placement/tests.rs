@@ -290,7 +290,7 @@ fn with_fewer_domains_a_region_has_fewer_replicas_where_that_is_allowed() {
 #[test]
 fn group_is_not_split_when_one_machine_is_full() {
     let placement = Placement::new(&testing::machines(3));
-    let founder = |machines: &[u32]| Mapping {
+    let first_mapping = |machines: &[u32]| Mapping {
         region: RegionId(1),
         group: GroupId(RegionId(1)),
         replicas: Replicas::new(
@@ -306,10 +306,13 @@ fn group_is_not_split_when_one_machine_is_full() {
         Err(PlacementError::GroupUnavailable { group, machine })
     };
     let full = FewSet::from([MachineId(2)]);
-    assert_eq!(placement.near(&founder(&[1, 2]), &full), unavailable(2));
     assert_eq!(
-        placement.near(&founder(&[1, 9]), &FewSet::new()),
+        placement.near(&first_mapping(&[1, 2]), &full),
+        unavailable(2)
+    );
+    assert_eq!(
+        placement.near(&first_mapping(&[1, 9]), &FewSet::new()),
         unavailable(9)
     );
-    assert!(placement.near(&founder(&[1, 3]), &full).is_ok());
+    assert!(placement.near(&first_mapping(&[1, 3]), &full).is_ok());
 }

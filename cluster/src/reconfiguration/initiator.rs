@@ -159,17 +159,20 @@ impl Reconfiguration {
         let (me, id) = (self.me, base.id());
         self.attempts += 1;
         let attempt = self.attempts;
-        self.lead = None;
+        self.manager = None;
         self.patience = None;
         self.promised = self.promised.max(Some(id));
-        let survey = RegionProbe {
+        let probe = RegionProbe {
             by: me,
             base: id,
             attempt,
         };
         let order = LeaseOrder::Promise { to: me };
-        self.out
-            .extend([Action::Block, Action::Leases(order), Action::Survey(survey)]);
+        self.out.extend([
+            Action::Block,
+            Action::Leases(order),
+            Action::ReportRegions(probe),
+        ]);
         let members = base.machines().iter().map(|machine| machine.id);
         let waiting = members.filter(|m| !self.suspects.contains(m));
         let waiting: FewSet<MachineId> = waiting.collect();

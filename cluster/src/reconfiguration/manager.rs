@@ -113,19 +113,20 @@ impl Reconfiguration {
             under_replicated: remapped.under_replicated.clone(),
         }));
         let requests = remapped.requests.iter();
-        self.out.push(Action::Lead(Box::new(InitialManagerState {
-            configuration: new.clone(),
-            map: remapped.map.clone(),
-            requests: requests.map(|(region, id)| (*id, *region)).collect(),
-            next_region: RegionId(gathered.next_region),
-            time_ns: time_ns.unwrap_or(0),
-        })));
+        self.out
+            .push(Action::BecomeManager(Box::new(InitialManagerState {
+                configuration: new.clone(),
+                map: remapped.map.clone(),
+                requests: requests.map(|(region, id)| (*id, *region)).collect(),
+                next_region: RegionId(gathered.next_region),
+                time_ns: time_ns.unwrap_or(0),
+            })));
         let members: FewSet<MachineId> = new.machines().iter().map(|m| m.id).collect();
         let stage = Stage::Sending {
             again: now.saturating_add(self.options.retry_ns),
             until: now.saturating_add(self.options.ack_ns),
         };
-        let lead = ManagerState {
+        let manager = ManagerState {
             configuration: new,
             gathered,
             remapped,
@@ -137,8 +138,8 @@ impl Reconfiguration {
             stage,
         };
         let suspects = std::mem::take(&mut self.suspects);
-        self.apply(now, lead.new_config(self.me), Some(old_until));
-        self.lead = Some(lead);
+        self.apply(now, manager.new_config(self.me), Some(old_until));
+        self.manager = Some(manager);
         self.send_new_configuration();
         for machine in attempt.base.machines() {
             if !self.newest.has(machine.id) {
@@ -152,12 +153,15 @@ impl Reconfiguration {
 
     /// Carries out step 5: sends NEW-CONFIG to all members that have not applied it.
     fn send_new_configuration(&mut self) {
-        let Some(lead) = &self.lead else {
+        let Some(manager) = &self.manager else {
             return;
         };
-        let others = lead.waiting.iter().filter(|machine| **machine != self.me);
+        let others = manager
+            .waiting
+            .iter()
+            .filter(|machine| **machine != self.me);
         let messages = others.map(|machine| {
-            let new = lead.new_config(*machine);
+            let new = manager.new_config(*machine);
             Action::Send(*machine, ReconfigurationMessage::NewConfig(new))
         });
         self.out.extend(messages);
@@ -171,37 +175,37 @@ impl Reconfiguration {
         configuration: ConfigurationId,
         refused: Vec<RefusedReplica>,
     ) {
-        let Some(lead) = &mut self.lead else {
+        let Some(manager) = &mut self.manager else {
             return;
         };
-        if lead.configuration.id() != configuration || !lead.waiting.remove(&from) {
+        if manager.configuration.id() != configuration || !manager.waiting.remove(&from) {
             return;
         }
         if !refused.is_empty() {
-            lead.refused.insert(from);
+            manager.refused.insert(from);
         }
         if from != self.me {
             let watch = LeaseOrder::Watch { machine: from };
             self.out.push(Action::Leases(watch));
         }
-        if !lead.waiting.is_empty() {
+        if !manager.waiting.is_empty() {
             return;
         }
-        if lead.refused.is_empty() {
-            lead.stage = Stage::OldLeases;
+        if manager.refused.is_empty() {
+            manager.stage = Stage::OldLeases;
             self.out.push(Action::Leases(LeaseOrder::AwaitOld));
         } else {
             // Mappings do not change within a configuration: the next configuration places these
             // replicas elsewhere.
-            self.full.extend(std::mem::take(&mut lead.refused));
+            self.full.extend(std::mem::take(&mut manager.refused));
             self.probe(now, None);
         }
     }
 
     pub(super) fn old_leases_over(&mut self, _now: u64, configuration: ConfigurationId) {
-        if let Some(lead) = &self.lead
-            && lead.stage == Stage::OldLeases
-            && lead.configuration.id() == configuration
+        if let Some(manager) = &self.manager
+            && manager.stage == Stage::OldLeases
+            && manager.configuration.id() == configuration
         {
             self.commit_new_configuration();
         }
@@ -210,12 +214,12 @@ impl Reconfiguration {
     /// Carries out step 7: all members have applied the configuration, and no other machine holds a
     /// lease.
     fn commit_new_configuration(&mut self) {
-        let Some(lead) = &mut self.lead else {
+        let Some(manager) = &mut self.manager else {
             return;
         };
-        lead.stage = Stage::Committed;
-        let configuration = lead.configuration.id();
-        let others = lead.configuration.machines().iter().map(|m| m.id);
+        manager.stage = Stage::Committed;
+        let configuration = manager.configuration.id();
+        let others = manager.configuration.machines().iter().map(|m| m.id);
         for machine in others.filter(|machine| *machine != self.me) {
             let commit = ReconfigurationMessage::NewConfigCommit { configuration };
             self.out.push(Action::Send(machine, commit));
@@ -226,23 +230,24 @@ impl Reconfiguration {
 
     /// Handles REGIONS-ACTIVE: all regions of a member can be used.
     pub(super) fn active_at(&mut self, from: MachineId, configuration: ConfigurationId) {
-        let Some(lead) = &mut self.lead else {
+        let Some(manager) = &mut self.manager else {
             return;
         };
-        let current = lead.configuration.id() == configuration && lead.stage == Stage::Committed;
-        if !current || !lead.configuration.has(from) {
+        let current =
+            manager.configuration.id() == configuration && manager.stage == Stage::Committed;
+        if !current || !manager.configuration.has(from) {
             return;
         }
-        let last = lead.inactive.remove(&from) && lead.inactive.is_empty();
+        let last = manager.inactive.remove(&from) && manager.inactive.is_empty();
         let all = ReconfigurationMessage::AllRegionsActive { configuration };
         if last {
-            let members = lead.configuration.machines().iter().map(|m| m.id);
+            let members = manager.configuration.machines().iter().map(|m| m.id);
             for machine in members.filter(|machine| *machine != self.me) {
                 self.out.push(Action::Send(machine, all.clone()));
             }
             self.active = false;
             self.out.push(Action::AllRegionsActive(configuration));
-        } else if lead.inactive.is_empty() {
+        } else if manager.inactive.is_empty() {
             self.send(from, all);
         }
     }
@@ -250,14 +255,14 @@ impl Reconfiguration {
     /// Handles WHOLE: all replicas of a member have all data of their regions. Once all members are
     /// whole, replicas that are to go are given up.
     pub(super) fn whole_at(&mut self, now: u64, from: MachineId, configuration: ConfigurationId) {
-        let Some(lead) = &mut self.lead else {
+        let Some(manager) = &mut self.manager else {
             return;
         };
-        if lead.configuration.id() != configuration || lead.stage != Stage::Committed {
+        if manager.configuration.id() != configuration || manager.stage != Stage::Committed {
             return;
         }
-        let last = lead.lacking.remove(&from) && lead.lacking.is_empty();
-        let (moving, balances) = (lead.remapped.moving, lead.balances);
+        let last = manager.lacking.remove(&from) && manager.lacking.is_empty();
+        let (moving, balances) = (manager.remapped.moving, manager.balances);
         if last && moving && self.may_wish().is_ok() {
             self.probe(now, Some(ChangeRequest::Move { balances }));
         }
@@ -266,16 +271,16 @@ impl Reconfiguration {
     /// Returns whether replicas at other machines must become whole before some are given up; only
     /// at the CM.
     pub fn is_moving(&self) -> bool {
-        let lead = self.lead.as_ref();
-        lead.is_some_and(|lead| lead.remapped.moving)
+        let manager = self.manager.as_ref();
+        manager.is_some_and(|manager| manager.remapped.moving)
     }
 
     /// Returns whether a leaving machine has no replicas, and will get none.
     pub(super) fn has_nothing(&self, machine: MachineId) -> bool {
-        let lead = self.lead.as_ref();
-        lead.is_some_and(|lead| {
-            let mut mappings = lead.remapped.map.mappings();
-            lead.configuration.is_leaving(machine)
+        let manager = self.manager.as_ref();
+        manager.is_some_and(|manager| {
+            let mut mappings = manager.remapped.map.mappings();
+            manager.configuration.is_leaving(machine)
                 && !mappings.any(|mapping| mapping.replicas.has(machine))
         })
     }
@@ -283,19 +288,19 @@ impl Reconfiguration {
     /// Answers a machine that asks for news, with what it has missed.
     pub(super) fn asked(&mut self, from: MachineId, applied: ConfigurationId, committed: bool) {
         let newest = self.newest.id();
-        let lead = self
-            .lead
+        let manager = self
+            .manager
             .as_ref()
-            .filter(|lead| lead.configuration.id() == newest);
-        let waiting = lead.filter(|lead| lead.waiting.contains(&from));
+            .filter(|manager| manager.configuration.id() == newest);
+        let waiting = manager.filter(|manager| manager.waiting.contains(&from));
         if applied > newest {
             self.ask(from);
-        } else if let Some(lead) = waiting {
-            let new = lead.new_config(from);
+        } else if let Some(manager) = waiting {
+            let new = manager.new_config(from);
             self.send(from, ReconfigurationMessage::NewConfig(new));
         } else if applied < newest {
             self.tell_newest(from);
-        } else if lead.is_some_and(|lead| lead.stage == Stage::Committed) && !committed {
+        } else if manager.is_some_and(|manager| manager.stage == Stage::Committed) && !committed {
             let configuration = newest;
             self.send(
                 from,
@@ -304,16 +309,16 @@ impl Reconfiguration {
         }
     }
 
-    pub(super) fn lead_is_due(&mut self, now: u64) {
+    pub(super) fn handle_manager_timeout(&mut self, now: u64) {
         let retry_ns = self.options.retry_ns;
-        let Some(lead) = &mut self.lead else {
+        let Some(manager) = &mut self.manager else {
             return;
         };
-        let Stage::Sending { again, until } = &mut lead.stage else {
+        let Stage::Sending { again, until } = &mut manager.stage else {
             return;
         };
         if now >= *until {
-            let silent = std::mem::take(&mut lead.waiting);
+            let silent = std::mem::take(&mut manager.waiting);
             self.suspects
                 .extend(silent.into_iter().filter(|m| *m != self.me));
             self.probe(now, None);

@@ -28,24 +28,24 @@ impl Reconfiguration {
         }
         self.promised = self.promised.max(Some(id));
         self.wait(now);
-        let survey = RegionProbe {
+        let probe = RegionProbe {
             by: from,
             base: id,
             attempt,
         };
         let promise = LeaseOrder::Promise { to: from };
         self.out
-            .extend([Action::Leases(promise), Action::Survey(survey)]);
+            .extend([Action::Leases(promise), Action::ReportRegions(probe)]);
     }
 
-    /// Handles the answer to [`Action::Survey`].
-    pub fn surveyed(
+    /// Handles the answer to [`Action::ReportRegions`].
+    pub fn regions_reported(
         &mut self,
         now: u64,
-        survey: RegionProbe,
+        probe: RegionProbe,
         holdings: RegionReport,
     ) -> Vec<Action> {
-        let RegionProbe { by, base, attempt } = survey;
+        let RegionProbe { by, base, attempt } = probe;
         if by == self.me {
             self.probe_answered(now, by, base, attempt, holdings);
         } else if !self.evicted {
@@ -87,7 +87,7 @@ impl Reconfiguration {
     pub(super) fn apply(&mut self, now: u64, new: NewConfig, old_until: Option<u64>) {
         let configuration = new.configuration.clone();
         self.abandon();
-        self.lead = None;
+        self.manager = None;
         self.newest = configuration.clone();
         self.applied = configuration.clone();
         self.joining = false;
@@ -219,7 +219,7 @@ impl Reconfiguration {
             return self.remap_regions(now, swap);
         }
         self.abandon();
-        self.lead = None;
+        self.manager = None;
         self.suspects.clear();
         self.patience = None;
         self.newest = configuration;

@@ -123,8 +123,8 @@ pub enum Action {
     /// Answer no clients from now on.
     Block,
     /// Freeze the regions of this machine and pass their description to
-    /// [`Reconfiguration::surveyed`].
-    Survey(RegionProbe),
+    /// [`Reconfiguration::regions_reported`].
+    ReportRegions(RegionProbe),
     /// Ask the store for this swap; the answer goes to [`Reconfiguration::swapped`].
     CompareAndSwap {
         /// The number to return with the answer.
@@ -141,7 +141,7 @@ pub enum Action {
     },
     /// This machine is the CM of a configuration that it applies next: make its allocator, which
     /// holds requests back until [`Action::Commit`].
-    Lead(Box<InitialManagerState>),
+    BecomeManager(Box<InitialManagerState>),
     /// Apply this configuration: exchange messages with members only, learn the mappings, reserve
     /// memory for new replicas. Replicas without memory go to [`Reconfiguration::applied`].
     Apply(Box<NewConfig>),

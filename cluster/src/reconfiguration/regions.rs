@@ -38,9 +38,9 @@ pub struct ConfigurationEffects {
 }
 
 impl Regions<'_> {
-    /// Carries out [`super::Action::Survey`]: freezes the regions until the next configuration is
-    /// applied.
-    pub fn survey(&mut self, last_drained: ConfigurationId) -> RegionReport {
+    /// Carries out [`super::Action::ReportRegions`]: freezes the regions until the next
+    /// configuration is applied.
+    pub fn freeze_and_report(&mut self, last_drained: ConfigurationId) -> RegionReport {
         self.replica.freeze();
         self.cache.freeze();
         if let Some(allocator) = self.allocator {
@@ -75,9 +75,9 @@ impl Regions<'_> {
         }
     }
 
-    /// Carries out [`super::Action::Lead`]: makes the allocator, which allocates once the
+    /// Carries out [`super::Action::BecomeManager`]: makes the allocator, which allocates once the
     /// configuration is in force.
-    pub fn lead(&mut self, leading: InitialManagerState, replication: Replication) {
+    pub fn become_manager(&mut self, leading: InitialManagerState, replication: Replication) {
         let mut allocator = Allocator::new(
             &leading.configuration,
             replication,
@@ -96,10 +96,10 @@ impl Regions<'_> {
             configuration: configuration.id(),
             changes: 0,
         };
-        let leads = |allocator: &Allocator| {
+        let is_current = |allocator: &Allocator| {
             allocator.map().version().configuration == version.configuration
         };
-        if !self.allocator.as_ref().is_some_and(leads) {
+        if !self.allocator.as_ref().is_some_and(is_current) {
             *self.allocator = None;
         }
         *self.next_region = new.next_region.max(*self.next_region);

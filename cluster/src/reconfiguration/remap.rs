@@ -280,10 +280,10 @@ fn machines_for(
         !leaving.contains(machine) && (!closed.contains(machine) || in_all() || data_in_one())
     };
     let mut machines: FewSet<MachineId> = all.into_iter().filter(stays).collect();
-    if let Some(founder) = group.first() {
+    if let Some(first) = group.first() {
         let having: Vec<MachineId> = machines.iter().copied().collect();
         let count = replication.wanted().saturating_sub(having.len());
-        machines.extend(placement.more(founder.region(), &having, count, closed));
+        machines.extend(placement.more(first.region(), &having, count, closed));
     }
     machines
 }

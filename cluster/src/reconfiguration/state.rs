@@ -38,7 +38,7 @@ pub struct Reconfiguration {
     pub(super) active: bool,
     pub(super) attempts: u64,
     pub(super) attempt: Option<Attempt>,
-    pub(super) lead: Option<ManagerState>,
+    pub(super) manager: Option<ManagerState>,
     /// The machines that had no memory for a new replica.
     pub(super) full: FewSet<MachineId>,
     pub(super) evicted: bool,
@@ -64,7 +64,7 @@ impl Reconfiguration {
             active: false,
             attempts: 0,
             attempt: None,
-            lead: None,
+            manager: None,
             full: FewSet::new(),
             evicted: false,
             out: Vec::new(),
@@ -236,8 +236,8 @@ impl Reconfiguration {
     /// Returns the latest time of the next call of [`Self::tick`]; `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         let attempt = self.attempt.as_ref().and_then(Attempt::wake);
-        let lead = self.lead.as_ref().and_then(ManagerState::wake);
-        let times = [self.patience, self.ask_at, attempt, lead];
+        let manager = self.manager.as_ref().and_then(ManagerState::wake);
+        let times = [self.patience, self.ask_at, attempt, manager];
         times.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
@@ -247,8 +247,8 @@ impl Reconfiguration {
         if due(self.attempt.as_ref().and_then(Attempt::wake)) {
             self.attempt_is_due(now);
         }
-        if due(self.lead.as_ref().and_then(ManagerState::wake)) {
-            self.lead_is_due(now);
+        if due(self.manager.as_ref().and_then(ManagerState::wake)) {
+            self.handle_manager_timeout(now);
         }
         if due(self.patience) {
             self.patience = None;

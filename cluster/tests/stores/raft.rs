@@ -392,7 +392,7 @@ fn machine_without_its_votes_gets_new_node_id() {
         assert!(!store.here().configured);
     }
     let third = one.who("host-3").expect("it is there");
-    assert!(third.configured && third.life == 1003 && third.voters == [1001, 1002, 1003]);
+    assert!(third.configured && third.incarnation == 1003 && third.voters == [1001, 1002, 1003]);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Nvram {
     }
 
     /// Returns whether a machine of an incarnation has a process.
-    pub fn has_process(&self, life: u64, machine: MachineId) -> bool {
-        is_locked(&home_of(&self.memory_dir(life), machine))
+    pub fn has_process(&self, incarnation: u64, machine: MachineId) -> bool {
+        is_locked(&home_of(&self.memory_dir(incarnation), machine))
     }
 }

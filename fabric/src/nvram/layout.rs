@@ -27,7 +27,7 @@ const GRAIN_BYTES: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryKind {
     /// The directory of one incarnation.
-    Life,
+    Incarnation,
     /// The directory of regions, which pass from one incarnation to the next.
     Regions,
 }

@@ -71,7 +71,7 @@ impl Manifest {
         let mut from = ManifestReader(body);
         let known = whole && from.take(8)? == MAGIC && from.u32()? == VERSION;
         known.then_some(())?;
-        let (machine, life) = (MachineId(from.u32()?), from.u64()?);
+        let (machine, incarnation) = (MachineId(from.u32()?), from.u64()?);
         let [sources, pieces, chunks] = [from.u32()?, from.u32()?, from.u32()?];
         let layout = Layout {
             sources: (0..sources).map(|_| from.source()).collect::<Option<_>>()?,
@@ -85,7 +85,7 @@ impl Manifest {
             && layout.chunks().count() == checksums.len();
         right.then_some(Manifest {
             machine,
-            incarnation: life,
+            incarnation,
             layout,
             checksums,
         })
@@ -126,7 +126,7 @@ impl<'a> ManifestReader<'a> {
         let &[home, length] = self.take(2)? else {
             return None;
         };
-        let homes = [DirectoryKind::Life, DirectoryKind::Regions].into_iter();
+        let homes = [DirectoryKind::Incarnation, DirectoryKind::Regions].into_iter();
         let home = homes.into_iter().find(|known| *known as u8 == home)?;
         let name = str::from_utf8(self.take(length.into())?).ok()?;
         let bytes = self.u64()?;
@@ -164,7 +164,7 @@ mod tests {
             incarnation: 7,
             layout: Layout {
                 sources: vec![
-                    source(DirectoryKind::Life, "0002000000000002.m2"),
+                    source(DirectoryKind::Incarnation, "0002000000000002.m2"),
                     source(DirectoryKind::Regions, "0001000000000000"),
                 ],
                 pieces: vec![

@@ -92,19 +92,19 @@ fn at(file: &Path) -> impl Fn(io::Error) -> io::Error {
 
 impl Nvram {
     /// Returns the directory of the save of a machine's memory in an incarnation.
-    fn save_of(&self, life: u64, machine: MachineId) -> PathBuf {
-        home_of(&self.record(life), machine)
+    fn save_of(&self, incarnation: u64, machine: MachineId) -> PathBuf {
+        home_of(&self.record(incarnation), machine)
     }
 
     /// Returns whether a save of a machine's memory exists, intact or not.
-    pub(super) fn has_save(&self, life: u64, machine: MachineId) -> bool {
-        self.has_saves() && self.save_of(life, machine).join(MANIFEST).exists()
+    pub(super) fn has_save(&self, incarnation: u64, machine: MachineId) -> bool {
+        self.has_saves() && self.save_of(incarnation, machine).join(MANIFEST).exists()
     }
 
     /// Returns the directory of a machine's files of a kind.
-    fn home(&self, home: DirectoryKind, life: u64, machine: MachineId) -> PathBuf {
+    fn home(&self, home: DirectoryKind, incarnation: u64, machine: MachineId) -> PathBuf {
         match home {
-            DirectoryKind::Life => home_of(&self.memory_dir(life), machine),
+            DirectoryKind::Incarnation => home_of(&self.memory_dir(incarnation), machine),
             DirectoryKind::Regions => home_of(&self.regions(), machine),
         }
     }
@@ -114,8 +114,8 @@ impl Nvram {
     ///
     /// # Errors
     /// The error of the system; the memory is not saved then.
-    pub fn save(&self, life: u64, machine: MachineId) -> io::Result<SaveOutcome> {
-        let place = self.save_of(life, machine);
+    pub fn save(&self, incarnation: u64, machine: MachineId) -> io::Result<SaveOutcome> {
+        let place = self.save_of(incarnation, machine);
         fs::create_dir_all(&place).map_err(at(&place))?;
         let lock = lock_file(&place.join(SAVING))?;
         match lock.try_lock() {
@@ -123,26 +123,30 @@ impl Nvram {
             Err(TryLockError::WouldBlock) => return Ok(SaveOutcome::ByAnother),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        if self.has_save(life, machine) {
+        if self.has_save(incarnation, machine) {
             return Ok(SaveOutcome::Before);
         }
         let mut layout = Layout::default();
-        for home in [DirectoryKind::Life, DirectoryKind::Regions] {
-            let directory = self.home(home, life, machine);
+        for home in [DirectoryKind::Incarnation, DirectoryKind::Regions] {
+            let directory = self.home(home, incarnation, machine);
             for name in segments_in(&directory)? {
                 let file = File::open(directory.join(&name))?;
                 let bytes = file.metadata()?.len();
                 layout.add(Source { home, name, bytes }, &file)?;
             }
         }
-        let open =
-            |source: &Source| File::open(self.home(source.home, life, machine).join(&source.name));
+        let open = |source: &Source| {
+            File::open(
+                self.home(source.home, incarnation, machine)
+                    .join(&source.name),
+            )
+        };
         let memory = place.join(MEMORY);
         let checksums = write(&memory, &layout, open).map_err(at(&memory))?;
         let bytes = layout.bytes();
         let manifest = Manifest {
             machine,
-            incarnation: life,
+            incarnation,
             layout,
             checksums,
         };
@@ -150,7 +154,7 @@ impl Nvram {
         fs::write(&draft, manifest.seal()).map_err(at(&draft))?;
         File::open(&draft)?.sync_all()?;
         fs::rename(draft, place.join(MANIFEST))?;
-        for directory in [&place, &self.record(life)] {
+        for directory in [&place, &self.record(incarnation)] {
             File::open(directory)?.sync_all()?;
         }
         Ok(SaveOutcome::Now(bytes))
@@ -162,25 +166,25 @@ impl Nvram {
     ///
     /// # Errors
     /// [`LoadError`]; the machine has no memory then.
-    pub fn load(&self, life: u64, machine: MachineId) -> Result<Option<u64>, LoadError> {
-        let homes = [DirectoryKind::Life, DirectoryKind::Regions]
-            .map(|home| self.home(home, life, machine));
+    pub fn load(&self, incarnation: u64, machine: MachineId) -> Result<Option<u64>, LoadError> {
+        let homes = [DirectoryKind::Incarnation, DirectoryKind::Regions]
+            .map(|home| self.home(home, incarnation, machine));
         let has = |home: &PathBuf| fs::read_dir(home).is_ok_and(|mut files| files.next().is_some());
-        let there = self.is_intact(life, machine) && homes.iter().any(has);
-        if there || !self.has_save(life, machine) {
+        let there = self.is_intact(incarnation, machine) && homes.iter().any(has);
+        if there || !self.has_save(incarnation, machine) {
             return Ok(None);
         }
-        let place = self.save_of(life, machine);
+        let place = self.save_of(incarnation, machine);
         let manifest = read_manifest(&place.join(MANIFEST))?;
-        if (manifest.machine, manifest.incarnation) != (machine, life) {
+        if (manifest.machine, manifest.incarnation) != (machine, incarnation) {
             return Err(LoadError::Damaged {
                 file: place.join(MANIFEST),
                 at: 0,
                 why: "this is of another machine or life",
             });
         }
-        let loading = self.loading(life, machine);
-        fs::create_dir_all(self.memory_dir(life)).map_err(named(&loading))?;
+        let loading = self.loading(incarnation, machine);
+        fs::create_dir_all(self.memory_dir(incarnation)).map_err(named(&loading))?;
         fs::write(&loading, "").map_err(named(&loading))?;
         for home in &homes {
             match fs::remove_dir_all(home) {
@@ -190,7 +194,10 @@ impl Nvram {
                 _ => fs::create_dir_all(home).map_err(named(home))?,
             }
         }
-        let path = |source: &Source| self.home(source.home, life, machine).join(&source.name);
+        let path = |source: &Source| {
+            self.home(source.home, incarnation, machine)
+                .join(&source.name)
+        };
         for source in &manifest.layout.sources {
             let path = path(source);
             let made = File::create(&path).and_then(|file| file.set_len(source.bytes));
@@ -201,7 +208,8 @@ impl Nvram {
             // memory.
             homes.iter().for_each(|home| drop(fs::remove_dir_all(home)));
         })?;
-        self.is_loaded(life, machine).map_err(named(&loading))?;
+        self.is_loaded(incarnation, machine)
+            .map_err(named(&loading))?;
         Ok(Some(manifest.layout.bytes()))
     }
 }

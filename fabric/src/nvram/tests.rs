@@ -11,7 +11,7 @@ fn pair(nvram: &Nvram, incarnation: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2
         address: String::new(),
     });
     members.clone().map(|me| {
-        let living = nvram.join(incarnation).expect("a life");
+        let living = nvram.join(incarnation).expect("an incarnation");
         let home = nvram.home_in(incarnation, me.id, regions.iter().copied(), living);
         let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         fabric.set_members(&members).expect("a member");
@@ -23,7 +23,7 @@ fn pair(nvram: &Nvram, incarnation: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2
 fn records_that_were_not_released_are_found_when_all_have_ended() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
-    nvram.begin(3, b"map").expect("a life");
+    nvram.begin(3, b"map").expect("an incarnation");
     assert_eq!(nvram.map(3).expect("a map"), b"map");
     let [one, two] = pair(&nvram, 3, &[]);
     assert!(nvram.is_alive(3).expect("a lock"));
@@ -70,27 +70,30 @@ fn only_regions_outlive_incarnation() {
     assert_eq!(nvram.last(9).expect("lives"), None);
     let region = |number| SegmentId::new(SegmentId::REGION, 0, number);
     let status_page = SegmentId::new(SegmentId::BOARD, 0, 0);
-    for life in [2, 5] {
-        nvram.begin(life, &[]).expect("a life");
-        let kept: &[u32] = if life == 2 { &[] } else { &[7] };
-        let [one, two] = pair(&nvram, life, kept);
-        assert!(nvram.has_lived(life, MachineId(1)));
+    for incarnation in [2, 5] {
+        nvram.begin(incarnation, &[]).expect("an incarnation");
+        let kept: &[u32] = if incarnation == 2 { &[] } else { &[7] };
+        let [one, two] = pair(&nvram, incarnation, kept);
+        assert!(nvram.has_lived(incarnation, MachineId(1)));
         for segment in [region(7), region(8), status_page] {
             let memory = one.provide(segment, 8, Writer::Owner).expect("memory");
-            let before = memory.words()[0].fetch_add(life, Ordering::Relaxed);
-            let expected = if segment == region(7) && life == 5 {
+            let before = memory.words()[0].fetch_add(incarnation, Ordering::Relaxed);
+            let expected = if segment == region(7) && incarnation == 5 {
                 2
             } else {
                 0
             };
             assert_eq!(before, expected, "{segment:?}");
             let seen = two.map(MachineId(1), segment).expect("it is found");
-            assert_eq!(seen.words()[0].load(Ordering::Relaxed), expected + life);
+            assert_eq!(
+                seen.words()[0].load(Ordering::Relaxed),
+                expected + incarnation
+            );
         }
         // A retained region must have the requested size.
-        let words = if life == 2 { 16 } else { 8 };
+        let words = if incarnation == 2 { 16 } else { 8 };
         let torn = two.provide(region(7), words, Writer::Owner);
-        assert_eq!(torn.is_ok(), life == 2);
+        assert_eq!(torn.is_ok(), incarnation == 2);
     }
     assert_eq!(nvram.last(4).expect("lives"), Some(2));
     nvram
@@ -110,7 +113,7 @@ fn only_regions_outlive_incarnation() {
 fn memory_that_was_not_saved_is_none_after_another_boot() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
-    nvram.begin(1, &[]).expect("a life");
+    nvram.begin(1, &[]).expect("an incarnation");
     let [one, two] = pair(&nvram, 1, &[]);
     let region = SegmentId::new(SegmentId::REGION, 0, 7);
     for machine in [&one, &two] {
@@ -147,10 +150,10 @@ fn one_at_a_time_finds_out_whether_others_live() {
 fn memory_of_evicted_machines_stays_for_joining_machines() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
-    nvram.begin(1, &[]).expect("a life");
+    nvram.begin(1, &[]).expect("an incarnation");
     let region = SegmentId::new(SegmentId::REGION, 0, 7);
     let machine = |id| {
-        let living = nvram.join(1).expect("a life");
+        let living = nvram.join(1).expect("an incarnation");
         let home = nvram.home_in(1, MachineId(id), [], living);
         let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         let memory = fabric.provide(region, 8, Writer::Owner).expect("memory");
@@ -195,7 +198,7 @@ fn memory_of_evicted_machines_stays_for_joining_machines() {
     assert_eq!(memory.words()[0].load(Ordering::Relaxed), 3);
     drop((one, five));
     assert_eq!(left(6, &[]).1, [5, 1]);
-    nvram.begin(9, &[]).expect("a life");
+    nvram.begin(9, &[]).expect("an incarnation");
     let kept = [(MachineId(1), 7), (MachineId(1), 8)];
     nvram.forget_before(9, &kept).expect("forgotten");
     assert_eq!(left(6, &[]).1, [1]);
@@ -205,7 +208,7 @@ fn memory_of_evicted_machines_stays_for_joining_machines() {
 fn network_machine_keeps_memory_in_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
-    nvram.begin(1, &[]).expect("a life");
+    nvram.begin(1, &[]).expect("an incarnation");
     assert!(nvram.is_here(1) && !nvram.is_here(2));
     let config = |me| TcpConfig {
         me: MachineId(me),
@@ -216,7 +219,7 @@ fn network_machine_keeps_memory_in_files() {
         silence: None,
     };
     let home = || {
-        let living = nvram.join(1).expect("a life");
+        let living = nvram.join(1).expect("an incarnation");
         let home = nvram.home_in(1, MachineId(2), [], living);
         home.expect("its directory")
     };

@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) home: PathBuf,
-    pub(super) life: RwLock<Option<Arc<PeerIncarnation>>>,
+    pub(super) incarnation: RwLock<Option<Arc<PeerIncarnation>>>,
     /// Whether the peer was connected when events were last taken.
     pub(super) connected: AtomicBool,
 }
@@ -73,17 +73,22 @@ impl Peer {
     pub(super) fn at(home: PathBuf) -> Peer {
         Peer {
             home,
-            life: RwLock::default(),
+            incarnation: RwLock::default(),
             connected: AtomicBool::new(false),
         }
     }
 
     /// Returns the present incarnation of the peer.
     pub(super) fn mapped_incarnation(&self) -> Result<Arc<PeerIncarnation>, FabricError> {
-        if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
-            return Ok(Arc::clone(life));
+        if let Some(incarnation) = self
+            .incarnation
+            .read()
+            .as_ref()
+            .filter(|incarnation| incarnation.lasts())
+        {
+            return Ok(Arc::clone(incarnation));
         }
-        let mut known = self.life.write();
+        let mut known = self.incarnation.write();
         *known = None;
         let control = Memory::of_file(&open_file(&self.home.join(CONTROL), true)?, true)?;
         if control.len() < CONTROL_WORDS {

@@ -13,7 +13,7 @@ pub(super) struct SimFile {
     pub state: Arc<Mutex<State>>,
     pub gate: Arc<Gate>,
     pub id: usize,
-    pub life: u64,
+    pub incarnation: u64,
 }
 
 impl SimFile {
@@ -24,7 +24,7 @@ impl SimFile {
         call: impl FnOnce(&mut State, usize) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut state = self.state.lock();
-        if state.life != self.life {
+        if state.incarnation != self.incarnation {
             return Err(io::Error::other(
                 "the disk crashed since this file was opened",
             ));
@@ -103,7 +103,7 @@ impl DiskFile for SimFile {
             std::thread::sleep(delay);
         }
         let mut state = self.state.lock();
-        if state.life != self.life {
+        if state.incarnation != self.incarnation {
             return Err(io::Error::other("the disk crashed during a sync"));
         }
         let file = &mut state.files[self.id];

@@ -21,7 +21,7 @@ pub(super) struct State {
     pub free_bytes: Option<u64>,
     pub faults: BTreeMap<DiskOp, u64>,
     pub done: BTreeMap<DiskOp, u64>,
-    pub life: u64,
+    pub incarnation: u64,
     pub sync_delay: Duration,
 }
 
@@ -57,7 +57,7 @@ impl State {
             free_bytes: None,
             faults: BTreeMap::new(),
             done: BTreeMap::new(),
-            life: 0,
+            incarnation: 0,
             sync_delay: Duration::ZERO,
         }
     }
@@ -90,7 +90,7 @@ impl State {
         }
         names.clone_from(durable_names);
         self.locks.clear();
-        self.life += 1;
+        self.incarnation += 1;
     }
 
     pub fn done(&self, op: DiskOp) -> u64 {

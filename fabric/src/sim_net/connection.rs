@@ -66,10 +66,10 @@ impl Connection {
     }
 
     /// Begins another connection, and invalidates items of earlier ones.
-    pub(super) fn begin(&mut self, life: u64) {
+    pub(super) fn begin(&mut self, incarnation: u64) {
         self.up = true;
         self.epoch += 1;
-        self.incarnation = life;
+        self.incarnation = incarnation;
         self.watched = false;
         self.glimpses.clear();
         self.parked.clear();

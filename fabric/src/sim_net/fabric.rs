@@ -43,10 +43,10 @@ impl SimFabric {
             poller: Bell::new(Arc::clone(&words), 0),
             leases: Bell::new(words, 1),
         };
-        let life = net.state.lock().join(me, &registry, &bells)?;
+        let incarnation = net.state.lock().join(me, &registry, &bells)?;
         let machine = SimMachine {
             me,
-            incarnation: life,
+            incarnation,
             net: net.clone(),
             registry,
             bells,

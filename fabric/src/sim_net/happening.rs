@@ -107,8 +107,8 @@ impl State {
         let counted = self.counts(to, from) && !self.way_blocked(from, to, LinkDirection::There);
         let link = self.link(from, to);
         let goes = link.epoch == epoch && !link.parked.contains_key(&LinkDirection::There);
-        let life = link.incarnation;
-        let target = self.living(to, life).filter(|_| goes && counted);
+        let incarnation = link.incarnation;
+        let target = self.living(to, incarnation).filter(|_| goes && counted);
         let Some(target) = target else { return };
         let registry = Arc::clone(&target.registry);
         if let Answer::Words(first) = Operation::Read(words).apply(&registry, from, at) {
@@ -168,8 +168,8 @@ impl State {
         } = flight;
         let counted = self.counts(to, from);
         let link = self.link(from, to);
-        let (newest, life) = (link.epoch == epoch, link.incarnation);
-        let target = self.living(to, life).filter(|_| newest && counted);
+        let (newest, incarnation) = (link.epoch == epoch, link.incarnation);
+        let target = self.living(to, incarnation).filter(|_| newest && counted);
         let Some(target) = target else {
             if newest {
                 self.break_soon(from, to);
@@ -227,11 +227,14 @@ impl State {
 
     fn connect(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
         let wanted = self.counts(from, to) && self.counts(to, from) && !self.hangs(from, to);
-        let life = self.stations.get(&to).map_or(0, |station| station.life);
+        let incarnation = self
+            .stations
+            .get(&to)
+            .map_or(0, |station| station.incarnation);
         let link = self.link(from, to);
         link.connecting = false;
         if wanted && !link.up {
-            link.begin(life);
+            link.begin(incarnation);
             self.tell(from, Event::Connected(to), effects);
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Bells {
 /// A running machine.
 #[derive(Debug)]
 pub(super) struct RunningMachine {
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     pub(super) members: BTreeSet<MachineId>,
     pub(super) registry: Arc<Registry>,
     pub(super) bells: Bells,
@@ -174,7 +174,7 @@ impl State {
         }
         let incarnation = self.number();
         let station = RunningMachine {
-            life: incarnation,
+            incarnation,
             members: BTreeSet::from([me]),
             registry: Arc::clone(registry),
             bells: bells.clone(),
@@ -187,9 +187,13 @@ impl State {
     }
 
     /// Returns the machine if it is still the given incarnation.
-    pub(super) fn living(&mut self, machine: MachineId, life: u64) -> Option<&mut RunningMachine> {
+    pub(super) fn living(
+        &mut self,
+        machine: MachineId,
+        incarnation: u64,
+    ) -> Option<&mut RunningMachine> {
         let station = self.stations.get_mut(&machine);
-        station.filter(|station| station.life == life)
+        station.filter(|station| station.incarnation == incarnation)
     }
 
     pub(super) fn crash(&mut self, machine: MachineId, effects: &mut Effects) {

@@ -394,9 +394,9 @@ impl Fabric for TcpFabric {
             // accepted.
             shared.links.write().insert(member.id, Arc::clone(&link));
             let (keeper, keeps) = (Arc::clone(shared), Arc::clone(&link));
-            let life = move || keeps.keep(&keeper);
+            let run = move || keeps.keep(&keeper);
             let name = format!("link {me}-{}", member.id);
-            if let Err(error) = shared.threads.spawn(name, life) {
+            if let Err(error) = shared.threads.spawn(name, run) {
                 shared.links.write().remove(&member.id);
                 link.stop(shared);
                 return Err(error.into());

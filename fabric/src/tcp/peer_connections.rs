@@ -259,8 +259,8 @@ impl PeerConnections {
         if state.stopped {
             return Err(HandshakeError::NotMember);
         }
-        let other_life = |up: &Pair| up.incarnation != peer.incarnation;
-        let restarted = state.up.as_ref().is_some_and(other_life);
+        let other_incarnation = |up: &Pair| up.incarnation != peer.incarnation;
+        let restarted = state.up.as_ref().is_some_and(other_incarnation);
         if calls(shared.identity.me, self.peer) {
             if !peer.asks() {
                 return Err(HandshakeError::Version);

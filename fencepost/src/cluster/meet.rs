@@ -317,7 +317,7 @@ impl Cluster {
                 host: host(),
                 leases: self.terms()?,
                 store,
-                door,
+                join_endpoint: door,
                 joins: part.joins,
                 ..NetworkOptions::of(fabric, configuration, replication)
             },

@@ -31,7 +31,7 @@ impl Plan {
         let mut random = Random::new(seed ^ 0x70_12);
         plan.net.torn_one_in = 1 + random.below(4);
         plan.net.torn_ns = [5_000, 50_000, 500_000][random.below(3) as usize];
-        plan.crowd();
+        plan.narrow_working_set();
         plan
     }
 
@@ -142,7 +142,7 @@ impl Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         plan.draw_slow_way(&mut random);
         plan.draw_slow_way(&mut random);
-        plan.crowd();
+        plan.narrow_working_set();
         (plan.think_ns, plan.drop_one_in) = (200_000, 0);
         plan
     }
@@ -187,7 +187,7 @@ impl Plan {
         let other = plan.draw_other(machine, &mut random);
         let (_, when) = plan.draw_victim(&mut random);
         plan.faults.push(Fault::Crash(other, when));
-        plan.crowd();
+        plan.narrow_working_set();
         plan.survives_late_answers();
         plan
     }

@@ -94,7 +94,7 @@ impl Step<'_> {
 
     /// Reads all large objects of a machine, more than are validated one by one, and overwrites a
     /// register.
-    pub async fn survey(&mut self) -> Result<(), Halt> {
+    pub async fn read_large_objects(&mut self) -> Result<(), Halt> {
         let machine = self.one_of(self.world.large.len() / LARGE_EACH);
         for at in (machine * LARGE_EACH..).take(LARGE_EACH) {
             let addr = self.world.large[at];

@@ -11,7 +11,7 @@ use fencepost_txn::{AbortReason, Coordinator, Isolation, Machine, Mode, Outcome,
 use super::cut_off::cut_off;
 use super::step::{Halt, Step};
 use crate::attempt::{Attempt, Stage};
-use crate::doom::CrashState;
+use crate::crash_state::CrashState;
 use crate::history::{NEVER, ObservedTransaction};
 use crate::levels::Execution;
 use crate::lists::Contents;
@@ -88,7 +88,7 @@ pub struct Client {
     /// The client's random numbers.
     pub random: Random,
     /// The crash state of its machine.
-    pub doom: CrashState,
+    pub crash_state: CrashState,
 }
 
 /// The planned end of a transaction.
@@ -108,7 +108,7 @@ impl Client {
     pub async fn run(mut self) {
         let mut coordinator = self.machine.1.coordinator();
         for _ in 0..self.plan.transactions {
-            if self.doom.has_come() || self.machine.1.is_to_part() {
+            if self.crash_state.has_come() || self.machine.1.is_to_part() {
                 return;
             }
             let thought = self.random.below(self.plan.think_ns);
@@ -179,13 +179,13 @@ impl Client {
             PlannedEnd::DropCommit(polls) => (polls, true),
             _ => (u64::MAX, true),
         };
-        let (sim, doom) = (self.sim.clone(), self.doom.clone());
+        let (sim, crash_state) = (self.sim.clone(), self.crash_state.clone());
         let ended = {
             let counts = || only_commit == committing();
-            let leaves = || marker.is_some() && committing() && doom.is_dismissed();
+            let leaves = || marker.is_some() && committing() && crash_state.is_dismissed();
             let run = self.transaction(coordinator, mode, &attempt, ending);
             let run = cut_off(cut_off(run, polls, counts), 1, leaves);
-            doom.or_cut(async { run.await.flatten() }).await
+            crash_state.or_cut(async { run.await.flatten() }).await
         };
         let mut log = self.log.borrow_mut();
         let mut attempt = attempt.into_inner();
@@ -325,7 +325,7 @@ impl Step<'_> {
             12 => self.range().await,
             13..16 => self.values().await,
             16 => self.all_values().await,
-            17 => self.survey().await,
+            17 => self.read_large_objects().await,
             _ => self.page().await,
         }
     }

@@ -89,7 +89,7 @@ impl Batch {
             prev_end,
             bytes: (at - BATCH_HEADER_BYTES) as u32,
             records: self.records,
-            life: incarnation,
+            incarnation,
         };
         header.encode(&mut self.bytes);
         let padded = align_batch(self.bytes.len() as u64) as usize;

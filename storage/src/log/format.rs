@@ -127,7 +127,7 @@ pub(super) struct BatchHeader {
     pub prev_end: u64,
     pub bytes: u32,
     pub records: u32,
-    pub life: u32,
+    pub incarnation: u32,
 }
 
 impl BatchHeader {
@@ -138,7 +138,7 @@ impl BatchHeader {
         put_u64(out, 24, self.prev_end);
         put_u32(out, 32, self.bytes);
         put_u32(out, 36, self.records);
-        put_u32(out, 40, self.life);
+        put_u32(out, 40, self.incarnation);
         let crc = crc32c::crc32c(&out[..44]);
         put_u32(out, 44, crc);
     }
@@ -154,7 +154,7 @@ impl BatchHeader {
             prev_end: u64_at(bytes, 24),
             bytes: u32_at(bytes, 32),
             records: u32_at(bytes, 36),
-            life: u32_at(bytes, 40),
+            incarnation: u32_at(bytes, 40),
         };
         let whole = crc32c::crc32c(&bytes[..44]) == u32_at(bytes, 44);
         (whole && header.log_id == log_id && header.start == start).then_some(header)
@@ -214,13 +214,16 @@ impl RecordHeader {
 }
 
 /// Fills in the checksum of `record`, which is one whole record.
-pub(super) fn seal_record(record: &mut [u8], life: u32) {
-    let crc = record_crc(record, life);
+pub(super) fn seal_record(record: &mut [u8], incarnation: u32) {
+    let crc = record_crc(record, incarnation);
     put_u32(record, 4, crc);
 }
 
-fn record_crc(record: &[u8], life: u32) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(life, &record[..4]), &record[8..])
+fn record_crc(record: &[u8], incarnation: u32) -> u32 {
+    crc32c::crc32c_append(
+        crc32c::crc32c_append(incarnation, &record[..4]),
+        &record[8..],
+    )
 }
 
 fn put_u32(out: &mut [u8], at: usize, value: u32) {
@@ -272,7 +275,7 @@ mod tests {
             prev_end: 9,
             bytes: 40,
             records: 1,
-            life: 5,
+            incarnation: 5,
         };
         let mut out = [0; BATCH_HEADER_BYTES];
         header.encode(&mut out);

@@ -281,7 +281,7 @@ impl Reader {
         let (mut all, mut counted) = (0, 0);
         while at < batch.len() {
             let lsn = header.start + at as u64;
-            let Some(record) = RecordHeader::decode(&batch[at..], lsn, header.life) else {
+            let Some(record) = RecordHeader::decode(&batch[at..], lsn, header.incarnation) else {
                 break;
             };
             at += record_bytes(record.body_bytes as usize);

@@ -51,7 +51,7 @@ fn writers_do_not_stop_and_nothing_is_lost() {
         let disk = SimDisk::new(seed);
         let mut models: Vec<Model> = (0..WRITERS).map(|_| Model::new()).collect();
         let (mut sequence, mut stored) = (0, 0);
-        for life in 0..3u64 {
+        for incarnation in 0..3u64 {
             let house = TestStore::open(&disk).expect("a crash is no damage");
             for model in &mut models {
                 house.check(model);
@@ -63,7 +63,7 @@ fn writers_do_not_stop_and_nothing_is_lost() {
             thread::scope(|scope| {
                 for (lane, model) in models.iter_mut().enumerate() {
                     let (house, stop) = (&house, &stop);
-                    let seed = seed * 100 + life * 10 + lane as u64;
+                    let seed = seed * 100 + incarnation * 10 + lane as u64;
                     scope.spawn(move || writer(house, lane, seed, model, stop));
                 }
                 for _ in 0..4 {
@@ -77,7 +77,7 @@ fn writers_do_not_stop_and_nothing_is_lost() {
                 thread::sleep(Duration::from_millis(10));
                 stop.store(true, Ordering::Relaxed);
             });
-            disk.crash(if life % 2 == 0 {
+            disk.crash(if incarnation % 2 == 0 {
                 CrashLoss::All
             } else {
                 CrashLoss::Some

@@ -47,11 +47,11 @@ fn truncated_log_continues_after_last_whole_record() {
             disk.remove(beyond).expect("the file is there");
         }
         disk.cut(&files[last], cut);
-        for life in 0..3u8 {
+        for incarnation in 0..3u8 {
             let (log, before) =
                 open(&disk, RequiredLog::default()).expect("a cut is no corruption");
             let end = log
-                .append(&[(100 + life, &[b"after", b"wards"])])
+                .append(&[(100 + incarnation, &[b"after", b"wards"])])
                 .expect("there is room");
             log.wait_flushed_blocking(end).expect("the disk is well");
             drop(log);

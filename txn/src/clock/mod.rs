@@ -16,10 +16,10 @@
 //!
 //! # Another CM
 //! The time is the new CM's own clock from when its configuration is committed. The CM adds an
-//! offset, so that the time is above all earlier times ([`Clock::lead`]). If the new CM shared the
-//! clock with the previous CM, the time continues unchanged. Between applying a configuration with
-//! another time and its commit, a machine's clock is *stopped* ([`Clock::change`]): L stands still,
-//! so that nothing comes into force. U is already of the new time, because NEW-CONFIG and the
+//! offset, so that the time is above all earlier times ([`Clock::become_manager`]). If the new CM
+//! shared the clock with the previous CM, the time continues unchanged. Between applying a
+//! configuration with another time and its commit, a machine's clock is *stopped*
+//! ([`Clock::change`]): L stands still, so that nothing comes into force. U is already of the new time, because NEW-CONFIG and the
 //! answer to the probe before it are an exchange. So even if the new CM fails at once, every
 //! machine knows an upper bound of the time.
 //!
@@ -237,7 +237,7 @@ impl Clock {
     /// `highest_ns` is the highest time that any machine used when it was asked, which was at
     /// `asked` by the own clock or later. Returns whether the time continues unchanged. Otherwise
     /// the clock is stopped until [`Self::go_on`].
-    pub(crate) fn lead(&self, highest_ns: u64, asked: u64) -> bool {
+    pub(crate) fn become_manager(&self, highest_ns: u64, asked: u64) -> bool {
         if self.is_exact() {
             return true;
         }
@@ -441,7 +441,7 @@ mod tests {
                 host.advance(Duration::from_millis(50));
             }
             let before = new.interval();
-            assert!(!new.lead(highest, asked) && new.is_stopped() && !new.is_exact());
+            assert!(!new.become_manager(highest, asked) && new.is_stopped() && !new.is_exact());
             assert_eq!(new.low(), before.0);
             assert!(new.now() > before.1 && new.now() > old.now());
             b.advance(Duration::from_millis(50));
@@ -462,7 +462,7 @@ mod tests {
         let clock = Clock::of_time(time, true);
         clock.raise(Timestamp::from_raw(1 << 40));
         let before = clock.interval();
-        assert!(clock.lead(u64::MAX / 2, 0));
+        assert!(clock.become_manager(u64::MAX / 2, 0));
         clock.go_on();
         assert_eq!((clock.interval(), clock.is_stopped()), (before, false));
     }
@@ -482,7 +482,7 @@ mod tests {
         let asked = member.own_ns();
         let highest = member.highest_ns().expect("it knows the time");
         all(40);
-        assert!(!new.lead(highest, 0));
+        assert!(!new.become_manager(highest, 0));
         let told = new.tell();
         all(60);
         member.change(NextCmTime::Exchange { asked, told });

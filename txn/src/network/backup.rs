@@ -66,20 +66,20 @@ struct BlockUse {
 impl BlockUses {
     /// Rebuilds the uses of blocks from the objects of backup replicas that were loaded.
     pub fn of(regions: &Regions) -> BlockUses {
-        let mut lives = BlockUseMap::default();
+        let mut uses = BlockUseMap::default();
         for (id, class) in regions.replica_blocks() {
             let slots = (0..class.slots()).map(|slot| id.slot(class, slot));
             let objects = slots.filter_map(|addr| regions.backup(addr));
             let written = objects.map(|object| object.header());
             let written = written.filter(|header| *header != Header(0));
             for w in written.map(|header| header.timestamp()) {
-                let block_use = lives.entry(id).or_insert_with(|| BlockUse::after(None, w));
+                let block_use = uses.entry(id).or_insert_with(|| BlockUse::after(None, w));
                 block_use.since = block_use.since.min(w);
                 block_use.newest = block_use.newest.max(w);
             }
         }
         BlockUses {
-            uses: Mutex::new(lives),
+            uses: Mutex::new(uses),
             applied: AtomicU64::new(0),
         }
     }
@@ -153,11 +153,11 @@ impl BaseVersion {
     }
 
     /// Returns whether the version has not arrived yet and no newer write has overtaken it.
-    fn lacks(&self, regions: &Regions, lives: &BlockUseMap) -> bool {
+    fn lacks(&self, regions: &Regions, uses: &BlockUseMap) -> bool {
         let block = BlockId::of(self.addr);
         let same = regions.backup_class(block) == Some(self.class);
-        let life = lives.get(&block);
-        if life.is_some_and(|life| life.has_outlived(self.w, same)) {
+        let block_use = uses.get(&block);
+        if block_use.is_some_and(|block_use| block_use.has_outlived(self.w, same)) {
             return false;
         }
         let object = regions.backup(self.addr).filter(|_| same);
@@ -291,8 +291,8 @@ impl Backup {
             }
             let mut due = std::mem::take(&mut self.due);
             let may = {
-                let lives = changed.uses.lock();
-                let come = |(awaited, _): &mut (BaseVersion, _)| !awaited.lacks(regions, &lives);
+                let uses = changed.uses.lock();
+                let come = |(awaited, _): &mut (BaseVersion, _)| !awaited.lacks(regions, &uses);
                 due.extract_if(.., come).collect::<Vec<_>>()
             };
             self.due = due;
@@ -523,26 +523,26 @@ fn apply_stamped(
         // BACKUP-4. The new replicas of a region that this machine has given up apply its writes.
         return Ok(None);
     }
-    let mut lives = changed.uses.lock();
+    let mut uses = changed.uses.lock();
     let awaited = BaseVersion::by(write, &change, w);
-    if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &lives))
+    if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &uses))
         && !fault::injected(Fault::ApplyRangesAtOnce)
     {
         return Ok(Some(awaited));
     }
     let same = regions.backup_class(block) == Some(Class(write.class));
-    let life = lives.get_mut(&block);
-    match life {
-        Some(life) if life.has_outlived(w, same) => return Ok(None),
-        Some(life) if same => {
-            life.since = life.since.min(w);
-            life.newest = life.newest.max(w);
+    let block_use = uses.get_mut(&block);
+    match block_use {
+        Some(block_use) if block_use.has_outlived(w, same) => return Ok(None),
+        Some(block_use) if same => {
+            block_use.since = block_use.since.min(w);
+            block_use.newest = block_use.newest.max(w);
         }
         before => {
-            let life = BlockUse::after(before.as_deref(), w);
+            let block_use = BlockUse::after(before.as_deref(), w);
             let restored = regions.restore_backup(block, Class(write.class));
             restored.map_err(|_| BadRecord("a backup cannot be made"))?;
-            lives.insert(block, life);
+            uses.insert(block, block_use);
         }
     }
     // The lock is still held (BACKUP-3).

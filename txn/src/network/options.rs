@@ -30,7 +30,7 @@ pub struct NetworkOptions {
     /// replaced.
     pub store: Option<Arc<dyn ConfigStore>>,
     /// The join endpoint; `None` if no machine may join.
-    pub door: Option<Arc<JoinEndpoint>>,
+    pub join_endpoint: Option<Arc<JoinEndpoint>>,
     /// The starting state of a machine with a disk; `None` on all machines or on none.
     pub disk: Option<Arc<DiskStart>>,
     /// The memory left by earlier machines, for a machine that joins.
@@ -60,7 +60,7 @@ impl NetworkOptions {
             host: 0,
             leases: None,
             store: None,
-            door: None,
+            join_endpoint: None,
             disk: None,
             before: None,
             joins: false,

@@ -96,7 +96,7 @@ impl Network {
         for peer in self.member_peers().filter(|peer| peer.sender.is_awaited()) {
             let _ = peer.sender.probe();
         }
-        self.look_at_door();
+        self.serve_join_requests();
         self.look_after_lines();
         self.forget_lost_questions();
         self.look_after_regions(machine);

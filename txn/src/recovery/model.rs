@@ -214,7 +214,7 @@ impl State {
             Stage::Decided(Decision::Abort) if self.committed => Some("a committed change is lost"),
             Stage::Decided(Decision::Commit) if self.gave_up => Some("a given-up change commits"),
             Stage::Decided(Decision::Commit)
-                if self.replicas.iter().any(|region| nobody_knows(region)) =>
+                if self.replicas.iter().any(|region| is_unknown(region)) =>
             {
                 Some("a region commits what none of its replicas knows")
             }
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-fn nobody_knows(region: &[Evidence]) -> bool {
+fn is_unknown(region: &[Evidence]) -> bool {
     region.iter().all(|seen| *seen == Evidence::NONE)
 }
 

@@ -104,14 +104,14 @@ fn acknowledged_commits_survive_crashes_and_no_commit_in_part() {
         disk.set_sync_delay(Duration::from_micros(200));
         let mut world = World::new(open(&disk));
         let mut history: Vec<TransactionRecord> = Vec::new();
-        for life in 0..4u64 {
-            let loss = if (seed + life) % 2 == 0 {
+        for incarnation in 0..4u64 {
+            let loss = if (seed + incarnation) % 2 == 0 {
                 CrashLoss::All
             } else {
                 CrashLoss::Some
             };
-            let random = (seed * 31 + life).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let told = run_until_crash(&world, &disk, random, life * 1_000_000 + 1, loss);
+            let random = (seed * 31 + incarnation).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let told = run_until_crash(&world, &disk, random, incarnation * 1_000_000 + 1, loss);
             drop(world);
             world = World::open(open(&disk));
             for (thread, (stories, untold)) in told.into_iter().enumerate() {
@@ -132,18 +132,18 @@ fn acknowledged_commits_survive_crashes_and_no_commit_in_part() {
                 }
             }
             let state = check(history.clone())
-                .unwrap_or_else(|why| panic!("seed {seed} life {life}: {why}"));
+                .unwrap_or_else(|why| panic!("seed {seed} incarnation {incarnation}: {why}"));
             let keys: BTreeSet<u64> = set::at_rest(&world.machine, world.set.first())
                 .into_iter()
                 .collect();
-            assert_eq!(keys, state.keys, "seed {seed} life {life}");
+            assert_eq!(keys, state.keys, "seed {seed} incarnation {incarnation}");
             let mut tx = world.machine.coordinator().begin(Mode::ReadOnly);
             for cell in 0..CELLS {
                 let found = block_on(world.read(&mut tx, cell));
                 assert_eq!(
                     found,
                     Ok(state.cells.get(&cell).copied()),
-                    "seed {seed} life {life} cell {cell}"
+                    "seed {seed} incarnation {incarnation} cell {cell}"
                 );
             }
             let inventory = world.machine.inventory();

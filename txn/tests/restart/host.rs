@@ -144,7 +144,7 @@ impl Host {
     }
 
     /// Kills a machine after a number of further writes.
-    pub fn doom(&self, machine: MachineId, writes: usize, others: OthersEnd) {
+    pub fn kill_after_writes(&self, machine: MachineId, writes: usize, others: OthersEnd) {
         let mut state = self.watch.state.lock();
         (state.to_kill, state.killed) = (Some((machine, writes, others)), None);
     }
@@ -234,25 +234,29 @@ impl Host {
         let resumed = match &before {
             None => None,
             Some(before) => {
-                let life = nvram.last(before.id().0).expect("lives").expect("one");
+                let incarnation = nvram.last(before.id().0).expect("lives").expect("one");
                 // A process that another test has just started also has the lock, for a short time.
-                while nvram.is_alive(life).expect("a lock") {
+                while nvram.is_alive(incarnation).expect("a lock") {
                     std::thread::yield_now();
                 }
-                let map = nvram.map(life).expect("a map");
+                let map = nvram.map(incarnation).expect("a map");
                 let begun = (!map.is_empty()).then(|| RestartState::unseal(&map).expect("whole"));
                 let before = (before, begun.as_ref());
-                Some(repair_memory(&nvram.after(life), before, replication)?)
+                Some(repair_memory(
+                    &nvram.after(incarnation),
+                    before,
+                    replication,
+                )?)
             }
         };
         let map = resumed.as_ref().map_or_else(Vec::new, RestartState::seal);
         let configuration = resumed
             .as_ref()
             .map_or(initial_members, |resumed| resumed.configuration.clone());
-        let life = configuration.id().0;
+        let incarnation = configuration.id().0;
         let kept = resumed.as_ref().map_or_else(Vec::new, RestartState::places);
-        nvram.begin(life, &map).expect("a life");
-        nvram.forget_before(life, &kept).expect("forgotten");
+        nvram.begin(incarnation, &map).expect("an incarnation");
+        nvram.forget_before(incarnation, &kept).expect("forgotten");
         *self.current.borrow_mut() = Some(configuration.clone());
         let resumed = resumed.map(Arc::new);
         let members: Vec<Member> = (1..=MACHINES).map(member).collect();
@@ -262,9 +266,9 @@ impl Host {
                 let regions = resumed.iter().flat_map(|resumed| &resumed.regions);
                 let own = regions.filter(|region| region.mapping.replicas.has(me.id));
                 let own = own.map(|region| region.mapping.region.0);
-                let living = nvram.join(life).expect("a life");
+                let living = nvram.join(incarnation).expect("an incarnation");
                 let home = nvram
-                    .home_in(life, me.id, own, living)
+                    .home_in(incarnation, me.id, own, living)
                     .expect("its directory");
                 let fabric = ShmFabric::at(home).expect("a machine");
                 fabric.set_members(&members).expect("a member");

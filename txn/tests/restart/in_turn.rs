@@ -75,7 +75,7 @@ fn kill_in_turn(
         let change = |image: &mut [u64]| image[1] = next;
         machines.run(tx.update(*addr, change)).expect("there");
     }
-    host.doom(machine(at), writes, others);
+    host.kill_after_writes(machine(at), writes, others);
     let (outcome, left) = run_and_kill(host, &machines, tx.commit());
     let killed = host.killed().is_some();
     machines.close();

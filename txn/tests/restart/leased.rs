@@ -113,7 +113,7 @@ impl SharedEnvironment {
             clock: Arc::clone(&self.time) as _,
             leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
             store: Some(Arc::clone(&self.store) as _),
-            door: Some(Arc::clone(&self.endpoint)),
+            join_endpoint: Some(Arc::clone(&self.endpoint)),
             ..NetworkOptions::of(fabric, configuration, replication)
         }
     }
@@ -455,9 +455,9 @@ impl World {
             .endpoint
             .begin_join(request, &mut random)
             .expect("left");
-        let (knock, heard) = (RefCell::new(attempt), Cell::new(None));
+        let (join_attempt, heard) = (RefCell::new(attempt), Cell::new(None));
         self.until("an answer", || {
-            let answer = knock.borrow_mut().hear().transpose();
+            let answer = join_attempt.borrow_mut().hear().transpose();
             let any = answer.is_some();
             heard.set(answer);
             any

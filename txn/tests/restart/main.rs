@@ -47,8 +47,8 @@ fn change(machines: &Machines, coordinator: usize, objects: &[Addr], freed: Addr
         .run(tx.alloc(SHORT, place(coordinator)))
         .expect("memory");
     tx.write_new(own, &[NEW; SHORT]).expect("its own");
-    let leads = |image: &mut [u64]| (image[0], image[2]) = (made.addr.raw(), own.addr.raw());
-    machines.run(tx.update(link, leads)).expect("there");
+    let pointer = |image: &mut [u64]| (image[0], image[2]) = (made.addr.raw(), own.addr.raw());
+    machines.run(tx.update(link, pointer)).expect("there");
     let outcome = machines.run(tx.commit());
     assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
 }
@@ -68,10 +68,10 @@ fn is_there(machines: &Machines, objects: &[Addr], freed: Addr, link: Addr) -> b
             let there = values[0] == NEW;
             assert_eq!(words(freed).is_none(), there);
             let to = words(link).expect("there");
-            for leads in [to[0], to[2]] {
-                assert_eq!(leads != OLD, there);
+            for pointer in [to[0], to[2]] {
+                assert_eq!(pointer != OLD, there);
                 if there {
-                    let made = words(Addr::from_raw(leads)).expect("what is led to is there");
+                    let made = words(Addr::from_raw(pointer)).expect("what is led to is there");
                     assert_eq!(made[..SHORT], [NEW; SHORT]);
                 }
             }

@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Checks the regions that the new CM has found and its mappings.
-    pub fn check_lead(&mut self, cm: MachineId, leading: &InitialManagerState) {
+    pub fn check_new_manager(&mut self, cm: MachineId, leading: &InitialManagerState) {
         let configuration = &leading.configuration;
         assert_eq!(configuration.cm(), cm);
         if configuration.id() < self.checks.led {

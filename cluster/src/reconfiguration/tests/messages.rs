@@ -47,7 +47,7 @@ proptest! {
             let other = MachineId(1 + random.below(5) as u32);
             let id = ConfigurationId(3 + random.below(4));
             let attempt = random.below(4);
-            let survey = RegionProbe { by: other, base: id, attempt };
+            let probe = RegionProbe { by: other, base: id, attempt };
             let actions = match random.below(13) {
                 0 => machine.tick(now),
                 1 => machine.lease_event(now, LeaseEvent::Expired(other)),
@@ -56,15 +56,15 @@ proptest! {
                 4 => machine.swapped(now, attempt, Some(SwapOutcome::Lost)),
                 5 => machine.read(now, attempt, Some(any_configuration(&mut random))),
                 6 => machine.applied(now, id, Vec::new()),
-                7 => machine.surveyed(now, survey, any_holdings(&mut random)),
+                7 => machine.regions_reported(now, probe, any_holdings(&mut random)),
                 8 => machine.unreachable(now, other),
                 9 => machine.regions_active(now, id),
                 10 => machine.severed(now, other),
                 _ => machine.receive(now, other, any_message(&mut random)),
             };
             for action in actions {
-                if let Action::Survey(survey) = action {
-                    machine.surveyed(now, survey, any_holdings(&mut random));
+                if let Action::ReportRegions(probe) = action {
+                    machine.regions_reported(now, probe, any_holdings(&mut random));
                 }
             }
         }

@@ -471,7 +471,7 @@ fn probe_suspends_region_changes() {
     let mut node = Node::new(m(2), &two, false, 0, &mut random);
     let (request, ..) = node.cache.allocate(RequestedPlacement::default());
     let (mut regions, memory) = node.regions();
-    let holdings = regions.survey(ConfigurationId(1));
+    let holdings = regions.freeze_and_report(ConfigurationId(1));
     assert_eq!(holdings.last_drained, ConfigurationId(1));
     assert!(holdings.held.is_empty() && holdings.known.is_empty() && !holdings.numbers);
     let mapping = mapping(1, 1, &[1, 2], 2);

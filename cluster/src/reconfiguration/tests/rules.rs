@@ -43,12 +43,12 @@ fn told(actions: &[Action], name: &str) -> Vec<u32> {
     told.collect()
 }
 
-fn survey_of(actions: &[Action]) -> RegionProbe {
-    let survey = actions.iter().find_map(|action| match action {
-        Action::Survey(survey) => Some(*survey),
+fn probe_of(actions: &[Action]) -> RegionProbe {
+    let probe = actions.iter().find_map(|action| match action {
+        Action::ReportRegions(probe) => Some(*probe),
         _ => None,
     });
-    survey.expect("a survey")
+    probe.expect("a probe")
 }
 
 fn swap_of(actions: &[Action]) -> Option<Configuration> {
@@ -137,7 +137,7 @@ fn no_machine_becomes_cm_without_known_time() {
         time_ns: None,
         ..nothing()
     };
-    cm.surveyed(0, survey_of(&actions), unknown.clone());
+    cm.regions_reported(0, probe_of(&actions), unknown.clone());
     let message = Message::ProbeAnswer {
         base: cm.configuration().id(),
         attempt: 1,
@@ -159,7 +159,7 @@ fn swapping() -> (Reconfiguration, Configuration) {
         matches!(actions[0], Action::Block),
         "clients wait from the suspicion on"
     );
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     answer(&mut cm, 3, 0);
     let actions = answer(&mut cm, 4, 0);
@@ -259,7 +259,7 @@ fn reconfiguration_takes_its_steps_in_order() {
 fn without_a_majority_nothing_is_swapped_and_all_are_asked_again() {
     let mut cm = machine(1, &testing::machines(5));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(5)));
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     cm.unreachable(0, m(3));
     let end = cm.next_wake();
@@ -374,11 +374,14 @@ fn probe_answer_promises_no_older_configuration() {
     let order = actions.iter().position(
         |action| matches!(action, Action::Leases(LeaseOrder::Promise { to }) if *to == m(3)),
     );
-    let survey = actions
+    let position = actions
         .iter()
-        .position(|action| matches!(action, Action::Survey(_)));
-    assert!(order.is_some() && order < survey, "the promise comes first");
-    let answers = machine.surveyed(0, survey_of(&actions), nothing());
+        .position(|action| matches!(action, Action::ReportRegions(_)));
+    assert!(
+        order.is_some() && order < position,
+        "the promise comes first"
+    );
+    let answers = machine.regions_reported(0, probe_of(&actions), nothing());
     assert_eq!(told(&answers, "PROBE-ANSWER"), [3]);
     let new_config = |configuration: &Configuration| {
         Message::NewConfig(NewConfig {
@@ -466,7 +469,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     assert!(matches!(taken, Err(ChangeRequestError::Configuration(_))));
     let actions = cm.add(0, address.clone(), domain.clone()).unwrap();
     assert!(matches!(cm.remove(0, m(2)), Err(ChangeRequestError::Busy)));
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = answer(&mut cm, 3, 0);
     let new = swap_of(&actions).unwrap();
@@ -498,7 +501,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     ));
     let actions = cm.remove(0, m(2)).unwrap();
     assert_eq!(told(&actions, "PROBE"), [2, 3]);
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = answer(&mut cm, 3, 0);
     let new = swap_of(&actions).unwrap();
@@ -529,7 +532,7 @@ fn machine_leaves_if_enough_remain_and_loses_only_membership() {
         Err(ChangeRequestError::HasReplicas(_))
     ));
     let actions = cm.receive(0, m(2), Message::Leave { machine: m(3) });
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = answer(&mut cm, 3, 0);
     let new = swap_of(&actions).unwrap();
@@ -537,7 +540,7 @@ fn machine_leaves_if_enough_remain_and_loses_only_membership() {
     // The eviction of a machine lost meanwhile precedes the requested change.
     let mut cm = machine(1, &three);
     let actions = cm.leave(0, m(3)).unwrap();
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 3, 0);
     let actions = cm.unreachable(0, m(2));
     let new = swap_of(&actions).unwrap();
@@ -549,7 +552,7 @@ fn eviction_precedes_join() {
     let three = testing::machines(3);
     let mut cm = machine(1, &three);
     let actions = cm.add(0, testing::address(4), testing::domain(4)).unwrap();
-    cm.surveyed(0, survey_of(&actions), nothing());
+    cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = cm.unreachable(0, m(3));
     let new = swap_of(&actions).unwrap();

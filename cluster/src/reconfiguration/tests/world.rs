@@ -34,7 +34,7 @@ pub enum Event {
     /// A message, with the number of the connection's incarnation.
     Message(MachineId, u64, Message),
     Unreachable(MachineId),
-    Surveyed(RegionProbe, RegionReport),
+    RegionsReported(RegionProbe, RegionReport),
     Applied(ConfigurationId, Vec<RefusedReplica>),
     /// The store carries out this machine's request.
     Store(u64, Option<(ConfigurationId, Configuration)>, bool),
@@ -187,7 +187,9 @@ impl World {
                 }
                 actions.unwrap_or_default()
             }
-            Event::Message(from, life, message) => return self.arrive(id, from, life, message),
+            Event::Message(from, incarnation, message) => {
+                return self.arrive(id, from, incarnation, message);
+            }
             Event::Unreachable(other) => {
                 if let Some(allocator) = &mut node.allocator {
                     let outgoing = allocator.unreachable(other);
@@ -195,11 +197,11 @@ impl World {
                 }
                 self.node(id).reconfiguration.unreachable(now, other)
             }
-            Event::Surveyed(survey, holdings) => {
-                if survey.by == id {
-                    self.checks.answered(id, survey.base, id);
+            Event::RegionsReported(probe, holdings) => {
+                if probe.by == id {
+                    self.checks.answered(id, probe.base, id);
                 }
-                node.reconfiguration.surveyed(now, survey, holdings)
+                node.reconfiguration.regions_reported(now, probe, holdings)
             }
             Event::Applied(configuration, refused) => {
                 node.reconfiguration.applied(now, configuration, refused)
@@ -281,8 +283,8 @@ impl World {
         self.after(delay, to, Event::Message(from, incarnation, message));
     }
 
-    fn arrive(&mut self, id: MachineId, from: MachineId, life: u64, message: Message) {
-        if self.incarnations.get(&Self::pair(from, id)) != Some(&life) {
+    fn arrive(&mut self, id: MachineId, from: MachineId, incarnation: u64, message: Message) {
+        if self.incarnations.get(&Self::pair(from, id)) != Some(&incarnation) {
             return;
         }
         let now = self.nodes[&id].now(self.time);
@@ -384,13 +386,13 @@ impl World {
                 }
                 Action::Leases(order) => node.leases.obey(order, now),
                 Action::Block => node.blocked = true,
-                Action::Survey(survey) => {
+                Action::ReportRegions(probe) => {
                     let drained = node.last_drained;
-                    let mut holdings = node.regions().0.survey(drained);
-                    holdings.granted_ns = node.leases.granted_ns(survey.base, now);
+                    let mut holdings = node.regions().0.freeze_and_report(drained);
+                    holdings.granted_ns = node.leases.granted_ns(probe.base, now);
                     holdings.time_ns = Some(now);
                     let delay = self.short();
-                    self.after(delay, id, Event::Surveyed(survey, holdings));
+                    self.after(delay, id, Event::RegionsReported(probe, holdings));
                 }
                 Action::CompareAndSwap {
                     attempt,
@@ -398,7 +400,7 @@ impl World {
                     new,
                 } => self.ask_store(id, attempt, Some((expected, new))),
                 Action::ReadStore { attempt } => self.ask_store(id, attempt, None),
-                Action::Lead(leading) => self.lead(id, *leading),
+                Action::BecomeManager(leading) => self.become_manager(id, *leading),
                 Action::Apply(new) => {
                     self.checks.applies(id, new.configuration.id());
                     let node = self.nodes.get_mut(&id).unwrap();
@@ -446,10 +448,10 @@ impl World {
         }
     }
 
-    fn lead(&mut self, id: MachineId, leading: InitialManagerState) {
-        self.check_lead(id, &leading);
+    fn become_manager(&mut self, id: MachineId, leading: InitialManagerState) {
+        self.check_new_manager(id, &leading);
         let (mut regions, _) = self.node(id).regions();
-        regions.lead(leading, options().replication);
+        regions.become_manager(leading, options().replication);
     }
 
     fn report(&mut self, report: Report) {

@@ -37,8 +37,8 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
     let mut silent_since = None;
     loop {
         tokio::time::sleep(LOOK).await;
-        let leads = shared.raft.current_leader().await == Some(shared.me);
-        let current = shared.current().filter(|_| leads);
+        let is_leader = shared.raft.current_leader().await == Some(shared.me);
+        let current = shared.current().filter(|_| is_leader);
         let Some(current) = current else {
             silent_since = None;
             shared.be_silent(false);
@@ -65,9 +65,9 @@ impl Shared {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
-        let place = |life: NodeId| {
-            let place = membership.get_node(&life).cloned();
-            (life, place.unwrap_or_default())
+        let place = |incarnation: NodeId| {
+            let place = membership.get_node(&incarnation).cloned();
+            (incarnation, place.unwrap_or_default())
         };
         membership.voter_ids().map(place).collect()
     }
@@ -102,12 +102,12 @@ impl Shared {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
-        let name = |life: &NodeId| match membership.get_node(life) {
+        let name = |incarnation: &NodeId| match membership.get_node(incarnation) {
             Some(place) => format!("m{}", place.machine),
-            None => format!("{life:x}"),
+            None => format!("{incarnation:x}"),
         };
-        let group = |lives: &BTreeSet<NodeId>| {
-            let names: Vec<String> = lives.iter().map(name).collect();
+        let group = |incarnations: &BTreeSet<NodeId>| {
+            let names: Vec<String> = incarnations.iter().map(name).collect();
             names.join(", ")
         };
         let groups: Vec<String> = membership.get_joint_config().iter().map(group).collect();
@@ -143,15 +143,15 @@ impl Shared {
                 machine: machine.id.0,
                 address: machine.address.to_string(),
             };
-            if let Some(NodeDescription { life, .. }) =
+            if let Some(NodeDescription { incarnation, .. }) =
                 self.who(&place.address, place.machine).await
             {
                 // The machine first becomes a learner, so that the group does not wait for a
                 // machine that is catching up.
-                let learner = self.raft.add_learner(life, place.clone(), true);
+                let learner = self.raft.add_learner(incarnation, place.clone(), true);
                 let learnt = tokio::time::timeout(self.patience, learner).await;
                 if matches!(learnt, Ok(Ok(_))) {
-                    next.insert(life, place);
+                    next.insert(incarnation, place);
                 }
             }
         }

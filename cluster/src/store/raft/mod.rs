@@ -86,7 +86,7 @@ pub struct RaftPace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftPeer {
     /// The machine's incarnation; see [`RaftMember`].
-    pub life: u64,
+    pub incarnation: u64,
     /// The machine's id.
     pub machine: MachineId,
     /// The incarnations of the voters in its group; empty if it is in no group.
@@ -152,14 +152,14 @@ impl RaftStore {
         let config = Arc::new(config.validate().map_err(unreachable)?);
         let (started, starts) = mpsc::channel();
         let (log, machine, to_others) = (kept.clone(), kept.clone(), network.clone());
-        let life = me.incarnation;
+        let incarnation = me.incarnation;
         runtime.spawn(async move {
             // The send fails only if the waiting thread has panicked.
-            let _ = started.send(Raft::new(life, config, to_others, log, machine).await);
+            let _ = started.send(Raft::new(incarnation, config, to_others, log, machine).await);
         });
         let raft = starts.recv().map_err(unreachable)?.map_err(unreachable)?;
         let shared = Shared {
-            me: life,
+            me: incarnation,
             place: MemberAddress {
                 machine: me.machine.0,
                 address: me.address,
@@ -306,7 +306,7 @@ impl Drop for RaftStore {
 impl From<NodeDescription> for RaftPeer {
     fn from(here: NodeDescription) -> RaftPeer {
         RaftPeer {
-            life: here.life,
+            incarnation: here.incarnation,
             machine: MachineId(here.machine),
             voters: here.voters.into_iter().collect(),
             configured: here.configured,
@@ -362,8 +362,12 @@ impl Shared {
             let mut others = self.others.iter().cycle();
             loop {
                 let told = match self.leader().await {
-                    Some((life, _)) if life == self.me => self.decide(ask.clone()).await,
-                    Some((life, address)) => self.pass(life, &address, ask.clone()).await,
+                    Some((incarnation, _)) if incarnation == self.me => {
+                        self.decide(ask.clone()).await
+                    }
+                    Some((incarnation, address)) => {
+                        self.pass(incarnation, &address, ask.clone()).await
+                    }
                     None => match others.next() {
                         Some(address) => {
                             let ask = RaftRequest::Pass(Box::new(ask.clone()));
@@ -385,11 +389,14 @@ impl Shared {
 
     /// Returns the leader and its address.
     async fn leader(&self) -> Option<(NodeId, String)> {
-        let life = self.raft.current_leader().await?;
+        let incarnation = self.raft.current_leader().await?;
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
-        let place = metrics.membership_config.membership().get_node(&life)?;
-        Some((life, place.address.clone()))
+        let place = metrics
+            .membership_config
+            .membership()
+            .get_node(&incarnation)?;
+        Some((incarnation, place.address.clone()))
     }
 
     async fn pass(&self, of: NodeId, address: &str, ask: RaftRequest) -> Reply {
@@ -416,8 +423,8 @@ impl Shared {
             }
             RaftRequest::Take { end } => Reply::Messages(self.messages.take_all(&end)),
             RaftRequest::Pass(ask) => match self.leader().await {
-                Some((life, _)) if life == self.me => self.decide(*ask).await,
-                Some((life, address)) => self.pass(life, &address, *ask).await,
+                Some((incarnation, _)) if incarnation == self.me => self.decide(*ask).await,
+                Some((incarnation, address)) => self.pass(incarnation, &address, *ask).await,
                 None => Reply::NotNow,
             },
             ask => self.decide(ask).await,
@@ -441,7 +448,7 @@ impl Shared {
 
     fn here(&self) -> NodeDescription {
         NodeDescription {
-            life: self.me,
+            incarnation: self.me,
             machine: self.place.machine,
             voters: self.voters().into_keys().collect(),
             configured: self.kept.current().is_some(),

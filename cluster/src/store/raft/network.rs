@@ -74,10 +74,10 @@ impl Network {
 impl RaftNetworkFactory<Group> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, life: NodeId, place: &MemberAddress) -> Peer {
+    async fn new_client(&mut self, incarnation: NodeId, place: &MemberAddress) -> Peer {
         Peer {
             network: self.clone(),
-            incarnation: life,
+            incarnation,
             address: place.address.clone(),
         }
     }

@@ -136,7 +136,8 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
     /// The machine's incarnation.
-    pub life: NodeId,
+    #[serde(rename = "life")]
+    pub incarnation: NodeId,
     /// The machine's id in the configurations.
     pub machine: u32,
     /// The incarnations of the voters, as far as the machine knows; empty before there is a group.

@@ -32,7 +32,7 @@ impl Host {
         let root = directory.path();
         let nvram = Nvram::saving_in(&root.join("memory"), &root.join("saves"));
         let nvram = nvram.expect("directories");
-        nvram.begin(INCARNATION, b"map").expect("a life");
+        nvram.begin(INCARNATION, b"map").expect("an incarnation");
         Host { directory, nvram }
     }
 
@@ -42,7 +42,7 @@ impl Host {
 
     /// Starts a machine, writes its memory and ends it.
     fn live(&self, machine: MachineId, word: u64) {
-        let living = self.nvram.join(INCARNATION).expect("a life");
+        let living = self.nvram.join(INCARNATION).expect("an incarnation");
         let home = self.nvram.home_in(INCARNATION, machine, [], living);
         let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         let provide = |segment, words, writer| {
@@ -152,7 +152,9 @@ fn memory_that_is_newer_than_a_save_is_left_alone() {
     let left = fs::read(regions.join(name)).expect("is read");
     assert_eq!(left[..8], 7u64.to_le_bytes());
     // The save is not loaded in a later incarnation.
-    host.nvram.begin(INCARNATION + 1, &[]).expect("a life");
+    host.nvram
+        .begin(INCARNATION + 1, &[])
+        .expect("an incarnation");
     host.boot();
     assert_eq!(
         host.nvram.last(u64::MAX).expect("lives"),

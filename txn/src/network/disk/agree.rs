@@ -71,8 +71,8 @@ pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
     all.max_by_key(|configuration| configuration.id())
 }
 
-/// Computes the starting state of `founders`; `all` are the states of the machines of the newest
-/// configuration.
+/// Computes the starting state of `initial_members`; `all` are the states of the machines of the
+/// newest configuration.
 pub fn agree(
     all: &States,
     initial_members: &Configuration,
@@ -113,7 +113,7 @@ pub fn agree(
     let newest = newest.unwrap_or(Timestamp::ZERO);
     let stored = all.values().map(|state| state.stored).max();
     let stored = ConfigurationId(stored.unwrap_or(0));
-    let (Some(life), Some(last)) = (latest.filter(|_| any), last) else {
+    let (Some(incarnation), Some(last)) = (latest.filter(|_| any), last) else {
         // The machines had no region yet.
         let configuration = match last {
             Some(last) => next(last, stored)?,
@@ -128,7 +128,7 @@ pub fn agree(
             committed: BTreeMap::new(),
         });
     };
-    belong_together(states, life)?;
+    belong_together(states, incarnation)?;
     let before: Vec<MachineId> = ids(last).collect();
     // A machine that is no member any more was one.
     let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
@@ -147,10 +147,11 @@ pub fn agree(
     });
     let mut committed: BTreeMap<TxnId, Timestamp> = committed.collect();
     // A machine that has not logged the decision yet is told again.
-    let decided = begun().filter(|begun| begun.configuration.id() == life.configuration.id());
+    let decided =
+        begun().filter(|begun| begun.configuration.id() == incarnation.configuration.id());
     committed.extend(decided.flat_map(|begun| begun.committed.iter().copied()));
     Ok(AgreedState {
-        cluster: life.cluster,
+        cluster: incarnation.cluster,
         configuration,
         newest,
         committed,
@@ -230,20 +231,23 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
 }
 
 /// Checks that all machines have data of one cluster.
-fn belong_together(states: &States, life: &IncarnationRecord) -> Result<(), StateExchangeError> {
+fn belong_together(
+    states: &States,
+    incarnation: &IncarnationRecord,
+) -> Result<(), StateExchangeError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
     if !none.is_empty() {
         return Err(StateExchangeError::Empty(none));
     }
-    let strange = |(machine, state): (&MachineId, &State)| {
+    let others_data = |(machine, state): (&MachineId, &State)| {
         let begun = state.begun.as_ref()?;
-        (begun.cluster != life.cluster).then_some(*machine)
+        (begun.cluster != incarnation.cluster).then_some(*machine)
     };
-    let strange: Vec<MachineId> = states.iter().filter_map(strange).collect();
-    match strange.is_empty() {
+    let others_data: Vec<MachineId> = states.iter().filter_map(others_data).collect();
+    match others_data.is_empty() {
         true => Ok(()),
-        false => Err(StateExchangeError::Strangers(strange)),
+        false => Err(StateExchangeError::OtherCluster(others_data)),
     }
 }
 

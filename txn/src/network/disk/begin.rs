@@ -147,8 +147,8 @@ impl Contents {
         self.left.me
     }
 
-    /// Returns the number of the machine at `place` among `founders`, and the machines that may be
-    /// there besides.
+    /// Returns the number of the machine at `place` among `initial_members`, and the machines that
+    /// may be there besides.
     ///
     /// # Errors
     /// [`StateExchangeError`] if they do not form a valid configuration.
@@ -181,7 +181,7 @@ impl Contents {
                 .then_some(offer.machine)
         };
         if let Some(me) = strange(&self.left) {
-            return Err(OpenError::Meet(StateExchangeError::Strangers(vec![me])));
+            return Err(OpenError::Meet(StateExchangeError::OtherCluster(vec![me])));
         }
         self.replaced |= self
             .left

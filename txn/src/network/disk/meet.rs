@@ -46,7 +46,7 @@ pub enum StateExchangeError {
     Empty(Vec<MachineId>),
     /// These machines have data of another cluster.
     #[error("{} found data of another cluster than the others", list(.0))]
-    Strangers(Vec<MachineId>),
+    OtherCluster(Vec<MachineId>),
     /// The data belong to these machines.
     #[error("the data are of {}, and are there again with these machines alone", list(.0))]
     OtherMachines(Vec<MachineId>),
@@ -131,7 +131,7 @@ fn digest(words: &[u64]) -> u64 {
 impl StateExchange {
     pub fn begin(
         fabric: &Arc<dyn Fabric>,
-        (founders, machines): (&Configuration, &Configuration),
+        (initial_members, machines): (&Configuration, &Configuration),
         taken_back: ReadmitPolicy,
         own: State,
     ) -> Result<StateExchange, StateExchangeError> {
@@ -145,7 +145,7 @@ impl StateExchange {
         Ok(StateExchange {
             states: FewMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
-            initial_members: founders.clone(),
+            initial_members: initial_members.clone(),
             machines: machines.clone(),
             own: address_of(machines, fabric.me()),
             known: known.unwrap_or(ConfigurationId(0)),

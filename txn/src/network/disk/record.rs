@@ -144,10 +144,10 @@ impl RegionsRecord {
 /// Returns a JOINED record.
 pub fn joined(offer: &DiskOffer) -> Vec<u64> {
     let DiskData {
-        incarnation: life,
+        incarnation,
         region_bytes,
     } = offer.data;
-    let mut words = vec![u64::from(offer.machine.0), life, region_bytes];
+    let mut words = vec![u64::from(offer.machine.0), incarnation, region_bytes];
     put_bytes(&mut words, &offer.configuration.encode());
     words
 }
@@ -157,12 +157,12 @@ pub fn take_joined(words: &[u64]) -> Result<DiskOffer, BadRecord> {
     let mut reader = WordReader(words);
     let machine = u32::try_from(reader.word()?);
     let machine = machine.map_err(|_| BadRecord("a machine whose number is too large"))?;
-    let (life, region_bytes) = (reader.word()?, reader.word()?);
+    let (incarnation, region_bytes) = (reader.word()?, reader.word()?);
     Ok(DiskOffer {
         machine: MachineId(machine),
         configuration: take_value(&mut reader)?,
         data: DiskData {
-            incarnation: life,
+            incarnation,
             region_bytes,
         },
     })

@@ -23,11 +23,11 @@ const NEVER: u64 = u64::MAX;
 
 impl Network {
     /// Checks the join endpoint, if this machine is the CM and a check is due.
-    pub(in crate::network) fn look_at_door(&self) {
+    pub(in crate::network) fn serve_join_requests(&self) {
         let Some(driver) = self.driver.as_ref() else {
             return;
         };
-        let Some(door) = &driver.door else {
+        let Some(join_endpoint) = &driver.join_endpoint else {
             return;
         };
         if self.configured.cm() != self.me {
@@ -47,8 +47,8 @@ impl Network {
         if now < due || mine().is_err() {
             return;
         }
-        for (outsider, message) in door.requests() {
-            self.inbox.push(Input::Stranger(outsider, message));
+        for (outsider, message) in join_endpoint.requests() {
+            self.inbox.push(Input::JoinRequest(outsider, message));
         }
         let next = driver.clock.now_ns().saturating_add(EVERY_NS);
         driver.endpoint_check_at.store(next, Ordering::Release);
@@ -62,14 +62,15 @@ impl Network {
         outsider: Outsider,
         message: JoinMessage,
     ) {
-        let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
+        let (Some(join_endpoint), Some(admission)) = (&driver.join_endpoint, &mut state.admission)
+        else {
             return;
         };
         let data = self.disk.as_ref().map(Disk::data);
         admission.keep(data, state.reconfiguration.is_in_force());
         let fresh = Nonce::draw(&mut state.random);
         match admission.receive(outsider, message, fresh) {
-            AdmissionAction::Answer(answer) => door.answer(outsider, &answer),
+            AdmissionAction::Answer(answer) => join_endpoint.answer(outsider, &answer),
             AdmissionAction::Store { new, .. } => {
                 let joiner = new.machines().last();
                 let joiner = joiner.expect("CONFIG-1: a configuration has machines");
@@ -86,18 +87,19 @@ impl Network {
 
     /// Answers a joining machine: the configuration with it is in the store, or its request failed.
     pub(super) fn wished(&self, driver: &ReconfigurationDriver, state: &mut State, stored: bool) {
-        let (Some(door), Some(admission)) = (&driver.door, &mut state.admission) else {
+        let (Some(join_endpoint), Some(admission)) = (&driver.join_endpoint, &mut state.admission)
+        else {
             return;
         };
         if let Some((outsider, answer)) = admission.stored(stored.then_some(SwapOutcome::Won)) {
-            door.answer(outsider, &answer);
+            join_endpoint.answer(outsider, &answer);
         }
     }
 }
 
 /// Returns the state for admitting machines, if this machine has a join endpoint.
 pub(super) fn admission(options: &crate::network::NetworkOptions) -> Option<Admission> {
-    let endpoint = options.door.as_ref()?;
+    let endpoint = options.join_endpoint.as_ref()?;
     let (me, secret) = (options.fabric.me(), endpoint.secret().clone());
     Some(Admission::new(me, secret, options.configuration.clone()))
 }

@@ -43,7 +43,7 @@ impl Network {
                 }
                 Action::Leases(order) => self.order(driver, order),
                 Action::Block => self.configured.block(),
-                Action::Survey(survey) => self.survey(machine, driver, state, survey),
+                Action::ReportRegions(probe) => self.report_regions(machine, driver, state, probe),
                 Action::CompareAndSwap {
                     attempt,
                     expected,
@@ -58,11 +58,11 @@ impl Network {
                     let asked = async move { store.read().await };
                     state.reads.push((attempt, Box::pin(asked)));
                 }
-                Action::Lead(leading) => {
+                Action::BecomeManager(leading) => {
                     // After failures there may be fewer machines than replicas wanted.
                     let replicas = Replication::new(self.replication.wanted() - 1, 1);
-                    state.handover.lead(leading.time_ns);
-                    self.region_allocation.lead(*leading, replicas);
+                    state.handover.become_manager(leading.time_ns);
+                    self.region_allocation.become_manager(*leading, replicas);
                 }
                 Action::Apply(new) => self.apply_new_configuration(machine, driver, state, &new),
                 Action::Commit(configuration) => {
@@ -113,24 +113,24 @@ impl Network {
         }
     }
 
-    fn survey(
+    fn report_regions(
         &self,
         machine: &Machine,
         driver: &ReconfigurationDriver,
         state: &mut State,
-        survey: RegionProbe,
+        probe: RegionProbe,
     ) {
-        let mut holdings = self.region_allocation.survey(state.last_drained);
-        // Read after the survey's promise. Without leases no member has granted any.
+        let mut holdings = self.region_allocation.freeze_and_report(state.last_drained);
+        // Read after the promise of the probe. Without leases no member has granted any.
         let granted_ns = self
             .leasing
             .as_ref()
-            .map(|leases| leases.granted_ns(survey.base));
+            .map(|leases| leases.granted_ns(probe.base));
         holdings.granted_ns = granted_ns.unwrap_or(0);
-        holdings.time_ns = state.handover.answer(machine.clock(), survey.by);
+        holdings.time_ns = state.handover.answer(machine.clock(), probe.by);
         let now = driver.clock.now_ns();
         state.timelines.towards_next(Step::Probe, now);
-        let answer = state.reconfiguration.surveyed(now, survey, holdings);
+        let answer = state.reconfiguration.regions_reported(now, probe, holdings);
         state.actions.extend(answer);
     }
 

@@ -40,7 +40,7 @@ impl Handover {
     }
 
     /// Records that this machine is going to be the CM.
-    pub fn lead(&mut self, highest_ns: u64) {
+    pub fn become_manager(&mut self, highest_ns: u64) {
         self.highest_ns = highest_ns;
     }
 }
@@ -65,7 +65,7 @@ impl Network {
         let answered = answered.get(&cm).copied();
         if cm == self.me {
             let asked = answered.unwrap_or(0);
-            handover.goes_on = clock.lead(handover.highest_ns, asked);
+            handover.goes_on = clock.become_manager(handover.highest_ns, asked);
         } else {
             self.follow_clock(clock, answered, new.clock);
         }

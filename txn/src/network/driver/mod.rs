@@ -8,7 +8,7 @@
 //! time  ─────────────►                        └─► this machine (apply_actions.rs)
 //!
 //! join endpoint ── join requests ──► admit.rs
-//! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
+//! Block ─► ReportRegions ─► BecomeManager ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery
 //!                                      all regions active ─► data recovery
 //! ```
 //! [`fencepost_cluster::reconfiguration`] decides each step and its time; this module carries the
@@ -79,7 +79,7 @@ pub(super) enum Input {
     Message(MachineId, ReconfigurationMessage),
     Recovery(MachineId, RecoveryMessage),
     /// A message from a machine at the join endpoint.
-    Stranger(Outsider, JoinMessage),
+    JoinRequest(Outsider, JoinMessage),
     /// A machine is to leave; with `true` a machine without regions leaves at once.
     Leave(MachineId, bool),
     /// Messages to or from a peer may be lost.
@@ -116,7 +116,7 @@ pub(super) struct ReconfigurationDriver {
     /// Whether all regions have been active since this machine joined.
     settled_in: AtomicBool,
     /// The join endpoint, and when the CM checks it next.
-    door: Option<Arc<JoinEndpoint>>,
+    join_endpoint: Option<Arc<JoinEndpoint>>,
     endpoint_check_at: AtomicU64,
     state: Mutex<State>,
 }
@@ -198,7 +198,7 @@ impl ReconfigurationDriver {
             }),
             evicted: AtomicBool::new(false),
             settled_in: AtomicBool::new(!options.joins),
-            door: options.door.clone(),
+            join_endpoint: options.join_endpoint.clone(),
             endpoint_check_at: AtomicU64::new(0),
             state: Mutex::new(State {
                 reconfiguration,
@@ -378,8 +378,8 @@ impl Network {
                 Input::Recovery(from, message) => {
                     self.recovery_message(machine, driver, state, (from, message));
                 }
-                Input::Stranger(stranger, message) => {
-                    self.admit(driver, state, stranger, message);
+                Input::JoinRequest(outsider, message) => {
+                    self.admit(driver, state, outsider, message);
                 }
             }
             self.apply_actions(machine, driver, state);

@@ -91,8 +91,8 @@ struct State {
 
 impl LeaseService {
     /// Creates the leases of `me` among the initial members of a cluster. Nothing happens before
-    /// the first poll. `life` is a random number drawn at each start of the machine. The polling
-    /// thread passes events to `sink`.
+    /// the first poll. `incarnation` is a random number drawn at each start of the machine. The
+    /// polling thread passes events to `sink`.
     ///
     /// # Errors
     /// If the mailboxes cannot be made.
@@ -101,7 +101,7 @@ impl LeaseService {
         configuration: &Configuration,
         terms: LeaseTerms,
         clock: Arc<dyn MonotonicClock>,
-        life: u64,
+        incarnation: u64,
         sink: Sink,
     ) -> Result<Self, FabricError> {
         let me = fabric.me();
@@ -109,7 +109,7 @@ impl LeaseService {
         let manages = configuration.cm() == me;
         let mut state = State {
             configuration: configuration.clone(),
-            leases: manages.then(|| Leases::new(me, configuration, terms, life, now)),
+            leases: manages.then(|| Leases::new(me, configuration, terms, incarnation, now)),
             mailboxes: Vec::new(),
             watch_all_at: None,
             renewals: 0,
@@ -120,7 +120,7 @@ impl LeaseService {
             me,
             clock,
             terms,
-            incarnation: life,
+            incarnation,
             sink,
             state: Mutex::new(state),
             held_until: AtomicU64::new(0),

@@ -43,8 +43,9 @@ impl World {
             let told: Arc<Mutex<Vec<_>>> = Arc::default();
             let note = Arc::clone(&told);
             let sink = Box::new(move |event| note.lock().push(event));
-            let (clock, life) = (Arc::clone(&clock) as _, u64::from(member.id.0) << 40);
-            let leasing = LeaseService::new(&fabric, &configuration, terms, clock, life, sink);
+            let (clock, incarnation) = (Arc::clone(&clock) as _, u64::from(member.id.0) << 40);
+            let leasing =
+                LeaseService::new(&fabric, &configuration, terms, clock, incarnation, sink);
             world.machines.push(leasing.expect("memory"));
             world.told.push(told);
             world.fabrics.push(fabric);

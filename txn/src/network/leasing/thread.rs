@@ -20,14 +20,14 @@ impl LeaseService {
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let (weak, fabric) = (Arc::downgrade(self), Arc::clone(&self.fabric));
         let thread = std::thread::Builder::new().name(format!("leases {}", self.me));
-        let incarnation = move || {
+        let thread_main = move || {
             let urgent = ask_for_priority();
             if let Some(leasing) = weak.upgrade() {
                 leasing.urgent.store(urgent, Ordering::Relaxed);
             }
             run(&weak, &fabric);
         };
-        *self.thread.lock() = Some(thread.spawn(incarnation)?);
+        *self.thread.lock() = Some(thread.spawn(thread_main)?);
         Ok(())
     }
 

@@ -32,14 +32,14 @@ impl State {
 impl RegionAllocationClient {
     /// Returns the state that a new CM needs; it does not change before the next configuration is
     /// applied.
-    pub fn survey(&self, last_drained: ConfigurationId) -> RegionReport {
-        self.0.lock().regions().survey(last_drained)
+    pub fn freeze_and_report(&self, last_drained: ConfigurationId) -> RegionReport {
+        self.0.lock().regions().freeze_and_report(last_drained)
     }
 
     /// Makes this machine the CM of the next configuration.
-    pub fn lead(&self, leading: InitialManagerState, replication: Replication) {
+    pub fn become_manager(&self, leading: InitialManagerState, replication: Replication) {
         let mut state = self.0.lock();
-        state.regions().lead(leading, replication);
+        state.regions().become_manager(leading, replication);
         // Region 0 existed before.
         state.founded = true;
     }
