@@ -185,31 +185,31 @@ impl Bulk {
             if self.levels.len() == level {
                 self.levels.push(Level::new(Vec::new(), FatPtr::NULL));
             }
-            let here = &mut self.levels[level];
+            let open_level = &mut self.levels[level];
             let least = 2 + usize::from(level > 0);
-            let fences = key::words_for(here.low.len()) + key::words_for(key.len());
-            let used = HEADER_WORDS + fences + here.used_with(level as u8, &key).1;
-            if here.entries.len() < least && used <= self.words || used <= self.fill {
-                here.push(level as u8, &key, value);
+            let fences = key::words_for(open_level.low.len()) + key::words_for(key.len());
+            let used = HEADER_WORDS + fences + open_level.used_with(level as u8, &key).1;
+            if open_level.entries.len() < least && used <= self.words || used <= self.fill {
+                open_level.push(level as u8, &key, value);
                 return Ok(());
             }
             // The high fence of the finished node is the low fence of the next one.
-            let last = here.entries.key(here.entries.len() - 1);
+            let last = open_level.entries.key(open_level.entries.len() - 1);
             let cut = if level == 0 {
                 key::separator(last, &key).to_vec()
             } else {
                 key.clone()
             };
-            let near = if here.node.is_null() {
+            let near = if open_level.node.is_null() {
                 self.root
             } else {
-                here.node.addr
+                open_level.node.addr
             };
-            let first = here.node.is_null();
+            let first = open_level.node.is_null();
             let next = self.node(tx, level, near).await?;
-            let here = &mut self.levels[level];
-            let mut done = std::mem::replace(here, Level::new(cut.clone(), next));
-            here.push(level as u8, &key, value);
+            let open_level = &mut self.levels[level];
+            let mut done = std::mem::replace(open_level, Level::new(cut.clone(), next));
+            open_level.push(level as u8, &key, value);
             if first {
                 done.node = self.node(tx, level, near).await?;
             }

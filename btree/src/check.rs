@@ -72,7 +72,7 @@ impl BTree {
             while !level.is_empty() && report.problems.len() < MAX_PROBLEMS {
                 let mut below: Vec<ExpectedNode> = Vec::new();
                 for expected in &level {
-                    let Some((frame, entries, used_here)) = self.node(tx, expected.at).await?
+                    let Some((frame, entries, used_words)) = self.node(tx, expected.at).await?
                     else {
                         report.note(
                             expected.at,
@@ -93,7 +93,7 @@ impl BTree {
                     if frame.level == 0 {
                         report.leaves += 1;
                         report.entries += entries.len() as u64;
-                        used += used_here as u64;
+                        used += used_words as u64;
                         words += frame.words as u64;
                     } else {
                         expect_children(&frame, &entries, &mut below);

@@ -292,9 +292,9 @@ pub(crate) fn insert(
         }
     }
     let suffix = key.get(shape.prefix..).filter(|_| shared >= shape.prefix);
-    let room = shape.heap.saturating_sub(shape.slots + shape.count);
+    let free_words = shape.heap.saturating_sub(shape.slots + shape.count);
     match suffix {
-        Some(suffix) if room > heap_words(suffix.len()) => {
+        Some(suffix) if free_words > heap_words(suffix.len()) => {
             shape.heap -= heap_words(suffix.len());
             let slot = put_entry(image, shape.heap, suffix, value);
             let slots = &mut image[shape.slots..=shape.slots + shape.count];

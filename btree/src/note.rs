@@ -166,21 +166,22 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
             Revalidate::Invalid
         };
     }
-    let ends_here = match to {
+    let ends_in_node = match to {
         Some(to) => node.cmp_high(to) != Ordering::Greater,
         None => node.is_right_edge(),
     };
     if node.key_timestamp().raw() <= head[1] {
-        return if ends_here {
+        return if ends_in_node {
             Revalidate::Valid
         } else {
             Revalidate::ContinueAt(node.right())
         };
     }
-    let begins_here = node.cmp_low(from) != Ordering::Less;
+    let begins_in_node = node.cmp_low(from) != Ordering::Less;
     // The hash of a leaf with own changes is that of a committed version only if the range was
     // empty.
-    let comparable = begins_here && ends_here && (flags & FLAG_OWN == 0 || head[2] == NO_ENTRIES);
+    let comparable =
+        begins_in_node && ends_in_node && (flags & FLAG_OWN == 0 || head[2] == NO_ENTRIES);
     if comparable && node.hash_range(from, to) == head[2] {
         Revalidate::Valid
     } else {
@@ -226,11 +227,11 @@ mod tests {
         let then = leaf(&[b"b", b"d", b"f"], 5);
         let outside = leaf(&[b"b", b"d", b"f", b"g"], 6);
         let inside = leaf(&[b"b", b"c", b"d", b"f"], 6);
-        let gone = leaf(&[b"b", b"f"], 6);
+        let other_leaf = leaf(&[b"b", b"f"], 6);
         let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"e"));
         assert_eq!(judge(&then, range, &outside), Revalidate::Valid);
         assert_eq!(judge(&then, range, &inside), Revalidate::Invalid);
-        assert_eq!(judge(&then, range, &gone), Revalidate::Invalid);
+        assert_eq!(judge(&then, range, &other_leaf), Revalidate::Invalid);
         assert_eq!(judge(&then, (b"b", None), &outside), Revalidate::Invalid);
         assert_eq!(
             judge(&then, (b"e", Some(b"e\0")), &outside),

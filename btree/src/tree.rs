@@ -76,7 +76,7 @@ pub const fn longest_key(node_words: usize) -> usize {
 }
 
 enum Descent<T> {
-    Here(T),
+    Reached(T),
     Go(Addr),
     Lost,
 }
@@ -180,8 +180,8 @@ impl BTree {
                     .view(at, Some(&LEAF), |view| match Node::open_in(view, root) {
                         None => Descent::Lost,
                         Some(node) => match target.step(&node) {
-                            Step::Here if node.level == 0 => Descent::Here(f(&node)),
-                            Step::Here => Descent::Go(target.child(&node)),
+                            Step::InNode if node.level == 0 => Descent::Reached(f(&node)),
+                            Step::InNode => Descent::Go(target.child(&node)),
                             Step::Right(right) => Descent::Go(right),
                             Step::Lost => Descent::Lost,
                         },
@@ -193,7 +193,7 @@ impl BTree {
                     found => found?,
                 };
                 match found {
-                    Some((Descent::Here(value), seen)) => {
+                    Some((Descent::Reached(value), seen)) => {
                         if re_route_patches(tx, seen).await? {
                             break;
                         }
@@ -629,13 +629,13 @@ struct OpBuffer {
 impl OpBuffer {
     fn fill(&mut self, what: KeyChange, tree: Addr, key: &[u8], value: [u64; 2]) -> &[u64] {
         let words = op::words(key.len());
-        let room = if words <= self.short.len() {
+        let buffer = if words <= self.short.len() {
             &mut self.short[..words]
         } else {
             self.long.resize(words, 0);
             &mut self.long[..]
         };
-        op::encode(what, tree, key, value, room);
-        room
+        op::encode(what, tree, key, value, buffer);
+        buffer
     }
 }

@@ -37,7 +37,7 @@ pub(crate) enum Target<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The target is in this node.
-    Here,
+    InNode,
     /// The target is to the right of this node.
     Right(Addr),
     /// The target cannot be reached from this node.
@@ -62,7 +62,7 @@ impl Target<'_> {
             (true, _) if node.right().is_null() => Step::Lost,
             (true, _) => Step::Right(node.right()),
             (_, true) => Step::Lost,
-            _ => Step::Here,
+            _ => Step::InNode,
         }
     }
 
@@ -96,9 +96,9 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> WalkStep {
         return WalkStep::Lost;
     };
     match target.step(&node) {
-        Step::Here if node.level == level => WalkStep::Found,
-        Step::Here if node.level > level => WalkStep::Down(target.child(&node)),
-        Step::Here | Step::Lost => WalkStep::Lost,
+        Step::InNode if node.level == level => WalkStep::Found,
+        Step::InNode if node.level > level => WalkStep::Down(target.child(&node)),
+        Step::InNode | Step::Lost => WalkStep::Lost,
         Step::Right(right) => WalkStep::Right(right),
     }
 }

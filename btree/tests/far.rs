@@ -71,8 +71,8 @@ fn get(session: &mut Coordinator, tree: BTree, number: u32) -> Option<[u64; 2]> 
 fn cached_copies_of_freed_blocks_are_not_used() {
     const KEYS: u32 = 1600;
     let machines = machines();
-    let (mut here, mut there) = (machines[0].coordinator(), machines[1].coordinator());
-    let mut tx = there.begin(Mode::ReadWrite);
+    let (mut local, mut remote) = (machines[0].coordinator(), machines[1].coordinator());
+    let mut tx = remote.begin(Mode::ReadWrite);
     let tree = pollster::block_on(BTree::create_with(
         &mut tx,
         TreeOptions {
@@ -83,18 +83,18 @@ fn cached_copies_of_freed_blocks_are_not_used() {
     .expect("there is memory");
     assert!(commit(tx));
     for number in 0..KEYS {
-        let mut tx = there.begin(Mode::ReadWrite);
+        let mut tx = remote.begin(Mode::ReadWrite);
         let done = block_on(tree.insert(&mut tx, &key(number), [1, 2]));
         assert_eq!(done.expect("there is room"), Insert::Done);
         assert!(commit(tx));
     }
     for number in (0..KEYS).step_by(2) {
-        assert_eq!(get(&mut here, tree, number), Some([1, 2]));
+        assert_eq!(get(&mut local, tree, number), Some([1, 2]));
     }
     let blocks = || machines[1].regions().blocks().len();
     let before = blocks();
     for number in 0..KEYS {
-        let mut tx = there.begin(Mode::ReadWrite);
+        let mut tx = remote.begin(Mode::ReadWrite);
         assert_eq!(block_on(tree.remove(&mut tx, &key(number))), Ok(true));
         assert!(commit(tx));
     }
@@ -110,10 +110,10 @@ fn cached_copies_of_freed_blocks_are_not_used() {
     // The pause is long enough for this machine to forget the cached blocks.
     std::thread::sleep(Duration::from_millis(300));
     for number in (0..KEYS).step_by(2) {
-        assert_eq!(get(&mut here, tree, number), None);
+        assert_eq!(get(&mut local, tree, number), None);
     }
     for number in (0..KEYS).step_by(7) {
-        let mut tx = here.begin(Mode::ReadWrite);
+        let mut tx = local.begin(Mode::ReadWrite);
         let done = block_on(tree.insert(&mut tx, &key(number), [3, 4]));
         assert_eq!(done.expect("there is room"), Insert::Done);
         assert!(commit(tx));

@@ -42,10 +42,10 @@ mod tests {
         for &machine in &all {
             let before = successors(machine, all.iter().copied());
             assert_eq!(before.len(), 8);
-            for &gone in before.iter() {
-                let left = all.iter().copied().filter(|m| *m != gone);
+            for &removed in before.iter() {
+                let left = all.iter().copied().filter(|m| *m != removed);
                 let mut expected = before.clone();
-                expected.retain(|m| *m != gone);
+                expected.retain(|m| *m != removed);
                 assert_eq!(successors(machine, left), expected);
             }
         }

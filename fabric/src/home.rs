@@ -134,7 +134,7 @@ impl MachineDirectory {
     }
 
     /// Returns the free bytes of the file system.
-    pub(crate) fn room(&self) -> Option<u64> {
+    pub(crate) fn free_space(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.home).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }

@@ -277,7 +277,7 @@ impl Nvram {
 
     /// Returns whether an incarnation began on this host in its present boot, so that its memory is
     /// here.
-    pub fn is_here(&self, incarnation: u64) -> bool {
+    pub fn is_of_this_boot(&self, incarnation: u64) -> bool {
         fs::read_to_string(self.record(incarnation).join(BOOT)).is_ok_and(|began| began == boot())
     }
 

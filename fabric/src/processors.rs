@@ -52,13 +52,13 @@ pub fn pin(processor: usize) -> io::Result<()> {
 /// worker.join().expect("no panic");
 /// ```
 pub fn anywhere<T>(start: impl FnOnce() -> T) -> T {
-    let here = sched_getaffinity(None).ok();
-    let (Some(all), Some(here)) = (ALL.get(), here) else {
+    let previous = sched_getaffinity(None).ok();
+    let (Some(all), Some(previous)) = (ALL.get(), previous) else {
         return start();
     };
     // After an error the permitted processors stay as they are; the threads still run.
     let _ = sched_setaffinity(None, all);
     let started = start();
-    let _ = sched_setaffinity(None, &here);
+    let _ = sched_setaffinity(None, &previous);
     started
 }

@@ -187,9 +187,9 @@ pub fn left_in(
             break;
         }
         let (tag, length) = ((header >> TAG_SHIFT) as u8, header & LENGTH_MASK);
-        let room = (capacity - at).min((end - read) as usize);
+        let length_max = (capacity - at).min((end - read) as usize);
         let length = usize::try_from(length).ok();
-        let length = length.filter(|length| (1..=room).contains(length));
+        let length = length.filter(|length| (1..=length_max).contains(length));
         let length = length.ok_or(Malformed(from))?;
         if tag != PAD {
             let mut record = vec![0; length - 1];
@@ -373,10 +373,11 @@ impl RingReader {
                 return Ok(None);
             }
             let (tag, length) = ((header >> TAG_SHIFT) as u8, header & LENGTH_MASK);
-            let room = (capacity - at).min((self.head + capacity as u64 - self.read) as usize);
+            let length_max =
+                (capacity - at).min((self.head + capacity as u64 - self.read) as usize);
             let length = usize::try_from(length)
                 .ok()
-                .filter(|length| (1..=room).contains(length))
+                .filter(|length| (1..=length_max).contains(length))
                 .ok_or(Malformed(self.from))?;
             self.read += length as u64;
             self.kept.push_back((self.read, tag == PAD));

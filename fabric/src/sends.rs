@@ -208,15 +208,15 @@ mod tests {
                 .map(|_| UnixStream::pair().expect("a pair"))
                 .collect();
             for round in 0..3u8 {
-                let outgoing = |(at, (here, _)): (usize, &(UnixStream, UnixStream))| {
-                    Outgoing::new(here, vec![round; at + 1])
+                let outgoing = |(at, (local, _)): (usize, &(UnixStream, UnixStream))| {
+                    Outgoing::new(local, vec![round; at + 1])
                 };
                 let mut batch: Vec<_> = pairs.iter().enumerate().map(outgoing).collect();
                 sends.send_all(&mut batch);
-                for (at, (outgoing, (_, there))) in batch.into_iter().zip(&pairs).enumerate() {
+                for (at, (outgoing, (_, remote))) in batch.into_iter().zip(&pairs).enumerate() {
                     let (outcome, bytes) = outgoing.into_outcome();
                     assert_eq!(outcome.expect("sent"), bytes.len());
-                    assert_eq!(heard(there, at + 1), vec![round; at + 1]);
+                    assert_eq!(heard(remote, at + 1), vec![round; at + 1]);
                 }
             }
         });
@@ -225,17 +225,17 @@ mod tests {
     #[test]
     fn each_send_has_its_own_outcome() {
         both(|mut sends| {
-            let (here, there) = UnixStream::pair().expect("a pair");
+            let (local, remote) = UnixStream::pair().expect("a pair");
             let (full, full_end) = UnixStream::pair().expect("a pair");
-            let (gone, gone_end) = UnixStream::pair().expect("a pair");
-            drop(gone_end);
+            let (closed, closed_end) = UnixStream::pair().expect("a pair");
+            drop(closed_end);
             let no_socket = tempfile::tempfile().expect("a file");
             let much = vec![7; 64 << 20];
             let mut batch = [
                 Outgoing::new(&full, much.clone()),
-                Outgoing::new(&gone, b"x".to_vec()),
+                Outgoing::new(&closed, b"x".to_vec()),
                 Outgoing::new(&no_socket, b"x".to_vec()),
-                Outgoing::new(&here, b"y".to_vec()),
+                Outgoing::new(&local, b"y".to_vec()),
             ];
             sends.send_all(&mut batch);
             let outcomes = batch.map(|outgoing| outgoing.into_outcome().0);
@@ -247,7 +247,7 @@ mod tests {
             let expected = rustix::io::Errno::NOTSOCK.raw_os_error();
             assert_eq!(bad.raw_os_error(), Some(expected));
             assert_eq!(kind(3), Ok(&1));
-            assert_eq!(heard(&there, 1), b"y");
+            assert_eq!(heard(&remote, 1), b"y");
 
             let again = || Outgoing::new(&full, much.clone());
             let mut batch = [again(), again()];

@@ -245,7 +245,7 @@ impl Fabric for ShmFabric {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        self.home.room()
+        self.home.free_space()
     }
 
     fn provide(

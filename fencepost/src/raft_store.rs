@@ -248,7 +248,7 @@ mod joining {
             let began = Instant::now();
             let mut refused_since = None;
             loop {
-                let here = kept.here();
+                let here = kept.description();
                 if kept.votes() {
                     match is_first(&**kept, &self.first) {
                         // The others may not have elected a leader yet.
@@ -348,7 +348,7 @@ mod joining {
     fn found_again(kept: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {
-            let here = kept.here();
+            let here = kept.description();
             if kept.votes() {
                 match kept.read().block_on() {
                     Err(StoreError::Unreachable(_)) => {}

@@ -393,7 +393,7 @@ impl StartEnvironment<'_> {
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
     ) -> Result<MachineDirectory, OpenError> {
-        if !self.nvram.is_here(life) {
+        if !self.nvram.is_of_this_boot(life) {
             let why = "the memory of these machines is another host's: all machines of the nvram \
                        tier are on one";
             return Err(OpenError::Tier(why));

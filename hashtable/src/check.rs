@@ -98,7 +98,7 @@ impl HashTable {
             let (image, _) = self.copy(tx, at).await?;
             report.addresses.push(at);
             let versions = image::versions(&image);
-            let mut here = PreviousBucket {
+            let mut current = PreviousBucket {
                 forward: versions.forward,
                 away: versions.away,
                 met: 0,
@@ -148,13 +148,13 @@ impl HashTable {
                     if root.home(hash::hash(&key)) != index {
                         report.note(block.addr, format!("has key {key:02x?} of another bucket"));
                     }
-                    here.met += 1;
+                    current.met += 1;
                     report.chained += 1;
                     report.take(block.addr, shard, &mut keys, key);
                 }
                 block = image::chain(&image);
             }
-            before = here;
+            before = current;
         }
         Ok(())
     }

@@ -17,9 +17,9 @@ pub(crate) fn pair(shape: Shape, key: &Key<'_>, value: &[u64]) -> Pair {
     for (i, word) in pair[1..1 + used].iter_mut().enumerate() {
         *word = key.word(i);
     }
-    let room = &mut pair[1 + shape.key_words..];
-    let len = value.len().min(room.len());
-    room[..len].copy_from_slice(&value[..len]);
+    let space = &mut pair[1 + shape.key_words..];
+    let len = value.len().min(space.len());
+    space[..len].copy_from_slice(&value[..len]);
     pair
 }
 

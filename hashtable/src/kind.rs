@@ -158,16 +158,16 @@ fn apply_grow(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
         return Err(Refusal::WrongNode);
     };
     let first = image.first().copied().unwrap_or(0);
-    let here = (first >> 40) as u8;
+    let new_depth = (first >> 40) as u8;
     if first >> 48 != DIRECTORY_MAGIC
         || image.get(1) != Some(&root)
-        || u64::from(here) <= depth
-        || here > 32
+        || u64::from(new_depth) <= depth
+        || new_depth > 32
     {
         return Err(Refusal::WrongNode);
     }
     let entries = image
-        .get_mut(DIRECTORY_HEADER..DIRECTORY_HEADER + (1 << here))
+        .get_mut(DIRECTORY_HEADER..DIRECTORY_HEADER + (1 << new_depth))
         .ok_or(Refusal::WrongNode)?;
     let ours = |i: usize| low_bits(i as u64, depth as u8 + 1) == prefix;
     if entries

@@ -204,7 +204,7 @@ impl HashTable {
                 break;
             }
             count(Event::BlockRead);
-            if machine.read_lockfree(chain, &mut words).await? == LockFree::Gone {
+            if machine.read_lockfree(chain, &mut words).await? == LockFree::Freed {
                 return Ok(None);
             }
             let view = View::Own(&words);

@@ -263,9 +263,9 @@ pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), R
     if !left.is_empty() {
         return broken(format!("nothing leads to {left:?}"));
     }
-    let gone: Vec<_> = reached.difference(&there).collect();
-    if !gone.is_empty() {
-        return broken(format!("{gone:?} are not there"));
+    let missing: Vec<_> = reached.difference(&there).collect();
+    if !missing.is_empty() {
+        return broken(format!("{missing:?} are not there"));
     }
     Ok(())
 }

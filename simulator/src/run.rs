@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::Random;
 use fencepost_txn::network::PostKind;
-use fencepost_txn::{Machine, Timestamp, all_run_here};
+use fencepost_txn::{Machine, Timestamp, disable_yield};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
@@ -271,7 +271,7 @@ pub fn record(seed: u64) -> Result<RunRecord, RunFailure> {
 /// # Errors
 /// As [`run`].
 pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
-    all_run_here();
+    disable_yield();
     let seed = plan.seed;
     let Cluster {
         sim,
@@ -319,12 +319,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
             crash_state: crash_states[at].clone(),
         };
         let (name, at_work) = (format!("client {number} of m{}", at + 1), at_work.clone());
-        let here = Rc::clone(&at_machines);
-        here[at].set(here[at].get() + 1);
+        let client_counts = Rc::clone(&at_machines);
+        client_counts[at].set(client_counts[at].get() + 1);
         executor.spawn_on(Some(crash_states[at].machine()), name, async move {
             client.run().await;
             at_work.set(at_work.get() - 1);
-            here[at].set(here[at].get() - 1);
+            client_counts[at].set(client_counts[at].get() - 1);
         });
     }
     trips.arm(sim.net(), &plan.faults);

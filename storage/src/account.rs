@@ -48,8 +48,8 @@ impl Account {
 
     /// Adds a check of the free space to the budget.
     #[must_use]
-    pub fn within(mut self, room: FreeSpace) -> Self {
-        self.free_space = Some(room);
+    pub fn within(mut self, free_space: FreeSpace) -> Self {
+        self.free_space = Some(free_space);
         self
     }
 
@@ -70,7 +70,7 @@ impl Account {
 
     #[cold]
     fn has_space(&self) -> bool {
-        let left = self.free_space.as_ref().and_then(|room| room());
+        let left = self.free_space.as_ref().and_then(|free_space| free_space());
         left.is_none_or(|left| left >= LEFT_BYTES)
     }
 
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn full_file_system_refuses_charge() {
         let left = Arc::new(AtomicU64::new(LEFT_BYTES));
-        let room = Arc::clone(&left);
+        let free = Arc::clone(&left);
         let account = Account::new(1 << 40);
-        let account = account.within(Box::new(move || Some(room.load(Ordering::Relaxed))));
+        let account = account.within(Box::new(move || Some(free.load(Ordering::Relaxed))));
         assert_eq!(account.charge(LOOK_BYTES + 1), Ok(()));
         left.store(LEFT_BYTES - 1, Ordering::Relaxed);
         assert_eq!(account.charge(LOOK_BYTES), Err(OutOfMemory));

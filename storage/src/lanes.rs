@@ -288,11 +288,11 @@ impl Lane {
             return Err(OutOfMemory);
         }
         let slabs = &mut self.classes[class.0 as usize];
-        let room = |slab: &Slab| class.slots() - slab.carved.min(class.slots()) >= count;
+        let has_space = |slab: &Slab| class.slots() - slab.carved.min(class.slots()) >= count;
         let id = match slabs
             .slabs
             .iter()
-            .find(|(_, slab)| room(slab))
+            .find(|(_, slab)| has_space(slab))
             .map(|(id, _)| *id)
         {
             Some(id) => id,

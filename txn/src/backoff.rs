@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Turns off yielding of the processor in this thread: all machines run in it.
-pub fn all_run_here() {
+pub fn disable_yield() {
     ALONE.set(true);
 }
 

@@ -18,7 +18,7 @@
 //! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its space was reserved
 //!   before LOCK. Only locks, clocks and machines of others are awaited there, and a commit that
 //!   waits for a lock lets other tasks run (MOMENT-1). The only foreign code that runs there is
-//!   that of node kinds (`apply`, `revalidate`, `gone`, `stamp`). If it panics, or the future is
+//!   that of node kinds (`apply`, `revalidate`, `revalidate_removed`, `stamp`). If it panics, or the future is
 //!   dropped, the locks are released.
 
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl Transaction {
         let prepared = match self.context_mut().prepare_log() {
             Ready::Yes => Ok(()),
             Ready::AfterPrewrite => self.prewrite_and_reserve().await,
-            Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
+            Ready::AfterReservation(bytes, appends) => self.reserve(bytes, appends).await,
         };
         prepared.map_err(LockFailure::Stop)
     }

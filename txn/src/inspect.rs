@@ -138,9 +138,9 @@ impl Machine {
                     let unheard = copy.is_none_or(|copy| copy.header() == Header(0));
                     let never_there = unheard && !object.header().is_allocated();
                     if !never_there && !copy.is_some_and(|copy| is_copy(object, copy)) {
-                        let (there, here) = (copy.map(|c| c.header()), object.header());
+                        let (remote, local) = (copy.map(|c| c.header()), object.header());
                         let number = backup.number();
-                        problem(format!("is {there:?} on m{number} and not {here:?}"));
+                        problem(format!("is {remote:?} on m{number} and not {local:?}"));
                     }
                 }
             }

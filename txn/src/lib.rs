@@ -72,7 +72,7 @@ mod work;
 pub mod write;
 mod write_set;
 
-pub use backoff::{all_run_here, yield_now};
+pub use backoff::{disable_yield, yield_now};
 pub use checkpoint_wait::CheckpointWait;
 pub use checkpointer::CheckpointCounters;
 pub use clock::ClockState;

@@ -25,7 +25,7 @@ pub enum LockFree {
     /// The payload was copied.
     Found,
     /// The object that the pointer named no longer exists.
-    Gone,
+    Freed,
 }
 
 impl Machine {
@@ -56,7 +56,7 @@ impl Machine {
                 None => moment(round).await,
             }
         }
-        Ok(LockFree::Gone)
+        Ok(LockFree::Freed)
     }
 
     /// Calls `f` with the newest committed version of an object, outside any transaction, if one

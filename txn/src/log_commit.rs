@@ -52,7 +52,7 @@ pub(crate) enum Ready {
     /// The large write set must be logged first.
     AfterPrewrite,
     /// Log space must be reserved first: this many bytes in this many appends.
-    AfterRoom(usize, usize),
+    AfterReservation(usize, usize),
 }
 
 impl Transaction {
@@ -62,8 +62,8 @@ impl Transaction {
             let Some(log) = self.machine().log() else {
                 return Ok(());
             };
-            let room = log.reserve(bytes, appends).await;
-            self.context_mut().log_space = room.map_err(|error| stop(&error))?;
+            let reservation = log.reserve(bytes, appends).await;
+            self.context_mut().log_space = reservation.map_err(|error| stop(&error))?;
             Ok(())
         })
     }
@@ -94,7 +94,7 @@ impl Transaction {
                 }
             }
             match self.context_mut().reserve_at_once() {
-                Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
+                Ready::AfterReservation(bytes, appends) => self.reserve(bytes, appends).await,
                 Ready::Yes | Ready::AfterPrewrite => Ok(()),
             }
         })
@@ -135,11 +135,11 @@ impl Context {
         };
         let (bytes, appends) = self.commit_bytes(log);
         match log.try_reserve(bytes, appends) {
-            Some(room) => {
-                self.log_space = room;
+            Some(reservation) => {
+                self.log_space = reservation;
                 Ready::Yes
             }
-            None => Ready::AfterRoom(bytes, appends),
+            None => Ready::AfterReservation(bytes, appends),
         }
     }
 

@@ -36,8 +36,8 @@ pub enum ObjectLocation {
 /// The machine of a new slot, and the object near it if the address is not null.
 #[derive(Clone, Copy)]
 enum SlotLocation {
-    Here(Addr),
-    At(MachineId, Addr),
+    Local(Addr),
+    Remote(MachineId, Addr),
 }
 
 impl Transaction {
@@ -132,7 +132,7 @@ impl Transaction {
     fn place_of(&self, near: ObjectLocation, split_of: Addr) -> SlotLocation {
         let context = self.context();
         match context.place(near) {
-            SlotLocation::At(..) if !split_of.is_null() => {
+            SlotLocation::Remote(..) if !split_of.is_null() => {
                 context.place(ObjectLocation::Object(split_of))
             }
             place => place,
@@ -153,14 +153,14 @@ impl Transaction {
         let place = self.place_of(near, split_of);
         let context = self.context_mut();
         Some(match place {
-            SlotLocation::Here(near) => {
+            SlotLocation::Local(near) => {
                 let since = context.slots_since();
                 let take =
                     |lane: &mut Lane, supply: LaneResources<'_>| lane.alloc(supply, class, near);
                 let addr = context.machine.take_slots(context.lane, take).ok()?;
                 context.adopt_new((addr, since), (words, class), split_of)
             }
-            SlotLocation::At(machine, _) => {
+            SlotLocation::Remote(machine, _) => {
                 let slot = context.take_reserved(machine, class)?;
                 context.adopt_reserved(slot, words, split_of)
             }
@@ -182,7 +182,7 @@ impl Transaction {
                 return answer;
             }
             match self.place_of(near, split_of) {
-                SlotLocation::Here(near) => {
+                SlotLocation::Local(near) => {
                     let context = self.context();
                     let (lane, since) = (context.lane, context.slots_since());
                     let take = |lane: &mut Lane, supply: LaneResources<'_>| {
@@ -198,7 +198,7 @@ impl Transaction {
                         }
                     }
                 }
-                SlotLocation::At(machine, near) => {
+                SlotLocation::Remote(machine, near) => {
                     let wanted = SlotRequest::batch(class, near);
                     match self.reserve_slots(machine, wanted).await {
                         Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
@@ -271,7 +271,7 @@ impl Transaction {
         let context = self.context_mut();
         // All of them become entries even if one fails, so that an abort releases all of them.
         let mut taken: Vec<_> = match context.place(near) {
-            SlotLocation::Here(near) => {
+            SlotLocation::Local(near) => {
                 let (machine, since) = (&context.machine, context.slots_since());
                 let take = |lane: &mut Lane, supply: LaneResources<'_>| {
                     lane.alloc_run(supply, class, count)
@@ -279,9 +279,9 @@ impl Transaction {
                 let first = match machine.take_slots(context.lane, take) {
                     Ok(first) => first,
                     Err(_) => {
-                        let (lane, here) = (context.lane, MachineId(machine.number()));
+                        let (lane, me) = (context.lane, MachineId(machine.number()));
                         let came = self.take_of_new_region(lane, near, &take).await;
-                        came.map_err(|stop| self.context().unless_leaving(here, stop))?
+                        came.map_err(|stop| self.context().unless_leaving(me, stop))?
                     }
                 };
                 let context = self.context_mut();
@@ -290,7 +290,7 @@ impl Transaction {
                 let adopt = |slot| context.adopt_new((slot, since), (words, class), Addr::NULL);
                 slots.map(adopt).collect()
             }
-            SlotLocation::At(machine, near) => {
+            SlotLocation::Remote(machine, near) => {
                 let wanted = SlotRequest {
                     class,
                     count,
@@ -432,31 +432,31 @@ impl Context {
     /// Returns the machine for a new object. [`Self::unknown_neighbor`] has returned `None` before.
     fn place(&self, near: ObjectLocation) -> SlotLocation {
         let Some(network) = self.machine.network() else {
-            return SlotLocation::Here(match near {
+            return SlotLocation::Local(match near {
                 ObjectLocation::OwnBeside(addr) | ObjectLocation::Object(addr) => addr,
                 ObjectLocation::Own | ObjectLocation::Machine(_) => Addr::NULL,
             });
         };
         let (machine, near) = match near {
             ObjectLocation::Own => match self.stand_in() {
-                None => return SlotLocation::Here(Addr::NULL),
+                None => return SlotLocation::Local(Addr::NULL),
                 Some(machine) => (machine, Addr::NULL),
             },
             ObjectLocation::OwnBeside(addr) => match self.stand_in() {
-                None => return SlotLocation::Here(addr),
+                None => return SlotLocation::Local(addr),
                 Some(_) if network.primary(addr) == Some(network.me()) => {
-                    return SlotLocation::Here(addr);
+                    return SlotLocation::Local(addr);
                 }
                 Some(machine) => (machine, Addr::NULL),
             },
-            ObjectLocation::Object(addr) if addr.is_null() => return SlotLocation::Here(addr),
+            ObjectLocation::Object(addr) if addr.is_null() => return SlotLocation::Local(addr),
             ObjectLocation::Object(addr) => (network.primary(addr).unwrap_or(network.me()), addr),
             ObjectLocation::Machine(machine) => (machine, Addr::NULL),
         };
         if machine == network.me() {
-            SlotLocation::Here(near)
+            SlotLocation::Local(near)
         } else {
-            SlotLocation::At(machine, near)
+            SlotLocation::Remote(machine, near)
         }
     }
 

@@ -385,7 +385,7 @@ impl Context {
                 self.newest = self.newest.max(self.r);
                 Ok(None)
             }
-            ChainSearch::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
+            ChainSearch::Reclaimed => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
         }
     }
 }

@@ -108,7 +108,7 @@ impl Network {
         }
         for round in 0.. {
             let Some(copy) = self.fetch(ptr.addr).await? else {
-                return Ok(AccessOutcome::Far(LockFree::Gone));
+                return Ok(AccessOutcome::Far(LockFree::Freed));
             };
             let header = copy.header();
             if header.is_locked() {
@@ -117,13 +117,13 @@ impl Network {
             }
             let same = u32::from(copy.link().incarnation()) == ptr.incarnation;
             if !same || !header.is_allocated() {
-                return Ok(AccessOutcome::Far(LockFree::Gone));
+                return Ok(AccessOutcome::Far(LockFree::Freed));
             }
             out.clear();
             out.resize((ptr.size as usize).div_ceil(8).min(copy.payload().len()), 0);
             copy.view().copy(0, out);
             return Ok(AccessOutcome::Far(LockFree::Found));
         }
-        Ok(AccessOutcome::Far(LockFree::Gone))
+        Ok(AccessOutcome::Far(LockFree::Freed))
     }
 }

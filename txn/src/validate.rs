@@ -178,7 +178,7 @@ impl Context {
         };
         let note = self.reads.note(from, len);
         let mut addr = read.seen.addr;
-        let mut gone = None;
+        let mut moved_to = None;
         for _ in 0..MAX_PIECES {
             let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
                 true => kind.revalidate(note, view),
@@ -186,7 +186,7 @@ impl Context {
             };
             let holds = locking && self.holds(addr);
             let (header, verdict) = match self.machine.far(addr) {
-                None => self.judge_here(addr, holds, at, judge)?,
+                None => self.judge_local(addr, holds, at, judge)?,
                 Some(network) => {
                     let copy = network.fetch(addr).await.map_err(unreachable)?;
                     let copy = copy.ok_or(AbortReason::ReadConflict)?;
@@ -195,11 +195,11 @@ impl Context {
                 }
             };
             match verdict {
-                Revalidate::Valid => return Ok(gone),
+                Revalidate::Valid => return Ok(moved_to),
                 Revalidate::Invalid => return Err(AbortReason::ReadConflict),
                 Revalidate::ContinueAt(next) => {
                     if !header.is_allocated() {
-                        gone = Some(next);
+                        moved_to = Some(next);
                     }
                     addr = next;
                 }
@@ -208,7 +208,7 @@ impl Context {
         Err(AbortReason::ReadConflict)
     }
 
-    fn judge_here(
+    fn judge_local(
         &self,
         addr: Addr,
         holds: bool,

@@ -213,11 +213,11 @@ impl WriteSet {
     /// Adds a patch to entry `at`.
     pub fn push_patch(&mut self, at: usize, op: &[u64]) {
         self.patched = true;
-        let here = self.patches.len() as u32;
+        let position = self.patches.len() as u32;
         self.patches.push(u64::from(self.writes[at].patch));
         self.patches.push(op.len() as u64);
         self.patches.extend_from_slice(op);
-        self.writes[at].patch = here + 1;
+        self.writes[at].patch = position + 1;
     }
 
     /// Returns the patches of an entry, oldest first, as ranges for [`Self::op`].

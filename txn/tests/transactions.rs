@@ -184,14 +184,14 @@ fn savepoints_take_back_writes_allocations_and_frees() {
     tx.write_new(new, &[11]).expect("own");
     let second = tx.savepoint();
     block_on(tx.free(y)).expect("exists");
-    let gone = block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
+    let undone = block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
     assert_eq!(read(&mut tx, y), Ok(None));
     tx.rollback_to(&second);
     assert_eq!(
         (read(&mut tx, y), read(&mut tx, x)),
         (Ok(Some(1)), Ok(Some(3)))
     );
-    assert!(!tx.owns(gone.addr));
+    assert!(!tx.owns(undone.addr));
     tx.rollback_to(&first);
     assert_eq!(
         (read(&mut tx, x), read(&mut tx, new.addr)),
@@ -228,7 +228,7 @@ fn lock_free_read_detects_reused_slot() {
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     assert_eq!(
         block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
-        LockFree::Gone
+        LockFree::Freed
     );
     // The slot is reused once no transaction reads at the tombstone or before it.
     let again = (0..20_000).find_map(|_| {
@@ -241,7 +241,7 @@ fn lock_free_read_detects_reused_slot() {
     assert_ne!(again.incarnation, ptr.incarnation);
     assert_eq!(
         block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
-        LockFree::Gone
+        LockFree::Freed
     );
     assert_eq!(
         block_on(machine.read_lockfree(again, &mut out)).expect("reached"),

@@ -411,12 +411,12 @@ impl Leases {
             }
             return;
         }
-        let gone = self
+        let removed = self
             .peers
             .iter()
             .filter(|peer| !configuration.has(peer.machine));
-        let gone_until = gone.filter_map(|peer| peer.granted_until).max();
-        self.old_until = self.old_until.max(gone_until.unwrap_or(0));
+        let removed_until = removed.filter_map(|peer| peer.granted_until).max();
+        self.old_until = self.old_until.max(removed_until.unwrap_or(0));
         self.peers.retain(|peer| configuration.has(peer.machine));
         for machine in configuration.machines().iter().filter(|m| m.id != self.me) {
             if let Err(at) = self.peers.binary_search_by_key(&machine.id, |p| p.machine) {

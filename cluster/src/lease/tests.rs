@@ -468,8 +468,8 @@ fn paused_machine_suspects_no_peer_at_first() {
     assert_eq!(machine.counts(), LeaseCounts::default());
     // The other machine does not return.
     let mut lonely = leases(CM, &configuration);
-    let mut gone = leases(M2, &configuration);
-    exchange_leases(&mut lonely, &mut gone, M2, 0);
+    let mut silent = leases(M2, &configuration);
+    exchange_leases(&mut lonely, &mut silent, M2, 0);
     lonely.excuse(now + 5 * MS);
     assert!(!suspects(&mut lonely, now));
     assert_eq!(lonely.next_wake(), now + 5 * MS);

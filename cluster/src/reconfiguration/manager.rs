@@ -225,7 +225,7 @@ impl Reconfiguration {
             self.out.push(Action::Send(machine, commit));
         }
         self.full.clear();
-        self.commit_here();
+        self.commit_applied();
     }
 
     /// Handles REGIONS-ACTIVE: all regions of a member can be used.

@@ -140,7 +140,7 @@ impl Reconfiguration {
 
     /// Carries out step 7 at a member: the applied configuration is in force. A machine that is
     /// about to replace it has blocked its clients, and keeps them blocked.
-    pub(super) fn commit_here(&mut self) {
+    pub(super) fn commit_applied(&mut self) {
         if !self.committed && self.attempt.is_none() {
             self.committed = true;
             self.ask_at = None;

@@ -173,7 +173,7 @@ impl Reconfiguration {
                 if configuration > self.newest.id() {
                     self.ask(from);
                 } else if from == self.applied.cm() && configuration == self.applied_id() {
-                    self.commit_here();
+                    self.commit_applied();
                 }
             }
             Message::RegionsActive { configuration } => self.active_at(from, configuration),

@@ -234,7 +234,7 @@ fn until(mut condition: impl FnMut() -> bool) {
 }
 
 fn votes_of(store: &RaftStore) -> Vec<u64> {
-    store.here().voters
+    store.description().voters
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn voters_follow_the_configuration_and_a_late_machine_catches_up() {
     for n in 0..20 {
         let with = joined(&current, &format!("nowhere-{n}"));
         assert_eq!(swap(&stores[n % 2], &with), SwapOutcome::Won);
-        let gone = FewSet::from([with.machines().last().expect("it has machines").id]);
-        current = with.without(&gone, with.cm()).expect("there are others");
+        let removed = FewSet::from([with.machines().last().expect("it has machines").id]);
+        current = with.without(&removed, with.cm()).expect("there are others");
         assert_eq!(swap(&stores[1 - n % 2], &current), SwapOutcome::Won);
     }
     assert_eq!(
@@ -370,7 +370,7 @@ fn machine_without_its_votes_gets_new_node_id() {
     assert_eq!(swap(&stores[0], &first), SwapOutcome::Won);
     // Two of three have agreed to it, and the third one may be the other.
     until(|| {
-        let third = stores[2].here();
+        let third = stores[2].description();
         third.configured && third.voters == [1001, 1002, 1003]
     });
     // Two of three have forgotten the group: they must not begin another one with the log of the
@@ -385,11 +385,11 @@ fn machine_without_its_votes_gets_new_node_id() {
     std::thread::sleep(8 * PACE.heartbeat);
     for store in [&one, &two] {
         assert_eq!(
-            store.here().voters,
+            store.description().voters,
             [0; 0],
             "no machine has told it of the group"
         );
-        assert!(!store.here().configured);
+        assert!(!store.description().configured);
     }
     let third = one.who("host-3").expect("it is there");
     assert!(third.configured && third.incarnation == 1003 && third.voters == [1001, 1002, 1003]);
@@ -416,7 +416,7 @@ fn agreeing_machines_found_one_group_despite_ended_ones() {
     };
     let again = hub.open(again, None);
     assert_eq!(read(&again), Some(next));
-    assert!(!again.votes() && again.here().voters.is_empty());
+    assert!(!again.votes() && again.description().voters.is_empty());
 }
 
 #[test]

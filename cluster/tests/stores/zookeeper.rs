@@ -179,17 +179,18 @@ fn join_messages_and_reservations_are_taken_once() {
         return;
     };
     let [ours, theirs] = [(); 2].map(|()| store(server.address));
-    let [here, there] = [&ours, &theirs].map(|store| store.join_messages("/fencepost/tests/door"));
-    here.leave("1.ask", b"first").unwrap();
-    here.leave("2.answer", b"another").unwrap();
+    let [local, remote] =
+        [&ours, &theirs].map(|store| store.join_messages("/fencepost/tests/door"));
+    local.leave("1.ask", b"first").unwrap();
+    local.leave("2.answer", b"another").unwrap();
     let take = |end: &str| loop {
-        match there.take_all(end) {
+        match remote.take_all(end) {
             letters if letters.is_empty() => std::thread::sleep(Duration::from_millis(5)),
             letters => return letters,
         }
     };
     assert_eq!(take(".ask"), [("1.ask".to_owned(), b"first".to_vec())]);
-    here.leave("1.ask", b"second").unwrap();
+    local.leave("1.ask", b"second").unwrap();
     // The first message has been taken.
     assert_eq!(take("1.ask"), [("1.ask".to_owned(), b"second".to_vec())]);
     assert_eq!(

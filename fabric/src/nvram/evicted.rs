@@ -88,9 +88,9 @@ impl Nvram {
                 evicted.left.push(RetainedMemory::new(segments));
             }
         }
-        let room = rustix::fs::statvfs(&self.root);
-        let room = room.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-        if room < 2 * bytes {
+        let stat = rustix::fs::statvfs(&self.root);
+        let free_bytes = stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        if free_bytes < 2 * bytes {
             evicted.left.clear();
             evicted.forget();
         }

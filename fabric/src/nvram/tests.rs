@@ -209,7 +209,7 @@ fn network_machine_keeps_memory_in_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let nvram = Nvram::open(directory.path()).expect("a directory");
     nvram.begin(1, &[]).expect("an incarnation");
-    assert!(nvram.is_here(1) && !nvram.is_here(2));
+    assert!(nvram.is_of_this_boot(1) && !nvram.is_of_this_boot(2));
     let config = |me| TcpConfig {
         me: MachineId(me),
         cluster: 1,

@@ -35,7 +35,7 @@ pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
 
 /// Makes a file of zeroed words and maps it. A `whole` file gets its disk space at once. Others get
 /// space as pages are touched. The caller must know that the space exists
-/// ([`crate::Fabric::room`]): without it the process ends.
+/// ([`crate::Fabric::free_bytes`]): without it the process ends.
 pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory> {
     let unnamed = path.with_file_name(format!(
         "{}.new",

@@ -362,13 +362,13 @@ mod tests {
         listener: &Identity,
         admit: bool,
     ) -> (HandshakeResult, HandshakeResult) {
-        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let (mut local, mut remote) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
-            let called = scope.spawn(move || call(caller, b"", MachineId(to), 3, &mut here));
-            let heard = listen(listener, b"", &mut there, |peer| {
+            let called = scope.spawn(move || call(caller, b"", MachineId(to), 3, &mut local));
+            let heard = listen(listener, b"", &mut remote, |peer| {
                 admit.then_some(peer).ok_or(HandshakeError::NotMember)
             });
-            drop(there);
+            drop(remote);
             (called.join().expect("no panic"), heard)
         })
     }
@@ -425,32 +425,32 @@ mod tests {
         let mut other = start(false);
         other[4] += 1;
         for bytes in [&other[..], &b"GET / HTTP/1.1\r\n"[..]] {
-            let (mut here, mut there) = UnixStream::pair().expect("a pair");
-            here.write_all(bytes).expect("fits");
-            let heard = begun(&mut there, false);
+            let (mut local, mut remote) = UnixStream::pair().expect("a pair");
+            local.write_all(bytes).expect("fits");
+            let heard = begun(&mut remote, false);
             assert_eq!(heard, Err(HandshakeError::Version));
-            assert_eq!(status(&mut here), Err(HandshakeError::Version));
+            assert_eq!(status(&mut local), Err(HandshakeError::Version));
         }
     }
 
     #[test]
     fn tls_at_one_end_is_refused() {
         for tls in [false, true] {
-            let (mut here, mut there) = UnixStream::pair().expect("a pair");
-            here.write_all(&start(tls)).expect("fits");
-            let heard = begun(&mut there, !tls);
+            let (mut local, mut remote) = UnixStream::pair().expect("a pair");
+            local.write_all(&start(tls)).expect("fits");
+            let heard = begun(&mut remote, !tls);
             assert_eq!(heard, Err(HandshakeError::TlsAtOneEnd));
-            assert_eq!(status(&mut here), Err(HandshakeError::TlsAtOneEnd));
+            assert_eq!(status(&mut local), Err(HandshakeError::TlsAtOneEnd));
         }
     }
 
     #[test]
     fn proofs_are_of_one_session() {
         let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
-        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let (mut local, mut remote) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
-            let heard = scope.spawn(|| listen(&b, b"one", &mut there, Ok));
-            let called = call(&a, b"another", b.me, 0, &mut here);
+            let heard = scope.spawn(|| listen(&b, b"one", &mut remote, Ok));
+            let called = call(&a, b"another", b.me, 0, &mut local);
             assert_eq!(called, Err(HandshakeError::WrongSecret));
             let heard = heard.join().expect("no panic");
             assert_eq!(heard, Err(HandshakeError::WrongSecret));
@@ -460,14 +460,14 @@ mod tests {
     #[test]
     fn replayed_handshake_is_refused() {
         let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
-        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let (mut local, mut remote) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
-            let heard = scope.spawn(|| listen(&b, b"", &mut there, Ok));
+            let heard = scope.spawn(|| listen(&b, b"", &mut remote, Ok));
             let hello = a.hello(b.me, 0).expect("randomness");
-            here.write_all(&hello).expect("fits");
-            let said: [u8; 1 + ANSWER_BYTES + PROOF_BYTES] = take(&mut here).expect("an answer");
+            local.write_all(&hello).expect("fits");
+            let said: [u8; 1 + ANSWER_BYTES + PROOF_BYTES] = take(&mut local).expect("an answer");
             let (_, proof) = said.split_at(1 + ANSWER_BYTES);
-            here.write_all(&[&[OK], proof].concat()).expect("fits");
+            local.write_all(&[&[OK], proof].concat()).expect("fits");
             let heard = heard.join().expect("no panic");
             assert_eq!(heard, Err(HandshakeError::WrongSecret));
         });

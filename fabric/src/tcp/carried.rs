@@ -139,7 +139,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for AgentConnection<F> {
         Ok(if self.more || self.is_sent() {
             PortInterest::Read
         } else {
-            PortInterest::ReadAndRoom
+            PortInterest::ReadAndWrite
         })
     }
 

@@ -265,7 +265,7 @@ impl TcpFabric {
         at: Place,
         to_write: bool,
         ring: bool,
-        here: impl FnOnce(&Memory) -> Completion<T>,
+        local: impl FnOnce(&Memory) -> Completion<T>,
         put: impl FnOnce(&mut Vec<u8>, Target),
         waiting: impl FnOnce(crate::Completer<T>) -> PendingOperation,
     ) -> Completion<T> {
@@ -276,7 +276,7 @@ impl TcpFabric {
         };
         if at.machine == me {
             let done = match self.shared.registry.memory(at.segment, me, to_write) {
-                Ok(memory) => here(&memory),
+                Ok(memory) => local(&memory),
                 Err(error) => Completion::done(Err(error)),
             };
             if ring {
@@ -353,7 +353,10 @@ impl Fabric for TcpFabric {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        self.shared.registry.home().and_then(MachineDirectory::room)
+        self.shared
+            .registry
+            .home()
+            .and_then(MachineDirectory::free_space)
     }
 
     fn provide(
@@ -378,11 +381,11 @@ impl Fabric for TcpFabric {
         }
         let _changing = self.changing.lock();
         let shared = &self.shared;
-        let gone: Vec<_> = {
+        let closed: Vec<_> = {
             let mut links = shared.links.write();
             links.extract_if(|peer, _| !ids.contains(peer)).collect()
         };
-        gone.iter().for_each(|(_, link)| link.stop(shared));
+        closed.iter().for_each(|(_, link)| link.stop(shared));
         for member in members.iter().filter(|member| member.id != me) {
             let known = shared.links.read().get(&member.id).cloned();
             if let Some(link) = known {

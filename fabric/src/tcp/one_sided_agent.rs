@@ -75,19 +75,19 @@ pub(super) enum PortInterest {
     /// Data to read.
     Read,
     /// Data to read, or space to write.
-    ReadAndRoom,
+    ReadAndWrite,
 }
 
 impl PortInterest {
     fn flags(self) -> epoll::EventFlags {
         match self {
             PortInterest::Read => epoll::EventFlags::IN,
-            PortInterest::ReadAndRoom => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            PortInterest::ReadAndWrite => epoll::EventFlags::IN | epoll::EventFlags::OUT,
         }
     }
 }
 
-/// The card of one lane.
+/// The one-sided agent of one lane.
 #[derive(Debug)]
 pub(super) struct OneSidedAgent {
     epoll: OwnedFd,

@@ -66,17 +66,17 @@ async fn object(machine: &Arc<Machine>) -> Addr {
 fn nothing_is_read_or_written_before_the_time_is_known() {
     on_two_hosts(|machines, sim| async move {
         let unreachable = Stop::Retry(AbortReason::Unreachable);
-        let here = &machines[1];
-        assert_eq!(here.clock_state().uncertainty_ns, None);
-        let mut tx = here.coordinator().begin(Mode::ReadOnly);
-        let read = tx.read(here.root(), &mut Vec::new()).await;
+        let local = &machines[1];
+        assert_eq!(local.clock_state().uncertainty_ns, None);
+        let mut tx = local.coordinator().begin(Mode::ReadOnly);
+        let read = tx.read(local.root(), &mut Vec::new()).await;
         assert_eq!(read, Err(unreachable));
         // Allocation also fails before the CM has seen all machines.
-        let mut tx = here.coordinator().begin(Mode::ReadWrite);
+        let mut tx = local.coordinator().begin(Mode::ReadWrite);
         assert_eq!(tx.alloc(1, ObjectLocation::Own).await, Err(unreachable));
         drop(tx);
         complete(&machines, &sim).await;
-        object(here).await;
+        object(local).await;
     });
 }
 

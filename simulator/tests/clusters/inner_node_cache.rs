@@ -62,37 +62,37 @@ fn plan() -> Plan {
 #[test]
 fn root_in_reused_node_slot_is_found_remotely() {
     with(&plan(), |world| async move {
-        let (mut here, mut there) = (
+        let (mut local, mut remote) = (
             world.machines[0].coordinator(),
             world.machines[1].coordinator(),
         );
         // An object that stays prevents the reuse of the block for objects of another size.
-        create(&mut here).await;
-        let dropped = create(&mut here).await;
-        let nodes = fill(&mut here, dropped).await;
+        create(&mut local).await;
+        let dropped = create(&mut local).await;
+        let nodes = fill(&mut local, dropped).await;
         // The lookups cache every inner node.
         for key in 0..KEYS {
-            let mut tx = there.begin(Mode::ReadOnly);
+            let mut tx = remote.begin(Mode::ReadOnly);
             let found = dropped.get(&mut tx, &key.to_be_bytes()).await;
             assert_eq!(found, Ok(Some([key, 0])));
         }
-        let mut tx = here.begin(Mode::ReadWrite);
+        let mut tx = local.begin(Mode::ReadWrite);
         dropped.drop_tree(&mut tx).await.expect("is there");
         commit(tx).await;
         let mut reused = 0;
         for number in 0..TREES {
             world.sim.nap(1_000_000).await;
             world.machines[0].tidy();
-            let tree = create(&mut here).await;
+            let tree = create(&mut local).await;
             reused += usize::from(nodes.contains(&tree.root()));
             if number % 2 == 0 {
-                let mut tx = here.begin(Mode::ReadWrite);
+                let mut tx = local.begin(Mode::ReadWrite);
                 let inserted = tree.insert(&mut tx, &8u64.to_be_bytes(), [8, 0]).await;
                 assert_eq!(inserted, Ok(fencepost_btree::Insert::Done));
                 commit(tx).await;
                 assert_eq!(tree.about(&world.machines[1]).await, Ok(1.0));
             }
-            let mut tx = there.begin(Mode::ReadWrite);
+            let mut tx = remote.begin(Mode::ReadWrite);
             let key = 7u64.to_be_bytes();
             assert_eq!(tree.get(&mut tx, &key).await, Ok(None));
             let inserted = tree.insert(&mut tx, &key, [7, 0]).await;
@@ -135,14 +135,14 @@ async fn reads_of_lookup(coordinator: &mut Coordinator, table: HashTable, key: u
 #[test]
 fn misled_lookup_replaces_stale_hash_table_copies() {
     with(&plan(), |world| async move {
-        let (mut here, mut there) = (
+        let (mut local, mut remote) = (
             world.machines[0].coordinator(),
             world.machines[1].coordinator(),
         );
-        let grown = create_hash(&mut here).await;
-        fill_hash(&mut here, grown, 1).await;
-        reads_of_lookup(&mut there, grown, 0).await;
-        let mut tx = here.begin(Mode::ReadWrite);
+        let grown = create_hash(&mut local).await;
+        fill_hash(&mut local, grown, 1).await;
+        reads_of_lookup(&mut remote, grown, 0).await;
+        let mut tx = local.begin(Mode::ReadWrite);
         for key in 1..40u64 {
             let inserted = grown.insert(&mut tx, &key.to_be_bytes(), &[key, 0]).await;
             assert_eq!(inserted, Ok(fencepost_hashtable::Insert::Done));
@@ -150,26 +150,26 @@ fn misled_lookup_replaces_stale_hash_table_copies() {
         commit(tx).await;
         let keys = 0..40;
         for key in keys.clone() {
-            reads_of_lookup(&mut there, grown, key).await;
+            reads_of_lookup(&mut remote, grown, key).await;
         }
         for key in keys {
-            let reads = reads_of_lookup(&mut there, grown, key).await;
+            let reads = reads_of_lookup(&mut remote, grown, key).await;
             assert!(reads <= 2, "{reads} reads for {key}");
         }
         // The root of the next table, or its directory, reuses the slot of the root.
         let mut roots = BTreeSet::new();
         let mut reused = 0;
         for _ in 0..TREES {
-            let table = create_hash(&mut here).await;
-            fill_hash(&mut here, table, 4).await;
+            let table = create_hash(&mut local).await;
+            fill_hash(&mut local, table, 4).await;
             reused += usize::from(!roots.insert(table.root()));
             for key in 0..4 {
-                reads_of_lookup(&mut there, table, key).await;
+                reads_of_lookup(&mut remote, table, key).await;
             }
             for key in 0..4 {
-                assert_eq!(reads_of_lookup(&mut there, table, key).await, 1);
+                assert_eq!(reads_of_lookup(&mut remote, table, key).await, 1);
             }
-            let mut tx = here.begin(Mode::ReadWrite);
+            let mut tx = local.begin(Mode::ReadWrite);
             table.drop_table(&mut tx).await.expect("is there");
             commit(tx).await;
             world.sim.nap(1_000_000).await;

@@ -302,9 +302,9 @@ impl Reader {
     /// Decides the meaning of a break: continues after it, ends the log there, or refuses.
     fn resolve(&mut self, broken: &Break) -> Result<(), LogError> {
         if let Some(end) = self.end {
-            let here = align_batch(end % self.segment_bytes);
-            if here >= broken.behind && self.continues_at(self.index, here, end)? {
-                self.offset = here;
+            let resume_at = align_batch(end % self.segment_bytes);
+            if resume_at >= broken.behind && self.continues_at(self.index, resume_at, end)? {
+                self.offset = resume_at;
                 return Ok(());
             }
             let next = self.index + 1;

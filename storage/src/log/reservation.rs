@@ -5,11 +5,11 @@
 //! flusher is busy. If there is none, the caller waits in a queue, as a future or as a thread.
 //!
 //! *Invariants.*
-//! - EXECUTOR-1. Reserved space is allocated, whatever else is appended first. One append moves the
+//! - LOGSPACE-1. Reserved space is allocated, whatever else is appended first. One append moves the
 //!   end of the log by no more than [`reserved_bytes`] returns. That includes padding and the rest
 //!   of a segment that it does not fit. It gives up as much of its reservation as it has moved the
 //!   end.
-//! - EXECUTOR-2. First come, first served: while a request waits, the fast path is closed. A
+//! - LOGSPACE-2. First come, first served: while a request waits, the fast path is closed. A
 //!   reservation larger than the whole buffer is granted once there is no other reservation.
 //!
 //! *Concurrency.* The fast path is one addition to `reserved` and one read of `ceiling`. An append
@@ -46,7 +46,7 @@ fn reserved_bytes(bytes: usize, appends: usize) -> u64 {
 
 /// A reservation of log space; to be used up or given back.
 #[derive(Debug, Default)]
-#[must_use = "room that is not given back is lost to the log"]
+#[must_use = "log space that is not given back is lost to the log"]
 pub struct LogReservation(u64);
 
 impl LogReservation {
@@ -74,38 +74,48 @@ enum State {
 impl Shared {
     /// Reserves log space if it is available and no request waits.
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
-        let room = reserved_bytes(bytes, appends);
-        if self.add(room) <= self.ceiling.load(Ordering::Acquire) {
-            return Some(LogReservation(room));
+        let space = reserved_bytes(bytes, appends);
+        if self.add(space) <= self.ceiling.load(Ordering::Acquire) {
+            return Some(LogReservation(space));
         }
-        self.release(room);
+        self.release(space);
         None
     }
 
     /// Gives back unused space.
-    pub fn give_back(&self, room: LogReservation) {
-        if room.0 > 0 {
-            self.release(room.0);
+    pub fn give_back(&self, reservation: LogReservation) {
+        if reservation.0 > 0 {
+            self.release(reservation.0);
         }
     }
 
-    fn add(&self, room: u64) -> u64 {
-        self.reserved.fetch_add(room, Ordering::SeqCst) + room
+    fn add(&self, space: u64) -> u64 {
+        self.reserved.fetch_add(space, Ordering::SeqCst) + space
     }
 
-    fn release(&self, room: u64) {
-        self.reserved.fetch_sub(room, Ordering::SeqCst);
+    fn release(&self, space: u64) {
+        self.reserved.fetch_sub(space, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.grant_space(&mut self.tail.lock());
         }
     }
 
-    /// Reduces `room` after an append under `tail` that moved the end of the log by `moved`. If
-    /// `done`, the rest is given back.
-    pub fn use_up(&self, tail: &mut Tail, room: &mut LogReservation, moved: u64, done: bool) {
-        debug_assert!(moved <= room.0, "an append outgrew its room");
-        let used = if done { room.0 } else { moved.min(room.0) };
-        room.0 -= used;
+    /// Reduces `reservation` after an append under `tail` that moved the end of the log by `moved`.
+    /// If `done`, the rest is given back.
+    pub fn use_up(
+        &self,
+        tail: &mut Tail,
+        reservation: &mut LogReservation,
+        moved: u64,
+        done: bool,
+    ) {
+        debug_assert!(moved <= reservation.0, "an append outgrew its reservation");
+        let used = if done {
+            reservation.0
+        } else {
+            moved.min(reservation.0)
+        };
+        reservation.0 -= used;
         // Lower the ceiling first: otherwise another thread could see the space as free under the
         // old ceiling.
         self.publish_ceiling(tail);
@@ -134,22 +144,22 @@ impl Shared {
         let ended = self.ended(tail).is_some();
         while let Some(first) = tail.waiting.front() {
             let (allocated, buffer) = self.limits(tail);
-            let room = first.space;
+            let space = first.space;
             let verdict = if ended {
                 State::Ended
             } else {
-                let sum = self.add(room);
-                let alone = sum == room && tail.gathered == 0;
+                let sum = self.add(space);
+                let alone = sum == space && tail.gathered == 0;
                 if sum <= allocated && (sum <= buffer || alone) {
                     State::Granted
                 } else {
-                    self.reserved.fetch_sub(room, Ordering::SeqCst);
+                    self.reserved.fetch_sub(space, Ordering::SeqCst);
                     if sum <= allocated {
                         break;
                     }
                     self.want_more(tail);
                     // Other reservations may be given back, but the allocated space does not grow.
-                    if !tail.full || room <= allocated {
+                    if !tail.full || space <= allocated {
                         break;
                     }
                     self.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -170,8 +180,8 @@ impl Shared {
         bytes: usize,
         appends: usize,
     ) -> Result<LogReservation, LogError> {
-        if let Some(room) = self.try_reserve(bytes, appends) {
-            return Ok(room);
+        if let Some(reservation) = self.try_reserve(bytes, appends) {
+            return Ok(reservation);
         }
         let mut wait = Reserve::new(self, bytes, appends);
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -206,7 +216,7 @@ impl SpaceWaiter {
 #[must_use = "nothing is reserved until this is awaited"]
 pub(super) struct Reserve<'a> {
     shared: &'a Shared,
-    room: u64,
+    space: u64,
     place: Option<Arc<SpaceWaiter>>,
 }
 
@@ -214,14 +224,14 @@ impl<'a> Reserve<'a> {
     pub fn new(shared: &'a Shared, bytes: usize, appends: usize) -> Self {
         Self {
             shared,
-            room: reserved_bytes(bytes, appends),
+            space: reserved_bytes(bytes, appends),
             place: None,
         }
     }
 
     fn join(&self, waker: &Waker) -> Arc<SpaceWaiter> {
         let place = Arc::new(SpaceWaiter {
-            space: self.room,
+            space: self.space,
             state: Mutex::new(State::Waiting(waker.clone())),
         });
         let shared = self.shared;
@@ -253,7 +263,7 @@ impl Future for Reserve<'_> {
                 this.place = Some(place);
                 Poll::Pending
             }
-            State::Granted => Poll::Ready(Ok(LogReservation(this.room))),
+            State::Granted => Poll::Ready(Ok(LogReservation(this.space))),
             State::Full => Poll::Ready(Err(LogError::Full)),
             State::Ended => Poll::Ready(Err(this.shared.failure().unwrap_or(LogError::Closed))),
         }
@@ -268,7 +278,7 @@ impl Drop for Reserve<'_> {
         let mut tail = self.shared.tail.lock();
         tail.waiting.retain(|other| !Arc::ptr_eq(other, &place));
         if let State::Granted = *place.state.lock() {
-            self.shared.reserved.fetch_sub(self.room, Ordering::SeqCst);
+            self.shared.reserved.fetch_sub(self.space, Ordering::SeqCst);
         }
         // Requests behind this one may have enough space now.
         self.shared.grant_space(&mut tail);

@@ -180,7 +180,7 @@ impl Segments {
     }
 
     fn retire(&self, name: &str) -> Result<(), LogError> {
-        let gone = if self.list.lock().spares.len() < SPARES_MAX {
+        let disposed = if self.list.lock().spares.len() < SPARES_MAX {
             let spare = self.new_spare_name();
             let renamed = self.disk.rename(name, &spare);
             if renamed.is_ok() {
@@ -190,7 +190,7 @@ impl Segments {
         } else {
             self.disk.remove(name)
         };
-        gone.map_err(LogError::io(self.disk.path(name)))
+        disposed.map_err(LogError::io(self.disk.path(name)))
     }
 
     fn new_spare_name(&self) -> String {

@@ -77,8 +77,10 @@ impl Shared {
         if self.waiters.flushed() >= lsn.raw() {
             return Some(Ok(()));
         }
-        let gone = self.flusher_ended.load(Ordering::Acquire);
-        self.failure().or(gone.then_some(LogError::Closed)).map(Err)
+        let ended = self.flusher_ended.load(Ordering::Acquire);
+        self.failure()
+            .or(ended.then_some(LogError::Closed))
+            .map(Err)
     }
 
     pub(super) fn wait_flushed_blocking(&self, lsn: Lsn) -> Result<(), LogError> {

@@ -125,7 +125,9 @@ impl Log {
     pub fn try_append(&self, records: &[NewRecord<'_>]) -> Result<Option<Lsn>, LogError> {
         let bytes = self.size(records)?;
         match self.shared.try_reserve(bytes, 1) {
-            Some(mut room) => self.append_reserved(&mut room, records, true).map(Some),
+            Some(mut reservation) => self
+                .append_reserved(&mut reservation, records, true)
+                .map(Some),
             None => Ok(None),
         }
     }
@@ -133,7 +135,7 @@ impl Log {
     /// Reserves log space for `appends` appends of `bytes` together, if it is available at once.
     /// `bytes` includes headers and padding ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES),
     /// and up to a multiple of 8). Unused space must be given back. Returns `None` also while other
-    /// requests wait (EXECUTOR-2).
+    /// requests wait (LOGSPACE-2).
     #[inline]
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<LogReservation> {
         self.shared.try_reserve(bytes, appends)
@@ -155,8 +157,8 @@ impl Log {
     }
 
     /// Gives back unused space.
-    pub fn give_back(&self, room: LogReservation) {
-        self.shared.give_back(room);
+    pub fn give_back(&self, reservation: LogReservation) {
+        self.shared.give_back(reservation);
     }
 
     /// Appends as [`Log::append`] does, into reserved space: never waits. If `done`, the rest of
@@ -168,20 +170,20 @@ impl Log {
     /// [`Self::close`], [`LogError::TooLarge`] beyond [`Self::append_limit`].
     pub fn append_reserved(
         &self,
-        room: &mut LogReservation,
+        reservation: &mut LogReservation,
         records: &[NewRecord<'_>],
         done: bool,
     ) -> Result<Lsn, LogError> {
-        let appended = self.push(room, records, done);
+        let appended = self.push(reservation, records, done);
         if done && appended.is_err() {
-            self.give_back(std::mem::take(room));
+            self.give_back(std::mem::take(reservation));
         }
         appended
     }
 
     fn push(
         &self,
-        room: &mut LogReservation,
+        reservation: &mut LogReservation,
         records: &[NewRecord<'_>],
         done: bool,
     ) -> Result<Lsn, LogError> {
@@ -202,7 +204,7 @@ impl Log {
         }
         tail.gathered += bytes;
         let moved = tail.next(segment_bytes) - before;
-        self.shared.use_up(&mut tail, room, moved, done);
+        self.shared.use_up(&mut tail, reservation, moved, done);
         Ok(self.shared.commit(tail))
     }
 

@@ -113,7 +113,7 @@ pub enum ChainSearch<T> {
     /// All known versions are newer; the oldest was committed at this time.
     Later(Timestamp),
     /// The version was dropped: the snapshot is too old.
-    Gone,
+    Reclaimed,
 }
 
 /// A lane's part: the block that it fills.
@@ -194,7 +194,7 @@ impl OldVersions {
     /// lock.
     ///
     /// `f` may get the words of a block that is being reused. It must accept any words, and its
-    /// result is dropped then ([`ChainSearch::Gone`]).
+    /// result is dropped then ([`ChainSearch::Reclaimed`]).
     pub fn find<T>(
         &self,
         mut place: OldVersionPtr,
@@ -207,10 +207,10 @@ impl OldVersions {
                 return ChainSearch::Later(replaced);
             }
             let Some(block) = self.block(place.block()) else {
-                return ChainSearch::Gone;
+                return ChainSearch::Reclaimed;
             };
             if generation(block.generation.load(Ordering::Acquire)) != place.generation() {
-                return ChainSearch::Gone;
+                return ChainSearch::Reclaimed;
             }
             let words = block.memory.words();
             let from = place.offset();
@@ -222,7 +222,7 @@ impl OldVersions {
             let header = Header(load(0));
             let before = OldVersionPtr(load(1));
             if load(2) != replaced.raw() {
-                return ChainSearch::Gone;
+                return ChainSearch::Reclaimed;
             }
             let hit = (header.timestamp() <= at).then(|| {
                 let len = load(3) as usize;
@@ -232,7 +232,7 @@ impl OldVersions {
             });
             fence(Ordering::Acquire);
             if generation(block.generation.load(Ordering::Relaxed)) != place.generation() {
-                return ChainSearch::Gone;
+                return ChainSearch::Reclaimed;
             }
             match hit {
                 Some(Some(value)) => return ChainSearch::Version(value, header),

@@ -43,7 +43,7 @@ fn chain_returns_version_of_each_reader() {
     ) {
         ChainSearch::Version(value, header) => Some((value, header.timestamp().raw())),
         ChainSearch::Absent | ChainSearch::Later(_) => None,
-        ChainSearch::Gone => panic!("nothing was reclaimed"),
+        ChainSearch::Reclaimed => panic!("nothing was reclaimed"),
     };
     assert_eq!(read(25), Some(((100, 20), 20)));
     assert_eq!(read(19), Some(((100, 10), 10)));
@@ -83,7 +83,7 @@ fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
             Timestamp::from_raw(5),
             |_| ()
         ),
-        ChainSearch::Gone
+        ChainSearch::Reclaimed
     ));
 }
 
@@ -129,7 +129,7 @@ fn wrapped_generation_does_not_match_old_one() {
             Timestamp::from_raw(5),
             |_| ()
         ),
-        ChainSearch::Gone
+        ChainSearch::Reclaimed
     ));
 }
 
@@ -227,7 +227,7 @@ fn garbage_versions_are_freed_and_reused() {
             |w| w[99].load(Ordering::Relaxed),
         )
     };
-    assert!(matches!(find(14_000, 14_005), ChainSearch::Gone));
+    assert!(matches!(find(14_000, 14_005), ChainSearch::Reclaimed));
     assert!(matches!(
         find(16_000, 16_005),
         ChainSearch::Version(16_000, _)

@@ -37,11 +37,11 @@ fn record_bytes(body: &[u8]) -> usize {
 
 /// Takes all the room there is, in pieces.
 fn take_all(log: &Log) -> Vec<LogReservation> {
-    let mut rooms = Vec::new();
-    while let Some(room) = log.try_reserve(100, 1) {
-        rooms.push(room);
+    let mut reservations = Vec::new();
+    while let Some(reservation) = log.try_reserve(100, 1) {
+        reservations.push(reservation);
     }
-    rooms
+    reservations
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn reserved_append_succeeds_during_stuck_flush() {
         let before = log.flushed();
         let bodies: Vec<Vec<u8>> = (0..12).map(|_| body(&mut random, 3000)).collect();
         let bytes = bodies.iter().map(|body| record_bytes(body)).sum();
-        let mut room = block_on(log.reserve(bytes, bodies.len())).expect("the disk is well");
+        let mut reservation = block_on(log.reserve(bytes, bodies.len())).expect("the disk is well");
         // Others append in between, and what they use is not taken from this.
         for (i, body) in bodies.iter().enumerate() {
             if let Some(mut other) = log.try_reserve(16 + 8, 1) {
@@ -62,10 +62,10 @@ fn reserved_append_succeeds_during_stuck_flush() {
                     .expect("there is room");
             }
             let done = i + 1 == bodies.len();
-            log.append_reserved(&mut room, &[(0, &[body])], done)
+            log.append_reserved(&mut reservation, &[(0, &[body])], done)
                 .expect("there is room");
         }
-        assert!(room.is_empty());
+        assert!(reservation.is_empty());
         assert_eq!(log.flushed(), before, "segments were crossed all the same");
         drop(held);
         log.wait_flushed_blocking(log.position())
@@ -82,26 +82,26 @@ fn reservation_without_space_waits_for_released_space() {
     let disk = SimDisk::new(2);
     let log = open_tight(&disk);
     let held = disk.hold_syncs();
-    let mut rooms = take_all(&log);
+    let mut reservations = take_all(&log);
     let mut first = pin!(log.reserve(5000, 1));
     let mut second = pin!(log.reserve(100, 1));
     assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
-    let some = rooms.pop().expect("some room");
+    let some = reservations.pop().expect("some room");
     log.give_back(some);
     assert!(poll(first.as_mut()).is_pending(), "it needs more than that");
     assert!(poll(second.as_mut()).is_pending(), "it does not overtake");
     assert!(log.try_reserve(100, 1).is_none(), "nor does anybody else");
     assert!(matches!(log.try_append(&[(0, &[b"x"])]), Ok(None)));
-    let some = rooms.pop().expect("some room");
+    let some = reservations.pop().expect("some room");
     log.give_back(some);
-    let Poll::Ready(Ok(room)) = poll(first.as_mut()) else {
+    let Poll::Ready(Ok(reservation)) = poll(first.as_mut()) else {
         panic!("there is room for the first");
     };
-    log.give_back(room);
-    let Poll::Ready(Ok(room)) = poll(second.as_mut()) else {
+    log.give_back(reservation);
+    let Poll::Ready(Ok(reservation)) = poll(second.as_mut()) else {
         panic!("and for the second");
     };
-    log.give_back(room);
+    log.give_back(reservation);
     drop(held);
 }
 
@@ -110,25 +110,27 @@ fn dropped_reservation_lets_later_waiters_pass() {
     let disk = SimDisk::new(3);
     let log = open_tight(&disk);
     let held = disk.hold_syncs();
-    let mut rooms = take_all(&log);
+    let mut reservations = take_all(&log);
     let mut large = Box::pin(log.reserve(12_000, 1));
     let mut small = pin!(log.reserve(100, 1));
     assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
-    log.give_back(rooms.pop().expect("some room"));
+    log.give_back(reservations.pop().expect("some room"));
     assert!(poll(small.as_mut()).is_pending());
     drop(large);
-    let Poll::Ready(Ok(room)) = poll(small.as_mut()) else {
+    let Poll::Ready(Ok(reservation)) = poll(small.as_mut()) else {
         panic!("there is room");
     };
     // A granted reservation that was not fetched is not lost.
     let mut unfetched = Box::pin(log.reserve(100, 1));
     assert!(poll(unfetched.as_mut()).is_pending());
-    log.give_back(room);
+    log.give_back(reservation);
     drop(unfetched);
-    let room = log.try_reserve(100, 1);
-    assert!(room.is_some());
-    log.give_back(room.unwrap_or_default());
-    rooms.into_iter().for_each(|room| log.give_back(room));
+    let reservation = log.try_reserve(100, 1);
+    assert!(reservation.is_some());
+    log.give_back(reservation.unwrap_or_default());
+    reservations
+        .into_iter()
+        .for_each(|reservation| log.give_back(reservation));
     drop(held);
 }
 
@@ -152,9 +154,9 @@ fn flush_frees_space_and_oversized_reservation_gets_whole_buffer() {
     let mut large = Box::pin(log.reserve(100_000, 20));
     assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
     drop(held);
-    let mut room = block_on(large).expect("it gets its turn");
+    let mut reservation = block_on(large).expect("it gets its turn");
     for i in 0..20 {
-        log.append_reserved(&mut room, &[(1, &[&[1u8; 4900]])], i == 19)
+        log.append_reserved(&mut reservation, &[(1, &[&[1u8; 4900]])], i == 19)
             .expect("there is room");
     }
     log.give_back(block_on(small).expect("it gets its turn"));
@@ -167,7 +169,7 @@ fn flush_frees_space_and_oversized_reservation_gets_whole_buffer() {
 fn closed_log_ends_all_waits() {
     let disk = SimDisk::new(5);
     let log = open_tight(&disk);
-    let mut rooms = take_all(&log);
+    let mut reservations = take_all(&log);
     let mut waits = pin!(log.reserve(100, 1));
     assert!(poll(waits.as_mut()).is_pending());
     thread::scope(|scope| {
@@ -183,16 +185,18 @@ fn closed_log_ends_all_waits() {
         poll(waits.as_mut()),
         Poll::Ready(Err(LogError::Closed))
     ));
-    let mut room = rooms.pop().expect("some room");
-    let late = log.append_reserved(&mut room, &[(0, &[b"x"])], true);
-    assert!(matches!(late, Err(LogError::Closed)) && room.is_empty());
+    let mut reservation = reservations.pop().expect("some room");
+    let late = log.append_reserved(&mut reservation, &[(0, &[b"x"])], true);
+    assert!(matches!(late, Err(LogError::Closed)) && reservation.is_empty());
 }
 
 #[test]
 fn concurrent_reservations_lose_no_space() {
     let disk = SimDisk::new(6);
     let log = open_tight(&disk);
-    let all = take_all(&log).into_iter().map(|room| log.give_back(room));
+    let all = take_all(&log)
+        .into_iter()
+        .map(|reservation| log.give_back(reservation));
     let before = all.count();
     thread::scope(|scope| {
         for thread in 0..6u64 {
@@ -204,17 +208,18 @@ fn concurrent_reservations_lose_no_space() {
                     let size = record_bytes(&bytes);
                     if i % 7 == 0 {
                         // Leaves the line at once, served or not.
-                        if let Poll::Ready(room) = poll(pin!(log.reserve(size, 1))) {
-                            log.give_back(room.expect("the disk is well"));
+                        if let Poll::Ready(reservation) = poll(pin!(log.reserve(size, 1))) {
+                            log.give_back(reservation.expect("the disk is well"));
                         }
                     }
-                    let mut room = block_on(log.reserve(2 * size, 2)).expect("the disk is well");
+                    let mut reservation =
+                        block_on(log.reserve(2 * size, 2)).expect("the disk is well");
                     if i % 5 != 0 {
                         let done = i % 3 == 0;
-                        log.append_reserved(&mut room, &[(0, &[&bytes])], done)
+                        log.append_reserved(&mut reservation, &[(0, &[&bytes])], done)
                             .expect("there is room");
                     }
-                    log.give_back(room);
+                    log.give_back(reservation);
                 }
             });
         }
@@ -226,7 +231,7 @@ fn concurrent_reservations_lose_no_space() {
     while after < before {
         after = take_all(&log)
             .into_iter()
-            .map(|room| log.give_back(room))
+            .map(|reservation| log.give_back(reservation))
             .count();
         thread::yield_now();
     }

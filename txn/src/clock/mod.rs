@@ -392,13 +392,13 @@ mod tests {
 
     #[test]
     fn machine_on_other_host_knows_time_interval() {
-        let ((there, theirs), (here, mine)) = (manual(), manual());
-        there.advance(Duration::from_secs(1000));
+        let ((remote, theirs), (local, mine)) = (manual(), manual());
+        remote.advance(Duration::from_secs(1000));
         let manager = Clock::of_time(theirs, true);
         manager.raise(Timestamp::from_raw(1 << 40));
         let clock = Clock::of_time(mine, false);
         let pass = |us: u64| {
-            for host in [&there, &here] {
+            for host in [&remote, &local] {
                 host.advance(Duration::from_micros(us));
             }
         };
@@ -420,10 +420,10 @@ mod tests {
 
     /// Returns two hosts, the manager's and another, with their machines' clocks, after one
     /// exchange of the time.
-    fn of_two_hosts(there: u64, here: u64) -> ([Arc<ManualClock>; 2], [Clock; 2]) {
+    fn of_two_hosts(remote: u64, local: u64) -> ([Arc<ManualClock>; 2], [Clock; 2]) {
         let ((a, theirs), (b, mine)) = (manual(), manual());
-        a.advance(Duration::from_secs(there));
-        b.advance(Duration::from_secs(here));
+        a.advance(Duration::from_secs(remote));
+        b.advance(Duration::from_secs(local));
         let clocks = [Clock::of_time(theirs, true), Clock::of_time(mine, false)];
         let asked = clocks[1].own_ns();
         b.advance(Duration::from_micros(30));
@@ -433,8 +433,8 @@ mod tests {
 
     #[test]
     fn new_cm_time_exceeds_old_and_waits_for_all_members() {
-        for (there, here) in [(1000, 10), (10, 1000)] {
-            let ([a, b], [old, new]) = of_two_hosts(there, here);
+        for (remote, local) in [(1000, 10), (10, 1000)] {
+            let ([a, b], [old, new]) = of_two_hosts(remote, local);
             let asked = new.own_ns();
             let highest = new.highest_ns().expect("it knows the time");
             for host in [&a, &b] {

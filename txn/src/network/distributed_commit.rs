@@ -396,10 +396,10 @@ impl Transaction {
         w: Timestamp,
     ) -> Result<CommitResult, CommitFailure> {
         let id = self.context().txn_id();
-        let locked_here = self.context().locked > 0;
+        let has_local_locks = self.context().locked > 0;
         let machine = Arc::clone(self.machine());
         let (participants, acks) = self.show(network, w).ok_or(CommitFailure::InDoubt)?;
-        let known = locked_here || acks.is_empty();
+        let known = has_local_locks || acks.is_empty();
         let mut ending = CommitCompletion {
             network,
             regions: machine.regions(),

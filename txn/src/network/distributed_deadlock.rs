@@ -150,7 +150,9 @@ impl Network {
     pub fn abort_victim(&self, machine: &Machine, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = WordReader(words);
         let (holder, row) = (reader.word()?, Addr::from_raw(reader.word()?));
-        machine.intents().end_cycle_at(self.for_here(holder), row);
+        machine
+            .intents()
+            .end_cycle_at(self.local_number(holder), row);
         Ok(())
     }
 
@@ -162,7 +164,7 @@ impl Network {
             if !seen.insert(walk.who) {
                 continue;
             }
-            let Some(step) = machine.intents().step(self.for_here(walk.who)) else {
+            let Some(step) = machine.intents().step(self.local_number(walk.who)) else {
                 leaving.push(walk);
                 continue;
             };
@@ -223,7 +225,7 @@ impl Network {
             return;
         };
         if victim.at == self.me {
-            let holder = self.for_here(victim.holder);
+            let holder = self.local_number(victim.holder);
             machine.intents().end_cycle_at(holder, victim.row);
         } else if let Some(sender) = self.sender(victim.at) {
             let _ = sender.send(ABORT_VICTIM, &[victim.holder, victim.row.raw()]);
@@ -239,7 +241,7 @@ impl Network {
     }
 
     /// Returns the holder's number as this machine knows it.
-    fn for_here(&self, holder: Holder) -> Holder {
+    fn local_number(&self, holder: Holder) -> Holder {
         match machine_of(holder) == u64::from(self.me.0) {
             true => holder & u64::from(u32::MAX),
             false => holder,

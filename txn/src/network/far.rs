@@ -302,7 +302,7 @@ impl Network {
         let (mut place, mut replaced) = (copy.link().place(), copy.header().timestamp());
         while !place.is_none() {
             if place == OldVersionPtr::LOST {
-                return Ok(ChainSearch::Gone);
+                return Ok(ChainSearch::Reclaimed);
             }
             let (page, word) = copy::generation_at(place);
             (0..2).for_each(|_| self.counting.count(PostKind::Object));
@@ -314,13 +314,13 @@ impl Network {
             let (record, counted) = match (record, counted) {
                 (Ok(record), Ok(counted)) => (record, counted),
                 (Err(FabricError::Unsteady | FabricError::Refused(_)), _) => {
-                    return Ok(ChainSearch::Gone);
+                    return Ok(ChainSearch::Reclaimed);
                 }
                 _ => return Err(UNREACHABLE),
             };
             let counted = counted.first().copied().unwrap_or(0);
             let Some(old) = OldCopy::of(&record, counted, place, replaced) else {
-                return Ok(ChainSearch::Gone);
+                return Ok(ChainSearch::Reclaimed);
             };
             if old.header.timestamp() <= at {
                 if !old.header.is_allocated() {

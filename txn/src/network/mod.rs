@@ -320,7 +320,7 @@ impl Network {
 
     /// Returns whether a peer is a member of this machine's configuration.
     fn is_member(&self, peer: &Peer) -> bool {
-        !peer.gone.load(Ordering::Relaxed)
+        !peer.evicted.load(Ordering::Relaxed)
     }
 
     /// Returns the peers that are members.

@@ -132,12 +132,12 @@ impl Context {
         let network = self.machine.network()?;
         let alone = |write: &Write| {
             // Writes that go to a disk must be durable before they become visible.
-            let here = || {
+            let is_local_only = || {
                 network.disk.is_none()
                     && network.is_alone_with(write.addr.region())
                     && !is_reserved(write)
             };
-            kind_of(write).is_none() || here()
+            kind_of(write).is_none() || is_local_only()
         };
         (!self.writes.writes.iter().all(alone)).then(|| Arc::clone(network))
     }

@@ -197,8 +197,8 @@ impl PeerReceiver {
     }
 
     /// Drops the waits for rows in regions that other machines have from now on.
-    pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
-        self.remote_waiters.part_with(are_gone);
+    pub fn part_with(&mut self, are_handed_over: impl Fn(Addr) -> bool) {
+        self.remote_waiters.part_with(are_handed_over);
     }
 
     /// Returns whether all records of configurations before `id` have been processed.
@@ -329,12 +329,12 @@ impl PeerReceiver {
             }
             remote_lock_wait::INTEND => {
                 if let Some(sender) = network.sender(self.peer) {
-                    let is_here = |row| !network.is_elsewhere(row);
+                    let is_local = |row| !network.is_elsewhere(row);
                     self.remote_waiters.intend(
                         machine.intents(),
                         self.peer,
                         sender,
-                        is_here,
+                        is_local,
                         words,
                     )?;
                 }

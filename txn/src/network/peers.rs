@@ -35,7 +35,7 @@ pub(super) struct Peer {
     /// Its status page, or a copy of it where its memory is not mapped.
     pub board: OnceLock<Arc<Memory>>,
     /// Whether it is no member any more.
-    pub gone: AtomicBool,
+    pub evicted: AtomicBool,
 }
 
 /// The arguments for adding a peer.
@@ -75,7 +75,7 @@ impl PeerArguments<'_> {
             sender,
             old_versions: OldVersions::with(0, Arc::new(backing)),
             board,
-            gone: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
         };
         Ok((peer, receiver))
     }

@@ -206,15 +206,15 @@ impl Primary {
             let held = locked.held.iter_mut().find(awaits);
             let held = held.ok_or(BadRecord("LOCK-MOVED of what was not locked so"))?;
             let object = machine.regions().own_object(addr);
-            let room = object.map_or(0, |object| object.len());
+            let capacity = object.map_or(0, |object| object.len());
             let end = record.len() - reader.0.len();
             held.payload = match value {
-                Value::Whole(words) if words.len() > room => {
+                Value::Whole(words) if words.len() > capacity => {
                     return Err(BadRecord("a value that is longer than its object"));
                 }
                 Value::Whole(words) => ValueLocation::Moved(end - words.len(), words.len()),
                 Value::Ranges(words) => {
-                    changes::check(words, room)?;
+                    changes::check(words, capacity)?;
                     ValueLocation::MovedRanges(end - words.len(), words.len())
                 }
             };
@@ -267,16 +267,16 @@ impl Primary {
                 continue;
             };
             let object = machine.regions().object(held.addr);
-            let room = object.map_or(0, |object| object.len());
+            let capacity = object.map_or(0, |object| object.len());
             let (from, mut payload) = (locked.moved.len(), WordReader(write.payload));
             held.payload = match write.kind {
                 // The coordinator that wrote the COMMIT-BACKUP knew which version was locked.
                 Kind::Ranges if payload.timestamp()? != held.base.timestamp() => continue,
                 Kind::Ranges => {
-                    changes::check(payload.0, room)?;
+                    changes::check(payload.0, capacity)?;
                     ValueLocation::MovedRanges(from, payload.0.len())
                 }
-                _ if payload.0.len() > room => continue,
+                _ if payload.0.len() > capacity => continue,
                 _ => ValueLocation::Moved(from, payload.0.len()),
             };
             locked.moved.extend_from_slice(payload.0);

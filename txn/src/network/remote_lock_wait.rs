@@ -107,7 +107,7 @@ impl RemoteWaiters {
         self.standing.is_empty()
     }
 
-    /// Handles INTEND: takes the intent or enters the queue, if `is_here` finds the row's queue on
+    /// Handles INTEND: takes the intent or enters the queue, if `is_local` finds the row's queue on
     /// this machine. If the region was handed over since the peer asked, the peer continues without
     /// the intent: its GIVE_BACK would not arrive here.
     pub fn intend(
@@ -115,7 +115,7 @@ impl RemoteWaiters {
         intents: &Intents,
         peer: MachineId,
         sender: &PeerSender,
-        is_here: impl Fn(Addr) -> bool,
+        is_local: impl Fn(Addr) -> bool,
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let mut reader = WordReader(words);
@@ -123,7 +123,7 @@ impl RemoteWaiters {
         let (addr, how) = (Addr::from_raw(reader.word()?), reader.word()?);
         let strength = Strength::of_code(reader.word()?);
         let strength = strength.ok_or(BadRecord("no intent is that strong"))?;
-        if !is_here(addr) {
+        if !is_local(addr) {
             answer(sender, ticket, Ok(WaitEnd::Without));
             return Ok(());
         }
@@ -186,9 +186,10 @@ impl RemoteWaiters {
         intents.leave_all(u64::from(peer.0));
     }
 
-    /// Drops the waits for rows in regions that `are_gone`: their queues are at another machine.
-    pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
-        self.standing.retain(|standing| !are_gone(standing.addr));
+    /// Drops the waits for rows in regions that `are_handed_over`: their queues are at another machine.
+    pub fn part_with(&mut self, are_handed_over: impl Fn(Addr) -> bool) {
+        self.standing
+            .retain(|standing| !are_handed_over(standing.addr));
     }
 
     /// Answers the transactions whose wait has ended. Returns whether any wait may have ended.

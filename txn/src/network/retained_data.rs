@@ -63,11 +63,11 @@ impl RetainedData {
     }
 
     /// Returns the data in memory; `None` if there are none.
-    pub fn left(gone: &Arc<EvictedMemory>) -> Option<RetainedData> {
-        let parts: Vec<RetainedPart> = gone.left().iter().map(RetainedPart::left).collect();
+    pub fn left(evicted: &Arc<EvictedMemory>) -> Option<RetainedData> {
+        let parts: Vec<RetainedPart> = evicted.left().iter().map(RetainedPart::left).collect();
         (!parts.is_empty()).then(|| RetainedData {
             parts,
-            evicted: Some(Arc::clone(gone)),
+            evicted: Some(Arc::clone(evicted)),
         })
     }
 
@@ -86,13 +86,13 @@ impl RetainedData {
 
     /// Drops the data.
     pub fn forget(self: Arc<Self>) {
-        let Some(gone) = self.evicted.clone() else {
+        let Some(evicted) = self.evicted.clone() else {
             return;
         };
         // Releasing much memory takes long, and the calling thread has other work.
         let forgetting = thread::Builder::new().name("forget".into());
         let begun = forgetting.spawn(move || {
-            gone.forget();
+            evicted.forget();
             drop(self);
         });
         // Without a thread the memory stays until all machines restart.

@@ -54,7 +54,7 @@ impl SlotLeases {
     /// Handles RESERVE: leases as many slots as there is memory for.
     pub fn reserve(
         &mut self,
-        here: (&Machine, &Network),
+        local: (&Machine, &Network),
         lane: usize,
         sender: &PeerSender,
         words: &[u64],
@@ -66,7 +66,7 @@ impl SlotLeases {
             log_read: false,
             rounds: 0,
         };
-        self.lend(here, lane, sender, ask);
+        self.lend(local, lane, sender, ask);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl SlotLeases {
     /// whose allocation has ended. Returns whether there was any.
     pub fn lend_later(
         &mut self,
-        here: (&Machine, &Network),
+        local: (&Machine, &Network),
         lane: usize,
         sender: &PeerSender,
         read: bool,
@@ -133,7 +133,7 @@ impl SlotLeases {
                         log_read: true,
                         ..ask
                     };
-                    self.lend(here, lane, sender, ask);
+                    self.lend(local, lane, sender, ask);
                 }
                 // Without a region there is no memory.
                 Ok(false) => slot_reservations::answer(ask.ticket, &[], send),

@@ -503,8 +503,8 @@ impl Transaction {
         wanted: SlotRequest,
     ) -> Work<'_, Result<Vec<ReservedSlot>, Stop>> {
         Box::pin(async move {
-            let here = self.machine();
-            let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
+            let local = self.machine();
+            let network = local.network().map(Arc::clone).ok_or(UNREACHABLE)?;
             network.expect_root()?;
             let sender = network.sender(machine).ok_or(UNREACHABLE)?;
             if !sender.is_up().await {
@@ -529,7 +529,7 @@ impl Transaction {
                 network: &network,
                 machine,
                 ticket,
-                now: here.now(),
+                now: local.now(),
             };
             sender.send_surely(RESERVE, &wanted.words(ticket));
             let whole = network.answered(self.machine(), answered).await;
@@ -539,7 +539,7 @@ impl Transaction {
             let enough = whole.is_ok() && known.is_ok() && slots.len() >= needed;
             let taken = if enough { needed } else { 0 };
             let rest = slots.split_off(taken);
-            network.put_back(machine, &rest, here.now());
+            network.put_back(machine, &rest, local.now());
             known?;
             match whole {
                 Err(_) => Err(UNREACHABLE),

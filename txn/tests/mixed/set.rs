@@ -22,9 +22,9 @@ const RIGHT: usize = 3;
 const COUNT: usize = 4;
 const KEYS: usize = 5;
 /// Most keys of a node.
-pub const ROOM: usize = 6;
+pub const KEYS_MAX: usize = 6;
 /// Words of a node.
-pub const WORDS: usize = KEYS + ROOM;
+pub const WORDS: usize = KEYS + KEYS_MAX;
 
 const INSERT: u64 = 1;
 const REMOVE: u64 = 2;
@@ -35,7 +35,7 @@ pub static SET: SetKind = SetKind;
 pub struct SetKind;
 
 fn keys(view: &View<'_>) -> Vec<u64> {
-    let count = (view.word(COUNT) as usize).min(ROOM);
+    let count = (view.word(COUNT) as usize).min(KEYS_MAX);
     (0..count).map(|i| view.word(KEYS + i)).collect()
 }
 
@@ -64,7 +64,7 @@ impl NodeKind for SetKind {
         let mut keys = keys(&View::Own(image));
         match (code, keys.binary_search(&key)) {
             (INSERT, Ok(_)) => return Err(Refusal::Exists),
-            (INSERT, Err(_)) if keys.len() == ROOM => return Err(Refusal::Full),
+            (INSERT, Err(_)) if keys.len() == KEYS_MAX => return Err(Refusal::Full),
             (INSERT, Err(at)) => keys.insert(at, key),
             (_, Ok(at)) => {
                 keys.remove(at);

@@ -142,7 +142,7 @@ fn promoted_region_allocates_each_free_slot_once_after_take_up() {
         assert!(machine.take_up(region, 2));
         let near = ObjectLocation::Object(kept[0].addr);
         let mut there: BTreeSet<Addr> = kept.iter().map(|ptr| ptr.addr).collect();
-        let gone: BTreeSet<Addr> = freed.iter().chain(late).map(|ptr| ptr.addr).collect();
+        let free_slots: BTreeSet<Addr> = freed.iter().chain(late).map(|ptr| ptr.addr).collect();
         // Until each freed slot has been allocated again, by this machine and by another.
         let mut reused = BTreeSet::new();
         for round in 0..40_000 {
@@ -156,14 +156,14 @@ fn promoted_region_allocates_each_free_slot_once_after_take_up() {
             commit(tx);
             assert!(there.insert(ptr.addr), "{} is in use", ptr.addr);
             assert_eq!(world.word(1, ptr.addr), Some(round));
-            if gone.contains(&ptr.addr) {
+            if free_slots.contains(&ptr.addr) {
                 reused.insert(ptr.addr);
             }
-            if reused == gone {
+            if reused == free_slots {
                 break;
             }
         }
-        assert_eq!(reused, gone, "{kind:?}");
+        assert_eq!(reused, free_slots, "{kind:?}");
         for (value, ptr) in kept.iter().enumerate() {
             assert_eq!(world.word(0, ptr.addr), Some(value as u64));
         }

@@ -79,7 +79,10 @@ fn object_created_remotely_behaves_as_any_object() {
         let mut tx = world.begin(0, Mode::ReadWrite);
         block_on(tx.free(first.addr)).expect("there");
         commit(tx);
-        assert_eq!((lockfree(0), lockfree(1)), (LockFree::Gone, LockFree::Gone));
+        assert_eq!(
+            (lockfree(0), lockfree(1)),
+            (LockFree::Freed, LockFree::Freed)
+        );
         world.wait_until_idle();
         assert_eq!(world.objects(), 0);
     }
@@ -155,10 +158,10 @@ fn rollback_to_savepoint_removes_new_objects() {
         tx.write_new(kept, &[1, 2, 3]).expect("its own");
         let savepoint = tx.savepoint();
         block_on(tx.write(kept.addr, &[7])).expect("its own");
-        let gone = block_on(tx.alloc(3, place(1))).expect("memory");
-        tx.write_new(gone, &[9]).expect("its own");
+        let undone = block_on(tx.alloc(3, place(1))).expect("memory");
+        tx.write_new(undone, &[9]).expect("its own");
         tx.rollback_to(&savepoint);
-        assert!(!tx.owns(gone.addr) && tx.owns(kept.addr));
+        assert!(!tx.owns(undone.addr) && tx.owns(kept.addr));
         assert_eq!(word(&mut tx, kept.addr), Some(1));
         block_on(tx.free(kept.addr)).expect("its own");
         assert_eq!(word(&mut tx, kept.addr), None);

@@ -20,7 +20,7 @@ fn shared_snapshot_reads_the_same_on_all_machines() {
     for kind in KINDS {
         let world = World::new(kind, 3, 2);
         let objects: Vec<Addr> = (0..3).map(|at| world.object(0, at, 3, 1).addr).collect();
-        let gone = world.object(1, 1, 3, 1).addr;
+        let freed = world.object(1, 1, 3, 1).addr;
         let mut tx = world.begin(0, Mode::ReadOnly);
         let r = shared(&mut tx);
         for round in 0..50 {
@@ -29,7 +29,7 @@ fn shared_snapshot_reads_the_same_on_all_machines() {
             }
         }
         let mut free = world.begin(1, Mode::ReadWrite);
-        block_on(free.free(gone)).expect("there");
+        block_on(free.free(freed)).expect("there");
         commit(free);
         let made = world.object(1, 1, 3, 3).addr;
         // Memory that counts as garbage is reused now.
@@ -39,7 +39,7 @@ fn shared_snapshot_reads_the_same_on_all_machines() {
         for machine in &world.machines {
             let mut there = machine.coordinator().begin_at(r);
             assert_eq!((there.read_timestamp(), there.mode()), (r, Mode::ReadOnly));
-            for addr in objects.iter().chain([&gone]) {
+            for addr in objects.iter().chain([&freed]) {
                 assert_eq!(word(&mut there, *addr), Some(1), "{kind:?}");
             }
             assert_eq!(word(&mut there, made), None, "{kind:?}");

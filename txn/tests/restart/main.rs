@@ -155,7 +155,7 @@ fn commit_in_parts_is_complete_or_absent_after_restart() {
 
 #[test]
 fn machine_without_memory_restarts_from_replicas() {
-    for gone in 1..=3 {
+    for lost in 1..=3 {
         let host = Host::new(3);
         let machines = host.begin();
         let objects = objects(&machines);
@@ -166,11 +166,11 @@ fn machine_without_memory_restarts_from_replicas() {
         change(&machines, 0, &objects, freed, link);
         machines.rest();
         drop(machines);
-        host.lose(gone);
+        host.lose(lost);
         for _ in 0..2 {
             let machines = host.begin();
             assert!(is_there(&machines, &objects, freed, link));
-            machines.object(gone as usize - 1, LONG, OLD);
+            machines.object(lost as usize - 1, LONG, OLD);
             machines.rest();
         }
     }
@@ -191,11 +191,11 @@ fn incomplete_regions_are_reported_and_nothing_changes() {
     let replicas = machines.replicas_of(objects[0]);
     machines.rest();
     drop(machines);
-    for (gone, said) in [
+    for (lost, said) in [
         (&replicas[..1], "a single backup is left"),
         (&replicas[..], "no machine has the memory of r"),
     ] {
-        let aside: Vec<_> = gone
+        let aside: Vec<_> = lost
             .iter()
             .map(|machine| host.take_away(*machine))
             .collect();

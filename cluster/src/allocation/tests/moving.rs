@@ -69,7 +69,7 @@ fn both() -> (Configuration, Configuration) {
 #[test]
 fn frozen_replica_then_applies_decision_of_new_cm() {
     let (three, next) = both();
-    let mut rooms = ReservedRegions::default();
+    let mut reserved = ReservedRegions::default();
     let mut replica = ReplicaRegions::new(ME, CM, three.id());
     let prepare = |region: u32, number| {
         let mapping = mapping(region, [1, 2], &three);
@@ -79,18 +79,18 @@ fn frozen_replica_then_applies_decision_of_new_cm() {
     for region in 1..=4 {
         assert!(
             replica
-                .receive(CM, prepare(region, 0), &mut rooms)
+                .receive(CM, prepare(region, 0), &mut reserved)
                 .is_some()
         );
     }
     let region = RegionId(1);
     let commit = message(&three, RegionBody::Commit { region });
-    replica.receive(CM, commit, &mut rooms);
+    replica.receive(CM, commit, &mut reserved);
     replica.freeze();
-    assert_eq!(replica.receive(CM, prepare(5, 0), &mut rooms), None);
+    assert_eq!(replica.receive(CM, prepare(5, 0), &mut reserved), None);
     let region = RegionId(2);
     let commit = || message(&three, RegionBody::Commit { region });
-    replica.receive(CM, commit(), &mut rooms);
+    replica.receive(CM, commit(), &mut reserved);
     assert!(
         !replica.get(region).unwrap().committed,
         "it has told otherwise"
@@ -105,7 +105,7 @@ fn frozen_replica_then_applies_decision_of_new_cm() {
         given_up: &[RegionId(3)],
         lost: &[RegionId(8)],
     };
-    let refused = replica.apply(&next, decided, &mut rooms);
+    let refused = replica.apply(&next, decided, &mut reserved);
     assert_eq!(refused, [(RegionId(9), Refusal::NoMemory)]);
     let held: Vec<_> = replica.held().collect();
     let told = held
@@ -115,15 +115,15 @@ fn frozen_replica_then_applies_decision_of_new_cm() {
     assert_eq!(told.collect::<Vec<_>>(), expected);
     assert_eq!(held[0].mapping, moved[0].mapping);
     assert_eq!(
-        rooms.0,
+        reserved.0,
         [1, 2, 6].map(|region| (RegionId(region), true)).into()
     );
     assert!(
-        replica.apply(&three, decided, &mut rooms).is_empty(),
+        replica.apply(&three, decided, &mut reserved).is_empty(),
         "that is over"
     );
     assert!(
-        replica.receive(CM, commit(), &mut rooms).is_none(),
+        replica.receive(CM, commit(), &mut reserved).is_none(),
         "and so is its CM"
     );
     assert!(replica.filled(RegionId(6)) && replica.get(RegionId(6)).unwrap().whole);

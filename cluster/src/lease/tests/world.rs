@@ -229,18 +229,18 @@ impl World {
         let manager = &self.nodes[&cm];
         let manager_now = manager.now(time);
         for (id, node) in self.nodes.iter().filter(|(id, _)| **id != cm) {
-            let here = manager.leases.peers.iter().find(|p| p.machine == *id);
-            let there = node.leases.peers.iter().find(|p| p.machine == cm);
-            let (Some(here), Some(there)) = (here, there) else {
+            let local = manager.leases.peers.iter().find(|p| p.machine == *id);
+            let remote = node.leases.peers.iter().find(|p| p.machine == cm);
+            let (Some(local), Some(remote)) = (local, remote) else {
                 continue;
             };
             if node.leases.since != manager.leases.since {
                 continue;
             }
             let now = node.now(time);
-            if there.held_until > now {
+            if remote.held_until > now {
                 assert!(
-                    here.granted_until.is_some_and(|until| until > manager_now),
+                    local.granted_until.is_some_and(|until| until > manager_now),
                     "LEASE-1"
                 );
                 if self.next.is_none() {
@@ -248,9 +248,9 @@ impl World {
                 }
                 self.held += 1;
             }
-            if here.held_until > manager_now {
+            if local.held_until > manager_now {
                 assert!(
-                    there.granted_until.is_some_and(|until| until > now),
+                    remote.granted_until.is_some_and(|until| until > now),
                     "LEASE-1"
                 );
             }

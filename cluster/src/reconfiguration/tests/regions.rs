@@ -69,7 +69,7 @@ fn found(gathered: &KnownRegions) -> Vec<u32> {
 
 #[test]
 fn region_prepared_on_all_survivors_is_kept_else_dropped() {
-    let (both, one, gone) = (
+    let (both, one, on_evicted) = (
         mapping(1, 1, &[1, 2], 3),
         mapping(2, 2, &[1, 2], 3),
         mapping(3, 3, &[1, 9], 3),
@@ -77,7 +77,7 @@ fn region_prepared_on_all_survivors_is_kept_else_dropped() {
     let first = vec![
         held(&both, 1, false),
         held(&one, 2, false),
-        held(&gone, 3, false),
+        held(&on_evicted, 3, false),
     ];
     let second = vec![held(&both, 1, false)];
     let gathered = gather(&answers(vec![

@@ -175,7 +175,7 @@ impl Shared {
             .await
             .ok()?;
         match told {
-            Reply::Here(here) if here.machine == machine => Some(here),
+            Reply::Description(description) if description.machine == machine => Some(description),
             _ => None,
         }
     }

@@ -216,8 +216,8 @@ impl RaftStore {
     }
 
     /// Returns this machine's description of itself.
-    pub fn here(&self) -> RaftPeer {
-        self.shared.here().into()
+    pub fn description(&self) -> RaftPeer {
+        self.shared.description().into()
     }
 
     /// Returns the leader, as far as this machine knows.
@@ -239,7 +239,7 @@ impl RaftStore {
             .network
             .ask_now(ANY_NODE, address, RaftRequest::Who)?
         {
-            Reply::Here(here) => Ok(here.into()),
+            Reply::Description(description) => Ok(description.into()),
             other => Err(out_of_turn(&other)),
         }
     }
@@ -304,12 +304,12 @@ impl Drop for RaftStore {
 }
 
 impl From<NodeDescription> for RaftPeer {
-    fn from(here: NodeDescription) -> RaftPeer {
+    fn from(description: NodeDescription) -> RaftPeer {
         RaftPeer {
-            incarnation: here.incarnation,
-            machine: MachineId(here.machine),
-            voters: here.voters.into_iter().collect(),
-            configured: here.configured,
+            incarnation: description.incarnation,
+            machine: MachineId(description.machine),
+            voters: description.voters.into_iter().collect(),
+            configured: description.configured,
         }
     }
 }
@@ -413,7 +413,7 @@ impl Shared {
             RaftRequest::Snapshot(request) => {
                 Reply::Snapshot(self.raft.install_snapshot(request).await)
             }
-            RaftRequest::Who => Reply::Here(self.here()),
+            RaftRequest::Who => Reply::Description(self.description()),
             RaftRequest::Leave {
                 name,
                 content: letter,
@@ -446,7 +446,7 @@ impl Shared {
         }
     }
 
-    fn here(&self) -> NodeDescription {
+    fn description(&self) -> NodeDescription {
         NodeDescription {
             incarnation: self.me,
             machine: self.place.machine,

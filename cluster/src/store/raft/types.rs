@@ -120,7 +120,8 @@ pub enum Reply {
     /// To [`Ask::Snapshot`].
     Snapshot(Result<InstallSnapshotResponse<NodeId>, RaftError<NodeId, InstallSnapshotError>>),
     /// To [`Ask::Who`].
-    Here(NodeDescription),
+    #[serde(rename = "Here")]
+    Description(NodeDescription),
     /// To [`Ask::Read`]: the configuration, sealed.
     Current(Option<Vec<u8>>),
     /// To [`Ask::Swap`].

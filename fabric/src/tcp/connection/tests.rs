@@ -21,12 +21,12 @@ const TARGET: Target = Target {
 fn pair() -> (Arc<Connection>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let here = TcpStream::connect(address).expect("listens");
-    here.set_nonblocking(true).expect("a socket");
-    let (there, _) = listener.accept().expect("connected");
+    let local = TcpStream::connect(address).expect("listens");
+    local.set_nonblocking(true).expect("a socket");
+    let (remote, _) = listener.accept().expect("connected");
     let bell = Bell::new(Arc::new(Memory::anonymous(1).expect("memory")), 0);
-    let card = OneSidedAgent::new(&bell).expect("descriptors");
-    (Connection::new(here, None, &card), there)
+    let agent = OneSidedAgent::new(&bell).expect("descriptors");
+    (Connection::new(local, None, &agent), remote)
 }
 
 /// Serves a connection until it has ended; the peer may use the segment of [`TARGET`] in this
@@ -54,7 +54,7 @@ fn post_write(connection: &Connection, words: &[u64]) -> Completion<()> {
 
 #[test]
 fn unread_connection_blocks_poster_with_bounded_memory() {
-    let (connection, there) = pair();
+    let (connection, remote) = pair();
     let words = vec![0; 1 << 13];
     std::thread::scope(|scope| {
         scope.spawn(|| carry(&connection));
@@ -82,12 +82,12 @@ fn unread_connection_blocks_poster_with_bounded_memory() {
             assert_eq!(completion.take(), Some(Err(FabricError::Lost)));
         }
     });
-    drop(there);
+    drop(remote);
 }
 
 #[test]
 fn operations_posted_meanwhile_are_sent_together() {
-    let (connection, mut there) = pair();
+    let (connection, mut remote) = pair();
     let writes: Vec<_> = (0..10).map(|n| post_write(&connection, &[n])).collect();
     connection.bell();
     connection.bell();
@@ -95,14 +95,14 @@ fn operations_posted_meanwhile_are_sent_together() {
     std::thread::scope(|scope| {
         scope.spawn(|| carry(&connection));
         let (mut inbox, mut frames) = (Inbox::new(), 0);
-        inbox.fill(&mut there).expect("connected");
+        inbox.fill(&mut remote).expect("connected");
         while inbox.next().expect("well-formed").is_some() {
             frames += 1;
         }
         assert_eq!(frames, 11, "one read, and one bell for all");
         let mut replies = Vec::new();
         frame::put_done(&mut replies, &mut 10);
-        there.write_all(&replies).expect("connected");
+        remote.write_all(&replies).expect("connected");
         for mut write in writes {
             let answer = loop {
                 match write.take() {
@@ -125,17 +125,17 @@ fn acks_are_sent_with_posts_of_the_handler() {
             false
         }
     }
-    let (connection, mut there) = pair();
+    let (connection, mut remote) = pair();
     let posts = Box::new(PostingHandler(Arc::clone(&connection)));
     assert!(connection.lane_agent.set_attendant(posts));
     let mut requests = Vec::new();
     frame::put_write(&mut requests, TARGET, &[7]);
     frame::put_bell(&mut requests);
-    there.write_all(&requests).expect("connected");
+    remote.write_all(&requests).expect("connected");
     std::thread::scope(|scope| {
         scope.spawn(|| carry(&connection));
         let mut inbox = Inbox::new();
-        let read = inbox.fill(&mut there);
+        let read = inbox.fill(&mut remote);
         // The card must end whatever was read.
         connection.close();
         assert!(read.expect("connected"));
@@ -156,11 +156,11 @@ fn replies_to_nothing_and_to_something_else_end_the_connection() {
         |out| frame::put_words(out, &[1]),
     ];
     for put in wrong {
-        let (connection, mut there) = pair();
+        let (connection, mut remote) = pair();
         let mut write = post_write(&connection, &[1]);
         let mut reply = Vec::new();
         put(&mut reply);
-        there.write_all(&reply).expect("connected");
+        remote.write_all(&reply).expect("connected");
         carry(&connection);
         assert_eq!(write.take(), Some(Err(FabricError::Lost)));
     }
@@ -168,11 +168,11 @@ fn replies_to_nothing_and_to_something_else_end_the_connection() {
 
 #[test]
 fn replies_leave_with_requests() {
-    let (connection, mut there) = pair();
+    let (connection, mut remote) = pair();
     let _posted = post_write(&connection, &[1]);
     let mut request = Vec::new();
     frame::put_swap(&mut request, TARGET, 0, 7);
-    there.write_all(&request).expect("connected");
+    remote.write_all(&request).expect("connected");
     // The request has arrived before the card looks for the first time.
     let mut arrived = [0; 1];
     while connection.stream.peek(&mut arrived).is_err() {
@@ -181,7 +181,7 @@ fn replies_leave_with_requests() {
     std::thread::scope(|scope| {
         scope.spawn(|| carry(&connection));
         let mut inbox = Inbox::new();
-        inbox.fill(&mut there).expect("connected");
+        inbox.fill(&mut remote).expect("connected");
         let frame = inbox.next().expect("well-formed").expect("a frame");
         assert_eq!(Frame::of(frame), Ok(Frame::Reply(Reply::Was(0))));
         let frame = inbox.next().expect("well-formed").expect("of one write");
@@ -193,10 +193,10 @@ fn replies_leave_with_requests() {
 
 #[test]
 fn peer_above_request_limit_is_disconnected() {
-    let (connection, mut there) = pair();
+    let (connection, mut remote) = pair();
     let mut reads = Vec::new();
     (0..8).for_each(|_| frame::put_read(&mut reads, TARGET, LONGEST));
-    there.write_all(&reads).expect("fits");
+    remote.write_all(&reads).expect("fits");
     // The connection ends although the peer reads nothing.
     carry(&connection);
     assert!(connection.posted.lock().closed);
@@ -204,7 +204,7 @@ fn peer_above_request_limit_is_disconnected() {
 
 #[test]
 fn reader_above_reply_limit_waits() {
-    let (connection, there) = pair();
+    let (connection, remote) = pair();
     let read = || {
         let (completer, completion) = Completion::pending();
         let waiting = PendingOperation::Read(completer, LONGEST);
@@ -224,5 +224,5 @@ fn reader_above_reply_limit_waits() {
     for read in &mut first {
         assert_eq!(read.take(), Some(Err(FabricError::Lost)));
     }
-    drop(there);
+    drop(remote);
 }

@@ -44,7 +44,7 @@ pub enum RowLock {
 enum LockedRowState {
     Same,
     Changed,
-    Gone,
+    Freed,
 }
 
 impl Row {
@@ -165,7 +165,7 @@ impl Step<'_> {
         };
         let seen = self.tx.newest().view(place.addr, None, |_| ()).await?;
         Ok(match seen {
-            None => LockedRowState::Gone,
+            None => LockedRowState::Freed,
             Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => {
                 LockedRowState::Same
             }
@@ -211,7 +211,7 @@ impl Step<'_> {
         let (key, tree) = (found.key, self.ledger()?);
         let mut place = found.place;
         for _ in 0..MOVES_MAX {
-            if standing != LockedRowState::Gone
+            if standing != LockedRowState::Freed
                 && let Some(row) = read_row(&mut self.tx.newest(), key, place).await?
             {
                 return Ok(RowLock::Changed(row));

@@ -115,8 +115,8 @@ impl CallChannel {
     /// Returns whether no message and no request is pending on either side.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state.lock();
-        let none_here = state.queue.is_empty() && state.open.is_empty();
-        none_here && self.unanswered.load(Ordering::Acquire) == 0
+        let none_pending = state.queue.is_empty() && state.open.is_empty();
+        none_pending && self.unanswered.load(Ordering::Acquire) == 0
     }
 
     /// Queues a request, or wakes `waker` later when that may succeed.

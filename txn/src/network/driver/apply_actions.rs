@@ -165,7 +165,7 @@ impl Network {
                         true => peer.sender.begin_configuration(id),
                         false => {
                             peer.sender.give_up();
-                            peer.gone.store(true, Ordering::Relaxed);
+                            peer.evicted.store(true, Ordering::Relaxed);
                         }
                     }
                 }
@@ -175,8 +175,8 @@ impl Network {
         // Transactions that wait for one of these replies are retried.
         drop(unanswered);
         let evicted_peers = self.peers.iter();
-        let gone = evicted_peers.filter(|peer| !configuration.has(peer.id));
-        for peer in gone {
+        let evicted = evicted_peers.filter(|peer| !configuration.has(peer.id));
+        for peer in evicted {
             peer.channel.break_off();
             self.slot_reservations.forget_machine(peer.id);
         }
@@ -248,13 +248,13 @@ impl Network {
         }
     }
 
-    /// Abandons the row-lock queues of rows for which `are_gone` is true: they are at other
+    /// Abandons the row-lock queues of rows for which `are_handed_over` is true: they are at other
     /// machines from now on. Waiters of other machines in them give nothing back any more.
-    fn leave_lines(&self, machine: &Machine, are_gone: impl Fn(Addr) -> bool) {
+    fn leave_lines(&self, machine: &Machine, are_handed_over: impl Fn(Addr) -> bool) {
         for receiver in self.receivers.lock().iter_mut() {
-            receiver.part_with(&are_gone);
+            receiver.part_with(&are_handed_over);
         }
-        machine.intents().leave_to_own(are_gone);
+        machine.intents().leave_to_own(are_handed_over);
     }
 
     fn begin_to_drain(&self, state: &mut State, configuration: ConfigurationId) {
@@ -291,7 +291,7 @@ impl Network {
         self.region_allocation.give_up();
         for peer in &self.peers {
             peer.sender.give_up();
-            peer.gone.store(true, Ordering::Relaxed);
+            peer.evicted.store(true, Ordering::Relaxed);
             peer.channel.break_off();
             self.slot_reservations.forget_machine(peer.id);
         }

@@ -303,10 +303,10 @@ impl State {
                     .insert(at, DatagramQueue::open(fabric, peer)?);
             }
         }
-        let gone = self
+        let stale = self
             .mailboxes
             .extract_if(.., |mailbox| !configuration.has(mailbox.peer));
-        gone.for_each(|mailbox| mailbox.close(fabric));
+        stale.for_each(|mailbox| mailbox.close(fabric));
         Ok(())
     }
 

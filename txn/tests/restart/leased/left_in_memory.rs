@@ -129,12 +129,12 @@ fn retained_memory_is_reused_where_versions_match_primary() {
                 }
             }
         }
-        let gone = if is_left {
+        let retained = if is_left {
             vec![left.clone()]
         } else {
             Vec::new()
         };
-        let (came, fabric) = join(&mut world, gone);
+        let (came, fabric) = join(&mut world, retained);
         world.until("all has its replicas", || world.is_whole());
         world.check();
         let count = world.machines[&came].data_recovery_counts();
@@ -151,12 +151,12 @@ fn retained_memory_is_reused_where_versions_match_primary() {
         let again = copy(&memory_of(&world, &fabrics[&1], came));
         world.lose(came);
         drop((world.machines.remove(&came), fabric));
-        let gone = if is_left {
+        let retained = if is_left {
             vec![again, left]
         } else {
             vec![left]
         };
-        let (came, _fabric) = join(&mut world, gone);
+        let (came, _fabric) = join(&mut world, retained);
         world.until("all has its replicas", || world.is_whole());
         is_right(&world);
         let count = world.machines[&came].data_recovery_counts();

@@ -75,8 +75,8 @@ pub(super) struct BlockCopy {
 }
 
 impl BlockCopy {
-    pub fn of(block: BlockId, here: CopyDestination<'_>) -> BlockCopy {
-        let had = here.before.is_some_and(|before| before.has(block));
+    pub fn of(block: BlockId, destination: CopyDestination<'_>) -> BlockCopy {
+        let had = destination.before.is_some_and(|before| before.has(block));
         BlockCopy {
             block,
             class: None,
@@ -140,17 +140,17 @@ impl BlockCopy {
         &mut self,
         wanted: BlockRead,
         words: Box<[u64]>,
-        here: CopyDestination<'_>,
+        destination: CopyDestination<'_>,
     ) -> Result<(), BadRecord> {
         match (wanted, self.class) {
-            (BlockRead::Versions, _) => self.compare(&words, here),
+            (BlockRead::Versions, _) => self.compare(&words, destination),
             (BlockRead::Class, _) => {
                 self.class = words.first().and_then(|word| region::class_of(*word));
                 Ok(())
             }
             (BlockRead::Slots(first, count, None), Some(class)) => {
                 let mut slots = words.chunks_exact(class.slot_words()).zip(first..);
-                let lacks = slots.any(|(slot, at)| self.lacks(at, slot, class, here));
+                let lacks = slots.any(|(slot, at)| self.lacks(at, slot, class, destination));
                 if lacks {
                     let wanted = BlockRead::Slots(first, count, Some(words));
                     self.again.push_back(wanted);
@@ -164,18 +164,18 @@ impl BlockCopy {
                     .zip(now)
                     .zip(first..);
                 for ((before, now), at) in slots {
-                    if !self.lacks(at, now, class, here) {
+                    if !self.lacks(at, now, class, destination) {
                         continue;
                     }
-                    if before != now || !self.install(at, now.into(), class, here)? {
+                    if before != now || !self.install(at, now.into(), class, destination)? {
                         self.again.push_back(BlockRead::Slot(at));
                     }
                 }
                 Ok(())
             }
             (BlockRead::Slot(at), Some(class)) => {
-                let done =
-                    !self.lacks(at, &words, class, here) || self.install(at, words, class, here)?;
+                let done = !self.lacks(at, &words, class, destination)
+                    || self.install(at, words, class, destination)?;
                 if !done {
                     self.again.push_back(BlockRead::Slot(at));
                 }
@@ -188,9 +188,13 @@ impl BlockCopy {
 
     /// Takes all pieces whose versions are equal at the primary from the previous replica. Queues
     /// reads of the others.
-    fn compare(&mut self, words: &[u64], here: CopyDestination<'_>) -> Result<(), BadRecord> {
+    fn compare(
+        &mut self,
+        words: &[u64],
+        destination: CopyDestination<'_>,
+    ) -> Result<(), BadRecord> {
         let class = words.first().and_then(|word| region::class_of(*word));
-        let before = here.before.zip(class);
+        let before = destination.before.zip(class);
         let before = before.map(|(all, class)| (all.parts_with(self.block, class), class));
         let Some((parts, class)) = before.filter(|(parts, _)| !parts.is_empty()) else {
             self.again.push_back(BlockRead::Class);
@@ -215,10 +219,15 @@ impl BlockCopy {
             };
             for addr in (first..first + count).map(|at| self.block.slot(class, at)) {
                 let object = part.object(addr);
-                let newer =
-                    object.filter(|object| object.header().timestamp() > here.has(addr, class));
+                let newer = object
+                    .filter(|object| object.header().timestamp() > destination.has(addr, class));
                 if let Some(object) = newer {
-                    backup::apply_kept(here.regions, here.changed, (addr, class), object)?;
+                    backup::apply_kept(
+                        destination.regions,
+                        destination.changed,
+                        (addr, class),
+                        object,
+                    )?;
                 }
             }
             self.kept += (count * class.slot_words() * 8) as u64;
@@ -228,7 +237,13 @@ impl BlockCopy {
 
     /// Returns whether a slot of the primary has a later version than this backup, or is locked and
     /// may get one.
-    fn lacks(&self, at: usize, slot: &[u64], class: Class, here: CopyDestination<'_>) -> bool {
+    fn lacks(
+        &self,
+        at: usize,
+        slot: &[u64],
+        class: Class,
+        destination: CopyDestination<'_>,
+    ) -> bool {
         let Some(header) = slot.first().map(|word| Header(*word)) else {
             return false;
         };
@@ -236,7 +251,7 @@ impl BlockCopy {
             return true;
         }
         let version = header.timestamp();
-        version > Timestamp::ZERO && version > here.has(self.block.slot(class, at), class)
+        version > Timestamp::ZERO && version > destination.has(self.block.slot(class, at), class)
     }
 
     /// Installs the content of a slot. Returns whether the content was consistent.
@@ -245,7 +260,7 @@ impl BlockCopy {
         at: usize,
         words: Box<[u64]>,
         class: Class,
-        here: CopyDestination<'_>,
+        destination: CopyDestination<'_>,
     ) -> Result<bool, BadRecord> {
         let (first, _) = self.place(&BlockRead::Slot(at));
         let copy = ObjectCopy::of(words, first);
@@ -254,7 +269,7 @@ impl BlockCopy {
             return Ok(false);
         };
         let object = (self.block.slot(class, at), class);
-        backup::apply_copy(here.regions, here.changed, object, &copy)?;
+        backup::apply_copy(destination.regions, destination.changed, object, &copy)?;
         Ok(true)
     }
 }

@@ -123,7 +123,7 @@ struct RegionCopy {
 
 /// The parts of the machine that data recovery uses.
 struct RecoveryContext<'a> {
-    here: CopyDestination<'a>,
+    destination: CopyDestination<'a>,
     readers: &'a Readers,
     clock: &'a Clock,
     post: &'a PostRead<'a>,
@@ -252,7 +252,7 @@ impl DataRecovery {
                     return Ok(());
                 };
                 match answer {
-                    Ok(words) => return block.take(wanted, words, around.here),
+                    Ok(words) => return block.take(wanted, words, around.destination),
                     Err(_) => block.put_back(wanted),
                 }
             }
@@ -291,7 +291,7 @@ impl DataRecovery {
         }
         if let Some(block) = filling.blocks.pop_front() {
             let region = filling.region;
-            self.block = Some(BlockCopy::of(BlockId { region, block }, around.here));
+            self.block = Some(BlockCopy::of(BlockId { region, block }, around.destination));
             let join = || around.readers.join();
             let reader = self.reader.get_or_insert_with(join);
             around.readers.begin(reader, around.clock);
@@ -354,7 +354,7 @@ impl DataRecovery {
 impl RecoveryContext<'_> {
     /// Returns the number of blocks of a region, the header block included.
     fn blocks(&self) -> usize {
-        self.here.regions.region_bytes() / BLOCK_BYTES
+        self.destination.regions.region_bytes() / BLOCK_BYTES
     }
 }
 
@@ -405,7 +405,7 @@ impl Network {
         }
         let versions = |machine, block| self.ask_versions(machine, block);
         let around = RecoveryContext {
-            here: CopyDestination {
+            destination: CopyDestination {
                 regions: machine.regions(),
                 before: before.as_deref(),
                 changed: &self.changed,

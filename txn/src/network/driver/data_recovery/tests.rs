@@ -120,7 +120,7 @@ impl World {
             self.primary.read(place)
         };
         let around = RecoveryContext {
-            here: CopyDestination {
+            destination: CopyDestination {
                 before: None,
                 regions: &self.regions,
                 changed: &self.changed,

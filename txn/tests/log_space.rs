@@ -152,9 +152,9 @@ fn large_commit_waits_for_log_space_before_locking() {
     done(block_on(waiting));
     assert_eq!(value(&machine, many[0]), Some(2));
 
-    let (gone, kept) = many.split_at(MANY as usize / 2);
+    let (freed, kept) = many.split_at(MANY as usize / 2);
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    for addr in gone {
+    for addr in freed {
         block_on(tx.free(*addr)).expect("no conflict");
     }
     for addr in kept {
@@ -164,7 +164,7 @@ fn large_commit_waits_for_log_space_before_locking() {
     disk.crash(CrashLoss::All);
     drop(machine);
     let machine = open(&disk);
-    assert!(gone.iter().all(|addr| value(&machine, *addr).is_none()));
+    assert!(freed.iter().all(|addr| value(&machine, *addr).is_none()));
     for addr in kept {
         let mut words = Vec::new();
         let mut tx = machine.coordinator().begin(Mode::ReadOnly);
