@@ -227,15 +227,15 @@ impl Configuration {
     }
 
     /// Returns the first configuration after a restart of all machines: the members and the CM of
-    /// `initial_members` with the next configuration id. A machine that had been evicted is a
-    /// member again, without its former regions.
-    fn begin_again(&self, initial_members: &Configuration) -> Result<Self, ConfigurationError> {
+    /// `initial` with the next configuration id. A machine that had been evicted is a member
+    /// again, without its former regions.
+    fn begin_again(&self, initial: &Configuration) -> Result<Self, ConfigurationError> {
         Self::from_parts(
             self.cluster,
             self.id.next(),
-            initial_members.machines.clone(),
-            initial_members.cm,
-            self.next_machine.max(initial_members.next_machine),
+            initial.machines.clone(),
+            initial.cm,
+            self.next_machine.max(initial.next_machine),
         )
     }
 
@@ -259,10 +259,10 @@ impl Configuration {
     /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn go_on_with(
         &self,
-        initial_members: &Configuration,
+        initial: &Configuration,
         newest: ConfigurationId,
     ) -> Result<Self, ConfigurationError> {
-        let mut next = self.go_on_with_all(initial_members, newest)?;
+        let mut next = self.go_on_with_all(initial, newest)?;
         next.machines.retain(|one| self.has(one.id));
         if !next.has(next.cm) {
             next.cm = self.cm;
@@ -271,19 +271,19 @@ impl Configuration {
         Ok(next)
     }
 
-    /// Returns a configuration of all `initial_members` whose id is greater than `newest` and the
-    /// id of `self`. An evicted initial member is a member again, without its former regions. If
-    /// `newest` is greater than the id of `self`, a configuration between may have had one more
-    /// machine. The id of that machine is not assigned again.
+    /// Returns a configuration of all `initial` whose id is greater than `newest` and the id of
+    /// `self`. An evicted initial member is a member again, without its former regions. If `newest`
+    /// is greater than the id of `self`, a configuration between may have had one more machine. The
+    /// id of that machine is not assigned again.
     ///
     /// # Errors
     /// [`ConfigurationError`] if the result breaks an invariant.
     pub fn go_on_with_all(
         &self,
-        initial_members: &Configuration,
+        initial: &Configuration,
         newest: ConfigurationId,
     ) -> Result<Self, ConfigurationError> {
-        let mut next = self.begin_again(initial_members)?;
+        let mut next = self.begin_again(initial)?;
         next.id = self.id.max(newest).next();
         if newest > self.id {
             next.next_machine = MachineId(next.next_machine.0.saturating_add(1));
@@ -291,26 +291,22 @@ impl Configuration {
         Ok(next)
     }
 
-    /// Returns this configuration with the addresses and domains that `initial_members` have now,
-    /// and with the machines of `initial_members` that it lacks. A machine whose address is in
-    /// `initial_members` gets the domain that it has there. Any other machine whose id is in
-    /// `initial_members` moves to the address that it has there, unless a member has that
-    /// address.
+    /// Returns this configuration with the addresses and domains that `initial` have now, and with
+    /// the machines of `initial` that it lacks. A machine whose address is in `initial` gets the
+    /// domain that it has there. Any other machine whose id is in `initial` moves to the address
+    /// that it has there, unless a member has that address.
     ///
     /// # Errors
     /// [`ConfigurationError`] if the result breaks an invariant.
-    pub fn at_places_of(
-        &self,
-        initial_members: &Configuration,
-    ) -> Result<Self, ConfigurationError> {
+    pub fn at_places_of(&self, initial: &Configuration) -> Result<Self, ConfigurationError> {
         let mut machines = self.machines.clone();
         for one in &mut machines {
             one.leaving = false;
-            let same = initial_members
+            let same = initial
                 .machines
                 .iter()
                 .find(|place| place.address == one.address);
-            let moved = initial_members.machine(one.id);
+            let moved = initial.machine(one.id);
             let moved = moved.filter(|place| !self.has_address(&place.address));
             if let Some(place) = same.or(moved) {
                 one.address.clone_from(&place.address);
@@ -321,18 +317,13 @@ impl Configuration {
             let mut there = machines.iter();
             !there.any(|one| one.id == place.id || one.address == place.address)
         };
-        let others: Vec<Machine> = initial_members
-            .machines
-            .iter()
-            .filter(known)
-            .cloned()
-            .collect();
+        let others: Vec<Machine> = initial.machines.iter().filter(known).cloned().collect();
         machines.extend(others);
         machines.sort_by_key(|one| one.id);
-        let first = &initial_members.manager().address;
+        let first = &initial.manager().address;
         let cm = machines.iter().find(|one| one.address == *first);
         let cm = cm.map_or(self.cm, |one| one.id);
-        let next = self.next_machine.max(initial_members.next_machine);
+        let next = self.next_machine.max(initial.next_machine);
         Self::from_parts(self.cluster, self.id, machines, cm, next)
     }
 

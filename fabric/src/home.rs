@@ -35,7 +35,7 @@ pub struct MachineDirectory {
     home: PathBuf,
     root: PathBuf,
     /// Set if memory outlives the process.
-    kept: Option<Persistence>,
+    persistence: Option<Persistence>,
     /// The lock on the directory.
     _lock: File,
 }
@@ -79,18 +79,18 @@ impl MachineDirectory {
                 fs::remove_file(&path)?;
             }
         }
-        let kept = Persistence {
+        let persistence = Persistence {
             regions: regions.to_path_buf(),
             there: Mutex::new(there),
             _living: living,
         };
-        MachineDirectory::of(root, me, Some(kept))
+        MachineDirectory::of(root, me, Some(persistence))
     }
 
     fn of(
         root: &Path,
         me: MachineId,
-        kept: Option<Persistence>,
+        persistence: Option<Persistence>,
     ) -> Result<MachineDirectory, FabricError> {
         let home = home_of(root, me);
         fs::create_dir_all(&home)?;
@@ -109,7 +109,7 @@ impl MachineDirectory {
             me,
             home,
             root: root.to_path_buf(),
-            kept,
+            persistence,
             _lock: lock,
         })
     }
@@ -130,7 +130,7 @@ impl MachineDirectory {
 
     /// Returns whether memory outlives the process.
     pub(crate) fn keeps(&self) -> bool {
-        self.kept.is_some()
+        self.persistence.is_some()
     }
 
     /// Returns the free bytes of the file system.
@@ -142,8 +142,10 @@ impl MachineDirectory {
     /// Returns the directory of a machine's segment: that of its regions, or `home` for other
     /// kinds.
     pub(crate) fn place_of(&self, home: &Path, machine: MachineId, segment: SegmentId) -> PathBuf {
-        match &self.kept {
-            Some(kept) if segment.kind() == SegmentId::REGION => home_of(&kept.regions, machine),
+        match &self.persistence {
+            Some(persistence) if segment.kind() == SegmentId::REGION => {
+                home_of(&persistence.regions, machine)
+            }
             _ => home.to_path_buf(),
         }
     }
@@ -159,8 +161,10 @@ impl MachineDirectory {
         const MISSING: FabricError = FabricError::Refused("what was kept has another size");
         let place = self.place_of(&self.home, self.me, segment);
         let path = place.join(name_of(segment, writer));
-        let kept = self.kept.as_ref();
-        let memory = match kept.is_some_and(|kept| kept.there.lock().remove(&segment)) {
+        let persistence = self.persistence.as_ref();
+        let memory = match persistence
+            .is_some_and(|persistence| persistence.there.lock().remove(&segment))
+        {
             true => {
                 let memory = open(&path, true).filter(|memory| memory.len() == words);
                 memory.ok_or(MISSING)?
@@ -179,7 +183,7 @@ impl MachineDirectory {
         is_member: impl FnOnce(MachineId) -> bool,
     ) {
         let logs = [SegmentId::RING, SegmentId::HEAD, SegmentId::RELEASED];
-        let is_log = self.kept.is_some() && logs.contains(&segment.kind());
+        let is_log = self.persistence.is_some() && logs.contains(&segment.kind());
         if !is_log || !is_member(MachineId(segment.number())) {
             // The file may have been removed already.
             let _ = fs::remove_file(path);
@@ -207,13 +211,13 @@ impl MachineDirectory {
             }
             // A starting machine may not hold its lock yet. If memory outlives processes, no
             // machine starts meanwhile.
-            if self.kept.is_none() && !path.join(CONTROL).exists() {
+            if self.persistence.is_none() && !path.join(CONTROL).exists() {
                 continue;
             }
             let lock = File::open(path.join(LOCK));
             if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
                 // Another machine may be removing it, too.
-                let _ = match self.kept {
+                let _ = match self.persistence {
                     None => fs::remove_dir_all(path),
                     Some(_) => clear(&path),
                 };
@@ -239,9 +243,9 @@ fn clear(home: &Path) -> io::Result<()> {
 
 impl Drop for MachineDirectory {
     fn drop(&mut self) {
-        if let Some(kept) = &self.kept {
+        if let Some(persistence) = &self.persistence {
             // After an error the memory is not marked as saved.
-            let _ = nvram::sync(&self.home, &home_of(&kept.regions, self.me));
+            let _ = nvram::sync(&self.home, &home_of(&persistence.regions, self.me));
             return;
         }
         // Processes that have mapped a segment keep its memory; no process finds it any more.

@@ -341,29 +341,34 @@ impl Nvram {
         regions: impl IntoIterator<Item = u32>,
         living: IncarnationLock,
     ) -> Result<MachineDirectory, FabricError> {
-        let kept = regions
+        let retained = regions
             .into_iter()
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
         let regions = self.regions();
-        MachineDirectory::keeping(&self.memory_dir(incarnation), (&regions, kept), me, living)
+        MachineDirectory::keeping(
+            &self.memory_dir(incarnation),
+            (&regions, retained),
+            me,
+            living,
+        )
     }
 
-    /// Removes all incarnations before `incarnation`, and all regions but `kept`, with which
+    /// Removes all incarnations before `incarnation`, and all regions but `retained`, with which
     /// machines begin it.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn forget_before(&self, incarnation: u64, kept: &[(MachineId, u32)]) -> io::Result<()> {
-        let kept = kept.iter().map(|(machine, region)| {
+    pub fn forget_before(&self, incarnation: u64, retained: &[(MachineId, u32)]) -> io::Result<()> {
+        let retained = retained.iter().map(|(machine, region)| {
             let segment = SegmentId::new(SegmentId::REGION, 0, *region);
             home_of(&self.regions(), *machine).join(name_of(segment, Writer::Owner))
         });
-        let kept: HashSet<PathBuf> = kept.collect();
+        let retained: HashSet<PathBuf> = retained.collect();
         for home in fs::read_dir(self.regions())? {
             for file in fs::read_dir(home?.path())? {
                 let file = file?.path();
-                if !kept.contains(&file) {
+                if !retained.contains(&file) {
                     fs::remove_file(file)?;
                 }
             }

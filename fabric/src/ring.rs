@@ -114,10 +114,10 @@ pub struct RingReader {
     read: u64,
     head: u64,
     /// The head as last reported to the sender.
-    told: u64,
+    reported: u64,
     /// The ends of records read and not yet released, with whether the reader has released each.
-    kept: VecDeque<(u64, bool)>,
-    first_kept: u64,
+    unreleased: VecDeque<(u64, bool)>,
+    first_unreleased: u64,
     /// If memory outlives processes: word 0 is the head.
     written_down: Option<Arc<Memory>>,
 }
@@ -158,27 +158,27 @@ pub fn receive(
         head_at,
         read: 0,
         head: 0,
-        told: 0,
-        kept: VecDeque::new(),
-        first_kept: 0,
+        reported: 0,
+        unreleased: VecDeque::new(),
+        first_unreleased: 0,
         written_down: written_down.transpose()?,
     })
 }
 
 /// Returns the records that a receiver has not released, after both machines have ended. `ring` is
-/// its memory. The receiver has released everything before `head`, and has reported at most `told`
-/// to the sender.
+/// its memory. The receiver has released everything before `head`, and has reported at most
+/// `reported` to the sender.
 ///
 /// # Errors
 /// [`Malformed`] with the machine `from` if a header is invalid.
 pub fn left_in(
     ring: &Memory,
-    (head, told): (u64, u64),
+    (head, reported): (u64, u64),
     from: MachineId,
 ) -> Result<Vec<(u8, Vec<u64>)>, Malformed> {
     let capacity = ring.len();
     // Words behind this may be released words that the receiver had not zeroed yet.
-    let end = told.min(head).saturating_add(capacity as u64);
+    let end = reported.min(head).saturating_add(capacity as u64);
     let (mut records, mut read) = (Vec::new(), head);
     while read < end {
         let at = read as usize % capacity;
@@ -380,7 +380,7 @@ impl RingReader {
                 .filter(|length| (1..=length_max).contains(length))
                 .ok_or(Malformed(self.from))?;
             self.read += length as u64;
-            self.kept.push_back((self.read, tag == PAD));
+            self.unreleased.push_back((self.read, tag == PAD));
             if tag == PAD {
                 self.advance();
                 continue;
@@ -388,8 +388,8 @@ impl RingReader {
             out.clear();
             out.resize(length - 1, 0);
             self.memory.copy_out(at + 1, out);
-            let kept = HeldRecord(self.first_kept + self.kept.len() as u64 - 1);
-            return Ok(Some((tag, kept)));
+            let record = HeldRecord(self.first_unreleased + self.unreleased.len() as u64 - 1);
+            return Ok(Some((tag, record)));
         }
     }
 
@@ -410,8 +410,8 @@ impl RingReader {
     /// Releases a record. Its space returns to the sender once all earlier records are released,
     /// too.
     pub fn release(&mut self, record: HeldRecord) {
-        let at = record.0.checked_sub(self.first_kept);
-        if let Some(entry) = at.and_then(|at| self.kept.get_mut(at as usize)) {
+        let at = record.0.checked_sub(self.first_unreleased);
+        if let Some(entry) = at.and_then(|at| self.unreleased.get_mut(at as usize)) {
             entry.1 = true;
         }
         self.advance();
@@ -419,9 +419,9 @@ impl RingReader {
 
     fn advance(&mut self) {
         let before = self.head;
-        while let Some((end, true)) = self.kept.front().copied() {
-            self.kept.pop_front();
-            self.first_kept += 1;
+        while let Some((end, true)) = self.unreleased.front().copied() {
+            self.unreleased.pop_front();
+            self.first_unreleased += 1;
             self.head = end;
         }
         if let Some(written_down) = &self.written_down {
@@ -438,8 +438,8 @@ impl RingReader {
     /// Reports the head to the sender if at least `least` words have been released since the last
     /// report.
     fn tell(&mut self, least: usize) {
-        if self.head - self.told >= least.max(1) as u64 {
-            self.told = self.head;
+        if self.head - self.reported >= least.max(1) as u64 {
+            self.reported = self.head;
             // After a failure the sender waits for the next report, or is lost anyway.
             drop(self.fabric.write_and_ring(self.head_at, &[self.head]));
         }

@@ -341,7 +341,10 @@ impl Database {
             "Bytes of data recovery: read from primaries, \
              or found in what this machine had before it was out.",
             "from",
-            [("primary", copied.read_bytes), ("kept", copied.kept_bytes)],
+            [
+                ("primary", copied.read_bytes),
+                ("kept", copied.retained_bytes),
+            ],
         ));
     }
 

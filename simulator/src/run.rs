@@ -172,7 +172,7 @@ fn over(machine: &Machine, since: Timestamp) -> bool {
 }
 
 /// Describes the remaining work of machines that have not crashed.
-fn unrest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timestamp) -> String {
+fn unrest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -> String {
     let say = |(machine, _): (&Arc<Machine>, _)| {
         let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
         let lacks = machine.lacks_data();
@@ -186,7 +186,7 @@ fn unrest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timesta
              read back to {oldest:?}, {since:?} is due)"
         )
     };
-    let living = machines.iter().zip(crash_states);
+    let living = machines.iter().zip(crashes);
     let living = living.filter(|(_, crash_state)| !crash_state.has_come());
     let living: Vec<_> = living.map(say).collect();
     living.join(", ")
@@ -194,8 +194,8 @@ fn unrest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timesta
 
 /// Returns whether all work of clients is done and all failures are handled: evicted machines know
 /// it, and the others have recovered.
-fn rest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timestamp) -> bool {
-    let all = || machines.iter().zip(crash_states);
+fn rest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -> bool {
+    let all = || machines.iter().zip(crashes);
     let living = || all().filter(|(_, crash_state)| !crash_state.has_come());
     // This runs at each turn, and mostly decides here.
     if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
@@ -227,16 +227,16 @@ fn rest(machines: &[Arc<Machine>], crash_states: &[CrashState], since: Timestamp
 fn come_to_rest(
     executor: &mut Executor,
     machines: &[Arc<Machine>],
-    crash_states: &[CrashState],
+    crashes: &[CrashState],
 ) -> Result<Vec<Arc<Machine>>, RunFailure> {
     let since = machines[0].now();
-    let rest = executor.run_until(|_| rest(machines, crash_states, since));
-    let living = machines.iter().zip(crash_states);
+    let rest = executor.run_until(|_| rest(machines, crashes, since));
+    let living = machines.iter().zip(crashes);
     let living =
         living.filter(|(machine, crash_state)| !crash_state.has_come() && !machine.is_evicted());
     let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
     rest.map_err(|halted| match halted {
-        RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, crash_states, since)),
+        RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, crashes, since)),
         broken => broken,
     })?;
     Ok(living)
@@ -277,7 +277,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
         sim,
         mut executor,
         mut machines,
-        mut crash_states,
+        crash_states: mut crashes,
         trips,
         ground,
     } = Cluster::start(&plan).map_err(RunFailure::Broken)?;
@@ -316,12 +316,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
             sim: sim.clone(),
             log: Rc::clone(&log),
             random: random.fork(),
-            crash_state: crash_states[at].clone(),
+            crash_state: crashes[at].clone(),
         };
         let (name, at_work) = (format!("client {number} of m{}", at + 1), at_work.clone());
         let client_counts = Rc::clone(&at_machines);
         client_counts[at].set(client_counts[at].get() + 1);
-        executor.spawn_on(Some(crash_states[at].machine()), name, async move {
+        executor.spawn_on(Some(crashes[at].machine()), name, async move {
             client.run().await;
             at_work.set(at_work.get() - 1);
             client_counts[at].set(client_counts[at].get() - 1);
@@ -331,7 +331,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
     let scene = FaultContext {
         sim: sim.clone(),
         machines: machines.clone(),
-        crash_states: crash_states.clone(),
+        crash_states: crashes.clone(),
         clients: Rc::clone(&at_work),
         clients_at: at_machines,
         trips: trips.clone(),
@@ -349,38 +349,32 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<RunRecord, RunFailure> {
             log: Rc::clone(&log),
             random: random.fork(),
             // This is replaced by the state of the joining machine.
-            crash_state: crash_states[0].clone(),
+            crash_state: crashes[0].clone(),
         };
         JoiningMachine::come(&ground, (&sim, &mut executor), after_ns, client)
     });
     executor.run().map_err(|halted| match halted {
         RunFailure::Stuck(who) => {
             let since = machines[0].now();
-            RunFailure::Stuck(format!(
-                "{who}; {}",
-                unrest(&machines, &crash_states, since)
-            ))
+            RunFailure::Stuck(format!("{who}; {}", unrest(&machines, &crashes, since)))
         }
         RunFailure::Broken(what) => {
             let since = machines[0].now();
-            RunFailure::Broken(format!(
-                "{what}; {}",
-                unrest(&machines, &crash_states, since)
-            ))
+            RunFailure::Broken(format!("{what}; {}", unrest(&machines, &crashes, since)))
         }
     })?;
     if let Some(joining_machine) = &joining {
         for (machine, crash_state) in joining_machine.machines() {
             machines.push(machine);
-            crash_states.push(crash_state);
+            crashes.push(crash_state);
         }
     }
-    let mut alive = come_to_rest(&mut executor, &machines, &crash_states)?;
+    let mut alive = come_to_rest(&mut executor, &machines, &crashes)?;
     if let Some(machine) = plan.next_crash {
         let crash = Fault::Crash(machine, FaultTime::After(0));
         executor.spawn("the next crash".into(), scene.clone().happen(crash));
         executor.run()?;
-        alive = come_to_rest(&mut executor, &machines, &crash_states)?;
+        alive = come_to_rest(&mut executor, &machines, &crashes)?;
         if let Some(joining_machine) = &joining {
             executor.spawn(
                 "the check for replicas".into(),

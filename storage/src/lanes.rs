@@ -34,7 +34,7 @@ use fencepost_fabric::memory::WORD_BYTES;
 const CHARGE_BYTES: usize = 64 << 10;
 
 /// Capacity for retired slots that a lane always keeps.
-const KEPT_RETIRED: usize = 4096;
+const RETIRED_CAPACITY: usize = 4096;
 
 /// The free slots of one block in one lane.
 #[derive(Default)]
@@ -350,8 +350,8 @@ impl Lane {
                 SlotTreatment::Found => {}
             }
         }
-        if self.retired.capacity() > KEPT_RETIRED && self.retired.len() < KEPT_RETIRED {
-            self.retired.shrink_to(KEPT_RETIRED);
+        if self.retired.capacity() > RETIRED_CAPACITY && self.retired.len() < RETIRED_CAPACITY {
+            self.retired.shrink_to(RETIRED_CAPACITY);
         }
     }
 }

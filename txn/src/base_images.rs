@@ -18,25 +18,25 @@ const MOST_WORDS: usize = 1 << 17;
 /// The base images and their headers, by address.
 #[derive(Default)]
 pub(crate) struct Bases {
-    kept: HashMap<Addr, (Header, Box<[u64]>), FixedState>,
+    images: HashMap<Addr, (Header, Box<[u64]>), FixedState>,
     words: usize,
 }
 
 impl Bases {
     /// Keeps the payload of an object at a version, in place of its payload at another version.
     pub fn keep(&mut self, addr: Addr, header: Header, payload: &[u64]) {
-        if let Some((_, replaced)) = self.kept.remove(&addr) {
+        if let Some((_, replaced)) = self.images.remove(&addr) {
             self.words -= replaced.len();
         }
         if self.words + payload.len() <= MOST_WORDS {
             self.words += payload.len();
-            self.kept.insert(addr, (header, payload.into()));
+            self.images.insert(addr, (header, payload.into()));
         }
     }
 
     /// Returns the payload of an object at a version, if it was kept.
     pub fn get(&self, addr: Addr, header: Header) -> Option<&[u64]> {
-        let (of, payload) = self.kept.get(&addr)?;
+        let (of, payload) = self.images.get(&addr)?;
         (*of == header).then_some(payload)
     }
 
@@ -44,7 +44,7 @@ impl Bases {
     #[inline]
     pub fn clear(&mut self) {
         if self.words > 0 {
-            self.kept.clear();
+            self.images.clear();
             self.words = 0;
         }
     }

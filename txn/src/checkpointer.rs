@@ -160,7 +160,7 @@ impl Checkpointer {
         let begin = match machine.network().and_then(|network| network.disk()) {
             Some(disk) => {
                 let begin = disk.begin_of_replay();
-                disk.write_kept()?;
+                disk.write_retained_records()?;
                 begin
             }
             None => begin_of_replay(machine, log),

@@ -18,8 +18,8 @@
 //! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its space was reserved
 //!   before LOCK. Only locks, clocks and machines of others are awaited there, and a commit that
 //!   waits for a lock lets other tasks run (MOMENT-1). The only foreign code that runs there is
-//!   that of node kinds (`apply`, `revalidate`, `revalidate_removed`, `stamp`). If it panics, or the future is
-//!   dropped, the locks are released.
+//!   that of node kinds (`apply`, `revalidate`, `revalidate_removed`, `stamp`). If it panics, or
+//!   the future is dropped, the locks are released.
 
 use std::sync::Arc;
 

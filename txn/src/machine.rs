@@ -446,12 +446,12 @@ impl Machine {
         let copy =
             |put: &mut dyn FnMut(usize, &[u64])| object.copy_runs(|from, run| put(from, run));
         let oldest = || self.oldest();
-        let kept = self
+        let copied = self
             .old_versions
             .keep(&mut lane.old, &self.account, version, &oldest, copy);
         // Without memory for the version, it is lost: a transaction that still needs it starts
         // again.
-        kept.unwrap_or(OldVersionPtr::LOST)
+        copied.unwrap_or(OldVersionPtr::LOST)
     }
 
     /// Returns a timestamp below which no transaction on any machine reads, now or later.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fencepost_storage::{Addr, ObjectCopy};
 
 /// Most copies that are kept.
-const KEPT: usize = 16;
+const COPIES_MAX: usize = 16;
 /// Most payload words of a copy that is kept.
 const LONGEST: usize = 512;
 
@@ -36,11 +36,11 @@ impl RemoteReadCache {
             return;
         }
         let entry = (addr, Arc::clone(copy));
-        if self.copies.len() < KEPT {
+        if self.copies.len() < COPIES_MAX {
             self.copies.push(entry);
         } else {
             self.copies[self.next] = entry;
-            self.next = (self.next + 1) % KEPT;
+            self.next = (self.next + 1) % COPIES_MAX;
         }
     }
 
@@ -64,11 +64,11 @@ mod tests {
         };
         let at = |number: u64| Addr::from_raw(number * 64);
         let mut fetched = RemoteReadCache::default();
-        for number in 0..KEPT as u64 + 1 {
+        for number in 0..COPIES_MAX as u64 + 1 {
             fetched.keep(at(number), &copy(8));
         }
         assert!(fetched.get(at(0)).is_none());
-        assert!((1..=KEPT as u64).all(|number| fetched.get(at(number)).is_some()));
+        assert!((1..=COPIES_MAX as u64).all(|number| fetched.get(at(number)).is_some()));
         fetched.keep(at(99), &copy(2 * LONGEST));
         assert!(fetched.get(at(99)).is_none());
         fetched.clear();

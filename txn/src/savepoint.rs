@@ -221,14 +221,15 @@ impl Context {
                 }
             }
             WriteKind::Patched(kind) => {
-                let kept = before.map_or(0, |before| self.writes.patches_of(before).len());
+                let earlier_patches =
+                    before.map_or(0, |before| self.writes.patches_of(before).len());
                 let patches = self.writes.patches_of(&write);
                 for (i, range) in patches.iter().enumerate() {
                     let op = self.writes.op(*range);
                     let known =
                         |earlier: &(usize, usize)| kind.same_key(self.writes.op(*earlier), op);
                     // A key that the transaction has changed before is as that change left it.
-                    if i < kept || patches[..i].iter().any(known) {
+                    if i < earlier_patches || patches[..i].iter().any(known) {
                         continue;
                     }
                     match kind.condition(op, self.writes.image(&write)) {

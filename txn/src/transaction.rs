@@ -57,7 +57,7 @@ pub struct FarCounts {
 }
 
 /// Words of buffers that a coordinator keeps between transactions.
-const KEPT_WORDS: usize = 64 * 1024;
+const RETAINED_WORDS: usize = 64 * 1024;
 
 /// The place of a coordinator's context while no transaction uses it.
 type ContextSlot = AtomicCell<Option<Box<Context>>>;
@@ -256,7 +256,7 @@ impl Context {
         if !self.keeps_intents {
             self.release_intents();
         }
-        let large = self.writes.bytes() > KEPT_WORDS * 8 || self.reads.len() > KEPT_WORDS;
+        let large = self.writes.bytes() > RETAINED_WORDS * 8 || self.reads.len() > RETAINED_WORDS;
         self.reads.clear();
         self.writes.clear();
         self.undos.clear();
@@ -265,8 +265,8 @@ impl Context {
         self.new_words = 0;
         self.reserved_since = 0;
         if large {
-            self.reads.shrink(KEPT_WORDS);
-            self.writes.shrink(KEPT_WORDS);
+            self.reads.shrink(RETAINED_WORDS);
+            self.writes.shrink(RETAINED_WORDS);
             self.record = Vec::new();
             self.order = Vec::new();
             self.logged = Vec::new();

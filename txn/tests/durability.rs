@@ -360,10 +360,10 @@ fn abort_waits_until_its_reads_are_durable() {
     );
     let mut reader = machine.coordinator().begin(Mode::ReadWrite);
     assert_eq!(block_on(reader.read(addr, &mut words)), Ok(true));
-    let mut told = pin!(reader.rollback());
-    assert!(poll(told.as_mut()).is_pending());
+    let mut outcome = pin!(reader.rollback());
+    assert!(poll(outcome.as_mut()).is_pending());
     drop(held);
-    assert_eq!(block_on(told), Ok(()));
+    assert_eq!(block_on(outcome), Ok(()));
     assert_eq!(block_on(coordinator.wait_until_durable()), Ok(()));
     disk.crash(CrashLoss::All);
     drop(machine);

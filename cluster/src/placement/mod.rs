@@ -333,13 +333,13 @@ impl Placement {
 /// Checks that these numbers of machines and domains are enough for `replication`.
 fn check(replication: Replication, machines: usize, domains: usize) -> Result<(), PlacementError> {
     // Both numbers are at most MAX_MACHINES, so the casts lose nothing.
-    let (need, told) = (replication.least as u16, |n: usize| n as u16);
+    let (need, count) = (replication.least as u16, |n: usize| n as u16);
     if machines < replication.least {
-        let have = told(machines);
+        let have = count(machines);
         return Err(PlacementError::TooFewMachines { need, have });
     }
     if domains < replication.least {
-        let have = told(domains);
+        let have = count(domains);
         return Err(PlacementError::TooFewDomains { need, have });
     }
     Ok(())

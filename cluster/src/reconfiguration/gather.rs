@@ -73,10 +73,10 @@ pub(super) fn gather(answers: &FewMap<MachineId, RegionReport>) -> KnownRegions 
     // A CM that has applied no later configuration still numbers the regions. Without such a CM,
     // all numbers that it could have used are skipped.
     let numbering = answers.values().any(|holdings| holdings.numbers);
-    let told = answers
+    let reports = answers
         .values()
         .filter(|holdings| holdings.numbers || !numbering);
-    let next = told.map(|holdings| holdings.next_region.0).max();
+    let next = reports.map(|holdings| holdings.next_region.0).max();
     gathered.next_region = gathered.next_region.max(next.unwrap_or(0));
     let left: FewSet<MachineId> = answers.keys().copied().collect();
     for (region, holders) in &held {

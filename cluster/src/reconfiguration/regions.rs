@@ -57,11 +57,11 @@ impl Regions<'_> {
             next_region = allocator.next_region();
             known.extend(allocator.map().mappings());
         }
-        let told = |mapping: &&Mapping| {
+        let is_reported = |mapping: &&Mapping| {
             let held = self.replica.get(mapping.region);
             !held.is_some_and(|held| held.committed && held.mapping == **mapping)
         };
-        known.retain(told);
+        known.retain(is_reported);
         known.sort_unstable_by_key(|mapping| (mapping.region, mapping.last_replica_change));
         known.dedup();
         RegionReport {

@@ -26,7 +26,7 @@ use crate::placement::Replication;
 use crate::region::{Mapping, RegionId};
 use crate::seal::{seal, unseal};
 
-const KEPT: [u8; 4] = *b"FpKp";
+const MAGIC: [u8; 4] = *b"FpKp";
 const RESUMED: [u8; 4] = *b"FpRs";
 const VERSION: u16 = 1;
 
@@ -83,7 +83,7 @@ wire_structs!(
 impl SavedRegions {
     /// Returns the sealed bytes to save.
     pub fn seal(&self) -> Vec<u8> {
-        seal(KEPT, VERSION, &self.encode())
+        seal(MAGIC, VERSION, &self.encode())
     }
 
     /// Decodes saved bytes.
@@ -91,7 +91,7 @@ impl SavedRegions {
     /// # Errors
     /// [`DecodeError`] if the bytes are damaged.
     pub fn unseal(bytes: &[u8]) -> Result<SavedRegions, DecodeError> {
-        SavedRegions::decode(unseal(KEPT, VERSION, bytes)?)
+        SavedRegions::decode(unseal(MAGIC, VERSION, bytes)?)
     }
 }
 
@@ -123,7 +123,7 @@ impl RestartState {
 
     /// Returns the saved description of a machine that has started with this state and done nothing
     /// since.
-    pub fn kept_by(&self, machine: MachineId) -> SavedRegions {
+    pub fn retained_by(&self, machine: MachineId) -> SavedRegions {
         let id = self.configuration.id();
         let regions = self.regions.iter();
         let held = regions.filter(|region| region.mapping.replicas.has(machine));
@@ -168,12 +168,12 @@ impl MappingChange {
 /// # Errors
 /// The regions of which no replica with data is left.
 pub fn resume(
-    kept: &FewMap<MachineId, SavedRegions>,
+    saved: &FewMap<MachineId, SavedRegions>,
     next: &Configuration,
     replication: Replication,
 ) -> Result<(Vec<MappingChange>, RegionId), Vec<RegionId>> {
-    let holdings = kept.iter();
-    let holdings = holdings.map(|(machine, kept)| (*machine, kept.holdings.clone()));
+    let holdings = saved.iter();
+    let holdings = holdings.map(|(machine, saved)| (*machine, saved.holdings.clone()));
     let gathered = gather(&holdings.collect());
     let remapped = remap_regions(
         &gathered,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     /// Returns the saved description of a machine; the regions in `torn` are not whole.
-    fn kept(machine: u32, all: &[Mapping], torn: &[u32]) -> SavedRegions {
+    fn saved(machine: u32, all: &[Mapping], torn: &[u32]) -> SavedRegions {
         let held = all
             .iter()
             .filter(|mapping| mapping.replicas.has(MachineId(machine)));
@@ -243,17 +243,17 @@ mod tests {
 
     fn all(of: &[u32], torn: &[u32]) -> FewMap<MachineId, SavedRegions> {
         let regions = [mapping(0, 1, &[2]), mapping(4, 3, &[1])];
-        let kept = |machine: &u32| (MachineId(*machine), kept(*machine, &regions, torn));
-        of.iter().map(kept).collect()
+        let saved = |machine: &u32| (MachineId(*machine), saved(*machine, &regions, torn));
+        of.iter().map(saved).collect()
     }
 
     fn places(
-        kept: &FewMap<MachineId, SavedRegions>,
+        saved: &FewMap<MachineId, SavedRegions>,
     ) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
         let before = machines(3);
         let next = before.again().unwrap();
         assert_eq!(next.id().0, before.id().0 + 1);
-        let (regions, number) = resume(kept, &next, Replication::exactly(2))?;
+        let (regions, number) = resume(saved, &next, Replication::exactly(2))?;
         assert_eq!(number, RegionId(9));
         let place = |resuming: &MappingChange| {
             let replicas = &resuming.after.replicas;
@@ -285,9 +285,9 @@ mod tests {
 
     #[test]
     fn damaged_saved_regions_are_refused() {
-        let kept = all(&[1], &[]).remove(&MachineId(1)).unwrap();
-        let mut sealed = kept.seal();
-        assert_eq!(SavedRegions::unseal(&sealed), Ok(kept));
+        let saved = all(&[1], &[]).remove(&MachineId(1)).unwrap();
+        let mut sealed = saved.seal();
+        assert_eq!(SavedRegions::unseal(&sealed), Ok(saved));
         sealed[9] ^= 1;
         assert!(SavedRegions::unseal(&sealed).is_err());
         let resumed = RestartState {

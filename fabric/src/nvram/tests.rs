@@ -51,16 +51,16 @@ fn records_that_were_not_released_are_found_when_all_have_ended() {
     let word = |memory: &Memory| memory.words()[0].load(Ordering::Relaxed);
     let segment = |kind, number| SegmentId::new(kind, LANE, number);
     let head = word(two.get(segment(SegmentId::RELEASED, 1)).expect("there"));
-    let told = word(one.get(segment(SegmentId::HEAD, 2)).expect("there"));
+    let reported = word(one.get(segment(SegmentId::HEAD, 2)).expect("there"));
     let rings = two.of_kind(SegmentId::RING);
     assert_eq!(rings.len(), 1);
-    let left = ring::left_in(rings[0].1, (head, told), MachineId(1)).expect("whole");
+    let left = ring::left_in(rings[0].1, (head, reported), MachineId(1)).expect("whole");
     let expected = (16..20).map(|number| (5, vec![number; 3]));
     let expected: Vec<_> = expected.chain([(6, vec![7])]).collect();
     assert_eq!(left, expected);
     let at = head as usize % WORDS;
     rings[0].1.words()[at].store(u64::MAX >> 1, Ordering::Relaxed);
-    assert!(ring::left_in(rings[0].1, (head, told), MachineId(1)).is_err());
+    assert!(ring::left_in(rings[0].1, (head, reported), MachineId(1)).is_err());
 }
 
 #[test]

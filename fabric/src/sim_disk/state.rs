@@ -81,11 +81,11 @@ impl State {
             }
             file.seen.clone_from(&file.survives);
         }
-        let kept = match loss {
+        let surviving = match loss {
             CrashLoss::All => 0,
             CrashLoss::Some => random.below(changed_names.len() as u64 + 1) as usize,
         };
-        for change in changed_names.drain(..).take(kept) {
+        for change in changed_names.drain(..).take(surviving) {
             change.apply(durable_names);
         }
         names.clone_from(durable_names);

@@ -27,7 +27,7 @@ use crate::registry::Registry;
 const REPLIES_MAX: usize = BEYOND * (2 * REPLY_BYTES_MAX + WAITING * frame::SHORT_REPLY_BYTES);
 const BEYOND: usize = 2;
 /// The size to which an idle agent shrinks its buffer.
-const KEPT_WORDS: usize = 32 << 10;
+const RETAINED_WORDS: usize = 32 << 10;
 
 /// The handler of one peer's requests.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Agent {
     /// If the peer asks for more than the limits permit.
     pub(super) fn arrived(&mut self) -> io::Result<()> {
         frame::put_done(&mut self.replies, &mut self.done);
-        self.words.shrink_to(KEPT_WORDS);
+        self.words.shrink_to(RETAINED_WORDS);
         if std::mem::take(&mut self.rung) {
             self.lane_agent.call();
         }

@@ -18,7 +18,7 @@ use super::tls::{self, Session};
 /// The largest number of reads in one turn.
 const READS: usize = 16;
 /// The size to which an idle connection shrinks its buffers.
-const KEPT_BYTES: usize = 256 << 10;
+const RETAINED_BYTES: usize = 256 << 10;
 
 /// A connection on a card.
 pub(super) struct AgentConnection<F> {
@@ -105,7 +105,7 @@ impl<F: Fn(&Arc<Connection>) + Send> AgentConnection<F> {
     fn send(&mut self) -> io::Result<()> {
         if self.is_sent() {
             self.batch.clear();
-            self.batch.shrink_to(KEPT_BYTES);
+            self.batch.shrink_to(RETAINED_BYTES);
             self.sent = 0;
             self.agent.take_replies(&mut self.batch);
             self.connection.take_posted(&mut self.batch)?;

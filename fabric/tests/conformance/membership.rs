@@ -213,16 +213,16 @@ pub fn events_tell_of_connections(kind: &impl Kind) {
     let (c, b) = (machines.pop().expect("c"), machines.pop().expect("b"));
     let a = machines.pop().expect("a");
     kind.stop(c);
-    told(kind, &a, Event::Lost(ids[2]));
+    expect_event(kind, &a, Event::Lost(ids[2]));
     set_members(kind, &b, &[2]);
-    told(kind, &a, Event::Lost(ids[1]));
+    expect_event(kind, &a, Event::Lost(ids[1]));
     set_members(kind, &b, &[1, 2]);
-    told(kind, &a, Event::Connected(ids[1]));
+    expect_event(kind, &a, Event::Connected(ids[1]));
     assert!(reaches(kind, &a, ids[1]));
 }
 
 /// Waits until a machine has events; checks that all of them are `event`.
-fn told(kind: &impl Kind, machine: &Arc<dyn Fabric>, event: Event) {
+fn expect_event(kind: &impl Kind, machine: &Arc<dyn Fabric>, event: Event) {
     let mut events = Vec::new();
     until(kind, || {
         events.extend(machine.take_events());

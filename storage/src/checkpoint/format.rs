@@ -113,10 +113,10 @@ pub(super) fn check_section(
     sequence: u64,
     expected: &Section,
 ) -> Result<u64, &'static str> {
-    let Some(told) = words.get_mut(7).map(std::mem::take) else {
+    let Some(stored_crc) = words.get_mut(7).map(std::mem::take) else {
         return Err("a section is too short");
     };
-    if crc(words) != told {
+    if crc(words) != stored_crc {
         return Err("the checksum of a section is wrong");
     }
     let body = (words.len() - SECTION_HEADER_WORDS) as u64;
@@ -162,8 +162,8 @@ impl ObjectHead {
 
 /// Splits an index with its checksum into sections; `None` if it is damaged.
 pub(super) fn decode_index(words: &[u64]) -> Option<Vec<Section>> {
-    let (told, entries) = words.split_last()?;
-    if crc(entries) != *told || !entries.len().is_multiple_of(INDEX_ENTRY_WORDS) {
+    let (stored_crc, entries) = words.split_last()?;
+    if crc(entries) != *stored_crc || !entries.len().is_multiple_of(INDEX_ENTRY_WORDS) {
         return None;
     }
     entries

@@ -88,10 +88,11 @@ impl Manifest {
             bytes,
             sections,
             _,
-            told,
+            stored_crc,
         ] = *words;
-        let whole =
-            magic == MAGIC && crc(&words[..WORDS - 1]) == told && clock <= Timestamp::MAX.raw();
+        let whole = magic == MAGIC
+            && crc(&words[..WORDS - 1]) == stored_crc
+            && clock <= Timestamp::MAX.raw();
         whole.then_some(Self {
             sequence,
             begin: Lsn::from_raw(begin),
@@ -149,13 +150,13 @@ pub(super) fn publish(disk: &dyn Disk, manifest: &Manifest) -> Result<(), Checkp
     written.map_err(CheckpointError::io(disk.path(NAME)))
 }
 
-/// Removes every checkpoint file but that of `kept`.
-pub(super) fn remove_others(disk: &dyn Disk, kept: Option<u64>) -> Result<(), CheckpointError> {
-    let kept = kept.map(file_name);
+/// Removes every checkpoint file but that of `retained`.
+pub(super) fn remove_others(disk: &dyn Disk, retained: Option<u64>) -> Result<(), CheckpointError> {
+    let retained = retained.map(file_name);
     let removed = disk.list().and_then(|names| {
         let mut others = names
             .iter()
-            .filter(|name| name.ends_with(SUFFIX) && Some(*name) != kept.as_ref());
+            .filter(|name| name.ends_with(SUFFIX) && Some(*name) != retained.as_ref());
         others.try_for_each(|name| disk.remove(name))
     });
     removed.map_err(CheckpointError::io(disk.path("")))

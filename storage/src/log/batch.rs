@@ -8,7 +8,7 @@ use super::format::{
 };
 
 /// A buffer larger than this is returned to the allocator after its flush.
-const BUFFER_BYTES_KEPT: usize = 1 << 20;
+const RETAINED_BYTES: usize = 1 << 20;
 
 /// One batch: space for its header, then records.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Batch {
     /// Returns an empty batch that begins at `start`, in a buffer that may have been used before.
     pub fn new(start: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
-        buffer.shrink_to(BUFFER_BYTES_KEPT);
+        buffer.shrink_to(RETAINED_BYTES);
         buffer.resize(BATCH_HEADER_BYTES, 0);
         Self {
             start,

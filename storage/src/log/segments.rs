@@ -165,8 +165,8 @@ impl Segments {
     /// Retires every segment below `number`.
     pub fn retire_below(&self, number: u64) -> Result<(), LogError> {
         let mut list = self.list.lock();
-        let kept = list.live.split_off(&number);
-        let dead = std::mem::replace(&mut list.live, kept);
+        let live = list.live.split_off(&number);
+        let dead = std::mem::replace(&mut list.live, live);
         drop(list);
         if dead.is_empty() {
             return Ok(());

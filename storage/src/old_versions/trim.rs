@@ -7,26 +7,26 @@ use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_fabric::sync::{Ordering, fence};
 
 /// Bytes of unneeded blocks that are kept for later commits.
-const KEPT_BYTES: usize = 4 << 20;
+const RETAINED_BYTES: usize = 4 << 20;
 
 impl OldVersions {
     /// Returns to the system the pages of all but a few blocks that readers have `passed`.
     pub fn trim(&self, account: &Account, passed: Timestamp) {
-        let mut kept = 0;
+        let mut retained_bytes = 0;
         let mut given = Vec::new();
         self.full.lock().retain(|full| {
             let bytes = full.words * WORD_BYTES;
             if full.newest > passed {
                 return true;
             }
-            kept += bytes;
-            if kept > KEPT_BYTES {
+            retained_bytes += bytes;
+            if retained_bytes > RETAINED_BYTES {
                 given.push(ReleasedBlock {
                     block: full.block,
                     words: full.words,
                 });
             }
-            kept <= KEPT_BYTES
+            retained_bytes <= RETAINED_BYTES
         });
         for bare in given {
             let Some(block) = self.block(bare.block) else {

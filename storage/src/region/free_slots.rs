@@ -170,20 +170,20 @@ mod tests {
             region.adopt((id, class), (&lanes, &account), (floor, Timestamp::MAX));
             let carved = slots.keys().last().map_or(1, |last| last + 1);
             prop_assert_eq!(account.used(), lanes::charge_of(class, carved) as u64);
-            let kept = |(slot, (ts, live)): (&usize, &(u64, bool))| {
+            let in_use = |(slot, (ts, live)): (&usize, &(u64, bool))| {
                 (*live || *ts > floor.raw()).then_some(*slot)
             };
-            let kept: Vec<usize> = slots.iter().filter_map(kept).collect();
+            let in_use: Vec<usize> = slots.iter().filter_map(in_use).collect();
             let mut came = Vec::new();
             let mut lane = lanes.enter(0);
-            while came.len() < class.slots() - kept.len() {
+            while came.len() < class.slots() - in_use.len() {
                 let slot = lane.alloc(supply(&regions, &account), class, Addr::NULL);
                 came.push(slot.expect("memory"));
             }
             let next = lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("memory");
             prop_assert!(BlockId::of(next) != id, "more than was free");
             came.sort();
-            let free = (0..class.slots()).filter(|slot| !kept.contains(slot));
+            let free = (0..class.slots()).filter(|slot| !in_use.contains(slot));
             let free: Vec<Addr> = free.map(|slot| id.slot(class, slot)).collect();
             prop_assert_eq!(came, free);
         }

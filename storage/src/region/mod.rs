@@ -196,8 +196,8 @@ impl Regions {
     pub fn replica_blocks(&self) -> Vec<(BlockId, Class)> {
         let mut all = self.growth.lock().own.clone();
         all.extend(self.promoted.lock().keys());
-        let kept = |id: &u32| self.has_backup(RegionId(*id));
-        all.extend((0..MAX_REGIONS as u32).filter(kept));
+        let has_backup = |id: &u32| self.has_backup(RegionId(*id));
+        all.extend((0..MAX_REGIONS as u32).filter(has_backup));
         self.blocks_of(all)
     }
 

@@ -82,10 +82,12 @@ fn flipped_byte_is_reported_unless_in_last_batch_or_padding() {
             bad.flip(file, at, 1 << random.below(8));
             match read(&bad, RequiredLog::default()) {
                 Err(LogError::Corrupt {
-                    file: told, offset, ..
+                    file: reported,
+                    offset,
+                    ..
                 }) => {
                     named += 1;
-                    assert_eq!(&told, file, "flip at {at}");
+                    assert_eq!(&reported, file, "flip at {at}");
                     assert!(offset <= at, "flip at {at}, told {offset}");
                     let far = at - offset;
                     assert!(far < 4096, "flip at {at}, told {offset}");

@@ -5,8 +5,8 @@
 //!                         ╱ high: at most 1 + DRIFT as fast as the own clock
 //!                     ╱ ▒ ╱ low: at least 1 - DRIFT as fast
 //!                ╱ ▒ ▒ ╱
-//!       │  ╱ ▒ ▒ │ ╱       one exchange gives: at `now` the time is between `told` and `told` plus
-//!       ▒ ▒ ▒ ▒  ▒         the duration of the exchange; the bounds intersect all exchanges
+//!       │  ╱ ▒ ▒ │ ╱       one exchange gives: at `now` the time is between `answer` and
+//!       ▒ ▒ ▒ ▒  ▒         `answer` plus the duration; the bounds intersect all exchanges
 //! ```
 //! # Invariants
 //! * CLOCK-1: the CM's time is in the interval, if no host's clock is wrong by more than its share
@@ -54,11 +54,11 @@ impl Interval {
     }
 
     /// Returns the interval that a single exchange gives. It was requested at `asked` and answered
-    /// with `told` by `now`. Returns `None` where that is impossible.
-    pub fn of_exchange(asked: u64, told: u64, now: u64) -> Option<Interval> {
+    /// with `answer` by `now`. Returns `None` where that is impossible.
+    pub fn of_exchange(asked: u64, answer: u64, now: u64) -> Option<Interval> {
         let took = now.checked_sub(asked)?;
-        let high = told.saturating_add(took).saturating_add(drift(took));
-        Some(Interval { low: told, high })
+        let high = answer.saturating_add(took).saturating_add(drift(took));
+        Some(Interval { low: answer, high })
     }
 }
 
@@ -116,11 +116,11 @@ impl TimeAnchor {
         Interval { low, high }
     }
 
-    /// Returns the line after an exchange that gave the interval `told` at `now`, and whether the
+    /// Returns the line after an exchange that gave the interval `answer` at `now`, and whether the
     /// exchange agrees with the earlier ones.
-    fn learn(&self, now: u64, told: Interval) -> (TimeAnchor, bool) {
+    fn learn(&self, now: u64, answer: Interval) -> (TimeAnchor, bool) {
         let said = self.said(now);
-        let (low, high) = (said.low.max(told.low), said.high.min(told.high));
+        let (low, high) = (said.low.max(answer.low), said.high.min(answer.high));
         let agree = low <= high;
         let line = match agree {
             true => TimeAnchor {
@@ -131,8 +131,8 @@ impl TimeAnchor {
             false => TimeAnchor {
                 at: now,
                 interval: Interval {
-                    low: said.low.min(told.low),
-                    high: said.high.max(told.high),
+                    low: said.low.min(answer.low),
+                    high: said.high.max(answer.high),
                 },
                 floor: self.interval(now).low,
                 ..*self
@@ -209,16 +209,16 @@ impl Bounds {
         line.interval(now())
     }
 
-    /// Adds an exchange that was requested at `asked` and answered with `told` by `now`; both are
+    /// Adds an exchange that was requested at `asked` and answered with `answer` by `now`; both are
     /// times of the own clock.
-    pub fn learn(&self, asked: u64, told: u64, now: u64) {
+    pub fn learn(&self, asked: u64, answer: u64, now: u64) {
         let _changing = self.changing.lock();
         let line = self.line();
         let backwards = line.is_known() && now < line.at;
-        let Some(told) = Interval::of_exchange(asked, told, now).filter(|_| !backwards) else {
+        let Some(answer) = Interval::of_exchange(asked, answer, now).filter(|_| !backwards) else {
             return;
         };
-        let (line, agree) = line.learn(now, told);
+        let (line, agree) = line.learn(now, answer);
         self.change(|| line);
         self.exchanges.fetch_add(1, Ordering::Release);
         self.breaks.fetch_add(u64::from(!agree), Ordering::Relaxed);
@@ -332,15 +332,15 @@ mod tests {
             for (pause, there, back) in exchanges {
                 time += pause;
                 let asked = own(time, ahead, ppm);
-                let told = time + there;
-                for now in [time, told] {
+                let answer = time + there;
+                for now in [time, answer] {
                     let Interval { low, high } = bounds.interval(|| own(now, ahead, ppm));
                     prop_assert!(low <= now && now <= high, "{low} {now} {high}");
                     prop_assert!(least <= low);
                     least = low;
                 }
-                time = told + back;
-                bounds.learn(asked, told, own(time, ahead, ppm));
+                time = answer + back;
+                bounds.learn(asked, answer, own(time, ahead, ppm));
                 let after = bounds.interval(|| own(time, ahead, ppm));
                 prop_assert!(after.low <= time && time <= after.high);
                 prop_assert!(least <= after.low);
@@ -355,9 +355,9 @@ mod tests {
             said in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..20),
         ) {
             let (bounds, mut least, mut clock) = (Bounds::unknown(), 0, 0u64);
-            for (asked, told, now) in said {
+            for (asked, answer, now) in said {
                 clock = clock.max(now);
-                bounds.learn(asked, told, clock);
+                bounds.learn(asked, answer, clock);
                 let interval = bounds.interval(|| clock);
                 prop_assert!(interval.low >= least && interval.high >= interval.low);
                 let _ = bounds.is_wide(clock);

@@ -19,9 +19,9 @@
 //! offset, so that the time is above all earlier times ([`Clock::become_manager`]). If the new CM
 //! shared the clock with the previous CM, the time continues unchanged. Between applying a
 //! configuration with another time and its commit, a machine's clock is *stopped*
-//! ([`Clock::change`]): L stands still, so that nothing comes into force. U is already of the new time, because NEW-CONFIG and the
-//! answer to the probe before it are an exchange. So even if the new CM fails at once, every
-//! machine knows an upper bound of the time.
+//! ([`Clock::change`]): L stands still, so that nothing comes into force. U is already of
+//! the new time, because NEW-CONFIG and the answer to the probe before it are an exchange. So even
+//! if the new CM fails at once, every machine knows an upper bound of the time.
 //!
 //! * CLOCK-3: when machines use a new time, no machine uses an earlier one; and the new time is
 //!   above all earlier ones.
@@ -73,7 +73,7 @@ pub(crate) enum NextCmTime {
     /// The own clock plus these ticks.
     Own { ahead: u64 },
     /// The CM told its time between `asked`, by the own clock, and now.
-    Exchange { asked: u64, told: TimeAnswer },
+    Exchange { asked: u64, answer: TimeAnswer },
     /// Nothing is known.
     Unknown,
 }
@@ -275,8 +275,8 @@ impl Clock {
                     let at = TimeAnswer { ns: now, ahead }.time_ns();
                     Some(Interval { low: at, high: at })
                 }
-                NextCmTime::Exchange { asked, told } => {
-                    Interval::of_exchange(asked, told.time_ns(), now)
+                NextCmTime::Exchange { asked, answer } => {
+                    Interval::of_exchange(asked, answer.time_ns(), now)
                 }
                 NextCmTime::Unknown => None,
             };
@@ -317,12 +317,12 @@ impl Clock {
         }
     }
 
-    /// Learns from an exchange: the CM has `told` the time between `asked`, by the own clock, and
+    /// Learns from an exchange: the CM has given `answer` between `asked`, by the own clock, and
     /// now.
-    pub(crate) fn learn(&self, asked: u64, told: TimeAnswer) {
+    pub(crate) fn learn(&self, asked: u64, answer: TimeAnswer) {
         if let Some(time) = &self.time {
             let now = time.own.now_ns();
-            time.bounds.learn(asked, told.time_ns(), now);
+            time.bounds.learn(asked, answer.time_ns(), now);
         }
     }
 
@@ -404,9 +404,9 @@ mod tests {
         };
         let asked = clock.own_ns();
         pass(40);
-        let told = manager.tell();
+        let answer = manager.tell();
         pass(60);
-        clock.learn(asked, told);
+        clock.learn(asked, answer);
         let (low, high) = clock.interval();
         assert!(low <= manager.now() && manager.now() <= high);
         let state = clock.state();
@@ -447,12 +447,12 @@ mod tests {
             b.advance(Duration::from_millis(50));
             assert_eq!(new.low(), before.0, "it stands still");
             assert!(new.highest_ns() > Some(highest));
-            let told = new.tell();
+            let answer = new.tell();
             let high = new.now();
             new.go_on();
             assert!(new.is_exact() && !new.is_stopped());
             assert!(before.1 < new.now() && new.now() <= high);
-            assert_eq!(new.tell(), told, "as was told before");
+            assert_eq!(new.tell(), answer, "as was told before");
         }
     }
 
@@ -483,9 +483,9 @@ mod tests {
         let highest = member.highest_ns().expect("it knows the time");
         all(40);
         assert!(!new.become_manager(highest, 0));
-        let told = new.tell();
+        let answer = new.tell();
         all(60);
-        member.change(NextCmTime::Exchange { asked, told });
+        member.change(NextCmTime::Exchange { asked, answer });
         let (low, high) = member.interval();
         assert!(member.is_stopped() && low <= old.now() && old.now() < high);
         assert_eq!(member.recent_exchanges(), 0);

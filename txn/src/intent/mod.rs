@@ -365,9 +365,9 @@ impl Intents {
         self.leave_where(|_, holder| machine_of(holder) == machine);
     }
 
-    /// Removes the holders and waiters of other machines from the queues of rows that `is_handed_over`:
-    /// those queues are at another machine from now on. Holders and waiters of this machine leave
-    /// by themselves.
+    /// Removes the holders and waiters of other machines from the queues of rows that
+    /// `is_handed_over`: those queues are at another machine from now on. Holders and waiters of
+    /// this machine leave by themselves.
     pub(crate) fn leave_to_own(&self, is_handed_over: impl Fn(Addr) -> bool) {
         self.leave_where(|row, holder| is_handed_over(row) && machine_of(holder) != 0);
     }

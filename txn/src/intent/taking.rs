@@ -29,13 +29,13 @@ impl Context {
         }
     }
 
-    /// Releases the intents after the first `kept`. An intent that was made stronger since is
+    /// Releases the intents after the first `count`. An intent that was made stronger since is
     /// weakened to its earlier strength; at another machine it keeps the stronger one.
-    pub fn release_intents_after(&mut self, kept: usize) {
-        if self.intents.len() <= kept {
+    pub fn release_intents_after(&mut self, count: usize) {
+        if self.intents.len() <= count {
             return;
         }
-        let later = self.intents.split_off(kept);
+        let later = self.intents.split_off(count);
         let mut before: HashMap<Addr, Strength, FixedState> = HashMap::default();
         for (row, strength) in &self.intents {
             let had = before.entry(*row).or_insert(*strength);

@@ -168,7 +168,7 @@ impl BaseVersion {
 /// A record, and its reservation in the log.
 struct BackupRecord {
     record: Vec<u64>,
-    kept: Option<HeldRecord>,
+    held_record: Option<HeldRecord>,
     /// The copy of a record that has left the log and must survive the machine.
     _copied: Option<SegmentCopy>,
 }
@@ -179,10 +179,10 @@ impl Backup {
         &mut self,
         regions: &Regions,
         record: &[u64],
-        kept: Option<HeldRecord>,
+        held_record: Option<HeldRecord>,
         last: bool,
     ) -> Result<(), BadRecord> {
-        self.hold_copied(regions, record, (kept, None), last)
+        self.hold_copied(regions, record, (held_record, None), last)
     }
 
     /// Does the same for a record that may have been copied out of the log.
@@ -190,7 +190,7 @@ impl Backup {
         &mut self,
         regions: &Regions,
         record: &[u64],
-        (kept, copied): (Option<HeldRecord>, Option<SegmentCopy>),
+        (held_record, copied): (Option<HeldRecord>, Option<SegmentCopy>),
         last: bool,
     ) -> Result<(), BadRecord> {
         let mut reader = WordReader(record);
@@ -205,7 +205,7 @@ impl Backup {
         let waiting = self.waiting.entry(id).or_default();
         waiting.parts.push(BackupRecord {
             record,
-            kept,
+            held_record,
             _copied: copied,
         });
         waiting.whole |= last;
@@ -340,7 +340,7 @@ impl Backup {
 }
 
 fn released(parts: Vec<BackupRecord>) -> impl Iterator<Item = HeldRecord> {
-    parts.into_iter().filter_map(|held| held.kept)
+    parts.into_iter().filter_map(|held| held.held_record)
 }
 
 /// Applies the writes of a transaction, except those already applied. Returns the version that the
@@ -468,7 +468,7 @@ pub(super) fn apply_copy(
 
 /// Does the same with an object that this machine retained from before and that no transaction
 /// writes.
-pub(super) fn apply_kept(
+pub(super) fn apply_retained(
     regions: &Regions,
     changed: &BlockUses,
     (addr, class): (Addr, Class),

@@ -500,8 +500,8 @@ mod tests {
             commits.decide(id, first);
             assert!(commits.in_doubt(3).iter().all(|doubt| doubt.decided));
             commits.decide(id, later);
-            let told = pollster::block_on(commits.decision(id)).expect("it is decided");
-            assert_eq!(told, (first == Decision::Commit).then_some(w));
+            let decision = pollster::block_on(commits.decision(id)).expect("it is decided");
+            assert_eq!(decision, (first == Decision::Commit).then_some(w));
             commits.release_from_recovery(id);
             assert!(commits.has(id));
             commits.mark_done(id);

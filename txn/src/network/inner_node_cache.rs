@@ -100,8 +100,8 @@ impl Network {
             if self.comes_near(addr).await? {
                 return Ok(AccessOutcome::Near);
             }
-            let kept = if fresh { None } else { self.copies.get(addr) };
-            if let Some(copy) = kept {
+            let cached = if fresh { None } else { self.copies.get(addr) };
+            if let Some(copy) = cached {
                 f(&copy.view());
                 return Ok(AccessOutcome::Far(()));
             }

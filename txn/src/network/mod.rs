@@ -443,10 +443,10 @@ fn leases(
     };
     let noted = Arc::clone(suspicions);
     let (inbox, bell) = (Arc::clone(inbox), Arc::clone(fabric));
-    let told = Arc::clone(clock);
+    let lease_clock = Arc::clone(clock);
     let sink = Box::new(move |event| {
         noted.note(event);
-        inbox.push(Input::Lease(told.now_ns(), event));
+        inbox.push(Input::Lease(lease_clock.now_ns(), event));
         bell.ring_bell(bell.me());
     });
     LeaseService::new(

@@ -420,7 +420,7 @@ impl Context {
         if self.remote.participants.is_empty() && !on_disk() {
             return true;
         }
-        let told = network.configured.during(id.configuration, || {
+        let withdrawn = network.configured.during(id.configuration, || {
             let goes_on = network.decides_later()
                 && network.in_flight.has(id)
                 && !fault::injected(Fault::AbortWhatMayBeSeen);
@@ -430,7 +430,7 @@ impl Context {
             }
             !goes_on
         });
-        if !told.unwrap_or_else(|| !network.in_flight.has(id)) {
+        if !withdrawn.unwrap_or_else(|| !network.in_flight.has(id)) {
             return false;
         }
         self.remote.forget();
@@ -449,18 +449,18 @@ impl Context {
                 continue;
             };
             network.forget_reply(id, participant.machine);
-            let told = participant.locked || participant.backed;
+            let has_records = participant.locked || participant.backed;
             let spared = if participant.locked {
                 COMMIT_PRIMARY
             } else {
                 TRUNCATE
             };
             for (at, words) in participant.promised.into_iter().enumerate() {
-                if words > 0 && !(told && at == spared) {
+                if words > 0 && !(has_records && at == spared) {
                     sender.give_back(words);
                 }
             }
-            if told {
+            if has_records {
                 drop(sender.append(record::ABORT, &id.words(), &[participant.promised[spared]]));
             }
         }

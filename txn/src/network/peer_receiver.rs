@@ -143,7 +143,7 @@ impl PeerReceiver {
         self.copied.remove(&id);
         let mut released = self.primary.truncate(id);
         released.extend(self.backup.abort(id));
-        released.into_iter().for_each(|kept| self.log.release(kept));
+        released.into_iter().for_each(|held| self.log.release(held));
     }
 
     /// Copies a record that leaves the log.
@@ -168,8 +168,8 @@ impl PeerReceiver {
     /// Applies to backups the transactions whose awaited versions have arrived.
     pub fn look_again(&mut self, machine: &Machine, network: &Network) {
         let applied = self.backup.look_again(machine.regions(), &network.changed);
-        for kept in applied.unwrap_or_default() {
-            self.log.release(kept);
+        for held in applied.unwrap_or_default() {
+            self.log.release(held);
         }
     }
 
@@ -263,28 +263,28 @@ impl PeerReceiver {
         const TORN: BadRecord = BadRecord("a ring holds no record");
         let mut any = false;
         for _ in 0..AT_ONCE {
-            let Some((tag, kept)) = self.messages.next(record).map_err(|_| TORN)? else {
+            let Some((tag, held)) = self.messages.next(record).map_err(|_| TORN)? else {
                 break;
             };
             any = true;
             let handled = self.message(machine, network, tag, record);
-            self.messages.release(kept);
+            self.messages.release(held);
             handled?;
         }
         let mut log_read = false;
         for _ in 0..AT_ONCE {
-            let Some((tag, kept)) = self.log.next(record).map_err(|_| TORN)? else {
+            let Some((tag, held)) = self.log.next(record).map_err(|_| TORN)? else {
                 log_read = true;
                 break;
             };
             any = true;
-            self.log_record(machine, network, (tag, kept), record)?;
+            self.log_record(machine, network, (tag, held), record)?;
         }
         let applied = self
             .backup
             .look_again(machine.regions(), &network.changed)?;
-        for kept in applied {
-            self.log.release(kept);
+        for held in applied {
+            self.log.release(held);
             any = true;
         }
         if let Some(disk) = &network.disk {
@@ -413,42 +413,42 @@ impl PeerReceiver {
         &mut self,
         machine: &Machine,
         network: &Network,
-        (tag, kept): (u8, HeldRecord),
+        (tag, held): (u8, HeldRecord),
         words: &[u64],
     ) -> Result<(), BadRecord> {
         match tag {
             record::LOCK | record::LOCK_OF_PARTS => {
-                let stays = (tag == record::LOCK).then_some(kept);
+                let stays = (tag == record::LOCK).then_some(held);
                 let (id, reply, released) = self.primary.lock(machine, words, stays)?;
                 self.write_prepared(network, id);
                 if stays.is_none() {
                     if let LockReply::Locked(_) = reply {
                         self.copy(tag, id, words)?;
                     }
-                    self.log.release(kept);
+                    self.log.release(held);
                 }
-                if let Some(kept) = released {
-                    self.log.release(kept);
+                if let Some(held) = released {
+                    self.log.release(held);
                 }
                 if let Some(sender) = network.sender(self.peer) {
                     reply.send(id, |tag, words| sender.send_surely(tag, words));
                 }
             }
             record::LOCK_MOVED => {
-                let left = self.primary.lock_moved(machine, words, kept)?;
+                let left = self.primary.lock_moved(machine, words, held)?;
                 self.write_prepared(network, WordReader(words).id()?);
-                if let Some(kept) = left {
+                if let Some(held) = left {
                     self.copy(tag, WordReader(words).id()?, words)?;
-                    self.log.release(kept);
+                    self.log.release(held);
                 }
             }
             record::COMMIT_PRIMARY => {
-                self.primary.commit(machine, LANE, words, kept)?;
+                self.primary.commit(machine, LANE, words, held)?;
                 write_down(network, tag, words)?;
             }
             record::COMMIT_BACKUP => {
                 let regions = machine.regions();
-                self.backup.hold(regions, words, Some(kept), true)?;
+                self.backup.hold(regions, words, Some(held), true)?;
                 write_down(network, tag, words)?;
             }
             record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
@@ -457,7 +457,7 @@ impl PeerReceiver {
                 let regions = machine.regions();
                 self.backup.hold_copied(regions, words, copied, last)?;
                 write_down(network, tag, words)?;
-                self.log.release(kept);
+                self.log.release(held);
             }
             record::ABORT => {
                 let id = WordReader(words).id()?;
@@ -468,8 +468,8 @@ impl PeerReceiver {
                 }
                 let mut released = self.primary.abort(machine, id);
                 released.extend(self.backup.abort(id));
-                released.push(kept);
-                released.into_iter().for_each(|kept| self.log.release(kept));
+                released.push(held);
+                released.into_iter().for_each(|held| self.log.release(held));
             }
             record::TRUNCATE => {
                 if let Some(disk) = &network.disk {
@@ -489,7 +489,7 @@ impl PeerReceiver {
                         Some(applied) => released.extend(applied),
                         None => machine.counters().count(LANE, Event::VersionAwaited),
                     }
-                    released.into_iter().for_each(|kept| self.log.release(kept));
+                    released.into_iter().for_each(|held| self.log.release(held));
                 }
                 let late = self.backup.is_late();
                 self.truncated.forget_below(low, |id| {
@@ -497,15 +497,15 @@ impl PeerReceiver {
                         disk.is_over(id, late);
                     }
                 });
-                self.log.release(kept);
+                self.log.release(held);
             }
             record::CONFIGURATION => {
                 self.begun = WordReader(words).word()?;
-                self.log.release(kept);
+                self.log.release(held);
             }
             record::UNRESERVE => {
                 self.primary.slot_leases.give_back(machine, LANE, words)?;
-                self.log.release(kept);
+                self.log.release(held);
             }
             _ => return Err(BadRecord("unknown kind of record")),
         }

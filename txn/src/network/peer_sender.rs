@@ -549,11 +549,11 @@ mod tests {
     /// Reads the new records of the log and returns the first word of each ABORT.
     fn seen(log: &mut RingReader) -> Vec<u64> {
         let (mut seen, mut record) = (Vec::new(), Vec::new());
-        while let Ok(Some((tag, kept))) = log.next(&mut record) {
+        while let Ok(Some((tag, held_record))) = log.next(&mut record) {
             if tag == record::ABORT {
                 seen.push(record[0]);
             }
-            log.release(kept);
+            log.release(held_record);
         }
         seen
     }

@@ -110,7 +110,7 @@ pub(super) struct Primary {
     /// Committed transactions that are not truncated, with their write timestamps.
     committed: HashMap<TxnId, (LockingTransaction, Timestamp), FixedState>,
     /// Log reservations of records that stay until truncation.
-    kept: HashMap<TxnId, Vec<HeldRecord>, FixedState>,
+    held_records: HashMap<TxnId, Vec<HeldRecord>, FixedState>,
     /// Slots leased to the peer for new objects.
     pub slot_leases: SlotLeases,
 }
@@ -121,7 +121,7 @@ impl Primary {
         &mut self,
         machine: &Machine,
         record: &[u64],
-        kept: Option<HeldRecord>,
+        held_record: Option<HeldRecord>,
     ) -> Result<(TxnId, LockReply, Option<HeldRecord>), BadRecord> {
         let mut reader = WordReader(record);
         let id = reader.id()?;
@@ -161,7 +161,7 @@ impl Primary {
         }
         if let Some((reason, addr)) = failed {
             unlock(machine, &held);
-            return Ok((id, LockReply::Failed(reason, addr), kept));
+            return Ok((id, LockReply::Failed(reason, addr), held_record));
         }
         let record = record.to_vec();
         let moved = Vec::new();
@@ -173,7 +173,7 @@ impl Primary {
                 moved,
             },
         );
-        self.kept.entry(id).or_default().extend(kept);
+        self.held_records.entry(id).or_default().extend(held_record);
         Ok((id, LockReply::Locked(found), None))
     }
 
@@ -192,7 +192,7 @@ impl Primary {
         &mut self,
         machine: &Machine,
         record: &[u64],
-        kept: HeldRecord,
+        held_record: HeldRecord,
     ) -> Result<Option<HeldRecord>, BadRecord> {
         let mut reader = WordReader(record);
         let id = reader.id()?;
@@ -220,11 +220,14 @@ impl Primary {
             };
         }
         locked.moved = record.to_vec();
-        let with_lock = self.kept.get_mut(&id).filter(|kept| !kept.is_empty());
+        let with_lock = self
+            .held_records
+            .get_mut(&id)
+            .filter(|records| !records.is_empty());
         let Some(records) = with_lock else {
-            return Ok(Some(kept));
+            return Ok(Some(held_record));
         };
-        records.push(kept);
+        records.push(held_record);
         Ok(None)
     }
 
@@ -235,14 +238,14 @@ impl Primary {
         machine: &Machine,
         lane: usize,
         record: &[u64],
-        kept: HeldRecord,
+        held_record: HeldRecord,
     ) -> Result<(), BadRecord> {
         let mut reader = WordReader(record);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let locked = self.locked.remove(&id);
         let locked = locked.ok_or(BadRecord("COMMIT-PRIMARY without a LOCK"))?;
         self.put_in_place(machine, lane, &locked, w)?;
-        self.kept.entry(id).or_default().push(kept);
+        self.held_records.entry(id).or_default().push(held_record);
         self.committed.insert(id, (locked, w));
         Ok(())
     }
@@ -349,7 +352,7 @@ impl Primary {
     /// Handles TRUNCATE: returns the log reservations to release.
     pub fn truncate(&mut self, id: TxnId) -> Vec<HeldRecord> {
         self.committed.remove(&id);
-        self.kept.remove(&id).unwrap_or_default()
+        self.held_records.remove(&id).unwrap_or_default()
     }
 
     /// Adds the evidence of transactions that are not truncated to `found`.
@@ -400,14 +403,14 @@ impl Primary {
 
     /// Returns the transactions of configurations before `current` that have state here.
     pub fn before(&self, current: u64) -> Vec<TxnId> {
-        let ids = self.locked.keys().chain(self.kept.keys());
+        let ids = self.locked.keys().chain(self.held_records.keys());
         let ids = ids.chain(self.committed.keys()).copied();
         ids.filter(|id| id.configuration < current).collect()
     }
 
     /// Returns how many transactions hold locks, and how many have records here.
     pub fn left(&self) -> (usize, usize) {
-        (self.locked.len(), self.kept.len())
+        (self.locked.len(), self.held_records.len())
     }
 }
 

@@ -186,7 +186,8 @@ impl RemoteWaiters {
         intents.leave_all(u64::from(peer.0));
     }
 
-    /// Drops the waits for rows in regions that `are_handed_over`: their queues are at another machine.
+    /// Drops the waits for rows in regions that `are_handed_over`: their queues are at another
+    /// machine.
     pub fn part_with(&mut self, are_handed_over: impl Fn(Addr) -> bool) {
         self.standing
             .retain(|standing| !are_handed_over(standing.addr));

@@ -65,7 +65,7 @@ pub(super) const RESERVED: u8 = 7;
 const AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 16 << 10;
 /// Slots of a size class that a stock keeps.
-const KEPT: usize = 2 * AT_ONCE;
+const STOCK_SLOTS: usize = 2 * AT_ONCE;
 /// How long an unused stock is kept, in ticks of the clock: a second.
 const IDLE: u64 = 1_000_000_000 / TICK_NS;
 /// Addresses of one UNRESERVE.
@@ -263,9 +263,9 @@ impl SlotReservations {
         let asked = stocks
             .asked
             .extract_if(|_, answer| answer.machine == machine);
-        let told: Vec<Answer> = asked.map(|(_, answer)| answer).collect();
+        let abandoned: Vec<Answer> = asked.map(|(_, answer)| answer).collect();
         drop(stocks);
-        drop(told);
+        drop(abandoned);
     }
 
     /// Returns all slots in stock.
@@ -476,10 +476,10 @@ impl Network {
         let Stocks { slots, going, .. } = &mut *stocks;
         for ((machine, _), stock) in &mut *slots {
             let idle = now.raw().saturating_sub(stock.used_at.raw()) > IDLE;
-            let kept = if closing || idle { 0 } else { KEPT };
-            while stock.slots.len() > kept {
+            let stock_slots = if closing || idle { 0 } else { STOCK_SLOTS };
+            while stock.slots.len() > stock_slots {
                 // The slots used last stay.
-                let many = (stock.slots.len() - kept).min(BACK_AT_ONCE);
+                let many = (stock.slots.len() - stock_slots).min(BACK_AT_ONCE);
                 let back = stock.slots[..many].iter().map(|slot| slot.addr.raw());
                 let back: Vec<u64> = back.collect();
                 let sender = self.sender(*machine);

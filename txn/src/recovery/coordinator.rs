@@ -186,8 +186,8 @@ impl Coordinator {
         };
         telling.missing.remove(&from);
         if telling.missing.is_empty() {
-            let told = telling.replicas.iter();
-            for replica in told.filter(|_| !fault::injected(Fault::SkipTruncateRecovery)) {
+            let replicas = telling.replicas.iter();
+            for replica in replicas.filter(|_| !fault::injected(Fault::SkipTruncateRecovery)) {
                 post.send(*replica, Body::TruncateRecovery { id });
             }
             self.telling.remove(&id);

@@ -70,14 +70,14 @@ impl State {
     }
 
     /// Returns all possible next states.
-    fn next(&self, told: SharedEvidence) -> Vec<State> {
+    fn next(&self, shared: SharedEvidence) -> Vec<State> {
         let mut next = Vec::new();
         for region in 0..REGIONS {
             for replica in 0..self.replicas[region].len() {
                 let seen = self.replicas[region][replica];
                 let step = match self.stage {
                     Stage::Normal => self.commit_step(replica, seen),
-                    Stage::Recovering => self.tell_step(region, seen, told),
+                    Stage::Recovering => self.evidence_step(region, seen, shared),
                     Stage::Decided(decision) => self.decided_step(decision, seen),
                 };
                 if let Some(step) = step.filter(|step| *step != seen) {
@@ -110,7 +110,7 @@ impl State {
                     });
                 }
             }
-            Stage::Recovering => next.extend(self.vote(told)),
+            Stage::Recovering => next.extend(self.vote(shared)),
             Stage::Decided(_) => {}
         }
         // After a loss the evidence of a region is a set, so sort it.
@@ -146,12 +146,17 @@ impl State {
 
     /// Returns the evidence of a replica after the exchange. A replica that has truncated the
     /// transaction needs none.
-    fn tell_step(&self, region: usize, seen: Evidence, told: SharedEvidence) -> Option<Evidence> {
+    fn evidence_step(
+        &self,
+        region: usize,
+        seen: Evidence,
+        shared: SharedEvidence,
+    ) -> Option<Evidence> {
         let region = &self.replicas[region];
         if seen == Evidence::TRUNCATED || !State::has_records(region) {
             return None;
         }
-        Some(match told {
+        Some(match shared {
             SharedEvidence::All => region
                 .iter()
                 .copied()
@@ -163,15 +168,15 @@ impl State {
 
     /// Returns the state after the decision, once all replicas have the evidence. A transaction
     /// without any record is not recovered.
-    fn vote(&self, told: SharedEvidence) -> Option<State> {
-        let is_told = |(at, region): (usize, &Vec<Evidence>)| {
+    fn vote(&self, shared: SharedEvidence) -> Option<State> {
+        let has_evidence = |(at, region): (usize, &Vec<Evidence>)| {
             let mut each = region.iter();
             each.all(|seen| {
-                self.tell_step(at, *seen, told)
+                self.evidence_step(at, *seen, shared)
                     .is_none_or(|then| then == *seen)
             })
         };
-        if !self.replicas.iter().enumerate().all(is_told)
+        if !self.replicas.iter().enumerate().all(has_evidence)
             || !self
                 .replicas
                 .iter()
@@ -235,14 +240,14 @@ fn is_unknown(region: &[Evidence]) -> bool {
 }
 
 /// Visits all states. Returns their number, or the first state that violates an invariant.
-fn explore(told: SharedEvidence) -> Result<usize, (&'static str, State)> {
+fn explore(shared: SharedEvidence) -> Result<usize, (&'static str, State)> {
     let mut known = HashSet::from([State::begin()]);
     let mut open = vec![State::begin()];
     while let Some(state) = open.pop() {
         if let Some(wrong) = state.wrong() {
             return Err((wrong, state));
         }
-        for next in state.next(told) {
+        for next in state.next(shared) {
             if known.insert(next.clone()) {
                 open.push(next);
             }

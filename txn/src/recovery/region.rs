@@ -243,7 +243,7 @@ impl Primary {
             return;
         };
         let mut content = fetched;
-        let mut told = FewSet::new();
+        let mut recipients = FewSet::new();
         for backup in self.replicas.backups() {
             let has = found.backups.get(backup).copied();
             let has = has.unwrap_or(Evidence::NONE);
@@ -260,10 +260,10 @@ impl Primary {
             });
             let seen = to_tell.clone();
             post.send(*backup, Body::ReplicateTxState { seen, content });
-            told.insert(*backup);
+            recipients.insert(*backup);
         }
-        let all = told.is_empty();
-        found.stage = Stage::Replicating(told);
+        let all = recipients.is_empty();
+        found.stage = Stage::Replicating(recipients);
         if all {
             self.recovery_vote(id, post);
         }

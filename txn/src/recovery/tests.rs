@@ -47,8 +47,8 @@ fn injected_faults_are_found() {
         Fault::UnknownForTruncated,
         Fault::ForgetAbortRecovery,
         Fault::DecideWithoutAllVotes,
-        Fault::VoteBeforeTold,
-        Fault::TellOfLockAlone,
+        Fault::VoteBeforeEvidence,
+        Fault::ShareLockAlone,
         Fault::WholeTooEarly,
         Fault::TruncatedForOtherRegions,
     ] {

@@ -42,7 +42,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
 type ThreadRecord = (Vec<TransactionRecord>, Option<TransactionRecord>);
 
 /// Commits that must be reported before the power loss, however busy the host is.
-const TOLD: usize = 8;
+const REPORTED_MIN: usize = 8;
 
 /// Runs transactions until the power loss, with checkpoints meanwhile if requested.
 fn run_until_crash(
@@ -53,9 +53,9 @@ fn run_until_crash(
     loss: CrashLoss,
 ) -> Vec<ThreadRecord> {
     let dead = AtomicBool::new(false);
-    let told = AtomicUsize::new(0);
+    let reported = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let (dead, told) = (&dead, &told);
+        let (dead, reported) = (&dead, &reported);
         let run = |thread: usize| {
             scope.spawn(move || {
                 let mut coordinator = world.machine.coordinator();
@@ -64,10 +64,10 @@ fn run_until_crash(
                 for number in first.. {
                     match world.attempt(&mut coordinator, (thread, number), &mut random) {
                         Ok(story) => {
-                            told.fetch_add(usize::from(story.w.is_some()), Ordering::Relaxed);
+                            reported.fetch_add(usize::from(story.w.is_some()), Ordering::Relaxed);
                             stories.push(story);
                         }
-                        Err(untold) => return (stories, Some(untold)),
+                        Err(unreported) => return (stories, Some(unreported)),
                     }
                     if dead.load(Ordering::Relaxed) && number > first + 10_000 {
                         break;
@@ -83,7 +83,7 @@ fn run_until_crash(
             world.machine.checkpoint().expect("there is room");
         }
         std::thread::sleep(Duration::from_millis(5 + random.below(30)));
-        while told.load(Ordering::Relaxed) < TOLD {
+        while reported.load(Ordering::Relaxed) < REPORTED_MIN {
             std::thread::sleep(Duration::from_micros(200));
         }
         disk.crash(loss);
@@ -111,10 +111,10 @@ fn acknowledged_commits_survive_crashes_and_no_commit_in_part() {
                 CrashLoss::Some
             };
             let random = (seed * 31 + incarnation).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let told = run_until_crash(&world, &disk, random, incarnation * 1_000_000 + 1, loss);
+            let records = run_until_crash(&world, &disk, random, incarnation * 1_000_000 + 1, loss);
             drop(world);
             world = World::open(open(&disk));
-            for (thread, (stories, untold)) in told.into_iter().enumerate() {
+            for (thread, (stories, unreported)) in records.into_iter().enumerate() {
                 let (last, w) = world.thread(thread);
                 let acknowledged = stories
                     .iter()
@@ -126,7 +126,7 @@ fn acknowledged_commits_survive_crashes_and_no_commit_in_part() {
                     "seed {seed}: an acknowledged commit is lost"
                 );
                 history.extend(stories.into_iter().filter(|story| story.w.is_some()));
-                if let Some(mut story) = untold.filter(|story| story.number == last) {
+                if let Some(mut story) = unreported.filter(|story| story.number == last) {
                     story.w = Some(w);
                     history.push(story);
                 }

@@ -56,12 +56,12 @@ impl Bank {
     }
 
     /// Checks that the state is consistent, and contains all transfers reported to clients.
-    fn check(&self, machines: &Machines, told: &[u64]) {
+    fn check(&self, machines: &Machines, reported: &[u64]) {
         let mut balances = [OPENING; ACCOUNTS];
-        for (client, told) in told.iter().enumerate() {
+        for (client, reported) in reported.iter().enumerate() {
             let count = Bank::value(machines, client % 3, self.counts[client]);
-            assert!(count >= *told, "what client {client} was told is gone");
-            assert!(count <= told + 1, "client {client} has done less");
+            assert!(count >= *reported, "what client {client} was told is gone");
+            assert!(count <= reported + 1, "client {client} has done less");
             for count in 0..count {
                 let (from, to, amount) = Bank::transfer(client, count);
                 balances[from] = balances[from].wrapping_sub(amount);
@@ -104,10 +104,10 @@ async fn transfer(machines: &Machines, bank: &Bank, client: usize, count: u64) {
     }
 }
 
-async fn run(machines: Rc<Machines>, bank: Bank, client: usize, told: Rc<Cell<u64>>) {
+async fn run(machines: Rc<Machines>, bank: Bank, client: usize, reported: Rc<Cell<u64>>) {
     loop {
-        transfer(&machines, &bank, client, told.get()).await;
-        told.set(told.get() + 1);
+        transfer(&machines, &bank, client, reported.get()).await;
+        reported.set(reported.get() + 1);
     }
 }
 
@@ -118,16 +118,21 @@ fn power_is_lost_under_load() {
         let disks = Disks::new([2, 3, 1][seed as usize % 3]);
         let machines = Rc::new(disks.begin());
         let bank = Bank::open(&machines);
-        let told: Vec<Rc<Cell<u64>>> = (0..CLIENTS).map(|_| Rc::default()).collect();
+        let reported: Vec<Rc<Cell<u64>>> = (0..CLIENTS).map(|_| Rc::default()).collect();
         let client = |at: usize| {
-            let run = run(Rc::clone(&machines), bank.clone(), at, Rc::clone(&told[at]));
+            let run = run(
+                Rc::clone(&machines),
+                bank.clone(),
+                at,
+                Rc::clone(&reported[at]),
+            );
             Box::pin(run) as Pin<Box<dyn Future<Output = ()>>>
         };
         let mut clients: Vec<_> = (0..CLIENTS).map(client).collect();
         for _ in 0..12 {
             let slow = &disks.disks[random.below(3) as usize];
             slow.set_sync_delay(Duration::from_micros(random.below(6000)));
-            let all = || told.iter().map(|told| told.get()).sum::<u64>();
+            let all = || reported.iter().map(|reported| reported.get()).sum::<u64>();
             let (mut polls, least) = (random.below(400) + 50, all() + 4);
             while polls > 0 || all() < least {
                 polls = polls.saturating_sub(1);
@@ -144,7 +149,7 @@ fn power_is_lost_under_load() {
             }
             let loss = [CrashLoss::All, CrashLoss::Some][random.below(2) as usize];
             let left = disks.left(loss);
-            let then: Vec<u64> = told.iter().map(|told| told.get()).collect();
+            let then: Vec<u64> = reported.iter().map(|reported| reported.get()).collect();
             bank.check(&left.begin(), &then);
             slow.set_sync_delay(Duration::ZERO);
         }

@@ -108,11 +108,11 @@ fn frozen_replica_then_applies_decision_of_new_cm() {
     let refused = replica.apply(&next, decided, &mut reserved);
     assert_eq!(refused, [(RegionId(9), Refusal::NoMemory)]);
     let held: Vec<_> = replica.held().collect();
-    let told = held
+    let states = held
         .iter()
         .map(|held| (held.mapping.region.0, held.committed, held.whole));
     let expected = [(1, true, true), (2, true, true), (6, true, false)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(states.collect::<Vec<_>>(), expected);
     assert_eq!(held[0].mapping, moved[0].mapping);
     assert_eq!(
         reserved.0,

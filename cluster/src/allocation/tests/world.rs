@@ -21,7 +21,7 @@ const CM: MachineId = MachineId(1);
 struct Memory {
     free_regions: usize,
     reserved: FewSet<RegionId>,
-    kept: FewSet<RegionId>,
+    allocated: FewSet<RegionId>,
 }
 
 impl RegionHost for Memory {
@@ -37,7 +37,7 @@ impl RegionHost for Memory {
     fn keep(&mut self, mapping: &Mapping) {
         let region = mapping.region;
         assert!(self.reserved.contains(&region), "{region} was reserved");
-        assert!(self.kept.insert(region), "{region} is kept once");
+        assert!(self.allocated.insert(region), "{region} is kept once");
     }
 
     fn release(&mut self, region: RegionId) {
@@ -77,7 +77,7 @@ impl World {
             let memory = Memory {
                 free_regions: random.below(12) as usize,
                 reserved: FewSet::new(),
-                kept: FewSet::new(),
+                allocated: FewSet::new(),
             };
             let node = Node {
                 cache: RegionCache::new(machine, &configuration),
@@ -282,7 +282,7 @@ impl World {
                 node.memory.reserved, regions,
                 "memory is held for regions alone"
             );
-            assert_eq!(node.memory.kept, regions);
+            assert_eq!(node.memory.allocated, regions);
             let load = self.allocator.placement().load(*machine);
             assert_eq!(load.map(|load| load.replicas), Some(regions.len()));
         }

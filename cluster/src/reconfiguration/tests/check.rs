@@ -272,8 +272,8 @@ impl World {
                     let data = node.memory.data.contains(region);
                     assert!(!data, "{region} has its data at {}", machine.id);
                     let knows = node.cache.map().get(*region).is_some();
-                    let told = self.checks.lost.contains(region);
-                    assert!(!knows || told, "no machine reports that {region} is lost");
+                    let lost = self.checks.lost.contains(region);
+                    assert!(!knows || lost, "no machine reports that {region} is lost");
                 }
             }
         }

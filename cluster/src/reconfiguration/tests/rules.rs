@@ -35,12 +35,12 @@ fn machine(id: u32, configuration: &Configuration) -> Reconfiguration {
 }
 
 /// Returns the receivers of messages with this name.
-fn told(actions: &[Action], name: &str) -> Vec<u32> {
-    let told = actions.iter().filter_map(|action| match action {
+fn sent(actions: &[Action], name: &str) -> Vec<u32> {
+    let sent = actions.iter().filter_map(|action| match action {
         Action::Send(to, message) if message.name() == name => Some(to.0),
         _ => None,
     });
-    told.collect()
+    sent.collect()
 }
 
 fn probe_of(actions: &[Action]) -> RegionProbe {
@@ -82,7 +82,7 @@ fn answer(of: &mut Reconfiguration, from: u32, now: u64) -> Vec<Action> {
 
 /// Returns the machines that are probed.
 fn probed(actions: &[Action]) -> Vec<u32> {
-    told(actions, "PROBE")
+    sent(actions, "PROBE")
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn of_two_machines_that_have_lost_something_between_them_the_one_that_says_so_fi
         machine(id, &machines).severed(0, other)
     });
     assert_eq!(
-        (told(&two, "SEVERED"), told(&three, "SEVERED")),
+        (sent(&two, "SEVERED"), sent(&three, "SEVERED")),
         (vec![1], vec![1])
     );
     let says = |machine: u32| Message::Severed {
@@ -125,7 +125,7 @@ fn machine_severed_from_cm_and_cm_replace_each_other() {
     assert_eq!(probed(&machine(backup, &machines).severed(0, m(1))), others);
     let last = *others.last().expect("others");
     let actions = machine(last, &machines).severed(0, m(1));
-    assert!(told(&actions, "SUSPECT").contains(&backup));
+    assert!(sent(&actions, "SUSPECT").contains(&backup));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn swapping() -> (Reconfiguration, Configuration) {
     let mut cm = machine(1, &testing::machines(5));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(5)));
     assert_eq!(
-        told(&actions, "PROBE"),
+        sent(&actions, "PROBE"),
         [2, 3, 4],
         "all but the suspected one"
     );
@@ -180,8 +180,8 @@ fn reconfiguration_takes_its_steps_in_order() {
     let id = new.id();
     let mut member = machine(2, &testing::machines(5));
     let actions = cm.swapped(MS, 1, Some(SwapOutcome::Won));
-    assert_eq!(told(&actions, "NEW-CONFIG"), [2, 3, 4]);
-    assert_eq!(told(&actions, "NEWER"), [5], "the evicted machine is told");
+    assert_eq!(sent(&actions, "NEW-CONFIG"), [2, 3, 4]);
+    assert_eq!(sent(&actions, "NEWER"), [5], "the evicted machine is told");
     let message = actions.into_iter().find_map(|action| match action {
         Action::Send(MachineId(2), message) => Some(message),
         _ => None,
@@ -199,10 +199,10 @@ fn reconfiguration_takes_its_steps_in_order() {
         "it is being applied"
     );
     let acks = member.applied(2 * MS, id, Vec::new());
-    assert_eq!(told(&acks, "NEW-CONFIG-ACK"), [1]);
+    assert_eq!(sent(&acks, "NEW-CONFIG-ACK"), [1]);
     let again = member.receive(2 * MS, m(1), message);
     assert_eq!(
-        told(&again, "NEW-CONFIG-ACK"),
+        sent(&again, "NEW-CONFIG-ACK"),
         [1],
         "asked again, it says so again"
     );
@@ -224,7 +224,7 @@ fn reconfiguration_takes_its_steps_in_order() {
     assert!(actions.iter().any(awaits) && !commits(&actions));
     let actions = cm.lease_event(3 * MS, LeaseEvent::OldRunOut(id));
     assert!(commits(&actions) && cm.is_committed());
-    assert_eq!(told(&actions, "NEW-CONFIG-COMMIT"), [2, 3, 4]);
+    assert_eq!(sent(&actions, "NEW-CONFIG-COMMIT"), [2, 3, 4]);
     let commit = Message::NewConfigCommit { configuration: id };
     assert!(
         member.receive(3 * MS, m(3), commit.clone()).is_empty(),
@@ -235,7 +235,7 @@ fn reconfiguration_takes_its_steps_in_order() {
     // Regions are active only when they are active on all machines.
     let active = Message::RegionsActive { configuration: id };
     assert_eq!(
-        told(&member.regions_active(4 * MS, id), "REGIONS-ACTIVE"),
+        sent(&member.regions_active(4 * MS, id), "REGIONS-ACTIVE"),
         [1]
     );
     assert!(cm.regions_active(4 * MS, id).is_empty());
@@ -243,10 +243,10 @@ fn reconfiguration_takes_its_steps_in_order() {
         assert!(cm.receive(4 * MS, m(from), active.clone()).is_empty());
     }
     let actions = cm.receive(4 * MS, m(4), active.clone());
-    assert_eq!(told(&actions, "ALL-REGIONS-ACTIVE"), [2, 3, 4]);
+    assert_eq!(sent(&actions, "ALL-REGIONS-ACTIVE"), [2, 3, 4]);
     let again = cm.receive(5 * MS, m(2), active);
     assert_eq!(
-        told(&again, "ALL-REGIONS-ACTIVE"),
+        sent(&again, "ALL-REGIONS-ACTIVE"),
         [2],
         "it was lost on its way"
     );
@@ -270,7 +270,7 @@ fn without_a_majority_nothing_is_swapped_and_all_are_asked_again() {
     assert!(reads(&actions), "another machine may have been faster");
     let actions = cm.read(end, 1, Some(testing::machines(5)));
     assert_eq!(
-        told(&actions, "PROBE"),
+        sent(&actions, "PROBE"),
         [2, 3, 4, 5],
         "a silent machine may have come back"
     );
@@ -295,7 +295,7 @@ fn unknown_swap_outcome_is_read_from_store() {
     assert!(reads(&cm.tick(cm.next_wake())));
     let actions = cm.read(9 * MS, 1, Some(new));
     assert_eq!(
-        told(&actions, "NEW-CONFIG"),
+        sent(&actions, "NEW-CONFIG"),
         [2, 3, 4],
         "it was this machine that won"
     );
@@ -308,7 +308,7 @@ fn losing_initiator_follows_and_evicted_machine_stops() {
     assert!(reads(&cm.swapped(0, 1, Some(SwapOutcome::Lost))));
     let other = five.without(&[m(5)].into(), m(3)).unwrap();
     let actions = cm.read(MS, 1, Some(other.clone()));
-    assert_eq!(told(&actions, "ASK"), [3]);
+    assert_eq!(sent(&actions, "ASK"), [3]);
     assert!(!cm.is_initiating() && cm.configuration().id() == five.id());
     let (mut cm, _) = swapping();
     cm.swapped(0, 1, Some(SwapOutcome::Lost));
@@ -321,7 +321,7 @@ fn losing_initiator_follows_and_evicted_machine_stops() {
         base: five,
         attempt: 1,
     };
-    assert_eq!(told(&cm.receive(MS, m(4), probe), "NEWER"), [4]);
+    assert_eq!(sent(&cm.receive(MS, m(4), probe), "NEWER"), [4]);
 }
 
 #[test]
@@ -331,12 +331,12 @@ fn suspected_cm_is_replaced_by_backups_first_then_by_all() {
     assert_eq!(backups, [2, 3]);
     let mut backup = machine(2, &five);
     let actions = backup.lease_event(0, LeaseEvent::Expired(m(1)));
-    assert_eq!(told(&actions, "PROBE"), [3, 4, 5]);
+    assert_eq!(sent(&actions, "PROBE"), [3, 4, 5]);
     let mut other = machine(4, &five);
     let actions = other.lease_event(0, LeaseEvent::Expired(m(1)));
     assert!(matches!(actions[0], Action::Block));
-    assert_eq!(told(&actions, "SUSPECT"), [2, 3]);
-    assert_eq!(told(&actions, "PROBE"), [0; 0]);
+    assert_eq!(sent(&actions, "SUSPECT"), [2, 3]);
+    assert_eq!(sent(&actions, "PROBE"), [0; 0]);
     let of = |configuration| Message::Suspect { configuration };
     let mut third = machine(3, &five);
     assert!(
@@ -344,17 +344,17 @@ fn suspected_cm_is_replaced_by_backups_first_then_by_all() {
         "no member"
     );
     let old = third.receive(0, m(4), of(ConfigurationId(4)));
-    assert_eq!(told(&old, "NEWER"), [4]);
+    assert_eq!(sent(&old, "NEWER"), [4]);
     let actions = third.receive(0, m(4), of(five.id()));
     assert_eq!(
-        told(&actions, "PROBE"),
+        sent(&actions, "PROBE"),
         [2, 4, 5],
         "at once, and not the CM"
     );
     let patience = other.next_wake();
     assert!(patience >= options().patience_ns && patience < u64::MAX);
     assert_eq!(
-        told(&other.tick(patience), "PROBE"),
+        sent(&other.tick(patience), "PROBE"),
         [2, 3, 5],
         "nothing has come of it"
     );
@@ -374,15 +374,11 @@ fn probe_answer_promises_no_older_configuration() {
     let order = actions.iter().position(
         |action| matches!(action, Action::Leases(LeaseOrder::Promise { to }) if *to == m(3)),
     );
-    let position = actions
-        .iter()
-        .position(|action| matches!(action, Action::ReportRegions(_)));
-    assert!(
-        order.is_some() && order < position,
-        "the promise comes first"
-    );
+    let is_probe = |action: &Action| matches!(action, Action::ReportRegions(_));
+    let at = actions.iter().position(is_probe);
+    assert!(order.is_some() && order < at, "the promise comes first");
     let answers = machine.regions_reported(0, probe_of(&actions), nothing());
-    assert_eq!(told(&answers, "PROBE-ANSWER"), [3]);
+    assert_eq!(sent(&answers, "PROBE-ANSWER"), [3]);
     let new_config = |configuration: &Configuration| {
         Message::NewConfig(NewConfig {
             configuration: configuration.clone(),
@@ -398,7 +394,7 @@ fn probe_answer_promises_no_older_configuration() {
         "RECONF-3"
     );
     assert_eq!(machine.configuration().id(), five.id());
-    assert_eq!(told(&machine.receive(0, m(2), probe(&five)), "NEWER"), [2]);
+    assert_eq!(sent(&machine.receive(0, m(2), probe(&five)), "NEWER"), [2]);
     let later = next.without(&[m(2)].into(), m(3)).unwrap();
     let outsider = machine.receive(0, m(1), new_config(&later));
     assert!(outsider.is_empty(), "not of its CM");
@@ -424,9 +420,9 @@ fn member_that_does_not_apply_is_suspected() {
         cm.receive(0, m(from), ack);
     }
     let again = cm.tick(cm.next_wake());
-    assert_eq!(told(&again, "NEW-CONFIG"), [4], "it may have been lost");
+    assert_eq!(sent(&again, "NEW-CONFIG"), [4], "it may have been lost");
     let actions = cm.tick(options().ack_ns);
-    assert_eq!(told(&actions, "PROBE"), [2, 3]);
+    assert_eq!(sent(&actions, "PROBE"), [2, 3]);
 }
 
 #[test]
@@ -447,7 +443,7 @@ fn refused_replica_is_placed_elsewhere_in_next_configuration() {
         last = cm.receive(0, m(from), ack);
     }
     assert_eq!(
-        told(&last, "PROBE"),
+        sent(&last, "PROBE"),
         [2, 3, 4],
         "no machine is suspected of a failure"
     );
@@ -476,17 +472,17 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     assert_eq!(new, three.with_machine(address, domain).unwrap().0);
     let actions = cm.swapped(0, 1, Some(SwapOutcome::Won));
     assert!(matches!(actions[0], Action::Wished(true)));
-    assert_eq!(told(&actions, "NEW-CONFIG"), [2, 3, 4]);
+    assert_eq!(sent(&actions, "NEW-CONFIG"), [2, 3, 4]);
     let mut joiner = Reconfiguration::joining(m(4), new.clone(), options(), 0);
     let ask = joiner.tick(joiner.next_wake());
-    assert_eq!(told(&ask, "ASK"), [1]);
+    assert_eq!(sent(&ask, "ASK"), [1]);
     for (to, message) in ask.into_iter().filter_map(|action| match action {
         Action::Send(to, message) => Some((to, message)),
         _ => None,
     }) {
         assert_eq!(to, m(1));
         let answers = cm.receive(0, m(4), message);
-        assert_eq!(told(&answers, "NEW-CONFIG"), [4]);
+        assert_eq!(sent(&answers, "NEW-CONFIG"), [4]);
         for answer in answers {
             if let Action::Send(_, message) = answer {
                 let applies = joiner.receive(0, m(1), message);
@@ -500,7 +496,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
         Err(ChangeRequestError::NoSuchMachine(_))
     ));
     let actions = cm.remove(0, m(2)).unwrap();
-    assert_eq!(told(&actions, "PROBE"), [2, 3]);
+    assert_eq!(sent(&actions, "PROBE"), [2, 3]);
     cm.regions_reported(0, probe_of(&actions), nothing());
     answer(&mut cm, 2, 0);
     let actions = answer(&mut cm, 3, 0);
@@ -508,7 +504,7 @@ fn machines_are_added_and_removed_by_the_same_steps() {
     assert_eq!(new, three.without(&[m(2)].into(), m(1)).unwrap());
     let mut cm = machine(1, &three);
     let actions = cm.remove(0, m(1)).unwrap();
-    assert_eq!(told(&actions, "SUSPECT"), [2], "another one has to do it");
+    assert_eq!(sent(&actions, "SUSPECT"), [2], "another one has to do it");
 }
 
 #[test]
@@ -520,8 +516,8 @@ fn machine_leaves_if_enough_remain_and_loses_only_membership() {
     assert_eq!(too_few.map(drop), Err(refusal));
     let three = testing::machines(3);
     let mut member = machine(2, &three);
-    assert_eq!(told(&member.ask_to_leave(0, m(3), false), "LEAVE"), [1]);
-    assert_eq!(told(&member.ask_to_leave(0, m(3), true), "PART-WITH"), [1]);
+    assert_eq!(sent(&member.ask_to_leave(0, m(3), false), "LEAVE"), [1]);
+    assert_eq!(sent(&member.ask_to_leave(0, m(3), true), "PART-WITH"), [1]);
     let mut cm = machine(1, &three);
     assert!(matches!(
         cm.leave(0, m(9)),
@@ -568,10 +564,10 @@ fn outdated_machine_is_sent_newer_configuration() {
         applied: ConfigurationId(applied),
         committed,
     };
-    assert_eq!(told(&cm.receive(0, m(2), ask(5, true)), "NEW-CONFIG"), [2]);
-    assert_eq!(told(&cm.receive(0, m(5), ask(5, true)), "NEWER"), [5]);
+    assert_eq!(sent(&cm.receive(0, m(2), ask(5, true)), "NEW-CONFIG"), [2]);
+    assert_eq!(sent(&cm.receive(0, m(5), ask(5, true)), "NEWER"), [5]);
     assert_eq!(
-        told(&cm.receive(0, m(3), ask(7, true)), "ASK"),
+        sent(&cm.receive(0, m(3), ask(7, true)), "ASK"),
         [3],
         "it knows more"
     );
@@ -586,7 +582,7 @@ fn outdated_machine_is_sent_newer_configuration() {
     assert!(cm.receive(0, m(2), ask(6, false)).is_empty(), "not yet");
     cm.lease_event(0, LeaseEvent::OldRunOut(new.id()));
     assert_eq!(
-        told(&cm.receive(0, m(2), ask(6, false)), "NEW-CONFIG-COMMIT"),
+        sent(&cm.receive(0, m(2), ask(6, false)), "NEW-CONFIG-COMMIT"),
         [2]
     );
     assert!(cm.receive(0, m(2), ask(6, true)).is_empty());
@@ -597,6 +593,6 @@ fn outdated_machine_is_sent_newer_configuration() {
         (LeaseEvent::Outdated(m(2)), "NEWER", vec![]),
     ];
     for (event, name, to) in events {
-        assert_eq!(told(&cm.lease_event(0, event), name), to, "{event:?}");
+        assert_eq!(sent(&cm.lease_event(0, event), name), to, "{event:?}");
     }
 }

@@ -169,12 +169,12 @@ impl Shared {
 
     /// Asks the machine at an address for its description; `None` if it is another machine.
     async fn who(&self, address: &str, machine: u32) -> Option<NodeDescription> {
-        let told = self
+        let reply = self
             .network
             .ask(ANY_NODE, address, RaftRequest::Who)
             .await
             .ok()?;
-        match told {
+        match reply {
             Reply::Description(description) if description.machine == machine => Some(description),
             _ => None,
         }

@@ -107,7 +107,7 @@ struct Shared {
     me: NodeId,
     place: MemberAddress,
     raft: Raft<Group>,
-    kept: RaftStorage,
+    storage: RaftStorage,
     network: Network,
     messages: JoinMessages,
     /// Machines that may know the leader while this machine is in no group yet.
@@ -132,7 +132,7 @@ impl RaftStore {
         pace: RaftPace,
         random: Random,
     ) -> Result<Self, StoreError> {
-        let kept = RaftStorage::open(disk)?;
+        let storage = RaftStorage::open(disk)?;
         let network = Network(transport);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -151,7 +151,7 @@ impl RaftStore {
         };
         let config = Arc::new(config.validate().map_err(unreachable)?);
         let (started, starts) = mpsc::channel();
-        let (log, machine, to_others) = (kept.clone(), kept.clone(), network.clone());
+        let (log, machine, to_others) = (storage.clone(), storage.clone(), network.clone());
         let incarnation = me.incarnation;
         runtime.spawn(async move {
             // The send fails only if the waiting thread has panicked.
@@ -165,7 +165,7 @@ impl RaftStore {
                 address: me.address,
             },
             raft,
-            kept,
+            storage,
             network,
             messages: JoinMessages::default(),
             others,
@@ -255,17 +255,17 @@ impl RaftStore {
         let asked = decode::<AddressedRequest>(question);
         let shared = Arc::clone(&self.shared);
         self.run(async move {
-            let told = match asked {
+            let reply = match asked {
                 Ok(AddressedRequest { of, ask })
                     if of == shared.me || of == ANY_NODE && !ask.is_rafts() =>
                 {
                     // Without a majority Raft would retry for ever.
-                    let told = tokio::time::timeout(shared.patience, shared.answer(ask));
-                    told.await.unwrap_or(Reply::NotNow)
+                    let reply = tokio::time::timeout(shared.patience, shared.answer(ask));
+                    reply.await.unwrap_or(Reply::NotNow)
                 }
                 _ => Reply::NotNow,
             };
-            Ok(encode(&told))
+            Ok(encode(&reply))
         })
     }
 
@@ -361,7 +361,7 @@ impl Shared {
         let asked = tokio::time::timeout(self.patience, async {
             let mut others = self.others.iter().cycle();
             loop {
-                let told = match self.leader().await {
+                let reply = match self.leader().await {
                     Some((incarnation, _)) if incarnation == self.me => {
                         self.decide(ask.clone()).await
                     }
@@ -376,9 +376,9 @@ impl Shared {
                         None => Reply::NotNow,
                     },
                 };
-                match told {
+                match reply {
                     Reply::NotNow => tokio::time::sleep(REST).await,
-                    told => return told,
+                    reply => return reply,
                 }
             }
         });
@@ -400,8 +400,8 @@ impl Shared {
     }
 
     async fn pass(&self, of: NodeId, address: &str, ask: RaftRequest) -> Reply {
-        let told = self.network.ask(of, address, ask).await;
-        told.unwrap_or(Reply::NotNow)
+        let reply = self.network.ask(of, address, ask).await;
+        reply.unwrap_or(Reply::NotNow)
     }
 
     /// Answers a question. A question for the leader is answered only if this machine leads or
@@ -435,7 +435,7 @@ impl Shared {
     async fn decide(&self, ask: RaftRequest) -> Reply {
         match ask {
             RaftRequest::Read => match self.raft.ensure_linearizable().await {
-                Ok(_) => Reply::Current(self.kept.current()),
+                Ok(_) => Reply::Current(self.storage.current()),
                 Err(_) => Reply::NotNow,
             },
             RaftRequest::Swap(change) => match self.raft.client_write(change).await {
@@ -451,13 +451,13 @@ impl Shared {
             incarnation: self.me,
             machine: self.place.machine,
             voters: self.voters().into_keys().collect(),
-            configured: self.kept.current().is_some(),
+            configured: self.storage.current().is_some(),
         }
     }
 
     /// Returns the current configuration, as far as this machine knows.
     fn current(&self) -> Option<Configuration> {
-        unsealed(self.kept.current()).ok()?
+        unsealed(self.storage.current()).ok()?
     }
 }
 
@@ -476,6 +476,6 @@ fn unreachable(error: impl fmt::Display) -> StoreError {
     StoreError::Unreachable(error.to_string())
 }
 
-fn out_of_turn(told: &dyn fmt::Debug) -> StoreError {
-    StoreError::Unreachable(format!("an answer to something else: {told:?}"))
+fn out_of_turn(reply: &dyn fmt::Debug) -> StoreError {
+    StoreError::Unreachable(format!("an answer to something else: {reply:?}"))
 }

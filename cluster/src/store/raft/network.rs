@@ -91,7 +91,7 @@ impl Peer {
     ) -> Result<Reply, CallError<E>> {
         let asked = self.network.ask(self.incarnation, &self.address, ask);
         match tokio::time::timeout(option.hard_ttl(), asked).await {
-            Ok(Ok(told)) => Ok(told),
+            Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(unreachable(&error)),
             Err(late) => Err(unreachable(&late)),
         }

@@ -286,8 +286,8 @@ impl RaftStateMachine<Group> for RaftStorage {
         };
         let bytes = snapshot.into_inner();
         let current = Current::from_snapshot(meta, &bytes).map_err(|error| failed(&error))?;
-        let kept = self.change(|durable| durable.snapshot = Some((meta.clone(), bytes)));
-        kept.map_err(|error| failed(&error))?;
+        let stored = self.change(|durable| durable.snapshot = Some((meta.clone(), bytes)));
+        stored.map_err(|error| failed(&error))?;
         self.state.lock().current = current;
         Ok(())
     }
@@ -315,8 +315,8 @@ impl RaftSnapshotBuilder<Group> for RaftStorage {
             StorageIOError::write_snapshot(Some(meta.signature()), &error).into()
         };
         let bytes = serde_json::to_vec(&current.value).map_err(|error| failed(error.into()))?;
-        let kept = (meta.clone(), bytes.clone());
-        self.change(|durable| durable.snapshot = Some(kept))
+        let stored = (meta.clone(), bytes.clone());
+        self.change(|durable| durable.snapshot = Some(stored))
             .map_err(failed)?;
         let snapshot = Box::new(Cursor::new(bytes));
         Ok(Snapshot { meta, snapshot })

@@ -168,8 +168,8 @@ mod tests {
             EntryEffect::Lost,
             EntryEffect::OtherCluster(u128::MAX - 1),
         ] {
-            let told = decode::<Reply>(&encode(&Reply::Swapped(applied)));
-            assert!(matches!(told, Ok(Reply::Swapped(same)) if same == applied));
+            let decoded = decode::<Reply>(&encode(&Reply::Swapped(applied)));
+            assert!(matches!(decoded, Ok(Reply::Swapped(same)) if same == applied));
         }
         let nested = "[".repeat(1 << 16);
         assert!(decode::<AddressedRequest>(nested.as_bytes()).is_err());

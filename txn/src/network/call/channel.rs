@@ -65,7 +65,7 @@ struct Deliveries {
 }
 
 impl Deliveries {
-    fn tell(self) {
+    fn deliver(self) {
         for (waiting, error) in self.ended {
             waiting.complete(Ok(Err(error)));
         }
@@ -140,9 +140,9 @@ impl CallChannel {
         state.open.insert(ticket, Some(completer));
         state.queue(Outgoing::new(ticket, Kind::Request(service), request));
         self.counting.count(PostKind::Request);
-        let told = self.write(&mut state);
+        let deliveries = self.write(&mut state);
         drop(state);
-        told.tell();
+        deliveries.deliver();
         QueueOutcome::Yes(ticket, ended)
     }
 
@@ -168,9 +168,9 @@ impl CallChannel {
         }
         state.queue(Outgoing::new(ticket, Kind::Answer(how), answer));
         self.counting.count(PostKind::Answer);
-        let told = self.write(&mut state);
+        let deliveries = self.write(&mut state);
         drop(state);
-        told.tell();
+        deliveries.deliver();
     }
 
     /// Delivers an answer of the peer; answers to unknown or abandoned calls are ignored.
@@ -191,19 +191,19 @@ impl CallChannel {
             return false;
         }
         let mut state = self.state.lock();
-        let told = self.write(&mut state);
+        let deliveries = self.write(&mut state);
         let waits = !state.queue.is_empty();
         drop(state);
-        told.tell();
+        deliveries.deliver();
         waits
     }
 
     fn write(&self, state: &mut State) -> Deliveries {
-        let mut told = Deliveries::default();
+        let mut deliveries = Deliveries::default();
         let mut written = false;
         if !self.ready.load(Ordering::Acquire) {
             self.busy.store(true, Ordering::Release);
-            return told;
+            return deliveries;
         }
         while let Some(message) = state.queue.front_mut() {
             let (tag, head, words) = message.part();
@@ -219,7 +219,7 @@ impl CallChannel {
         if written {
             state.acks.push_back(state.ring.flush());
             if state.queued_bytes < QUEUED_BYTES_MAX {
-                told.woken.append(&mut state.waiting);
+                deliveries.woken.append(&mut state.waiting);
             }
         }
         while let Some(ack) = state.acks.front_mut() {
@@ -227,24 +227,24 @@ impl CallChannel {
                 None => break,
                 Some(Ok(())) => drop(state.acks.pop_front()),
                 Some(Err(_)) => {
-                    self.break_off_locked(state, &mut told);
+                    self.break_off_locked(state, &mut deliveries);
                     break;
                 }
             }
         }
         let busy = !state.queue.is_empty() || !state.acks.is_empty();
         self.busy.store(busy, Ordering::Release);
-        told
+        deliveries
     }
 
     /// Breaks the channel: nothing more is sent to the peer or expected from it.
     pub fn break_off(&self) {
-        let mut told = Deliveries::default();
-        self.break_off_locked(&mut self.state.lock(), &mut told);
-        told.tell();
+        let mut deliveries = Deliveries::default();
+        self.break_off_locked(&mut self.state.lock(), &mut deliveries);
+        deliveries.deliver();
     }
 
-    fn break_off_locked(&self, state: &mut State, told: &mut Deliveries) {
+    fn break_off_locked(&self, state: &mut State, deliveries: &mut Deliveries) {
         self.broken.store(true, Ordering::Release);
         // A request of which no part was written has had no effect.
         let unwritten = |ticket: &u64| {
@@ -260,14 +260,14 @@ impl CallChannel {
                     true => CallError::Unreachable,
                     false => CallError::Lost,
                 };
-                told.ended.push((waiting, error));
+                deliveries.ended.push((waiting, error));
             }
         }
         state.open.clear();
         state.queue.clear();
         state.queued_bytes = 0;
         state.acks.clear();
-        told.woken.append(&mut state.waiting);
+        deliveries.woken.append(&mut state.waiting);
     }
 }
 

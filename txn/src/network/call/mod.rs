@@ -229,12 +229,12 @@ impl CallReceiver {
         for _ in 0..most {
             let next = self.ring.next(record);
             let torn = |_| BadRecord("a ring holds no record");
-            let Some((tag, kept)) = next.map_err(torn)? else {
+            let Some((tag, held_record)) = next.map_err(torn)? else {
                 break;
             };
             any = true;
             let whole = self.gathering.record(tag, record);
-            self.ring.release(kept);
+            self.ring.release(held_record);
             if let Some(whole) = whole? {
                 network.arrived(peer, whole)?;
             }

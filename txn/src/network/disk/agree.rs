@@ -113,7 +113,7 @@ pub fn agree(
     let newest = newest.unwrap_or(Timestamp::ZERO);
     let stored = all.values().map(|state| state.stored).max();
     let stored = ConfigurationId(stored.unwrap_or(0));
-    let (Some(incarnation), Some(last)) = (latest.filter(|_| any), last) else {
+    let (Some(latest), Some(last)) = (latest.filter(|_| any), last) else {
         // The machines had no region yet.
         let configuration = match last {
             Some(last) => next(last, stored)?,
@@ -128,7 +128,7 @@ pub fn agree(
             committed: BTreeMap::new(),
         });
     };
-    belong_together(states, incarnation)?;
+    belong_together(states, latest)?;
     let before: Vec<MachineId> = ids(last).collect();
     // A machine that is no member any more was one.
     let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
@@ -147,11 +147,10 @@ pub fn agree(
     });
     let mut committed: BTreeMap<TxnId, Timestamp> = committed.collect();
     // A machine that has not logged the decision yet is told again.
-    let decided =
-        begun().filter(|begun| begun.configuration.id() == incarnation.configuration.id());
+    let decided = begun().filter(|begun| begun.configuration.id() == latest.configuration.id());
     committed.extend(decided.flat_map(|begun| begun.committed.iter().copied()));
     Ok(AgreedState {
-        cluster: incarnation.cluster,
+        cluster: latest.cluster,
         configuration,
         newest,
         committed,
@@ -231,10 +230,7 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
 }
 
 /// Checks that all machines have data of one cluster.
-fn belong_together(
-    states: &States,
-    incarnation: &IncarnationRecord,
-) -> Result<(), StateExchangeError> {
+fn belong_together(states: &States, latest: &IncarnationRecord) -> Result<(), StateExchangeError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
     if !none.is_empty() {
@@ -242,7 +238,7 @@ fn belong_together(
     }
     let others_data = |(machine, state): (&MachineId, &State)| {
         let begun = state.begun.as_ref()?;
-        (begun.cluster != incarnation.cluster).then_some(*machine)
+        (begun.cluster != latest.cluster).then_some(*machine)
     };
     let others_data: Vec<MachineId> = states.iter().filter_map(others_data).collect();
     match others_data.is_empty() {
@@ -263,13 +259,13 @@ fn outcome(states: &States, regions: &FewMap<RegionId, Mapping>, id: TxnId) -> O
         let found = list.iter().find(|(other, _)| *other == id);
         found.map(|(_, w)| *w)
     };
-    let told = all().find_map(|state| {
+    let listed_w = all().find_map(|state| {
         let begun = state.begun.as_ref();
         let decided = begun.and_then(|begun| listed(&begun.committed));
         decided.or_else(|| listed(&state.truncated))
     });
-    if told.is_some() {
-        return told;
+    if listed_w.is_some() {
+        return listed_w;
     }
     let later = |state: &State| {
         let begun = state.begun.as_ref();

@@ -120,8 +120,8 @@ impl Contents {
     }
 
     fn left(durable: &DurableStorage, directory: &Directory) -> Result<LogContent, OpenError> {
-        let kept = RetainedRecords::read(&*durable.disk)?;
-        if directory.manifest.is_some() && kept.is_none() {
+        let retained = RetainedRecords::read(&*durable.disk)?;
+        if directory.manifest.is_some() && retained.is_none() {
             return Err(OpenError::Alone(durable.disk.path("")));
         }
         let mut log = directory.log(durable)?;
@@ -130,7 +130,7 @@ impl Contents {
         let newest = directory.manifest.map(|manifest| manifest.clock);
         Ok(LogContent::read(
             &mut log,
-            kept,
+            retained,
             newest.unwrap_or(Timestamp::ZERO),
         )?)
     }
@@ -349,7 +349,7 @@ impl DiskStart {
             configuration: agreed.configuration.clone(),
             held: held.collect(),
         };
-        let kept = match (left.begun, left.holdings) {
+        let retained = match (left.begun, left.holdings) {
             // The log contains all of this already.
             (Some(begun), Some(holdings)) if self.joins => RetainedRecords {
                 me: Some(me),
@@ -362,7 +362,7 @@ impl DiskStart {
                 holdings: holdings.clone(),
             },
         };
-        let disk = Disk::new(log, fabric, place, kept);
+        let disk = Disk::new(log, fabric, place, retained);
         if !self.joins {
             disk.append(record::BEGUN, &words);
             disk.is_in(holdings);

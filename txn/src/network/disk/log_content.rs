@@ -13,7 +13,7 @@ use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::{LogRecovery, Lsn};
 
-use super::record::{self, IncarnationRecord, RegionRecord, RegionsRecord, ToldRecord};
+use super::record::{self, EvidenceRecord, IncarnationRecord, RegionRecord, RegionsRecord};
 use super::retained_records::RetainedRecords;
 use crate::network::message::WordReader;
 use crate::network::truncated::TruncationLog;
@@ -63,21 +63,21 @@ pub struct LogContent {
 }
 
 impl LogContent {
-    /// Reads the log behind a checkpoint to its end; `kept` and `newest` were written with the
+    /// Reads the log behind a checkpoint to its end; `retained` and `newest` were written with the
     /// checkpoint.
     pub fn read(
         log: &mut LogRecovery,
-        kept: Option<RetainedRecords>,
+        retained: Option<RetainedRecords>,
         newest: Timestamp,
     ) -> Result<LogContent, ReplayError> {
         let mut left = LogContent {
             newest,
             ..LogContent::default()
         };
-        if let Some(kept) = kept {
-            left.newest = newest.max(kept.begun.newest);
-            left.me = kept.me;
-            (left.begun, left.holdings) = (Some(kept.begun), Some(kept.holdings));
+        if let Some(retained) = retained {
+            left.newest = newest.max(retained.begun.newest);
+            left.me = retained.me;
+            (left.begun, left.holdings) = (Some(retained.begun), Some(retained.holdings));
         }
         while let Some(chunk) = log.next_chunk()? {
             for entry in chunk.records() {
@@ -204,15 +204,15 @@ impl LogContent {
                     held.whole = true;
                 }
             }
-            record::TOLD => {
-                let told = ToldRecord::decode(words)?;
-                let doubt = self.doubts.entry(told.id).or_default();
-                doubt.written.extend(regions(told.written));
-                doubt.w = doubt.w.or(told.w);
-                if !told.content.is_empty() {
-                    doubt.covered.insert(told.region);
+            record::EVIDENCE => {
+                let evidence = EvidenceRecord::decode(words)?;
+                let doubt = self.doubts.entry(evidence.id).or_default();
+                doubt.written.extend(regions(evidence.written));
+                doubt.w = doubt.w.or(evidence.w);
+                if !evidence.content.is_empty() {
+                    doubt.covered.insert(evidence.region);
                 }
-                self.newest = self.newest.max(told.w.unwrap_or(Timestamp::ZERO));
+                self.newest = self.newest.max(evidence.w.unwrap_or(Timestamp::ZERO));
             }
             record::DECIDED => {
                 let (id, w) = record::take_decided(words)?;

@@ -101,8 +101,8 @@ pub(super) use announce::{DURABLE, DurabilityReports, NEVER};
 pub use begin::{Beginning, Contents, DiskStart, StoreState};
 pub use meet::{ReadmitPolicy, StateExchangeError};
 pub(crate) use record::BEGUN;
+use record::EvidenceRecord;
 pub(super) use record::PREPARED;
-use record::ToldRecord;
 pub(super) use record::{RegionRecord, RegionsRecord};
 use retained_records::RetainedRecords;
 pub(crate) use retained_records::is_of_others;
@@ -120,13 +120,13 @@ pub(crate) struct Disk {
     fabric: Arc<dyn Fabric>,
     state: Mutex<State>,
     /// The identity of the machine, and its regions.
-    kept: Mutex<RetainedRecords>,
+    retained: Mutex<RetainedRecords>,
     /// No further record becomes durable.
     failed: AtomicBool,
     /// The machine has given up its lease because of the failure.
-    told_failed: AtomicBool,
+    failure_reported: AtomicBool,
     /// Whether peers have been told that the disk is full.
-    told_full: Mutex<bool>,
+    full_reported: Mutex<bool>,
     /// The lock that keeps other processes out of the directory.
     _lock: DiskLock,
 }
@@ -162,27 +162,27 @@ impl Disk {
         log: Log,
         fabric: &Arc<dyn Fabric>,
         (directory, lock): (Arc<dyn fencepost_fabric::Disk>, DiskLock),
-        kept: RetainedRecords,
+        retained: RetainedRecords,
     ) -> Disk {
         Disk {
             log,
             directory,
             fabric: Arc::clone(fabric),
             state: Mutex::default(),
-            kept: Mutex::new(kept),
+            retained: Mutex::new(retained),
             failed: AtomicBool::new(false),
-            told_failed: AtomicBool::new(false),
-            told_full: Mutex::new(false),
+            failure_reported: AtomicBool::new(false),
+            full_reported: Mutex::new(false),
             _lock: lock,
         }
     }
 
     /// Returns the cluster that the data belong to, for joining machines.
     pub fn data(&self) -> DiskData {
-        let kept = self.kept.lock();
+        let retained = self.retained.lock();
         DiskData {
-            incarnation: kept.begun.cluster,
-            region_bytes: kept.begun.region_bytes,
+            incarnation: retained.begun.cluster,
+            region_bytes: retained.begun.region_bytes,
         }
     }
 
@@ -238,9 +238,9 @@ impl Disk {
     }
 
     /// Writes the state that a restart needs besides the log from there on.
-    pub fn write_kept(&self) -> Result<(), CheckpointError> {
-        let kept = self.kept.lock().clone();
-        let written = kept.write(&*self.directory);
+    pub fn write_retained_records(&self) -> Result<(), CheckpointError> {
+        let retained = self.retained.lock().clone();
+        let written = retained.write(&*self.directory);
         written.map_err(|error| CheckpointError::Io {
             file: self.directory.path(""),
             error,
@@ -278,8 +278,8 @@ impl Disk {
             mapping: mapping.clone(),
             whole: true,
         };
-        let mut kept = self.kept.lock();
-        kept.holdings.held.insert(mapping.region, held);
+        let mut retained = self.retained.lock();
+        retained.holdings.held.insert(mapping.region, held);
         self.append(record::HELD, &record::held(&mapping.encode()));
     }
 
@@ -288,24 +288,28 @@ impl Disk {
     pub fn is_in(&self, holdings: RegionsRecord) -> Lsn {
         let mut words = Vec::new();
         holdings.put(&mut words);
-        let mut kept = self.kept.lock();
-        kept.holdings = holdings;
+        let mut retained = self.retained.lock();
+        retained.holdings = holdings;
         self.append(record::HOLDINGS, &words)
     }
 
     /// Records that all data of a region is in the checkpoint and the log of this machine. Returns
     /// the end of the log (DISK-10).
     pub fn is_filled(&self, region: RegionId) -> Lsn {
-        let mut kept = self.kept.lock();
-        if let Some(held) = kept.holdings.held.get_mut(&region) {
+        let mut retained = self.retained.lock();
+        if let Some(held) = retained.holdings.held.get_mut(&region) {
             held.whole = true;
         }
         self.append(record::FILLED, &[u64::from(region.0)])
     }
 
     /// Logs evidence of a transaction that recovery keeps on this machine (DISK-8).
-    pub fn keep_told(&self, seen: &ReplicaEvidence, content: &[u64]) {
-        self.append_of(record::TOLD, seen.id, &ToldRecord::encode(seen, content));
+    pub fn log_evidence(&self, seen: &ReplicaEvidence, content: &[u64]) {
+        self.append_of(
+            record::EVIDENCE,
+            seen.id,
+            &EvidenceRecord::encode(seen, content),
+        );
     }
 
     /// Logs the decision of recovery about a transaction (DISK-8).
@@ -477,7 +481,7 @@ impl Network {
     /// replaced.
     pub fn give_up_without_disk(&self) {
         let failed =
-            |disk: &Disk| disk.has_failed() && !disk.told_failed.swap(true, Ordering::AcqRel);
+            |disk: &Disk| disk.has_failed() && !disk.failure_reported.swap(true, Ordering::AcqRel);
         if self.replaces_machines()
             && self.disk.as_ref().is_some_and(failed)
             && let Some(leasing) = self.leasing()

@@ -13,15 +13,15 @@
 //! HOLDINGS  bytes | configuration | count | bytes, mapping of a region, whether all its data
 //!               is on the disk ...
 //! FILLED    region
-//! TOLD      id | w or 0 | regions, how many and which | region | content
+//! EVIDENCE  id | w or 0 | regions, how many and which | region | content
 //! DECIDED   id | w, or 0 where it has no effect
 //! SETTLED   configuration
 //! JOINED    machine | cluster | bytes of a region | bytes | configuration
 //! ```
-//! HOLDINGS gives the machine's configuration from there on, and all its regions. TOLD is evidence
-//! kept for recovery, DECIDED a decision of recovery. At SETTLED all of that is carried out for
-//! transactions of earlier configurations; a transaction that was not decided by then has no effect
-//! here.
+//! HOLDINGS gives the machine's configuration from there on, and all its regions. EVIDENCE is
+//! evidence kept for recovery, DECIDED a decision of recovery. At SETTLED all of that is carried
+//! out for transactions of earlier configurations; a transaction that was not decided by then has
+//! no effect here.
 //!
 //! JOINED gives the machine's number from there on, without its earlier data, in a configuration
 //! after the named one (DISK-12).
@@ -54,8 +54,8 @@ pub const PREPARED: u8 = 34;
 pub const HOLDINGS: u8 = 35;
 /// Tag of FILLED: all data of a region has arrived at this machine.
 pub const FILLED: u8 = 36;
-/// Tag of TOLD: evidence of a transaction that recovery keeps on this machine.
-pub const TOLD: u8 = 37;
+/// Tag of EVIDENCE: evidence of a transaction that recovery keeps on this machine.
+pub const EVIDENCE: u8 = 37;
 /// Tag of DECIDED: the decision about a transaction in a later configuration than its own.
 pub const DECIDED: u8 = 38;
 /// Tag of SETTLED: all transactions of configurations before one are settled on all machines.
@@ -168,8 +168,8 @@ pub fn take_joined(words: &[u64]) -> Result<DiskOffer, BadRecord> {
     })
 }
 
-/// A decoded TOLD record.
-pub struct ToldRecord<'a> {
+/// A decoded EVIDENCE record.
+pub struct EvidenceRecord<'a> {
     pub id: TxnId,
     pub w: Option<Timestamp>,
     pub written: &'a [u64],
@@ -177,13 +177,13 @@ pub struct ToldRecord<'a> {
     pub content: &'a [u64],
 }
 
-impl<'a> ToldRecord<'a> {
-    pub fn decode(words: &'a [u64]) -> Result<ToldRecord<'a>, BadRecord> {
+impl<'a> EvidenceRecord<'a> {
+    pub fn decode(words: &'a [u64]) -> Result<EvidenceRecord<'a>, BadRecord> {
         let mut reader = WordReader(words);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let written = reader.counted()?;
         let region = u32::try_from(reader.word()?);
-        Ok(ToldRecord {
+        Ok(EvidenceRecord {
             id,
             w: (w > Timestamp::ZERO).then_some(w),
             written,

@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 
 use super::agree::AgreedState;
 use super::log_content::words;
-use super::record::{self, IncarnationRecord, ToldRecord};
+use super::record::{self, EvidenceRecord, IncarnationRecord};
 use crate::network::backup::{self, BlockUses};
 use crate::network::message::WordReader;
 use crate::options::OpenError;
@@ -168,11 +168,11 @@ impl<'a> Replay<'a> {
                     }
                 }
             }
-            record::TOLD => {
-                let told = ToldRecord::decode(words)?;
-                let writes = self.open.entry(told.id).or_default();
-                writes.w = writes.w.or(told.w);
-                writes.prepared.push(told.content.to_vec());
+            record::EVIDENCE => {
+                let evidence = EvidenceRecord::decode(words)?;
+                let writes = self.open.entry(evidence.id).or_default();
+                writes.w = writes.w.or(evidence.w);
+                writes.prepared.push(evidence.content.to_vec());
             }
             record::DECIDED => {
                 let (id, w) = record::take_decided(words)?;

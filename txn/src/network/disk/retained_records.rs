@@ -66,7 +66,7 @@ impl RetainedRecords {
             Err(error) => return Err(CheckpointError::Io { file: path, error }),
         };
         match RetainedRecords::decode(&sealed) {
-            Some(kept) => Ok(Some(kept)),
+            Some(retained) => Ok(Some(retained)),
             None => Err(CheckpointError::Corrupt {
                 file: path,
                 offset: 0,
@@ -116,7 +116,7 @@ impl RetainedRecords {
 /// Returns whether a data directory belongs to a machine in a cluster, as far as that is written
 /// down.
 pub fn is_of_others(disk: &dyn Disk) -> Result<bool, CheckpointError> {
-    RetainedRecords::read(disk).map(|kept| kept.is_some())
+    RetainedRecords::read(disk).map(|retained| retained.is_some())
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(cluster: u64) -> RetainedRecords {
+    fn retained(cluster: u64) -> RetainedRecords {
         let configuration = Configuration::of_process(3).expect("machines");
         RetainedRecords {
             me: Some(MachineId(2)),
@@ -150,10 +150,13 @@ mod tests {
     fn damaged_retained_records_are_refused() {
         let disk = SimDisk::new(1);
         assert_eq!(RetainedRecords::read(&disk).expect("nothing"), None);
-        kept(1).write(&disk).expect("is written");
-        kept(2).write(&disk).expect("is written");
+        retained(1).write(&disk).expect("is written");
+        retained(2).write(&disk).expect("is written");
         disk.crash(CrashLoss::All);
-        assert_eq!(RetainedRecords::read(&disk).expect("whole"), Some(kept(2)));
+        assert_eq!(
+            RetainedRecords::read(&disk).expect("whole"),
+            Some(retained(2))
+        );
         let bytes = disk.bytes(NAME).expect("there").len() as u64;
         for at in 0..bytes {
             let bent = disk.fork();

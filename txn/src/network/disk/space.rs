@@ -13,13 +13,13 @@ use crate::network::{Network, RemoteParticipants};
 pub const FULL: u8 = 41;
 
 impl Disk {
-    /// Returns whether the disk is full, if that differs from `told`; updates `told`.
-    fn changed(&self, told: &mut bool) -> Option<bool> {
+    /// Returns whether the disk is full, if that differs from `reported`; updates `reported`.
+    fn changed(&self, reported: &mut bool) -> Option<bool> {
         let full = self.log.is_full();
         if full {
             self.log.look_for_space();
         }
-        (std::mem::replace(told, full) != full).then_some(full)
+        (std::mem::replace(reported, full) != full).then_some(full)
     }
 }
 
@@ -30,8 +30,8 @@ impl Network {
             return;
         };
         // The lock is held until peers are told, so that their last message is the latest state.
-        let mut told = disk.told_full.lock();
-        if let Some(full) = disk.changed(&mut told) {
+        let mut reported = disk.full_reported.lock();
+        if let Some(full) = disk.changed(&mut reported) {
             for peer in &self.peers {
                 peer.sender.send_surely(FULL, &[u64::from(full)]);
             }

@@ -84,7 +84,7 @@ impl Network {
             }
             (Some(NewClock { ns, ahead, .. }), Some(asked)) => NextCmTime::Exchange {
                 asked,
-                told: TimeAnswer { ns, ahead },
+                answer: TimeAnswer { ns, ahead },
             },
             // The machine has just joined, and asks for the time.
             _ => NextCmTime::Unknown,

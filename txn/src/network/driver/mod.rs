@@ -386,8 +386,8 @@ impl Network {
         }
         let now = driver.clock.now_ns();
         state.actions.extend(state.reconfiguration.tick(now));
-        let told = state.severed.tell(&mut state.reconfiguration, now);
-        state.actions.extend(told);
+        let actions = state.severed.tell(&mut state.reconfiguration, now);
+        state.actions.extend(actions);
         self.apply_actions(machine, driver, state);
         self.take_answers(driver, state);
         self.apply_actions(machine, driver, state);

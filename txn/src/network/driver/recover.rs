@@ -46,7 +46,7 @@ pub(super) struct RecoveryDriver {
     protocol: Recovery,
     /// Whether a recovery is in progress.
     running: bool,
-    kept: BTreeMap<(TxnId, u32), LocalEvidence>,
+    evidence: BTreeMap<(TxnId, u32), LocalEvidence>,
     /// Transactions that recovery has truncated here, until every machine has recovered.
     truncated: BTreeSet<TxnId>,
     /// Committed writes that wait for the versions that they change.
@@ -79,7 +79,7 @@ impl RecoveryDriver {
         RecoveryDriver {
             protocol: Recovery::new(me),
             running: false,
-            kept: BTreeMap::new(),
+            evidence: BTreeMap::new(),
             truncated: BTreeSet::new(),
             waiting: Vec::new(),
             taking_up: Vec::new(),
@@ -122,18 +122,18 @@ impl RecoveryDriver {
     /// Returns whether no recovery is in progress.
     pub fn is_at_rest(&self) -> bool {
         let over = !self.running && self.settled.is_none() && self.outbox.is_empty();
-        over && self.waiting.is_empty() && self.kept.is_empty()
+        over && self.waiting.is_empty() && self.evidence.is_empty()
     }
 
     fn keep(&mut self, seen: ReplicaEvidence, content: Option<Arc<[u64]>>) {
         let of = (seen.id, seen.region);
-        match self.kept.get_mut(&of) {
+        match self.evidence.get_mut(&of) {
             Some(there) => {
                 there.seen.evidence = there.seen.evidence.and(seen.evidence);
                 there.seen.w = there.seen.w.or(seen.w);
                 there.content = there.content.take().or(content);
             }
-            None => drop(self.kept.insert(of, LocalEvidence { seen, content })),
+            None => drop(self.evidence.insert(of, LocalEvidence { seen, content })),
         }
     }
 }
@@ -145,7 +145,7 @@ type AwaitedCommit = (TxnId, Arc<[u32]>);
 struct RecoveryView<'a> {
     machine: &'a Machine,
     network: &'a Network,
-    kept: &'a BTreeMap<(TxnId, u32), LocalEvidence>,
+    evidence: &'a BTreeMap<(TxnId, u32), LocalEvidence>,
     truncated: &'a BTreeSet<TxnId>,
 }
 
@@ -162,9 +162,9 @@ impl RecoveryEnvironment for RecoveryView<'_> {
     }
 
     fn content(&self, id: TxnId, region: u32) -> Arc<[u64]> {
-        let kept = self.kept.get(&(id, region));
-        let kept = kept.and_then(|held| held.content.clone());
-        let content = kept.or_else(|| self.machine.content(id, region));
+        let evidence = self.evidence.get(&(id, region));
+        let evidence = evidence.and_then(|held| held.content.clone());
+        let content = evidence.or_else(|| self.machine.content(id, region));
         content.unwrap_or_else(|| Arc::from([]))
     }
 }
@@ -197,7 +197,7 @@ impl Network {
         let around = RecoveryView {
             machine,
             network: self,
-            kept: &recovering.kept,
+            evidence: &recovering.evidence,
             truncated: &recovering.truncated,
         };
         let actions = recovering.protocol.begin(now, begin, &around);
@@ -217,7 +217,7 @@ impl Network {
         let around = RecoveryView {
             machine,
             network: self,
-            kept: &recovering.kept,
+            evidence: &recovering.evidence,
             truncated: &recovering.truncated,
         };
         let actions = recovering.protocol.receive(now, from, message, &around);
@@ -238,7 +238,7 @@ impl Network {
             let around = RecoveryView {
                 machine,
                 network: self,
-                kept: &recovering.kept,
+                evidence: &recovering.evidence,
                 truncated: &recovering.truncated,
             };
             let actions = recovering.protocol.tick(now, &around);
@@ -276,8 +276,8 @@ impl Network {
             .seen_before(configuration)
             .into_iter()
             .for_each(&mut add);
-        let kept = state.recovering.kept.values();
-        kept.map(|held| held.seen.clone()).for_each(&mut add);
+        let evidence = state.recovering.evidence.values();
+        evidence.map(|held| held.seen.clone()).for_each(&mut add);
         // A region whose primary this machine was when the commit began still has this primary.
         let own: FewSet<u32> = regions
             .iter()
@@ -314,7 +314,7 @@ impl Network {
         for action in actions {
             match action {
                 Action::Keep { seen, content } => {
-                    disk.keep_told(&seen, content.as_deref().unwrap_or_default());
+                    disk.log_evidence(&seen, content.as_deref().unwrap_or_default());
                     // A decision that other machines have been told, or shown, is final.
                     let shown = Evidence::COMMIT_PRIMARY.and(Evidence::COMMIT_RECOVERY);
                     if seen.evidence.any_of(shown) {
@@ -395,7 +395,7 @@ impl Network {
                 state.recovering.keep(seen, None);
             }
             Action::Truncate { id } => {
-                state.recovering.kept.retain(|(of, _), _| *of != id);
+                state.recovering.evidence.retain(|(of, _), _| *of != id);
                 state.recovering.truncated.insert(id);
                 self.truncate_recovered(id);
             }
@@ -420,17 +420,17 @@ impl Network {
                     .iter_mut()
                     .find(|receiver| receiver.is_of(id.machine))
                 {
-                    let kept = state.recovering.kept.range((id, 0)..=(id, u32::MAX));
-                    let found = kept.filter_map(|(_, held)| held.content.as_deref());
+                    let evidence = state.recovering.evidence.range((id, 0)..=(id, u32::MAX));
+                    let found = evidence.filter_map(|(_, held)| held.content.as_deref());
                     receiver.apply_decision(machine, id, w, found);
                 }
             }
             return;
         }
         let Some(w) = w else { return };
-        let kept = state.recovering.kept.get(&(id, region));
-        let kept = kept.and_then(|held| held.content.clone());
-        if let Some(content) = kept.or_else(|| machine.content(id, region)) {
+        let evidence = state.recovering.evidence.get(&(id, region));
+        let evidence = evidence.and_then(|held| held.content.clone());
+        if let Some(content) = evidence.or_else(|| machine.content(id, region)) {
             state
                 .recovering
                 .waiting

@@ -49,7 +49,7 @@ impl SeveredPeers {
         self.peers.retain(|peer| configuration.has(*peer));
         self.again_at = now.saturating_add(self.every_ns);
         let peers = self.peers.iter();
-        let told = peers.flat_map(|peer| reconfiguration.severed(now, *peer));
-        told.collect()
+        let actions = peers.flat_map(|peer| reconfiguration.severed(now, *peer));
+        actions.collect()
     }
 }

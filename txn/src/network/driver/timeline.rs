@@ -16,7 +16,7 @@ use super::ReconfigurationDriver;
 use crate::machine::Machine;
 
 /// Reconfigurations that are remembered.
-const KEPT: usize = 16;
+const TIMELINES_MAX: usize = 16;
 
 /// A step from the failure of a machine to the end of its repair, in order (SOSP'15 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,7 +131,7 @@ impl Timelines {
             .back()
             .is_none_or(|last| last.configuration.is_some())
         {
-            if self.0.len() == KEPT {
+            if self.0.len() == TIMELINES_MAX {
                 self.0.pop_front();
             }
             self.0.push_back(Timeline::default());

@@ -15,7 +15,7 @@ struct World {
     clock: Arc<ManualClock>,
     fabrics: Vec<Arc<dyn Fabric>>,
     machines: Vec<LeaseService>,
-    told: Vec<Arc<Mutex<Vec<LeaseEvent>>>>,
+    events: Vec<Arc<Mutex<Vec<LeaseEvent>>>>,
 }
 
 impl World {
@@ -35,19 +35,19 @@ impl World {
             clock: Arc::clone(&clock),
             fabrics: Vec::new(),
             machines: Vec::new(),
-            told: Vec::new(),
+            events: Vec::new(),
         };
         for member in &members {
             let fabric: Arc<dyn Fabric> = Arc::new(network.join(member.id).expect("new"));
             fabric.set_members(&members).expect("a member");
-            let told: Arc<Mutex<Vec<_>>> = Arc::default();
-            let note = Arc::clone(&told);
+            let events: Arc<Mutex<Vec<_>>> = Arc::default();
+            let note = Arc::clone(&events);
             let sink = Box::new(move |event| note.lock().push(event));
             let (clock, incarnation) = (Arc::clone(&clock) as _, u64::from(member.id.0) << 40);
             let leasing =
                 LeaseService::new(&fabric, &configuration, terms, clock, incarnation, sink);
             world.machines.push(leasing.expect("memory"));
-            world.told.push(told);
+            world.events.push(events);
             world.fabrics.push(fabric);
         }
         world
@@ -70,8 +70,8 @@ impl World {
         }
     }
 
-    fn told(&self, at: usize) -> Vec<LeaseEvent> {
-        std::mem::take(&mut self.told[at].lock())
+    fn events(&self, at: usize) -> Vec<LeaseEvent> {
+        std::mem::take(&mut self.events[at].lock())
     }
 }
 
@@ -89,7 +89,7 @@ fn no_lease_and_no_suspicion_before_all_machines_started() {
     world.pass(3 * BOOTSTRAP_NS / MS, &[0, 1, 2]);
     assert!(world.machines.iter().all(LeaseService::holds));
     for at in 0..3 {
-        assert_eq!(world.told(at), []);
+        assert_eq!(world.events(at), []);
         assert!(world.machines[at].counts().renewals > 1000);
     }
 }
@@ -99,10 +99,10 @@ fn silent_initial_member_is_suspected() {
     let world = World::new(3);
     world.begin();
     world.pass(BOOTSTRAP_NS / MS + 5, &[0, 1]);
-    assert_eq!(world.told(0), []);
+    assert_eq!(world.events(0), []);
     world.pass(10, &[0, 1]);
-    assert_eq!(world.told(0), [LeaseEvent::Expired(MachineId(3))]);
-    assert_eq!(world.told(1), []);
+    assert_eq!(world.events(0), [LeaseEvent::Expired(MachineId(3))]);
+    assert_eq!(world.events(1), []);
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn silent_machine_is_suspected_by_cm_alone_after_lease_expiry() {
     world.pass(50, &[0, 1, 2]);
     for _ in 0..12 {
         world.pass(1, &[0, 1]);
-        assert!(world.told[0].lock().is_empty() || !world.machines[2].holds());
+        assert!(world.events[0].lock().is_empty() || !world.machines[2].holds());
     }
-    assert_eq!(world.told(0), [LeaseEvent::Expired(MachineId(3))]);
-    assert_eq!((world.told(1), world.told(2)), (vec![], vec![]));
+    assert_eq!(world.events(0), [LeaseEvent::Expired(MachineId(3))]);
+    assert_eq!((world.events(1), world.events(2)), (vec![], vec![]));
     assert!(world.machines[0].holds() && world.machines[1].holds());
     // The machine polls again, and has missed nothing but time.
     world.pass(10, &[0, 1, 2]);
-    assert_eq!(world.told(0), [LeaseEvent::Returned(MachineId(3))]);
+    assert_eq!(world.events(0), [LeaseEvent::Returned(MachineId(3))]);
     let counts = world.machines[0].counts();
     assert_eq!((counts.expired, counts.returned), (1, 1));
 }
@@ -131,7 +131,7 @@ fn silent_cm_is_suspected_by_all_machines() {
     world.pass(50, &[0, 1, 2]);
     world.pass(12, &[1, 2]);
     for at in [1, 2] {
-        assert_eq!(world.told(at), [LeaseEvent::Expired(CM)]);
+        assert_eq!(world.events(at), [LeaseEvent::Expired(CM)]);
         assert!(!world.machines[at].holds());
     }
 }
@@ -190,8 +190,8 @@ fn mailboxes_come_and_go_with_members() {
     }
     world.pass(50, &[0, 1, 2]);
     assert!(cm.holds() && second.holds() && !world.machines[2].holds());
-    assert_eq!((world.told(0), world.told(1)), (vec![], vec![]));
-    assert_eq!(world.told(2), [LeaseEvent::Expired(CM)]);
+    assert_eq!((world.events(0), world.events(1)), (vec![], vec![]));
+    assert_eq!(world.events(2), [LeaseEvent::Expired(CM)]);
     assert_eq!(without.id(), ConfigurationId(now.id().0 + 1));
 }
 
@@ -205,7 +205,7 @@ fn stopped_service_holds_no_lease_and_sends_nothing() {
     assert!(!world.machines[1].holds());
     assert_eq!(world.machines[1].next_wake(), u64::MAX);
     world.pass(12, &[0, 1]);
-    assert_eq!(world.told(0), [LeaseEvent::Expired(MachineId(2))]);
+    assert_eq!(world.events(0), [LeaseEvent::Expired(MachineId(2))]);
     let early = World::new(2);
     early.machines[1].stop();
     early.begin();

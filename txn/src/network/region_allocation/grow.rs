@@ -48,10 +48,12 @@ impl State {
     }
 
     /// Tells the waiters that the region exists.
-    pub(super) fn grown(&mut self, request: RequestId, told: &mut Deliveries) {
+    pub(super) fn grown(&mut self, request: RequestId, deliveries: &mut Deliveries) {
         let growing = self.answered(request).into_iter();
         let waiting = growing.flat_map(|growing| growing.waiting);
-        told.answers.extend(waiting.map(|waiting| (waiting, true)));
+        deliveries
+            .answers
+            .extend(waiting.map(|waiting| (waiting, true)));
     }
 
     /// Handles a refused request. Returns the request to send instead, if any. If the refusing
@@ -61,11 +63,11 @@ impl State {
         &mut self,
         request: RequestId,
         why: AllocationError,
-        told: &mut Deliveries,
+        deliveries: &mut Deliveries,
     ) -> Option<(MachineId, RegionMessage)> {
         let RegionRequest { wish, waiting, .. } = self.answered(request)?;
         if why == AllocationError::Unreachable && self.replaces {
-            told.unanswered.extend(waiting);
+            deliveries.unanswered.extend(waiting);
             return None;
         }
         let elsewhere = matches!(
@@ -78,7 +80,7 @@ impl State {
             return Some(self.ask(RequestedPlacement { near: None, ..wish }, waiting));
         }
         let answers = waiting.into_iter().map(|waiting| (waiting, false));
-        told.answers.extend(answers);
+        deliveries.answers.extend(answers);
         None
     }
 }
@@ -104,7 +106,7 @@ impl Network {
     }
 
     fn ask_for_region(&self, machine: &Machine, wish: RequestedPlacement) -> Completion<bool> {
-        self.with_state(|state, told| {
+        self.with_state(|state, deliveries| {
             if state.lost.contains(&state.cm) {
                 return Completion::done(Err(FabricError::Lost));
             }
@@ -113,7 +115,7 @@ impl Network {
                 Some(growing) => growing.waiting.push(completer),
                 None => {
                     let (cm, message) = state.ask(wish, vec![completer]);
-                    state.send(&mut self.host(machine), cm, message, told);
+                    state.send(&mut self.host(machine), cm, message, deliveries);
                 }
             }
             grown

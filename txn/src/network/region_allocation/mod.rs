@@ -109,7 +109,7 @@ struct Deliveries {
 }
 
 impl Deliveries {
-    fn tell(self) {
+    fn deliver(self) {
         for (waiting, answer) in self.answers {
             waiting.complete(Ok(answer));
         }
@@ -219,10 +219,10 @@ impl State {
         host: &mut Host<'_>,
         to: MachineId,
         message: RegionMessage,
-        told: &mut Deliveries,
+        deliveries: &mut Deliveries,
     ) {
         match to == self.me {
-            true => self.take(host, self.me, message, told),
+            true => self.take(host, self.me, message, deliveries),
             false => self.outbox.push((to, message)),
         }
     }
@@ -233,11 +233,11 @@ impl State {
         host: &mut Host<'_>,
         from: MachineId,
         message: RegionMessage,
-        told: &mut Deliveries,
+        deliveries: &mut Deliveries,
     ) {
         let mut inbox = VecDeque::from([(from, message)]);
         while let Some((from, message)) = inbox.pop_front() {
-            for (to, message) in self.answers(host, from, message, told) {
+            for (to, message) in self.answers(host, from, message, deliveries) {
                 match to == self.me {
                     true => inbox.push_back((to, message)),
                     false => self.outbox.push((to, message)),
@@ -251,7 +251,7 @@ impl State {
         host: &mut Host<'_>,
         from: MachineId,
         message: RegionMessage,
-        told: &mut Deliveries,
+        deliveries: &mut Deliveries,
     ) -> Vec<(MachineId, RegionMessage)> {
         match &message.body {
             // ALLOCATION-2.
@@ -275,7 +275,7 @@ impl State {
                 let events = self.cache.receive(from, message);
                 let again = events
                     .into_iter()
-                    .filter_map(|event| self.see(host, event, told));
+                    .filter_map(|event| self.see(host, event, deliveries));
                 again.collect()
             }
         }
@@ -286,36 +286,38 @@ impl State {
         &mut self,
         host: &Host<'_>,
         event: CacheEvent,
-        told: &mut Deliveries,
+        deliveries: &mut Deliveries,
     ) -> Option<(MachineId, RegionMessage)> {
         match event {
             // A waiter for an inactive region continues to wait.
             CacheEvent::Found(region) if self.inactive.contains(&region) => {}
             CacheEvent::Found(region) => {
                 self.tell_all(host.region_map, region);
-                self.found(region, true, told);
+                self.found(region, true, deliveries);
             }
-            CacheEvent::Missing(region) => self.found(region, false, told),
+            CacheEvent::Missing(region) => self.found(region, false, deliveries),
             CacheEvent::Allocated(request, region) => {
                 self.tell_all(host.region_map, region);
-                self.grown(request, told);
+                self.grown(request, deliveries);
             }
-            CacheEvent::NotAllocated(request, why) => return self.not_grown(request, why, told),
+            CacheEvent::NotAllocated(request, why) => {
+                return self.not_grown(request, why, deliveries);
+            }
             CacheEvent::Listed(from, found, more) => {
                 let waiting = self.lists.remove(&from).unwrap_or_default();
                 let parts = waiting
                     .into_iter()
                     .map(|waiting| (waiting, (found.clone(), more)));
-                told.parts.extend(parts);
+                deliveries.parts.extend(parts);
             }
         }
         None
     }
 
-    fn found(&mut self, region: RegionId, there: bool, told: &mut Deliveries) {
+    fn found(&mut self, region: RegionId, there: bool, deliveries: &mut Deliveries) {
         let waiting = self.lookups.remove(&region).unwrap_or_default();
         let answers = waiting.into_iter().map(|waiting| (waiting, there));
-        told.answers.extend(answers);
+        deliveries.answers.extend(answers);
     }
 
     /// Copies a mapping from the cache to the region map, which every access uses.
@@ -329,13 +331,13 @@ impl State {
 impl Network {
     /// Calls `f` with the state, then sends its messages to peers and delivers its answers.
     fn with_state<T>(&self, f: impl FnOnce(&mut State, &mut Deliveries) -> T) -> T {
-        let mut told = Deliveries::default();
+        let mut deliveries = Deliveries::default();
         let mut state = self.region_allocation.0.lock();
-        let value = f(&mut state, &mut told);
+        let value = f(&mut state, &mut deliveries);
         state.write_down();
         self.send_out(&mut state);
         drop(state);
-        told.tell();
+        deliveries.deliver();
         value
     }
 
@@ -357,8 +359,8 @@ impl Network {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let message = decode(words)?;
-        self.with_state(|state, told| {
-            state.take(&mut self.host(machine), from, message, told);
+        self.with_state(|state, deliveries| {
+            state.take(&mut self.host(machine), from, message, deliveries);
         });
         Ok(())
     }
@@ -367,7 +369,7 @@ impl Network {
     pub(super) fn look_after_regions(&self, machine: &Machine) {
         let broken = self.peers.iter().filter(|peer| peer.channel.is_broken());
         let broken: Vec<MachineId> = broken.map(|peer| peer.id).collect();
-        let dropped = self.with_state(|state, told| {
+        let dropped = self.with_state(|state, deliveries| {
             let mut dropped = None;
             for peer in broken {
                 if !state.lost.insert(peer) {
@@ -380,7 +382,7 @@ impl Network {
                 let allocator = state.allocator.as_mut();
                 let outgoing = allocator.map(|allocator| allocator.unreachable(peer));
                 for (to, message) in outgoing.unwrap_or_default() {
-                    state.send(&mut self.host(machine), to, message, told);
+                    state.send(&mut self.host(machine), to, message, deliveries);
                 }
             }
             dropped

@@ -150,7 +150,7 @@ impl Network {
         new: &NewConfig,
         moved: &FewSet<RegionId>,
     ) -> (Vec<RefusedReplica>, Outgoing, Vec<RegionId>) {
-        self.with_state(|state, told| {
+        self.with_state(|state, deliveries| {
             state.cm = new.configuration.cm();
             state.writing.is_in(new.configuration.id());
             state.outbox.retain(|(to, _)| new.configuration.has(*to));
@@ -170,7 +170,7 @@ impl Network {
                 machine.release_region(*region);
                 state.lost_regions.insert(*region);
                 state.inactive.remove(region);
-                state.found(*region, false, told);
+                state.found(*region, false, deliveries);
             }
             for MovedRegion { mapping, .. } in &new.moved {
                 if !moved.contains(&mapping.region) && self.knows(mapping.region) {
@@ -183,7 +183,7 @@ impl Network {
             let lists = state.lists.keys();
             questions.extend(lists.map(|from| state.cache.list(*from)));
             for event in applied.events {
-                questions.extend(state.see(&host, event, told));
+                questions.extend(state.see(&host, event, deliveries));
             }
             (applied.refused, questions, host.parted)
         })
@@ -212,10 +212,10 @@ impl Network {
 
     /// Sends messages, or handles those to this machine itself.
     pub(in crate::network) fn send_regions(&self, machine: &Machine, outgoing: Outgoing) {
-        self.with_state(|state, told| {
+        self.with_state(|state, deliveries| {
             let mut host = self.host(machine);
             for (to, message) in outgoing {
-                state.send(&mut host, to, message, told);
+                state.send(&mut host, to, message, deliveries);
             }
         });
     }
@@ -227,13 +227,13 @@ impl Network {
             // The regions of this machine are promoted by now.
             let _ = machine.begin_handover(mapping.region, &mapping.replicas, floor);
         }
-        self.with_state(|state, told| {
+        self.with_state(|state, deliveries| {
             state.writing.has_recovered();
             for moved in moved {
                 let mapping = &moved.mapping;
                 state.inactive.remove(&mapping.region);
                 let found = CacheEvent::Found(mapping.region);
-                let _ = state.see(&self.host(machine), found, told);
+                let _ = state.see(&self.host(machine), found, deliveries);
             }
         });
     }

@@ -91,8 +91,8 @@ impl Logs {
                     // The sender was evicted before; its memory has the head of this log.
                     None => out.entry(of).or_try_insert_with(|| after.retained(of))?,
                 };
-                let told = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
-                let records = ring::left_in(ring, (head, told), of);
+                let reported = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
+                let records = ring::left_in(ring, (head, reported), of);
                 let records = records.map_err(|why| damaged(of, *at, &why.to_string()))?;
                 for (tag, record) in records {
                     let added = logs.add(*at, tag, record, recovered);

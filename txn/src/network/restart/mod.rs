@@ -102,7 +102,7 @@ fn list(regions: &[RegionId]) -> String {
 /// The memory of all machines that have some.
 struct ClusterMemory {
     remains: FewMap<MachineId, RetainedMemory>,
-    kept: FewMap<MachineId, SavedRegions>,
+    saved: FewMap<MachineId, SavedRegions>,
     images: FewMap<(MachineId, RegionId), Image>,
 }
 
@@ -115,41 +115,41 @@ impl ClusterMemory {
     ) -> Result<ClusterMemory, RestartError> {
         let mut left = ClusterMemory {
             remains: FewMap::new(),
-            kept: FewMap::new(),
+            saved: FewMap::new(),
             images: FewMap::new(),
         };
         for machine in members.iter().copied() {
             let remains = after.retained(machine)?;
             let written = remains
                 .get(retained_regions::SEGMENT)
-                .and_then(|kept| retained_regions::read(kept));
+                .and_then(|saved| retained_regions::read(saved));
             // A machine that ended before it wrote anything has its starting state; a machine that
             // joined since has nothing.
             let from_begin = || {
                 let begun = begun.filter(|begun| begun.configuration.has(machine));
-                begun.map(|begun| begun.kept_by(machine))
+                begun.map(|begun| begun.retained_by(machine))
             };
-            let Some(mut kept) = written.or_else(from_begin) else {
+            let Some(mut saved) = written.or_else(from_begin) else {
                 continue;
             };
-            let held = std::mem::take(&mut kept.holdings.held);
+            let held = std::mem::take(&mut saved.holdings.held);
             for held in held {
                 let region = held.mapping.region;
                 let memory = remains.get(SegmentId::new(SegmentId::REGION, 0, region.0));
                 match memory.and_then(|memory| Image::of(region, memory)) {
                     Some(image) => {
                         left.images.insert((machine, region), image);
-                        kept.holdings.held.push(held);
+                        saved.holdings.held.push(held);
                     }
                     // The region exists, but not on this machine.
-                    None if held.committed => kept.holdings.known.push(held.mapping),
+                    None if held.committed => saved.holdings.known.push(held.mapping),
                     None => {}
                 }
             }
-            left.kept.insert(machine, kept);
+            left.saved.insert(machine, saved);
             left.remains.insert(machine, remains);
         }
-        match left.kept.is_empty() {
+        match left.saved.is_empty() {
             true => Err(RestartError::Nothing),
             false => Ok(left),
         }
@@ -159,12 +159,12 @@ impl ClusterMemory {
 impl ClusterMemory {
     /// Returns the machines that have all data of a region.
     fn whole(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
-        let has = move |(machine, kept): (&MachineId, &SavedRegions)| {
-            let mut held = kept.holdings.held.iter();
+        let has = move |(machine, saved): (&MachineId, &SavedRegions)| {
+            let mut held = saved.holdings.held.iter();
             let whole = held.any(|held| held.mapping.region == region && held.whole);
             whole.then_some(*machine)
         };
-        self.kept.iter().filter_map(has)
+        self.saved.iter().filter_map(has)
     }
 }
 
@@ -195,7 +195,7 @@ pub fn repair_memory(
     let configuration = before.again()?;
     let members = before.machines().iter().map(|machine| machine.id);
     let left = ClusterMemory::of(after, &members.collect::<Vec<_>>(), begun)?;
-    let resumed = resume(&left.kept, &configuration, replication);
+    let resumed = resume(&left.saved, &configuration, replication);
     let (regions, next_region) = resumed.map_err(RestartError::Lost)?;
     let sources: FewMap<RegionId, Source<'_>> = regions
         .iter()
@@ -206,7 +206,7 @@ pub fn repair_memory(
     if !homeless.is_empty() {
         return Err(RestartError::Lost(homeless));
     }
-    let recovered = left.kept.values().map(|kept| kept.recovered).min();
+    let recovered = left.saved.values().map(|saved| saved.recovered).min();
     let alone = |(id, source): (&RegionId, &Source<'_>)| {
         (!source.native && left.whole(*id).count() < 2).then_some(*id)
     };
@@ -312,10 +312,10 @@ fn source<'a>(left: &'a ClusterMemory, region: &MappingChange) -> Option<Source<
     let machine = region.after.replicas.primary();
     let since = region.before.last_primary_change;
     let was_primary = machine == region.before.replicas.primary();
-    let kept = left.kept.get(&machine)?;
+    let saved = left.saved.get(&machine)?;
     Some(Source {
         machine,
         image: left.images.get(&(machine, id))?,
-        native: was_primary && kept.recovered >= since,
+        native: was_primary && saved.recovered >= since,
     })
 }

@@ -38,8 +38,8 @@ impl RecordMemory {
     }
 
     /// Writes the record; the previous one stays until the new one is complete.
-    pub fn write(&mut self, kept: &SavedRegions) {
-        let sealed = kept.seal();
+    pub fn write(&mut self, saved: &SavedRegions) {
+        let sealed = saved.seal();
         let mut words = vec![0, sealed.len() as u64];
         bytes::put(&mut words, &sealed);
         self.written += 1;
@@ -62,12 +62,12 @@ pub fn read(memory: &Memory) -> Option<SavedRegions> {
         let length = usize::try_from(head[1]).ok()?;
         let mut words = vec![0; length.div_ceil(8).min(HALF - HEAD)];
         memory.copy_out(from + HEAD, &mut words).then_some(())?;
-        let kept = SavedRegions::unseal(bytes::first(&words, length)?).ok()?;
-        (head[0] > 0).then_some((head[0], kept))
+        let saved = SavedRegions::unseal(bytes::first(&words, length)?).ok()?;
+        (head[0] > 0).then_some((head[0], saved))
     };
     let whole = [0, HALF].into_iter().filter_map(half);
     let last = whole.max_by_key(|(written, _)| *written);
-    last.map(|(_, kept)| kept)
+    last.map(|(_, saved)| saved)
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     use fencepost_cluster::reconfiguration::RegionReport;
     use fencepost_cluster::{ConfigurationId, RegionId};
 
-    fn kept(next: u32) -> SavedRegions {
+    fn saved(next: u32) -> SavedRegions {
         SavedRegions {
             holdings: RegionReport {
                 last_drained: ConfigurationId(1),
@@ -101,12 +101,12 @@ mod tests {
             written: 0,
         };
         for next in 1..4 {
-            notes.write(&kept(next));
-            assert_eq!(read(&memory), Some(kept(next)));
+            notes.write(&saved(next));
+            assert_eq!(read(&memory), Some(saved(next)));
         }
         // The third record is in the second half, and torn.
         memory.words()[HALF + HEAD + 1].fetch_xor(1, Ordering::Relaxed);
-        assert_eq!(read(&memory), Some(kept(2)));
+        assert_eq!(read(&memory), Some(saved(2)));
         memory.words()[1].store(u64::MAX, Ordering::Relaxed);
         assert_eq!(read(&memory), None);
     }

@@ -17,9 +17,9 @@ pub enum Fault {
     /// The first vote decides.
     DecideWithoutAllVotes,
     /// Backups acknowledge evidence that they do not keep.
-    VoteBeforeTold,
+    VoteBeforeEvidence,
     /// Backups keep only that there was a LOCK.
-    TellOfLockAlone,
+    ShareLockAlone,
     /// New replicas count as complete when they have the data, even without the evidence of
     /// transactions.
     WholeTooEarly,
@@ -68,10 +68,10 @@ impl World {
                 }
             }
             Body::ReplicateTxState { seen, .. } => {
-                if fault == Some(Fault::TellOfLockAlone) {
+                if fault == Some(Fault::ShareLockAlone) {
                     seen.evidence = Evidence::LOCK;
                 }
-                if fault == Some(Fault::VoteBeforeTold) {
+                if fault == Some(Fault::VoteBeforeEvidence) {
                     let (region, id) = (seen.region, seen.id);
                     let ack = RecoveryMessage {
                         configuration: message.configuration,

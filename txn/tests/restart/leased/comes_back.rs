@@ -193,9 +193,9 @@ pub fn rejoining_machine_copies_only_changed_objects() {
         world.lose(1);
         is_right(&world);
     }
-    assert_eq!(counts[0].kept_bytes, 0);
+    assert_eq!(counts[0].retained_bytes, 0);
     for count in &counts[1..] {
-        assert!(count.kept_bytes > 3 * count.read_bytes, "{count:?}");
+        assert!(count.retained_bytes > 3 * count.read_bytes, "{count:?}");
         assert!(count.read_bytes * 4 < counts[0].read_bytes, "{count:?}");
     }
 }

@@ -30,31 +30,31 @@ fn takes_effect_late(of: [u32; 2], polls: usize) -> bool {
     drop(world.machines.remove(&3));
     let machine = Arc::clone(&world.machines[&1]);
     let mut commit = Box::pin(change(machine, objects, MachineId(of[0])));
-    let mut told = None;
+    let mut outcome = None;
     for _ in 0..polls {
         match poll(commit.as_mut()) {
             Poll::Ready(done) => {
-                told = Some(done);
+                outcome = Some(done);
                 break;
             }
             Poll::Pending => world.steps(1),
         }
     }
-    let stands_still = told.is_none();
+    let stands_still = outcome.is_none();
     world.join(3, &disks.disks[2]);
     // As far as that is possible without the client.
     world.steps(STEPS);
     world.join(MACHINES + 1, &SimDisk::new(11));
     world.steps(STEPS);
-    let told = told.unwrap_or_else(|| world.run(commit));
+    let outcome = outcome.unwrap_or_else(|| world.run(commit));
     world.until("all has its replicas", || world.is_whole());
-    let committed = match told {
+    let committed = match outcome {
         Ok((made, Outcome::Committed(_))) => {
             assert_eq!(world.value(&[objects[0], objects[1], made]), 2);
             true
         }
         _ => {
-            assert_eq!(world.value(&objects), 1, "{told:?} after {polls}");
+            assert_eq!(world.value(&objects), 1, "{outcome:?} after {polls}");
             false
         }
     };

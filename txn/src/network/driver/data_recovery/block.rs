@@ -71,7 +71,7 @@ pub(super) struct BlockCopy {
     /// Reads to repeat before further slots.
     again: VecDeque<BlockRead>,
     /// Bytes of objects taken from the previous replica.
-    pub kept: u64,
+    pub retained_bytes: u64,
 }
 
 impl BlockCopy {
@@ -85,7 +85,7 @@ impl BlockCopy {
                 true => BlockRead::Versions,
                 false => BlockRead::Class,
             }]),
-            kept: 0,
+            retained_bytes: 0,
         }
     }
 
@@ -222,7 +222,7 @@ impl BlockCopy {
                 let newer = object
                     .filter(|object| object.header().timestamp() > destination.has(addr, class));
                 if let Some(object) = newer {
-                    backup::apply_kept(
+                    backup::apply_retained(
                         destination.regions,
                         destination.changed,
                         (addr, class),
@@ -230,7 +230,7 @@ impl BlockCopy {
                     )?;
                 }
             }
-            self.kept += (count * class.slot_words() * 8) as u64;
+            self.retained_bytes += (count * class.slot_words() * 8) as u64;
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ const LISTED_AT_ONCE: usize = 1 << 10;
 const LOOK_NS: u64 = 100_000;
 /// How long a previous replica's data is kept after data recovery is complete: the machine may be
 /// given further regions.
-const KEPT_NS: u64 = 60_000_000_000;
+const RETAINED_NS: u64 = 60_000_000_000;
 /// The delay before a failed read is repeated.
 const AGAIN_NS: u64 = 1_000_000;
 
@@ -100,7 +100,7 @@ pub struct DataRecoveryCounts {
     /// Bytes read from primaries.
     pub read_bytes: u64,
     /// Bytes taken from replicas of before this machine's eviction.
-    pub kept_bytes: u64,
+    pub retained_bytes: u64,
 }
 
 /// The subject of a read.
@@ -280,7 +280,7 @@ impl DataRecovery {
             return None;
         }
         if let Some(block) = self.block.take() {
-            self.counts.kept_bytes += block.kept;
+            self.counts.retained_bytes += block.retained_bytes;
         }
         let Some(filling) = self.regions.front_mut() else {
             self.drop_block(around.readers);
@@ -395,7 +395,7 @@ impl Network {
         if before.is_some() {
             let data_recovery = &mut state.data_recovery;
             if !data_recovery.regions.is_empty() || data_recovery.forgets_at == u64::MAX {
-                data_recovery.forgets_at = now + KEPT_NS;
+                data_recovery.forgets_at = now + RETAINED_NS;
             } else if now >= data_recovery.forgets_at {
                 if let Some(before) = self.before.lock().take() {
                     before.forget();
