@@ -139,12 +139,12 @@ impl RunEnvironment {
         let (crash_state, mut due) = (self.crash_state(id), None);
         let (trips, mut quiet) = (self.trips.clone(), [0; Step::ALL.len()]);
         let drive = move || {
-            let Some(machine) = place.get().filter(|_| !crash_state.has_come()) else {
+            let Some(machine) = place.get().filter(|_| !crash_state.has_crashed()) else {
                 return false;
             };
             let any = machine.drive();
             if trips.quiet_steps(machine, &mut quiet) {
-                crash_state.come();
+                crash_state.crash();
                 return false;
             }
             let next = machine.due_ns().filter(|next| due != Some(*next));
@@ -209,7 +209,7 @@ impl Cluster {
                 let cm = all_there.and_then(|all| manager_of(machine, all));
                 let time = || wrong_about_time(machine, cm?);
                 let wrong = act.or_else(time);
-                if wrong.is_some() || first.has_come() || manager.is_evicted() {
+                if wrong.is_some() || first.has_crashed() || manager.is_evicted() {
                     return wrong;
                 }
                 let manages = machine.number() == manager.number();

@@ -40,18 +40,18 @@ impl CrashState {
     }
 
     /// Returns whether the machine has crashed.
-    pub fn has_come(&self) -> bool {
+    pub fn has_crashed(&self) -> bool {
         !self.net.is_running(self.machine)
     }
 
     /// Crashes the machine.
-    pub fn come(&self) {
+    pub fn crash(&self) {
         self.net.crash(self.machine);
-        self.tell();
+        self.wake_tasks();
     }
 
     /// Wakes the tasks of the machine, because it has crashed.
-    pub fn tell(&self) {
+    pub fn wake_tasks(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -70,11 +70,11 @@ impl CrashState {
     pub async fn or_cut<T>(&self, future: impl Future<Output = Option<T>>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            if self.has_come() {
+            if self.has_crashed() {
                 return Poll::Ready(None);
             }
             let polled = future.as_mut().poll(cx);
-            if self.has_come() {
+            if self.has_crashed() {
                 return Poll::Ready(None);
             }
             if polled.is_pending() {

@@ -184,7 +184,7 @@ impl Executor {
     pub fn run_until(&mut self, mut done: impl FnMut(&Executor) -> bool) -> Result<(), RunFailure> {
         self.sim.progress();
         while !done(self) {
-            let went_on = self.turn();
+            let went_on = self.run_next_event();
             if let Some(what) = self.sim.reported() {
                 return Err(RunFailure::Broken(what));
             }
@@ -207,7 +207,7 @@ impl Executor {
     }
 
     /// Carries out the next event; returns false if there are no more events.
-    fn turn(&mut self) -> bool {
+    fn run_next_event(&mut self) -> bool {
         let woken = std::mem::take(&mut *self.woken.lock());
         let mut due: Vec<Job> = woken.into_iter().map(Job::Poll).collect();
         if self.sim.any_resumed() {

@@ -181,7 +181,7 @@ impl CrashPoints {
         }
         drop(trips);
         if between.is_some_and(|between| between != TapVerdict::Breaks) {
-            self.crash_states[number].tell();
+            self.crash_states[number].wake_tasks();
         }
         between
     }
@@ -247,12 +247,12 @@ impl FaultContext {
                 }
                 if let Some(machine) = met() {
                     self.sim.nap(ns).await;
-                    self.trips.crash_state(machine).come();
+                    self.trips.crash_state(machine).crash();
                 }
             }
             Fault::Crash(machine, when) => {
                 if self.wait(when).await {
-                    self.crash_states[machine].come();
+                    self.crash_states[machine].crash();
                 }
             }
             Fault::Pause(machine, when, ns, nic) => {
@@ -287,10 +287,12 @@ impl FaultContext {
         let (leaver, crash_state) = (&self.machines[machine], &self.crash_states[machine]);
         let id = crash_state.machine();
         let mut empty = false;
-        while !crash_state.has_come() && !leaver.is_evicted() {
+        while !crash_state.has_crashed() && !leaver.is_evicted() {
             let mut others = self.machines.iter().zip(&self.crash_states);
             let member = |(other, crash_state): &(&Arc<Machine>, &CrashState)| {
-                other.number() != leaver.number() && !crash_state.has_come() && !other.is_evicted()
+                other.number() != leaver.number()
+                    && !crash_state.has_crashed()
+                    && !other.is_evicted()
             };
             let Some((other, fate)) = others.find(member) else {
                 return self.sim.report("no other machine is left".into());
@@ -316,7 +318,7 @@ impl FaultContext {
             }
             self.sim.nap(LEAVE_NS).await;
         }
-        if !crash_state.has_come() && empty && !leaver.has_left() {
+        if !crash_state.has_crashed() && empty && !leaver.has_left() {
             self.sim
                 .report(format!("{id} does not know that it has left"));
         }
@@ -341,7 +343,7 @@ impl FaultContext {
 
     fn is_any_suspected(&self) -> bool {
         let mut all = self.machines.iter().zip(&self.crash_states);
-        all.any(|(machine, crash_state)| !crash_state.has_come() && !machine.is_answering())
+        all.any(|(machine, crash_state)| !crash_state.has_crashed() && !machine.is_answering())
     }
 
     async fn cut_off(

@@ -132,7 +132,7 @@ impl JoinPlan {
         while !machine.is_complete().await {
             // After its eviction no machine may be left that would tell it.
             if !self.ground.counts(id) {
-                incarnation.crash_state.come();
+                incarnation.crash_state.crash();
                 return Ok(None);
             }
             self.sim.nap(10_000).await;

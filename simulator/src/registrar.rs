@@ -28,7 +28,7 @@ impl Registrar {
     }
 
     fn is_dead(&self) -> bool {
-        self.trips.crash_state(self.machine).has_come()
+        self.trips.crash_state(self.machine).has_crashed()
     }
 }
 
@@ -56,7 +56,7 @@ impl ConfigStore for Registrar {
                     return swapped;
                 }
             }
-            self.trips.crash_state(self.machine).come();
+            self.trips.crash_state(self.machine).crash();
             pending().await
         })
     }

@@ -187,7 +187,7 @@ fn unrest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -
         )
     };
     let living = machines.iter().zip(crashes);
-    let living = living.filter(|(_, crash_state)| !crash_state.has_come());
+    let living = living.filter(|(_, crash_state)| !crash_state.has_crashed());
     let living: Vec<_> = living.map(say).collect();
     living.join(", ")
 }
@@ -196,7 +196,7 @@ fn unrest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -
 /// it, and the others have recovered.
 fn rest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -> bool {
     let all = || machines.iter().zip(crashes);
-    let living = || all().filter(|(_, crash_state)| !crash_state.has_come());
+    let living = || all().filter(|(_, crash_state)| !crash_state.has_crashed());
     // This runs at each turn, and mostly decides here.
     if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
         return false;
@@ -215,7 +215,7 @@ fn rest(machines: &[Arc<Machine>], crashes: &[CrashState], since: Timestamp) -> 
         current && (!changed || machine.is_answering()) && over(machine, since)
     };
     all().all(
-        |(machine, crash_state)| match (crash_state.has_come(), is_in(machine.number())) {
+        |(machine, crash_state)| match (crash_state.has_crashed(), is_in(machine.number())) {
             (true, is_in) => !is_in,
             (false, true) => member(machine),
             (false, false) => machine.is_evicted(),
@@ -233,7 +233,7 @@ fn come_to_rest(
     let rest = executor.run_until(|_| rest(machines, crashes, since));
     let living = machines.iter().zip(crashes);
     let living =
-        living.filter(|(machine, crash_state)| !crash_state.has_come() && !machine.is_evicted());
+        living.filter(|(machine, crash_state)| !crash_state.has_crashed() && !machine.is_evicted());
     let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
     rest.map_err(|halted| match halted {
         RunFailure::Stuck(_) => RunFailure::Stuck(unrest(machines, crashes, since)),

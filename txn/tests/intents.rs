@@ -51,7 +51,7 @@ fn yielding_writer_waits_for_started_change() {
     for yields in [true, false] {
         let mut statement = begin(&machine);
         statement.set_yielding(yields);
-        block_on(statement.await_turn(addr, Strength::Update)).expect("the queue is empty");
+        block_on(statement.await_row_queue(addr, Strength::Update)).expect("the queue is empty");
         add(&mut statement, addr, 1).expect("no conflict");
         // The other transaction begins after the first has read, and before it commits.
         let mut block = begin(&machine);
@@ -77,7 +77,7 @@ fn own_intent_does_not_block_its_transaction() {
     let mut tx = begin(&machine);
     tx.set_yielding(true);
     block_on(tx.intend(addr, Strength::Update)).expect("the queue is empty");
-    block_on(tx.await_turn(addr, Strength::Update)).expect("it is its turn");
+    block_on(tx.await_row_queue(addr, Strength::Update)).expect("it is its turn");
     add(&mut tx, addr, 1).expect("no conflict");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     // The yield setting of one transaction does not carry over to the coordinator's next.
@@ -104,7 +104,7 @@ fn waiter_continues_with_committed_value() {
         move || {
             let mut tx = begin(&machine);
             tx.set_yielding(true);
-            block_on(tx.await_turn(addr, Strength::Update)).expect("no circle");
+            block_on(tx.await_row_queue(addr, Strength::Update)).expect("no circle");
             add(&mut tx, addr, 1).expect("the snapshot moves");
             block_on(tx.commit())
         }
@@ -134,9 +134,9 @@ fn retried_transaction_keeps_its_intent() {
     tx.abort_to_run_again();
     let is_free = || {
         let mut other = begin(&machine);
-        let mut turn = std::pin::pin!(other.intend(addr, Strength::Update));
+        let mut wait = std::pin::pin!(other.intend(addr, Strength::Update));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        turn.as_mut().poll(&mut cx).is_ready()
+        wait.as_mut().poll(&mut cx).is_ready()
     };
     assert!(!is_free());
     // Passed on once more; then it ends with the transaction that has it.

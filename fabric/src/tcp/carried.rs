@@ -123,7 +123,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for AgentConnection<F> {
         self.connection.stream()
     }
 
-    fn turn(&mut self, readable: bool) -> io::Result<PortInterest> {
+    fn do_io(&mut self, readable: bool) -> io::Result<PortInterest> {
         if readable || self.more {
             self.more = (0..READS).try_fold(true, |more, _| match more {
                 true => self.receive(),

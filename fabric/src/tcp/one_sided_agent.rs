@@ -60,7 +60,7 @@ pub(super) trait Port: Send {
     ///
     /// # Errors
     /// The error that ends the connection.
-    fn turn(&mut self, readable: bool) -> io::Result<PortInterest>;
+    fn do_io(&mut self, readable: bool) -> io::Result<PortInterest>;
 
     /// Returns whether the port could go on without an event, unless it waits for space to write.
     fn has_work(&self) -> bool;
@@ -274,14 +274,16 @@ impl OneSidedAgent {
                 }
                 let mut plugged = RegisteredPort { port, wants };
                 // The peer may have written already.
-                if self.turn((next, &mut plugged), true) {
+                if self.run_port((next, &mut plugged), true) {
                     ports.insert(next, plugged);
                 }
                 next += 1;
             }
             // The attendant works before acknowledgements leave that may wait for its operations.
             self.attend();
-            ports.retain(|key, plugged| !plugged.has_work() || self.turn((*key, plugged), false));
+            ports.retain(|key, plugged| {
+                !plugged.has_work() || self.run_port((*key, plugged), false)
+            });
             self.park(&ports, &mut events);
             for event in events.drain(..) {
                 let key = event.data.u64();
@@ -293,7 +295,7 @@ impl OneSidedAgent {
                 let flags = event.flags;
                 let readable = flags != epoll::EventFlags::OUT;
                 if let Some(plugged) = ports.get_mut(&key)
-                    && !self.turn((key, plugged), readable)
+                    && !self.run_port((key, plugged), readable)
                 {
                     ports.remove(&key);
                 }
@@ -338,9 +340,9 @@ impl OneSidedAgent {
         state.stopped || !state.arriving.is_empty()
     }
 
-    /// Gives a port its turn; returns whether it stays open.
-    fn turn(&self, (key, plugged): (u64, &mut RegisteredPort), readable: bool) -> bool {
-        let stream_wants = plugged.port.turn(readable).and_then(|wants| {
+    /// Lets a port read and write; returns whether it stays open.
+    fn run_port(&self, (key, plugged): (u64, &mut RegisteredPort), readable: bool) -> bool {
+        let stream_wants = plugged.port.do_io(readable).and_then(|wants| {
             if wants != plugged.wants {
                 let (key, stream) = (epoll::EventData::new_u64(key), plugged.port.stream());
                 epoll::modify(&self.epoll, stream, key, wants.flags())?;

@@ -353,7 +353,7 @@ async fn take_turn(
 ) -> Result<(), Stop> {
     match intends {
         true => tx.intend(row, strength).await,
-        false => tx.await_turn(row, strength).await,
+        false => tx.await_row_queue(row, strength).await,
     }
 }
 

@@ -8,7 +8,7 @@ use super::Plan;
 const TABLES_ONE_IN: u64 = 4;
 /// A constant that separates these draws from the other draws of a seed, so that plans without
 /// tables do not depend on them. With this value the plans of all seeds that `README.md` and
-/// `tests/clusters/found.rs` name have no tables.
+/// `tests/clusters/regressions.rs` name have no tables.
 const TABLES_SEED: u64 = 0x7A_B1_F0_0D;
 
 /// The tables of a run, and what clients do with them.

@@ -108,7 +108,7 @@ impl Client {
     pub async fn run(mut self) {
         let mut coordinator = self.machine.1.coordinator();
         for _ in 0..self.plan.transactions {
-            if self.crash_state.has_come() || self.machine.1.is_to_part() {
+            if self.crash_state.has_crashed() || self.machine.1.is_to_part() {
                 return;
             }
             let thought = self.random.below(self.plan.think_ns);

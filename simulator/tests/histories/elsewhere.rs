@@ -44,8 +44,8 @@ fn remotely_freed_slot_is_reused_only_at_its_machine() {
 #[test]
 fn large_transaction_does_not_block_itself() {
     let world = World::over(Kind::Local, 2, 2, 2);
-    for (turn, theirs) in [(0, 1), (1, 0)] {
-        let mut tx = world.machines[turn].coordinator().begin(Mode::ReadWrite);
+    for (own, theirs) in [(0, 1), (1, 0)] {
+        let mut tx = world.machines[own].coordinator().begin(Mode::ReadWrite);
         for _ in 0..400 {
             block_on(tx.alloc(20, ObjectLocation::Own)).expect("memory");
         }

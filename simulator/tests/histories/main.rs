@@ -171,8 +171,8 @@ fn add_up(world: &World, sums: usize) {
                 }
             });
         }
-        for (turn, mode) in [Mode::ReadOnly, Mode::ReadWrite].into_iter().enumerate() {
-            let mut coordinator = world.machine(turn).coordinator();
+        for (at, mode) in [Mode::ReadOnly, Mode::ReadWrite].into_iter().enumerate() {
+            let mut coordinator = world.machine(at).coordinator();
             for _ in 0..sums {
                 let mut tx = coordinator.begin(mode);
                 if let Ok(sum) = sum(&mut tx) {

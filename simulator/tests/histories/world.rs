@@ -156,9 +156,9 @@ impl World {
         world
     }
 
-    /// Returns the machine for a turn.
-    pub fn machine(&self, turn: usize) -> &Arc<Machine> {
-        &self.machines[turn % self.machines.len()]
+    /// Returns machine `at`, counted modulo the number of machines.
+    pub fn machine(&self, at: usize) -> &Arc<Machine> {
+        &self.machines[at % self.machines.len()]
     }
 
     /// Checks that the machines have written to each other.

@@ -153,7 +153,7 @@ impl Transaction {
     /// # Errors
     /// As [`Self::intend`].
     #[inline]
-    pub async fn await_turn(&mut self, addr: Addr, strength: Strength) -> Result<(), Stop> {
+    pub async fn await_row_queue(&mut self, addr: Addr, strength: Strength) -> Result<(), Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
         if context.machine.intents().is_others(addr, holder, strength) {

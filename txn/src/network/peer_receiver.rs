@@ -343,8 +343,8 @@ impl PeerReceiver {
                 self.remote_waiters
                     .give_back(machine.intents(), self.peer, words)?;
             }
-            remote_lock_wait::TURN => {
-                let (ticket, ended) = remote_lock_wait::decode_turn(words)?;
+            remote_lock_wait::WAIT_END => {
+                let (ticket, ended) = remote_lock_wait::decode_wait_end(words)?;
                 let waiting = network.remote_lock_waits.lock().remove(&ticket);
                 if let Some(waiting) = waiting {
                     waiting.completer.complete(Ok(ended));

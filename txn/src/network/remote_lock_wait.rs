@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! INTEND     ticket | holder | address | how it waits | strength     to the primary
-//! TURN       ticket | taken, without, others or deadlock             from it, when the wait ends
+//! WAIT-END   ticket | taken, without, others or deadlock             from it, when the wait ends
 //! GIVE_BACK  holder | address | intent or place in the queue         to it, at the end or before
 //! ```
 //! The primary tells holders apart by their machine's number in the upper half of the holder's
@@ -31,7 +31,7 @@ use crate::work::Work;
 
 /// Tags of the messages.
 pub(super) const INTEND: u8 = 2;
-pub(super) const TURN: u8 = 3;
+pub(super) const WAIT_END: u8 = 3;
 pub(super) const GIVE_BACK: u8 = 4;
 
 const TAKEN: u64 = 1;
@@ -129,11 +129,11 @@ impl RemoteWaiters {
         }
         let holder = holder_at_peer(peer, number);
         if how == NEVER {
-            let turn = match intents.try_take(addr, holder, strength) {
+            let wait_end = match intents.try_take(addr, holder, strength) {
                 true => WaitEnd::Taken,
                 false => WaitEnd::Others,
             };
-            answer(sender, ticket, Ok(turn));
+            answer(sender, ticket, Ok(wait_end));
             return Ok(());
         }
         let wish = IntentRequest {
@@ -222,11 +222,11 @@ fn answer(sender: &PeerSender, ticket: u64, ended: WaitOutcome) {
         Ok(WaitEnd::Others) => OTHERS,
         Err(WouldDeadlock) => DEADLOCK,
     };
-    sender.send_surely(TURN, &[ticket, how]);
+    sender.send_surely(WAIT_END, &[ticket, how]);
 }
 
-/// Decodes a TURN.
-pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, WaitOutcome), BadRecord> {
+/// Decodes a WAIT-END.
+pub(super) fn decode_wait_end(words: &[u64]) -> Result<(u64, WaitOutcome), BadRecord> {
     let mut reader = WordReader(words);
     let (ticket, how) = (reader.word()?, reader.word()?);
     let ended = match how {
@@ -269,7 +269,7 @@ impl Network {
     ) -> Option<(u64, Completion<WaitOutcome>)> {
         let sender = self.sender(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (completer, turn) = Completion::pending();
+        let (completer, wait_end) = Completion::pending();
         let waits = RemoteLockWait {
             number,
             addr,
@@ -282,7 +282,7 @@ impl Network {
             self.remote_lock_waits.lock().remove(&ticket);
             return None;
         }
-        Some((ticket, turn))
+        Some((ticket, wait_end))
     }
 
     /// Returns the remote row that a local transaction waits for, if any.
@@ -335,8 +335,8 @@ impl Transaction {
             if self.context().has_intent(addr, strength) {
                 return Ok(true);
             }
-            let turn = self.ask_elsewhere(addr, (NEVER, strength)).await?;
-            Ok(turn != Some(WaitEnd::Others))
+            let wait_end = self.ask_elsewhere(addr, (NEVER, strength)).await?;
+            Ok(wait_end != Some(WaitEnd::Others))
         })
     }
 
@@ -354,7 +354,7 @@ impl Transaction {
         if !network.find(addr.region()).await? {
             return Err(Stop::Damaged);
         }
-        let Some((ticket, turn)) = network.ask(addr, number, (how, strength)) else {
+        let Some((ticket, wait_end)) = network.ask(addr, number, (how, strength)) else {
             return Ok(None);
         };
         let counters = context.machine.counters();
@@ -372,16 +372,16 @@ impl Transaction {
             back,
             ended: false,
         };
-        let turn = network.answered(self.machine(), turn).await;
+        let wait_end = network.answered(self.machine(), wait_end).await;
         // If no answer will arrive, the drop leaves the queue in case this transaction is still in
         // it.
-        asked.ended = turn.is_ok();
-        match turn {
+        asked.ended = wait_end.is_ok();
+        match wait_end {
             Ok(Ok(WaitEnd::Taken)) => {
                 self.context_mut().intents.push((addr, strength));
                 Ok(Some(WaitEnd::Taken))
             }
-            Ok(Ok(turn)) => Ok(Some(turn)),
+            Ok(Ok(wait_end)) => Ok(Some(wait_end)),
             Err(_) => Ok(None),
             Ok(Err(WouldDeadlock)) => Err(self.context_mut().deadlock_at(addr)),
         }

@@ -93,12 +93,12 @@ fn slots_of_uncommitted_objects_are_reused() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
         let mut slots = Vec::new();
-        for turn in 0..6 {
+        for round in 0..6 {
             let mut tx = world.begin(0, Mode::ReadWrite);
             let new = block_on(tx.alloc(3, place(1))).expect("memory");
             tx.write_new(new, &[1, 2, 3]).expect("its own");
             slots.push(new);
-            match turn % 3 {
+            match round % 3 {
                 0 => tx.abort(),
                 1 => drop(tx),
                 _ => {

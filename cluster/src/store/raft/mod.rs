@@ -240,7 +240,7 @@ impl RaftStore {
             .ask_now(ANY_NODE, address, RaftRequest::Who)?
         {
             Reply::Description(description) => Ok(description.into()),
-            other => Err(out_of_turn(&other)),
+            other => Err(unexpected_reply(&other)),
         }
     }
 
@@ -320,7 +320,7 @@ impl ConfigStore for RaftStore {
         self.run(async move {
             match shared.ask_leader(RaftRequest::Read).await? {
                 Reply::Current(sealed) => unsealed(sealed),
-                other => Err(out_of_turn(&other)),
+                other => Err(unexpected_reply(&other)),
             }
         })
     }
@@ -349,7 +349,7 @@ impl ConfigStore for RaftStore {
                         ours,
                     })
                 }
-                other => Err(out_of_turn(&other)),
+                other => Err(unexpected_reply(&other)),
             }
         })
     }
@@ -476,6 +476,6 @@ fn unreachable(error: impl fmt::Display) -> StoreError {
     StoreError::Unreachable(error.to_string())
 }
 
-fn out_of_turn(reply: &dyn fmt::Debug) -> StoreError {
+fn unexpected_reply(reply: &dyn fmt::Debug) -> StoreError {
     StoreError::Unreachable(format!("an answer to something else: {reply:?}"))
 }

@@ -102,7 +102,7 @@ impl Peer {
     }
 }
 
-fn out_of_turn<E: std::error::Error>() -> CallError<E> {
+fn unexpected_reply<E: std::error::Error>() -> CallError<E> {
     Unreachable::from(AnyError::error("an answer to something else")).into()
 }
 
@@ -118,7 +118,7 @@ impl RaftNetwork<Group> for Peer {
     ) -> Result<AppendEntriesResponse<NodeId>, CallError<RaftError<NodeId>>> {
         match self.ask(RaftRequest::Append(request), option).await? {
             Reply::Append(answer) => answer.map_err(|error| self.remote(error)),
-            _ => Err(out_of_turn()),
+            _ => Err(unexpected_reply()),
         }
     }
 
@@ -130,7 +130,7 @@ impl RaftNetwork<Group> for Peer {
     {
         match self.ask(RaftRequest::Snapshot(request), option).await? {
             Reply::Snapshot(answer) => answer.map_err(|error| self.remote(error)),
-            _ => Err(out_of_turn()),
+            _ => Err(unexpected_reply()),
         }
     }
 
@@ -141,7 +141,7 @@ impl RaftNetwork<Group> for Peer {
     ) -> Result<VoteResponse<NodeId>, CallError<RaftError<NodeId>>> {
         match self.ask(RaftRequest::Vote(request), option).await? {
             Reply::Vote(answer) => answer.map_err(|error| self.remote(error)),
-            _ => Err(out_of_turn()),
+            _ => Err(unexpected_reply()),
         }
     }
 }

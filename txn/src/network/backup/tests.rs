@@ -175,9 +175,9 @@ proptest::proptest! {
         for (at, record) in records.iter().enumerate() {
             backups[at % 3].hold(&regions, record, None, true).expect("whole");
         }
-        let mut turns: Vec<usize> = (0..records.len()).collect();
-        turns.sort_by_key(|at| order[*at]);
-        for at in turns {
+        let mut sequence: Vec<usize> = (0..records.len()).collect();
+        sequence.sort_by_key(|at| order[*at]);
+        for at in sequence {
             let id = id_of(10 + at as u64);
             backups[at % 3].truncate(&regions, &changed, id).expect("applies");
             for backup in &mut backups {

@@ -80,7 +80,7 @@ impl Network {
         if self.configured.cm() == self.me {
             // After a restart the root object may belong to another machine.
             let another = self.knows(root) && !machine.regions().has_own(root);
-            self.found_root(machine);
+            self.create_root_region(machine);
             another || machine.has_root_object()
         } else if self.knows(root) {
             true

@@ -97,8 +97,8 @@ impl Network {
     }
 
     /// Requests region 0 at the CM, once.
-    pub(super) fn found_root(&self, machine: &Machine) {
-        let first = self.with_state(|state, _| !std::mem::replace(&mut state.founded, true));
+    pub(super) fn create_root_region(&self, machine: &Machine) {
+        let first = self.with_state(|state, _| !std::mem::replace(&mut state.root_requested, true));
         if first {
             let (near, primary) = (None, Some(self.me));
             drop(self.ask_for_region(machine, RequestedPlacement { near, primary }));

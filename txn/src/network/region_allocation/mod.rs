@@ -72,7 +72,7 @@ struct State {
     /// The allocator, if this machine is the CM.
     allocator: Option<Allocator>,
     /// Whether the CM has requested region 0.
-    founded: bool,
+    root_requested: bool,
     /// Messages to peers that may not be ready yet.
     outbox: Vec<(MachineId, RegionMessage)>,
     /// Pending lookups of regions.
@@ -163,7 +163,7 @@ impl RegionAllocationClient {
             replica,
             allocator: (me == cm).then(allocator),
             // For a joining machine region 0 exists already.
-            founded: options.joins || regions().next().is_some(),
+            root_requested: options.joins || regions().next().is_some(),
             outbox: Vec::new(),
             lookups: HashMap::default(),
             lists: HashMap::default(),
@@ -255,7 +255,7 @@ impl State {
     ) -> Vec<(MachineId, RegionMessage)> {
         match &message.body {
             // ALLOCATION-2.
-            RegionBody::Allocate { .. } if !self.founded => Vec::new(),
+            RegionBody::Allocate { .. } if !self.root_requested => Vec::new(),
             RegionBody::Allocate { .. }
             | RegionBody::Prepared { .. }
             | RegionBody::Refused { .. }

@@ -41,7 +41,7 @@ impl RegionAllocationClient {
         let mut state = self.0.lock();
         state.regions().become_manager(leading, replication);
         // Region 0 existed before.
-        state.founded = true;
+        state.root_requested = true;
     }
 
     /// Returns the messages that waited at the CM until the configuration is in force.

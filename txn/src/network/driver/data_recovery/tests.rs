@@ -311,12 +311,12 @@ fn read_rate_limits_reads_and_failed_read_is_repeated() {
             world.step();
         }
         assert!(world.now >= before + AGAIN_NS);
-        let mut turns = 0;
+        let mut rounds = 0;
         while answer(&world, &|| Ok(copy[1..].into())) == 0 {
             world.step();
-            turns += 1;
+            rounds += 1;
         }
-        assert!(turns > 0);
+        assert!(rounds > 0);
         while answer(&world, &|| Ok(copy[2..3].into())) == 0 {
             world.step();
         }
