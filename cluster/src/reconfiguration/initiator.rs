@@ -111,7 +111,7 @@ impl Reconfiguration {
 
     /// Handles the report of a member that data between it and another member is lost. The member
     /// that reports first stays; a later report of the other one about it is ignored.
-    pub(super) fn is_told_of_severed(
+    pub(super) fn handle_severed(
         &mut self,
         now: u64,
         from: MachineId,

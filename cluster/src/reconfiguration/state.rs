@@ -202,7 +202,7 @@ impl Reconfiguration {
             Message::Severed {
                 configuration,
                 machine,
-            } => self.is_told_of_severed(now, from, configuration, machine),
+            } => self.handle_severed(now, from, configuration, machine),
         }
         self.done()
     }

@@ -47,14 +47,14 @@ fn arrived_data_is_handled_by_the_agent() {
     };
     wait(a.write(place, &[7])).expect("connected");
     a.ring_bell(b.me());
-    let on_card = || called.recv().expect("it is called");
+    let on_agent = || called.recv().expect("it is called");
     // It is called once for the bell, and as often as it asks for.
     for _ in 0..3 {
-        assert_eq!(on_card().as_deref(), Some("card m2"));
+        assert_eq!(on_agent().as_deref(), Some("card m2"));
     }
     assert_eq!(memory.words()[0].load(Ordering::Acquire), 7);
     b.ring_bell(b.me());
-    assert_eq!(on_card().as_deref(), Some("card m2"));
+    assert_eq!(on_agent().as_deref(), Some("card m2"));
 }
 
 #[test]
@@ -80,26 +80,27 @@ fn no_post_waits_for_space_in_the_handler() {
     type AgentCell = std::sync::OnceLock<Arc<OneSidedAgent>>;
     impl ArrivalHandler for Tries {
         fn attend(&self) -> bool {
-            let card = self.0.get().expect("set before it is called");
-            let _ = self.1.send(card.may_wait());
+            let agent = self.0.get().expect("set before it is called");
+            let _ = self.1.send(agent.may_wait());
             false
         }
     }
     let a = start(&config(1));
     let (may, heard) = channel();
-    let card = Arc::new(AgentCell::new());
+    let agent = Arc::new(AgentCell::new());
     assert!(
-        card.set(Arc::clone(&a.shared.lane_agents[ORDINARY]))
+        agent
+            .set(Arc::clone(&a.shared.lane_agents[ORDINARY]))
             .is_ok()
     );
-    assert!(a.set_attendant(Box::new(Tries(card, may))));
+    assert!(a.set_attendant(Box::new(Tries(agent, may))));
     a.ring_bell(a.me());
     assert!(!heard.recv().expect("it is called"));
-    let card = &a.shared.lane_agents[ORDINARY];
+    let agent = &a.shared.lane_agents[ORDINARY];
     until(|| {
-        let may = card.may_wait();
+        let may = agent.may_wait();
         if may {
-            card.has_waited();
+            agent.has_waited();
         }
         may
     });

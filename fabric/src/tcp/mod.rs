@@ -222,12 +222,12 @@ impl TcpFabric {
             changing: Mutex::default(),
         };
         // From here on, dropping the fabric ends the started threads.
-        let [card, lease_card] = fabric.shared.lane_agents.clone();
+        let [agent, lease_agent] = fabric.shared.lane_agents.clone();
         let (threads, name) = (&fabric.shared.threads, |what| fabric.shared.name(what));
-        threads.spawn(name("card"), move || card.run())?;
+        threads.spawn(name("card"), move || agent.run())?;
         threads.spawn(name("lease card"), move || {
             ask_for_priority();
-            lease_card.run();
+            lease_agent.run();
         })?;
         Ok(fabric)
     }
@@ -483,7 +483,10 @@ impl Drop for TcpFabric {
         for (_, link) in links {
             link.stop(&self.shared);
         }
-        self.shared.lane_agents.iter().for_each(|card| card.stop());
+        self.shared
+            .lane_agents
+            .iter()
+            .for_each(|agent| agent.stop());
         self.shared.threads.join();
     }
 }

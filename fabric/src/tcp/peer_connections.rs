@@ -216,11 +216,11 @@ impl PeerConnections {
         shared.tell(Event::Connected(self.peer));
         drop(state);
         self.wake.notify_all();
-        for (card, connection) in shared.lane_agents.iter().zip(&pair.connections) {
+        for (agent, connection) in shared.lane_agents.iter().zip(&pair.connections) {
             let link = Arc::clone(self);
             let ended = move |ended: &Arc<Connection>| link.ended(ended);
-            let agent = Agent::new(&shared.registry, card, self.peer);
-            card.plug(Box::new(AgentConnection::new(connection, agent, ended)));
+            let agent = Agent::new(&shared.registry, agent, self.peer);
+            agent.plug(Box::new(AgentConnection::new(connection, agent, ended)));
         }
     }
 
@@ -333,12 +333,12 @@ impl PeerConnections {
         if first.incarnation != second.incarnation {
             return Err(HandshakeError::Io("the peer has just restarted".into()));
         }
-        let [card, lease_card] = &shared.lane_agents;
+        let [agent, lease_agent] = &shared.lane_agents;
         Ok(Pair {
             incarnation: first.incarnation,
             connections: [
-                Connection::new(ordinary, in_tls, card),
-                Connection::new(leases, also_in_tls, lease_card),
+                Connection::new(ordinary, in_tls, agent),
+                Connection::new(leases, also_in_tls, lease_agent),
             ],
         })
     }
