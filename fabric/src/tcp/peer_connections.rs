@@ -202,7 +202,7 @@ impl PeerConnections {
         was_up
     }
 
-    /// Puts the connections into use and adds them to the cards, unless the link was stopped
+    /// Puts the connections into use and adds them to the lane agents, unless the link was stopped
     /// meanwhile.
     fn up(self: &Arc<Self>, shared: &Arc<Shared>, pair: Pair) {
         let mut state = self.state.lock();
@@ -216,11 +216,11 @@ impl PeerConnections {
         shared.tell(Event::Connected(self.peer));
         drop(state);
         self.wake.notify_all();
-        for (agent, connection) in shared.lane_agents.iter().zip(&pair.connections) {
+        for (lane_agent, connection) in shared.lane_agents.iter().zip(&pair.connections) {
             let link = Arc::clone(self);
             let ended = move |ended: &Arc<Connection>| link.ended(ended);
-            let agent = Agent::new(&shared.registry, agent, self.peer);
-            agent.plug(Box::new(AgentConnection::new(connection, agent, ended)));
+            let agent = Agent::new(&shared.registry, lane_agent, self.peer);
+            lane_agent.plug(Box::new(AgentConnection::new(connection, agent, ended)));
         }
     }
 
