@@ -69,9 +69,9 @@ impl OutsiderAccess {
         secret: ClusterSecret,
     ) -> Result<OutsiderAccess, OpenError> {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-        let door = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
+        let endpoint = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
         Ok(OutsiderAccess {
-            endpoint: Arc::new(door),
+            endpoint: Arc::new(endpoint),
             look: Box::new(move || HostStore::look(&disk).map_err(store)),
         })
     }
@@ -120,7 +120,7 @@ pub(crate) fn part_of_directory(
         joins,
         kept: Some(StoreAccess {
             store: Arc::new(kept),
-            door: Arc::clone(&outside.endpoint),
+            endpoint: Arc::clone(&outside.endpoint),
             place: None,
             awaits: None,
             again: Some(StoreRestart {
@@ -178,10 +178,10 @@ pub(crate) fn come_in(
         domain,
         leaving: false,
     };
-    let mut knocking = DiskJoinAttempt::of(outside, first, &own);
+    let mut attempt = DiskJoinAttempt::of(outside, first, &own);
     let began = Instant::now();
     loop {
-        match knocking.look(contents.machine())? {
+        match attempt.look(contents.machine())? {
             Some(JoinOutcome::Joined(me, configuration)) => {
                 return Ok((me, configuration, contents));
             }
@@ -233,8 +233,8 @@ impl DiskJoinAttempt<'_> {
     /// Checks for a reply, and sends a join request if none is pending. `written` is the machine
     /// number that the disk records.
     pub fn look(&mut self, written: Option<MachineId>) -> Result<Option<JoinOutcome>, OpenError> {
-        if let Some((knock, since)) = &mut self.attempt {
-            let heard = match knock.hear() {
+        if let Some((attempt, since)) = &mut self.attempt {
+            let heard = match attempt.hear() {
                 Ok(None) if since.elapsed() < SILENCE => return Ok(None),
                 Ok(heard) => Ok(heard),
                 Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
@@ -260,10 +260,10 @@ impl DiskJoinAttempt<'_> {
         };
         if stored.is_some_and(|stored| !stored.has_address(address)) {
             self.request.keeps = DurableData::Disk { written };
-            let door = &self.outside.endpoint;
-            let knock = door.begin_join(self.request.clone(), &mut self.random);
-            let knock = knock.map_err(OpenError::NotAdmitted)?;
-            self.attempt = Some((knock, Instant::now()));
+            let endpoint = &self.outside.endpoint;
+            let attempt = endpoint.begin_join(self.request.clone(), &mut self.random);
+            let attempt = attempt.map_err(OpenError::NotAdmitted)?;
+            self.attempt = Some((attempt, Instant::now()));
         }
         Ok(None)
     }

@@ -62,7 +62,7 @@ pub(crate) struct MachineRole {
 /// The configuration store, and the join endpoint.
 pub(crate) struct StoreAccess {
     pub store: Arc<dyn ConfigStore>,
-    pub door: Arc<JoinEndpoint>,
+    pub endpoint: Arc<JoinEndpoint>,
     pub place: Option<ReleaseMember>,
     /// Returns why the store does not count on this machine yet. Until then the machine is not
     /// ready. `None` if the store never waits for machines.
@@ -120,7 +120,7 @@ impl MachineIdentity {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let endpoint = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
-        let door = Arc::new(endpoint);
+        let endpoint = Arc::new(endpoint);
         let (address, domain) = match self {
             MachineIdentity::Newcomer(address) => {
                 if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Unused {
@@ -142,7 +142,7 @@ impl MachineIdentity {
                             joins: false,
                             kept: Some(StoreAccess {
                                 store: Arc::new(kept),
-                                door,
+                                endpoint,
                                 place: None,
                                 awaits: None,
                                 again: None,
@@ -156,7 +156,7 @@ impl MachineIdentity {
                 (founder.address.clone(), founder.domain.clone())
             }
         };
-        let (me, configuration) = request_to_join(&door, &first, address, domain)?;
+        let (me, configuration) = request_to_join(&endpoint, &first, address, domain)?;
         let kept = HostStore::keeping(disk, me).map_err(store)?;
         Ok(MachineRole {
             me,
@@ -164,7 +164,7 @@ impl MachineIdentity {
             joins: true,
             kept: Some(StoreAccess {
                 store: Arc::new(kept),
-                door,
+                endpoint,
                 place: None,
                 awaits: None,
                 again: None,
@@ -216,7 +216,7 @@ pub(crate) fn request(
 
 /// Sends join requests to the cluster that began with `first`, until it admits this machine.
 pub(crate) fn request_to_join(
-    door: &Arc<JoinEndpoint>,
+    endpoint: &Arc<JoinEndpoint>,
     first: &Configuration,
     address: Address,
     domain: FailureDomain,
@@ -225,7 +225,7 @@ pub(crate) fn request_to_join(
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
     loop {
-        let heard = hear(door, &request, &mut random);
+        let heard = hear(endpoint, &request, &mut random);
         let why = match heard {
             Ok(Some(admitted)) => return Ok(admitted),
             Ok(None) => None,
@@ -246,11 +246,11 @@ pub(crate) fn request_to_join(
 
 /// Sends one join request. Returns `None` if there is no reply.
 pub(crate) fn hear(
-    door: &Arc<JoinEndpoint>,
+    endpoint: &Arc<JoinEndpoint>,
     request: &JoinRequest,
     random: &mut Random,
 ) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
-    let mut attempt = door.begin_join(request.clone(), random)?;
+    let mut attempt = endpoint.begin_join(request.clone(), random)?;
     let began = Instant::now();
     while began.elapsed() < SILENCE {
         match attempt.hear()? {

@@ -151,8 +151,9 @@ mod joining {
             let addresses = addresses(&self.first, None);
             let outsider = Arc::new(RaftOutsider::new(Arc::clone(&lines) as _, addresses));
             self.await_group(&outsider)?;
-            let door = Arc::new(JoinEndpoint::at(outsider, self.secret.clone()));
-            let (me, configuration) = request_to_join(&door, &self.first, address.clone(), domain)?;
+            let endpoint = Arc::new(JoinEndpoint::at(outsider, self.secret.clone()));
+            let (me, configuration) =
+                request_to_join(&endpoint, &self.first, address.clone(), domain)?;
             let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
             Ok((self.begun(me, configuration, true, (kept, None)), fabric))
         }
@@ -164,7 +165,7 @@ mod joining {
             joins: bool,
             (kept, again): (Arc<RaftStore>, Option<StoreRestart>),
         ) -> MachineRole {
-            let door = JoinEndpoint::at(kept.join_messages(), self.secret.clone());
+            let endpoint = JoinEndpoint::at(kept.join_messages(), self.secret.clone());
             let votes = Arc::clone(&kept);
             MachineRole {
                 me,
@@ -172,7 +173,7 @@ mod joining {
                 joins,
                 kept: Some(StoreAccess {
                     store: kept,
-                    door: Arc::new(door),
+                    endpoint: Arc::new(endpoint),
                     place: None,
                     awaits: Some(Box::new(move || votes.waits_for())),
                     again,

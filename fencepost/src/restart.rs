@@ -88,7 +88,7 @@ struct StartIncarnation {
 enum StartMode {
     Begins(Box<StartIncarnation>),
     /// The machine has to join others that run. Its earlier number, if it had one.
-    Knocks(Option<MachineId>),
+    RequestsToJoin(Option<MachineId>),
     /// The machine is no member of the restarting cluster, and that does not run yet.
     Waits,
 }
@@ -141,30 +141,31 @@ pub(crate) fn begin(
         domain,
     };
     let endpoint = secret.map(|secret| {
-        let door = place
+        let directory = place
             .disk
             .subdir(JOIN_DIRECTORY)
             .map_err(membership::unusable)?;
-        Ok::<_, OpenError>(Arc::new(JoinEndpoint::new(door, secret)))
+        Ok::<_, OpenError>(Arc::new(JoinEndpoint::new(directory, secret)))
     });
-    let door = endpoint.transpose()?;
+    let endpoint = endpoint.transpose()?;
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
     loop {
         let entered = place.nvram.enter().map_err(io)?;
         let was = match place.stands()? {
-            StartMode::Begins(life) => return place.begins(*life, door, saves.is_some()),
-            StartMode::Knocks(was) => was,
+            StartMode::Begins(life) => return place.begins(*life, endpoint, saves.is_some()),
+            StartMode::RequestsToJoin(was) => was,
             StartMode::Waits => None,
         };
         drop(entered);
-        let Some(door) = &door else {
+        let Some(endpoint) = &endpoint else {
             let why = "others have begun, or gone on, without this machine; \
                        without leases it cannot join them";
             return Err(OpenError::Configuration(why.into()));
         };
-        if let Some(admitted) = place.request_to_join(door, was, began.elapsed(), &mut random)?
-            && let Some(begun) = place.joins(admitted, door, saves.is_some())?
+        if let Some(admitted) =
+            place.request_to_join(endpoint, was, began.elapsed(), &mut random)?
+            && let Some(begun) = place.joins(admitted, endpoint, saves.is_some())?
         {
             return Ok(begun);
         }
@@ -201,7 +202,7 @@ impl StartEnvironment<'_> {
                 }))
             }
             None if !incarnations => StartMode::Waits,
-            was => StartMode::Knocks(was),
+            was => StartMode::RequestsToJoin(was),
         })
     }
 
@@ -289,7 +290,7 @@ impl StartEnvironment<'_> {
     fn begins(
         self,
         life: StartIncarnation,
-        door: Option<Arc<JoinEndpoint>>,
+        endpoint: Option<Arc<JoinEndpoint>>,
         saves: bool,
     ) -> Result<ReadyMachine, OpenError> {
         let StartIncarnation {
@@ -309,7 +310,7 @@ impl StartEnvironment<'_> {
         let saver = saves.then(|| Saver::new(self.nvram, Arc::clone(&store), number, me));
         Ok(ReadyMachine {
             home,
-            part: part((me, configuration, false), store, door),
+            part: part((me, configuration, false), store, endpoint),
             memory: Memory {
                 resumed: resumed.map(Arc::new),
                 before: None,
@@ -322,7 +323,7 @@ impl StartEnvironment<'_> {
     /// Sends one join request to the running machines. Returns the new number and configuration.
     fn request_to_join(
         &self,
-        door: &Arc<JoinEndpoint>,
+        endpoint: &Arc<JoinEndpoint>,
         was: Option<MachineId>,
         since: Duration,
         random: &mut Random,
@@ -346,7 +347,7 @@ impl StartEnvironment<'_> {
         }
         let (address, domain) = (self.address.clone(), self.domain.clone());
         let request = membership::request(self.initial_members, address, domain);
-        match membership::hear(door, &request, random) {
+        match membership::hear(endpoint, &request, random) {
             Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => Ok(None),
             heard => heard.map_err(OpenError::NotAdmitted),
         }
@@ -356,7 +357,7 @@ impl StartEnvironment<'_> {
     fn joins(
         &self,
         (me, configuration): (MachineId, Configuration),
-        door: &Arc<JoinEndpoint>,
+        endpoint: &Arc<JoinEndpoint>,
         saves: bool,
     ) -> Result<Option<ReadyMachine>, OpenError> {
         let _entered = self.nvram.enter().map_err(io)?;
@@ -383,7 +384,7 @@ impl StartEnvironment<'_> {
                 before: Some(Arc::new(before)),
                 ..Memory::default()
             },
-            part: part((me, configuration, true), store, Some(Arc::clone(door))),
+            part: part((me, configuration, true), store, Some(Arc::clone(endpoint))),
         }))
     }
 
@@ -413,15 +414,15 @@ impl StartEnvironment<'_> {
 fn part(
     (me, configuration, joins): (MachineId, Configuration, bool),
     store: Arc<dyn ConfigStore>,
-    door: Option<Arc<JoinEndpoint>>,
+    endpoint: Option<Arc<JoinEndpoint>>,
 ) -> MachineRole {
     MachineRole {
         me,
         configuration,
         joins,
-        kept: door.map(|door| StoreAccess {
+        kept: endpoint.map(|endpoint| StoreAccess {
             store,
-            door,
+            endpoint,
             place: None,
             awaits: None,
             again: None,

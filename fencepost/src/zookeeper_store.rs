@@ -134,7 +134,7 @@ mod joining {
             secret: ClusterSecret,
         ) -> Result<MachineRole, OpenError> {
             let ZookeeperServers { servers, path } = self;
-            let (kept, door) = self.kept(&first, secret)?;
+            let (kept, endpoint) = self.kept(&first, secret)?;
             let current = kept.read().block_on().map_err(store)?;
             let (address, domain) = match who {
                 MachineIdentity::Newcomer(_) if current.is_none() => {
@@ -155,7 +155,7 @@ mod joining {
                             joins: false,
                             kept: Some(StoreAccess {
                                 store: kept,
-                                door,
+                                endpoint,
                                 place: Some(place),
                                 awaits: None,
                                 again: None,
@@ -168,7 +168,7 @@ mod joining {
                     (founder.address.clone(), founder.domain.clone())
                 }
             };
-            let joined = request_to_join(&door, &first, address, domain);
+            let joined = request_to_join(&endpoint, &first, address, domain);
             let (me, configuration) = joined.map_err(|why| match why {
                 OpenError::Incomplete(seconds, _) => {
                     let why = format!(
@@ -185,7 +185,7 @@ mod joining {
                 joins: true,
                 kept: Some(StoreAccess {
                     store: kept,
-                    door,
+                    endpoint,
                     place: None,
                     awaits: None,
                     again: None,
@@ -216,9 +216,9 @@ mod joining {
             first: &Configuration,
             secret: ClusterSecret,
         ) -> Result<OutsiderAccess, OpenError> {
-            let (kept, door) = self.kept(first, secret)?;
+            let (kept, endpoint) = self.kept(first, secret)?;
             Ok(OutsiderAccess {
-                endpoint: door,
+                endpoint,
                 look: Box::new(move || kept.read().block_on().map_err(store)),
             })
         }
@@ -230,14 +230,14 @@ mod joining {
             first: &Configuration,
             secret: ClusterSecret,
         ) -> Result<MachineRole, OpenError> {
-            let (kept, door) = self.kept(first, secret.clone())?;
+            let (kept, endpoint) = self.kept(first, secret.clone())?;
             Ok(MachineRole {
                 me,
                 configuration,
                 joins,
                 kept: Some(StoreAccess {
                     store: kept,
-                    door,
+                    endpoint,
                     place: None,
                     awaits: None,
                     again: Some(StoreRestart {

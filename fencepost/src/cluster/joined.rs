@@ -107,7 +107,7 @@ impl JoinedMachine {
         let own = machines.machine(fabric.me());
         let own = own.expect("a machine is in the configuration in which it begins");
         let again = self.again.as_ref();
-        let mut knocking = again.map(|again| DiskJoinAttempt::of(&again.outside, machines, own));
+        let mut attempt = again.map(|again| DiskJoinAttempt::of(&again.outside, machines, own));
         let nothing = Ok(StoreState::Last(ConfigurationId(0)));
         let stored = again.map_or(nothing, StoreRestart::stored)?;
         let written = contents.machine();
@@ -120,14 +120,14 @@ impl JoinedMachine {
                 match beginning.look() {
                     Ok(None) => {}
                     Ok(Some(on_disk)) => return Some(Ok(Ok(on_disk))),
-                    Err(StateExchangeError::Stale(_)) if knocking.is_some() => is_stale = true,
+                    Err(StateExchangeError::Stale(_)) if attempt.is_some() => is_stale = true,
                     Err(why) => return Some(Err(met(why))),
                 }
             }
-            let heard = knocking.as_mut()?.look(written);
+            let heard = attempt.as_mut()?.look(written);
             heard.transpose().map(|heard| heard.map(Err))
         });
-        drop(knocking);
+        drop(attempt);
         let heard = match ended {
             Ok(Ok(Ok(on_disk))) => {
                 return self

@@ -301,10 +301,10 @@ impl Cluster {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let (mut store, mut door, mut place, mut awaits, mut again) =
+        let (mut store, mut endpoint, mut place, mut awaits, mut again) =
             (None, None, None, None, None);
         if let Some(kept) = part.kept {
-            (store, door) = (Some(kept.store), Some(kept.door));
+            (store, endpoint) = (Some(kept.store), Some(kept.endpoint));
             (place, awaits, again) = (kept.place, kept.awaits, kept.again);
         }
         let replication = Replication::exactly(self.replicas as usize);
@@ -317,7 +317,7 @@ impl Cluster {
                 host: host(),
                 leases: self.terms()?,
                 store,
-                join_endpoint: door,
+                join_endpoint: endpoint,
                 joins: part.joins,
                 ..NetworkOptions::of(fabric, configuration, replication)
             },
