@@ -123,9 +123,9 @@ impl Input {
     fn append(&mut self, later: &Input, pool: &Pool) {
         let mut rest = later.bytes();
         while !rest.is_empty() {
-            let room = self.free_space(pool);
-            let count = rest.len().min(room.len());
-            room[..count].copy_from_slice(&rest[..count]);
+            let free = self.free_space(pool);
+            let count = rest.len().min(free.len());
+            free[..count].copy_from_slice(&rest[..count]);
             self.end += count;
             rest = &rest[count..];
         }

@@ -90,9 +90,9 @@ async fn gather(
     words.clear();
     for (i, chunk) in chunks.iter().enumerate() {
         let from = words.len();
-        let room = if i == 0 { length(chunk) } else { total - from };
+        let words_left = if i == 0 { length(chunk) } else { total - from };
         words
-            .try_reserve_exact(room)
+            .try_reserve_exact(words_left)
             .map_err(|_| Stop::OutOfMemory)?;
         words.resize(from + length(chunk), 0);
         let part = &mut words[from..];
@@ -118,12 +118,12 @@ fn length(chunk: &FatPtr) -> usize {
 /// Returns the chunks of a head; `None` if the object is not a valid head.
 fn pointers(head: &View<'_>) -> Option<Vec<FatPtr>> {
     let count = usize::try_from(head.word(1)).ok()?;
-    let room = head.len().checked_sub(HEAD_WORDS)? / 2;
+    let capacity = head.len().checked_sub(HEAD_WORDS)? / 2;
     let at = |i: usize| {
         let from = HEAD_WORDS + 2 * i;
         FatPtr::from_words([head.word(from), head.word(from + 1)])
     };
-    (count <= room).then(|| (0..count).map(at).collect())
+    (count <= capacity).then(|| (0..count).map(at).collect())
 }
 
 /// Returns the chunks of the row at `addr`; a short row has none.

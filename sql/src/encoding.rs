@@ -205,8 +205,8 @@ impl Encoding {
     #[cold]
     fn malformed(&self, of: &'static rs::Encoding, bytes: &[u8]) -> SqlError {
         let mut decoder = of.new_decoder_without_bom_handling();
-        let room = decoder.max_utf8_buffer_length_without_replacement(bytes.len());
-        let mut text = String::with_capacity(room.unwrap_or(bytes.len()));
+        let capacity = decoder.max_utf8_buffer_length_without_replacement(bytes.len());
+        let mut text = String::with_capacity(capacity.unwrap_or(bytes.len()));
         let (result, read) = decoder.decode_to_string_without_replacement(bytes, &mut text, true);
         let start = match result {
             rs::DecoderResult::Malformed(length, behind) => {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The width and height of a chart.
 const SIZE: (f64, f64) = (960.0, 420.0);
 /// The margins left of, above, right of and below the data.
-const ROOM: (f64, f64, f64, f64) = (78.0, 44.0, 210.0, 54.0);
+const MARGINS: (f64, f64, f64, f64) = (78.0, 44.0, 210.0, 54.0);
 /// The approximate number of ticks on an axis.
 const TICKS: f64 = 8.0;
 /// The colour of measured data.
@@ -110,14 +110,14 @@ impl ChartCanvas {
 
     fn across(&self, x: f64) -> f64 {
         let (from, to) = self.x;
-        let room = SIZE.0 - ROOM.0 - ROOM.2;
-        ROOM.0 + (x.clamp(from, to) - from) / (to - from).max(1e-9) * room
+        let width = SIZE.0 - MARGINS.0 - MARGINS.2;
+        MARGINS.0 + (x.clamp(from, to) - from) / (to - from).max(1e-9) * width
     }
 
     fn up(&self, y: f64) -> f64 {
         let (from, to) = self.y;
-        let room = SIZE.1 - ROOM.1 - ROOM.3;
-        SIZE.1 - ROOM.3 - (y.clamp(from, to) - from) / (to - from).max(1e-9) * room
+        let height = SIZE.1 - MARGINS.1 - MARGINS.3;
+        SIZE.1 - MARGINS.3 - (y.clamp(from, to) - from) / (to - from).max(1e-9) * height
     }
 
     // Writing into a string does not fail.
@@ -193,8 +193,8 @@ impl ChartCanvas {
 
     /// Adds a line of the legend beside the chart.
     pub fn note(&mut self, colour: &str, words: &str) {
-        let y = ROOM.1 + 6.0 + 19.0 * self.notes as f64;
-        let x = SIZE.0 - ROOM.2 + 18.0;
+        let y = MARGINS.1 + 6.0 + 19.0 * self.notes as f64;
+        let x = SIZE.0 - MARGINS.2 + 18.0;
         self.line((x, y), (x + 14.0, y), colour, 3.0);
         self.text((x + 21.0, y + 4.0), "start", (12, "#111"), words);
         self.notes += 1;
@@ -245,7 +245,7 @@ mod tests {
         drawing.mark(99.0, BLUE, "later & elsewhere");
         let svg = drawing.svg();
         assert!(svg.contains("a &lt; b") && svg.contains("later &amp; elsewhere"));
-        let right = format!("{:.1},", SIZE.0 - ROOM.2);
+        let right = format!("{:.1},", SIZE.0 - MARGINS.2);
         assert!(svg.contains(&right), "{svg}");
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
     }

@@ -258,20 +258,20 @@ impl<'a, W: Workload> ClientThread<'a, W> {
 }
 
 fn client_thread<W: Workload>(
-    seat: &ClientThread<'_, W>,
+    thread: &ClientThread<'_, W>,
     mut random: Random,
     mut end: EarlyEndGuard<'_>,
 ) -> Result<Meter, BenchError> {
-    let clients = 0..seat.options.in_flight.max(1);
-    let clients = clients.map(|_| Ok((seat.client()?, random.fork())));
+    let clients = 0..thread.options.in_flight.max(1);
+    let clients = clients.map(|_| Ok((thread.client()?, random.fork())));
     let mut clients = clients.collect::<Result<Vec<_>, BenchError>>()?;
     end.join_start();
     let shared = end.shared;
     if let (1, Some((client, random))) = (clients.len(), clients.pop()) {
-        return block_on(run_client(seat, (client, random), shared, false));
+        return block_on(run_client(thread, (client, random), shared, false));
     }
     let clients = clients.into_iter();
-    let running = clients.map(|client| run_client(seat, client, shared, true));
+    let running = clients.map(|client| run_client(thread, client, shared, true));
     let mut running: FuturesUnordered<_> = running.collect();
     block_on(async {
         let mut meter = Meter::new(W::KINDS.len());
@@ -284,12 +284,12 @@ fn client_thread<W: Workload>(
 
 /// Runs the requests of one client, until the run stops.
 async fn run_client<'a, W: Workload>(
-    seat: &ClientThread<'a, W>,
+    thread: &ClientThread<'a, W>,
     (mut client, mut random): (W::Client<'a>, Random),
     shared: &Shared,
     has_neighbours: bool,
 ) -> Result<Meter, BenchError> {
-    let live = seat.live;
+    let live = thread.live;
     let mut meter = Meter::new(W::KINDS.len());
     let mut phase = WARMUP;
     let mut number = 0u64;
@@ -317,9 +317,9 @@ async fn run_client<'a, W: Workload>(
                         continue;
                     }
                 }
-                Err(error) if seat.options.survives && error.is_connection_lost() => {
+                Err(error) if thread.options.survives && error.is_connection_lost() => {
                     meter.fail(LOST);
-                    client = seat.client()?;
+                    client = thread.client()?;
                 }
                 Err(error) => return Err(error),
             }

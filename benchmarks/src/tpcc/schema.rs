@@ -112,8 +112,8 @@ impl Table {
 
     /// Returns the offset in bytes of text `which` from the start of the texts.
     fn offset(&self, which: usize) -> usize {
-        let room = |(_, width, _): &Text| LENGTH_BYTES + width;
-        self.texts[..which].iter().map(room).sum()
+        let width = |(_, longest, _): &Text| LENGTH_BYTES + longest;
+        self.texts[..which].iter().map(width).sum()
     }
 
     /// Encodes a native row.

@@ -23,8 +23,8 @@ impl Meter {
     pub fn admits(&self, bytes: usize) -> bool {
         let lines_before = self.lines.fetch_add(1, Relaxed);
         let bytes_before = self.bytes.fetch_add(bytes, Relaxed);
-        let has_room = bytes_before == 0 || bytes_before + bytes <= BYTES_MAX;
-        let admits = lines_before < LINES_MAX && has_room;
+        let has_capacity = bytes_before == 0 || bytes_before + bytes <= BYTES_MAX;
+        let admits = lines_before < LINES_MAX && has_capacity;
         if !admits {
             self.leaves(bytes);
             self.dropped.fetch_add(1, Relaxed);

@@ -1,11 +1,11 @@
 //! The executors for work of other machines. Each runs many tasks on one thread at a time.
 //!
 //! ```text
-//! spawn ─► a room (executor) ─► its thread polls a task each time it is woken
+//! spawn ─► an executor ─► its thread polls a task each time it is woken
 //!
-//! the hall    the inline executor, on the thread that polls the machine's peers: short work
-//! the rooms   executors with threads of their own: the rest
-//! close ─► each thread ends with its last task; tasks that are left in the hall are dropped
+//! inline executor   on the thread that polls the machine's peers: short work
+//! other executors   with threads of their own: the rest
+//! close ─► each thread ends with its last task; tasks left in the inline executor are dropped
 //! ```
 //! # Failure
 //! A task that panics ends; the other tasks of its executor continue.
@@ -28,7 +28,7 @@ pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Wakes the thread that runs an executor's tasks.
 type ThreadWaker = Box<dyn Fn() + Send + Sync>;
 
-/// The inline executor (`hall`), and the executors with threads.
+/// The inline executor, and the executors with threads.
 #[derive(Default)]
 pub(super) struct Executors {
     inline_executor: OnceLock<Arc<Executor>>,
@@ -63,7 +63,7 @@ struct Inbox {
 /// The task slots, and the buffers used while tasks run.
 #[derive(Default)]
 struct TaskSlots {
-    seats: Vec<Option<SlotTask>>,
+    tasks: Vec<Option<SlotTask>>,
     free: Vec<usize>,
     arrived: Vec<Task>,
     ready: Vec<Arc<WakerState>>,
@@ -78,7 +78,7 @@ struct SlotTask {
 
 /// The waker state of a task.
 struct WakerState {
-    room: Arc<Executor>,
+    executor: Arc<Executor>,
     place: usize,
     waits: AtomicBool,
     over: AtomicBool,
@@ -87,8 +87,8 @@ struct WakerState {
 impl Wake for WakerState {
     fn wake(self: Arc<Self>) {
         if !self.waits.swap(true, Ordering::AcqRel) {
-            let room = Arc::clone(&self.room);
-            room.put(|inbox| inbox.woken.push(self));
+            let executor = Arc::clone(&self.executor);
+            executor.put(|inbox| inbox.woken.push(self));
         }
     }
 }
@@ -147,31 +147,31 @@ impl Executor {
         // A thread that finds the slots locked has set the flag before. The holder reads it after
         // unlocking.
         while self.again.load(Ordering::SeqCst)
-            && let Some(mut seats) = self.slots.try_lock()
+            && let Some(mut slots) = self.slots.try_lock()
         {
             self.again.store(false, Ordering::SeqCst);
-            looked = self.look_from(&mut seats);
-            drop(seats);
+            looked = self.look_from(&mut slots);
+            drop(slots);
             fence(Ordering::SeqCst);
         }
         looked
     }
 
-    fn look_from(self: &Arc<Self>, seats: &mut TaskSlots) -> RoundOutcome {
+    fn look_from(self: &Arc<Self>, slots: &mut TaskSlots) -> RoundOutcome {
         let closing = {
             let mut inbox = self.inbox.lock();
-            std::mem::swap(&mut seats.arrived, &mut inbox.arrived);
-            std::mem::swap(&mut seats.ready, &mut inbox.woken);
+            std::mem::swap(&mut slots.arrived, &mut inbox.arrived);
+            std::mem::swap(&mut slots.ready, &mut inbox.woken);
             inbox.runs = Some(std::thread::current().id());
             inbox.closing
         };
-        seats.place_arrived(self);
-        let look = match seats.ready.is_empty() {
-            true if closing && seats.are_empty() => RoundOutcome::Over,
+        slots.place_arrived(self);
+        let look = match slots.ready.is_empty() {
+            true if closing && slots.are_empty() => RoundOutcome::Over,
             true => RoundOutcome::Idle,
             false => RoundOutcome::Ran,
         };
-        seats.run_ready(self);
+        slots.run_ready(self);
         self.inbox.lock().runs = None;
         look
     }
@@ -184,34 +184,34 @@ impl Executor {
             inbox.closing = true;
             std::mem::take(&mut inbox.arrived)
         };
-        let seats = self
+        let slots = self
             .slots
             .try_lock()
-            .map(|mut seats| std::mem::take(&mut *seats));
+            .map(|mut slots| std::mem::take(&mut *slots));
         // The drop of a task's data may panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop((seats, arrived))));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop((slots, arrived))));
     }
 }
 
 impl TaskSlots {
     fn are_empty(&self) -> bool {
-        self.free.len() == self.seats.len()
+        self.free.len() == self.tasks.len()
     }
 
-    fn place_arrived(&mut self, room: &Arc<Executor>) {
+    fn place_arrived(&mut self, executor: &Arc<Executor>) {
         for task in self.arrived.drain(..) {
             let place = self.free.pop().unwrap_or_else(|| {
-                self.seats.push(None);
-                self.seats.len() - 1
+                self.tasks.push(None);
+                self.tasks.len() - 1
             });
             let woken = Arc::new(WakerState {
-                room: Arc::clone(room),
+                executor: Arc::clone(executor),
                 place,
                 waits: AtomicBool::new(true),
                 over: AtomicBool::new(false),
             });
             self.ready.push(Arc::clone(&woken));
-            self.seats[place] = Some(SlotTask {
+            self.tasks[place] = Some(SlotTask {
                 task,
                 waker: Waker::from(Arc::clone(&woken)),
                 woken,
@@ -219,23 +219,23 @@ impl TaskSlots {
         }
     }
 
-    fn run_ready(&mut self, room: &Executor) {
+    fn run_ready(&mut self, executor: &Executor) {
         for woken in self.ready.drain(..) {
             woken.waits.store(false, Ordering::Release);
             if woken.over.load(Ordering::Relaxed) {
                 continue;
             }
-            let Some(seated) = &mut self.seats[woken.place] else {
+            let Some(slot) = &mut self.tasks[woken.place] else {
                 continue;
             };
-            let mut context = Context::from_waker(&seated.waker);
-            let task = seated.task.as_mut();
+            let mut context = Context::from_waker(&slot.waker);
+            let task = slot.task.as_mut();
             let polled = catch_unwind(AssertUnwindSafe(|| task.poll(&mut context)));
             if !matches!(polled, Ok(Poll::Pending)) {
-                seated.woken.over.store(true, Ordering::Relaxed);
-                let ended = self.seats[woken.place].take();
+                slot.woken.over.store(true, Ordering::Relaxed);
+                let ended = self.tasks[woken.place].take();
                 self.free.push(woken.place);
-                room.load.fetch_sub(1, Ordering::Relaxed);
+                executor.load.fetch_sub(1, Ordering::Relaxed);
                 // The drop of a task's data may panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
             }
@@ -247,22 +247,19 @@ impl Executors {
     /// Starts the threads. The thread that polls the peers runs the tasks of the inline executor;
     /// `call` wakes it.
     pub fn start(&self, call: impl Fn() + Send + Sync + 'static) -> std::io::Result<()> {
-        let hall = Executor::new();
-        let _ = hall.caller.set(Box::new(call));
-        let _ = self.inline_executor.set(hall);
+        let inline = Executor::new();
+        let _ = inline.caller.set(Box::new(call));
+        let _ = self.inline_executor.set(inline);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for number in 0..cores.min(EXECUTORS_MAX) {
-            let room = Executor::new();
-            let runs = Arc::clone(&room);
+            let executor = Executor::new();
+            let runs = Arc::clone(&executor);
             let thread = std::thread::Builder::new()
                 .name(format!("shipped {number}"))
                 .spawn(move || run(&runs))?;
             let unparks = thread.thread().clone();
-            let _ = room.caller.set(Box::new(move || unparks.unpark()));
-            self.threads.lock().push(Handle {
-                executor: room,
-                thread,
-            });
+            let _ = executor.caller.set(Box::new(move || unparks.unpark()));
+            self.threads.lock().push(Handle { executor, thread });
         }
         Ok(())
     }
@@ -270,15 +267,15 @@ impl Executors {
     /// Runs a short task on the inline executor. Returns the task if no executor runs.
     pub fn run_inline(&self, task: Task) -> Result<(), Task> {
         match self.inline_executor.get() {
-            Some(hall) => hall.enter(task),
+            Some(inline) => inline.enter(task),
             None => Err(task),
         }
     }
 
     /// Polls the ready tasks of the inline executor. Returns whether there were any.
     pub fn attend(&self) -> bool {
-        let hall = self.inline_executor.get();
-        hall.is_some_and(|hall| hall.look() == RoundOutcome::Ran)
+        let inline = self.inline_executor.get();
+        inline.is_some_and(|inline| inline.look() == RoundOutcome::Ran)
     }
 
     /// Runs a task to its end on one of the threads. Returns the task if there are no threads.
@@ -288,20 +285,20 @@ impl Executors {
         let Some(handle) = threads.iter().min_by_key(load) else {
             return Err(task);
         };
-        let room = Arc::clone(&handle.executor);
+        let executor = Arc::clone(&handle.executor);
         drop(threads);
-        room.enter(task)
+        executor.enter(task)
     }
 
     /// Returns whether the caller is one of the tasks.
     pub fn is_inside(&self) -> bool {
         let threads = self.threads.lock();
         let mut executors = threads.iter().map(|handle| &handle.executor);
-        executors.any(|room| room.is_run_here())
+        executors.any(|executor| executor.is_run_here())
             || self
                 .inline_executor
                 .get()
-                .is_some_and(|hall| hall.is_run_here())
+                .is_some_and(|inline| inline.is_run_here())
     }
 
     /// Lets the threads end after their tasks. If `waits`, waits for that; the caller must be no
@@ -315,16 +312,16 @@ impl Executors {
             // Panics of tasks are caught, so the result has no information.
             let _ = handle.thread.join();
         }
-        if let Some(hall) = self.inline_executor.get() {
-            hall.clear();
+        if let Some(inline) = self.inline_executor.get() {
+            inline.clear();
         }
     }
 }
 
 /// Runs the main loop of an executor's thread.
-fn run(room: &Arc<Executor>) {
+fn run(executor: &Arc<Executor>) {
     loop {
-        match room.look() {
+        match executor.look() {
             RoundOutcome::Ran => {}
             RoundOutcome::Idle => std::thread::park(),
             RoundOutcome::Over => return,
@@ -369,38 +366,42 @@ mod tests {
 
     #[test]
     fn tasks_finish_despite_panics_of_others() {
-        let rooms = Executors::default();
-        rooms.start(|| {}).expect("threads");
+        let executors = Executors::default();
+        executors.start(|| {}).expect("threads");
         let (said, heard) = channel();
         for number in 0..TASKS {
-            assert!(rooms.spawn(Box::pin(task(number, said.clone()))).is_ok());
+            assert!(
+                executors
+                    .spawn(Box::pin(task(number, said.clone())))
+                    .is_ok()
+            );
         }
         drop(said);
-        rooms.close(true);
+        executors.close(true);
         all_but_the_one_that_panics(heard.iter().collect());
-        assert!(rooms.spawn(Box::pin(async {})).is_err());
-        assert!(rooms.run_inline(Box::pin(async {})).is_err());
-        assert!(!rooms.is_inside());
+        assert!(executors.spawn(Box::pin(async {})).is_err());
+        assert!(executors.run_inline(Box::pin(async {})).is_err());
+        assert!(!executors.is_inside());
     }
 
     #[test]
     fn any_called_thread_runs_inline_tasks() {
-        let rooms = Arc::new(Executors::default());
+        let executors = Arc::new(Executors::default());
         let (call, called) = channel();
         let calls = call.clone();
         // The last call may happen after the test has ended.
-        rooms
+        executors
             .start(move || {
                 let _ = calls.send(true);
             })
             .expect("threads");
-        let attends = Arc::clone(&rooms);
+        let attends = Arc::clone(&executors);
         let attendants = [0; 2].map(|_| {
             let (attend, attended) = channel();
-            let rooms = Arc::clone(&attends);
+            let executors = Arc::clone(&attends);
             let thread = std::thread::spawn(move || {
                 for () in attended {
-                    while rooms.attend() {}
+                    while executors.attend() {}
                 }
             });
             (attend, thread)
@@ -420,7 +421,7 @@ mod tests {
         let (said, heard) = channel();
         for number in 0..TASKS {
             assert!(
-                rooms
+                executors
                     .run_inline(Box::pin(task(number, said.clone())))
                     .is_ok()
             );
@@ -429,21 +430,21 @@ mod tests {
         all_but_the_one_that_panics(heard.iter().collect());
         call.send(false).expect("is heard");
         dispatch.join().expect("no panic");
-        rooms.close(true);
+        executors.close(true);
     }
 
     #[test]
     fn closing_drops_inline_tasks() {
-        let rooms = Executors::default();
-        rooms.start(|| {}).expect("threads");
+        let executors = Executors::default();
+        executors.start(|| {}).expect("threads");
         let (said, heard) = channel::<()>();
         let waits = async move {
             let _said = said;
             std::future::pending::<()>().await;
         };
-        assert!(rooms.run_inline(Box::pin(waits)).is_ok());
-        assert!(rooms.attend());
-        rooms.close(true);
+        assert!(executors.run_inline(Box::pin(waits)).is_ok());
+        assert!(executors.attend());
+        executors.close(true);
         assert!(heard.recv().is_err());
     }
 }

@@ -5,7 +5,7 @@
 //! home.rs   where is the data? ─ here: no shipping
 //! send.rs   user, settings, text, parameters ═► serve.rs  a session, run with its plan cache,
 //!                                                         retried, committed
-//!                                               room.rs   the executors: inline, or a few threads
+//!                                               executor.rs  the executors: inline, or threads
 //! rows, tag or error ◄═════════════════════════ the reply
 //! a cancel ═══════════════════════════════════► ends it there
 //! ```

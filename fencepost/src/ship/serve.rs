@@ -403,23 +403,23 @@ pub(super) struct RowsUpToLimit {
     layout: RowLayout,
     pub rows: Vec<u8>,
     words: Vec<u64>,
-    /// The number of bytes that may still be used.
-    room: usize,
+    /// The limit of the bytes of all rows.
+    bytes_max: usize,
     pub overflowed: bool,
 }
 
 impl RowsUpToLimit {
-    fn of(prepared: &PreparedStatement, room: usize) -> RowsUpToLimit {
+    fn of(prepared: &PreparedStatement, bytes_max: usize) -> RowsUpToLimit {
         let columns = prepared.columns().unwrap_or_default().iter();
-        RowsUpToLimit::of_types(columns.map(|column| column.ty.kind), room)
+        RowsUpToLimit::of_types(columns.map(|column| column.ty.kind), bytes_max)
     }
 
-    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>, room: usize) -> RowsUpToLimit {
+    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>, bytes_max: usize) -> RowsUpToLimit {
         RowsUpToLimit {
             layout: RowLayout::of_types(kinds),
             rows: Vec::new(),
             words: Vec::new(),
-            room,
+            bytes_max,
             overflowed: false,
         }
     }
@@ -440,7 +440,7 @@ impl RowSink for RowsUpToLimit {
             return Err(self.overflow());
         }
         let encoded = self.layout.encode(row, &mut self.words);
-        if encoded.is_err() || self.rows.len() + self.words.len() * 8 > self.room {
+        if encoded.is_err() || self.rows.len() + self.words.len() * 8 > self.bytes_max {
             return Err(self.overflow());
         }
         put_words(&mut self.rows, &self.words);

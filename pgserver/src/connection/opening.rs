@@ -52,8 +52,8 @@ impl SessionSlot {
     fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
         let sessions: &AtomicUsize = &shared.sessions;
         let before = sessions.fetch_add(1, Ordering::Relaxed);
-        let seat = SessionSlot(shared.clone());
-        (before < shared.options.connections_max).then_some(seat)
+        let slot = SessionSlot(shared.clone());
+        (before < shared.options.connections_max).then_some(slot)
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn open(io: &mut Io, place: &TaskEntry) -> Result<StartedSessio
     )
     .await
     {
-        Ok(Ok((startup, seat))) => begin(io, startup, seat, &shared),
+        Ok(Ok((startup, slot))) => begin(io, startup, slot, &shared),
         Ok(Err(ending)) => Err(ending),
         Err(_) => {
             let message = "canceling authentication due to timeout";
@@ -113,7 +113,7 @@ async fn log_in(
         );
         return Err(fatal(io, "28000", &message));
     }
-    let Some(seat) = SessionSlot::take(shared) else {
+    let Some(slot) = SessionSlot::take(shared) else {
         return Err(fatal(io, "53300", "sorry, too many clients already"));
     };
     let method = method(io, shared)?;
@@ -131,7 +131,7 @@ async fn log_in(
         }
     }
     append(&mut io.out, &Authentication::Ok);
-    Ok((startup, seat))
+    Ok((startup, slot))
 }
 
 /// Returns the authentication method of the client, from the access rules or the server's mode.
@@ -332,7 +332,7 @@ async fn password_message(io: &mut Io, place: &TaskEntry) -> Result<Vec<u8>, Clo
 fn begin(
     io: &mut Io,
     startup: Startup,
-    seat: SessionSlot,
+    slot: SessionSlot,
     shared: &Arc<Shared>,
 ) -> Result<StartedSession, CloseReason> {
     let pid = shared.cancels.free(|| engine::number(&shared.database));
@@ -362,11 +362,7 @@ fn begin(
     let secret = SecretKey::I32(key.secret);
     append(&mut io.out, &BackendKeyData::new(key.pid, secret));
     encode::ready_for_query(&mut io.out, engine::ready(&session));
-    Ok(StartedSession {
-        session,
-        key,
-        slot: seat,
-    })
+    Ok(StartedSession { session, key, slot })
 }
 
 /// Logs the authorized connection, if the settings include that.

@@ -60,7 +60,7 @@ pub(super) struct ClientSession<'p> {
     pub(super) place: &'p TaskEntry,
     pub(super) handoff: Handoff,
     pub(super) key: CancelKey,
-    seat: SessionSlot,
+    slot: SessionSlot,
     home: ArrivalProcessor,
     pub(super) burst: Burst,
 }
@@ -87,11 +87,7 @@ pub(super) use watched;
 
 impl<'p> ClientSession<'p> {
     pub(super) fn new(rest: IdleSession, place: &'p TaskEntry) -> Self {
-        let StartedSession {
-            session,
-            key,
-            slot: seat,
-        } = rest.opened;
+        let StartedSession { session, key, slot } = rest.opened;
         ClientSession {
             style: Style::of(&session),
             session,
@@ -102,7 +98,7 @@ impl<'p> ClientSession<'p> {
             place,
             handoff: Handoff::default(),
             key,
-            seat,
+            slot,
             home: ArrivalProcessor::after(rest.moves),
             burst: Burst::default(),
         }
@@ -129,7 +125,7 @@ impl<'p> ClientSession<'p> {
             opened: StartedSession {
                 session: self.session,
                 key: self.key,
-                slot: self.seat,
+                slot: self.slot,
             },
             unnamed: self.unnamed,
             moves: self.home.moves(),

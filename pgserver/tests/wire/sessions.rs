@@ -164,7 +164,7 @@ fn connection_limit_refuses_further_clients() {
     third.send(&crate::common::startup(""));
     assert_eq!(error(&third.rest()).0, "53300");
     first.vanish();
-    eventually("a seat is free", || {
+    eventually("a slot is free", || {
         let mut client = Client::connect(server.local_addr());
         client.send(&crate::common::startup(""));
         client.read().is_some_and(|message| message.tag == 'R')
