@@ -124,12 +124,12 @@ pub struct Start {
     /// machines that share memory. All other options are as for the others.
     #[arg(
         long,
-        env = "FENCEPOST_NEWCOMER",
+        env = "FENCEPOST_JOINING",
         value_name = "ADDRESS",
         group = "who",
         requires = "lease_ms"
     )]
-    newcomer: Option<String>,
+    joining: Option<String>,
     /// Number of initial machines of a cluster that shares memory.
     #[arg(
         long,
@@ -302,7 +302,7 @@ impl Start {
             return Ok(Some(self.as_joining(cluster)));
         }
         let Some(file) = &self.cluster_secret else {
-            let why = "--machine and --newcomer are of --cluster or of --join";
+            let why = "--machine and --joining are of --cluster or of --join";
             return Err(Failure::Broken(why.into()));
         };
         let secret = std::fs::read(file).map_err(Failure::io(file.display().to_string()))?;
@@ -318,12 +318,12 @@ impl Start {
     }
 
     fn is_among_others(&self) -> bool {
-        self.machine.is_some() || self.newcomer.is_some()
+        self.machine.is_some() || self.joining.is_some()
     }
 
-    /// Returns the cluster with this machine as a joining one, if `--newcomer` is given.
+    /// Returns the cluster with this machine as a joining one, if `--joining` is given.
     fn as_joining(&self, cluster: Cluster) -> Cluster {
-        match &self.newcomer {
+        match &self.joining {
             Some(address) => cluster.joining(address),
             None => cluster,
         }

@@ -178,7 +178,7 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
         command("remove", number, &through);
         assert!(machines[0].ended(), "machine {number} ends well");
         let again = format!("again-{number}");
-        let machine = StartProcess::start(directory.path(), &["--newcomer", &again]);
+        let machine = StartProcess::start(directory.path(), &["--joining", &again]);
         let mut urls = urls.lock().expect("no thread panics");
         urls.remove(0);
         urls.push(machine.url.clone());
@@ -227,7 +227,7 @@ fn nvram_machines_leave_and_join() {
     ] {
         session.script(statement).expect("it is made");
     }
-    let joining = called(["--newcomer", "another"]);
+    let joining = called(["--joining", "another"]);
     machines.push(StartProcess::start(path, &joining));
     command("drain", 1, &machines[1].url);
     command("remove", 1, &machines[1].url);

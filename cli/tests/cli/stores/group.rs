@@ -109,7 +109,7 @@ fn only_machine_with_secret_joins_raft_store() {
     let (_directory, [ours, theirs]) = secrets();
     let [first, second, third] = ["127.0.3.11", "127.0.3.12", "127.0.3.13"].map(address);
     let addresses = format!("{first},{second}");
-    let joining = ["--newcomer", third.as_str()];
+    let joining = ["--joining", third.as_str()];
     let right = MachineParameters {
         addresses: &addresses,
         secret: &ours,
@@ -167,7 +167,7 @@ fn joining_machine_that_reaches_no_member_reports_it() {
         secret: &secret,
         store: "raft",
     };
-    let arguments = of.arguments(["--newcomer", "127.0.3.15:7000"]);
+    let arguments = of.arguments(["--joining", "127.0.3.15:7000"]);
     let of_one = arguments.iter().map(|word| match *word {
         "2" => "1",
         word => word,

@@ -189,7 +189,7 @@ fn only_member_of_path_joins_zookeeper_store() {
     let (_directory, [ours, theirs]) = secrets();
     let [first, second, third] = ["127.0.3.1", "127.0.3.2", "127.0.3.3"].map(address);
     let (addresses, store) = (format!("{first},{second}"), zookeeper.url());
-    let joining = ["--newcomer", third.as_str()];
+    let joining = ["--joining", third.as_str()];
     let right = MachineParameters {
         addresses: &addresses,
         secret: &ours,
@@ -270,7 +270,7 @@ fn unreachable_store_is_reported() {
     let silent = address("127.0.0.1");
     let store = format!("zookeeper://{silent}/fencepost/one");
     let why = format!("the store of the configuration does not answer: {silent}");
-    let all = [FIRST, ["--newcomer", "127.0.3.6:7000"]].map(|who| of(&store).fails(who));
+    let all = [FIRST, ["--joining", "127.0.3.6:7000"]].map(|who| of(&store).fails(who));
     for one in all {
         one.assert_fails(&why);
     }
