@@ -65,9 +65,9 @@ impl InitialMembers {
                 domain.map_err(|error| named("failure domain", error))?,
             ))
         };
-        let founders = self.addresses.iter().enumerate().map(initial_member);
-        let founders: Vec<_> = founders.collect::<Result<_, OpenError>>()?;
-        Configuration::of_initial_members(self.cluster, founders).map_err(invalid)
+        let initial_members = self.addresses.iter().enumerate().map(initial_member);
+        let initial_members: Vec<_> = initial_members.collect::<Result<_, OpenError>>()?;
+        Configuration::of_initial_members(self.cluster, initial_members).map_err(invalid)
     }
 }
 
@@ -88,8 +88,10 @@ mod tests {
         }
     }
 
-    fn refused(founders: &InitialMembers) -> String {
-        let error = founders.configuration().expect_err("no configuration");
+    fn refused(initial_members: &InitialMembers) -> String {
+        let error = initial_members
+            .configuration()
+            .expect_err("no configuration");
         error.to_string()
     }
 

@@ -390,9 +390,9 @@ impl Cluster {
     /// Returns the identity of this machine.
     fn who(&self) -> Result<MachineIdentity, OpenError> {
         let Some(address) = &self.joins_at else {
-            return Ok(MachineIdentity::Founder(MachineId(self.machine)));
+            return Ok(MachineIdentity::InitialMember(MachineId(self.machine)));
         };
-        joining_address(address).map(MachineIdentity::Newcomer)
+        joining_address(address).map(MachineIdentity::JoiningMember)
     }
 
     /// Returns whether the machines of a network keep the configuration themselves.

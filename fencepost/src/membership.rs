@@ -89,21 +89,21 @@ impl MachineRole {
 
 /// The identity of a machine: an initial member of the first configuration, or a joining machine.
 pub(crate) enum MachineIdentity {
-    Founder(MachineId),
-    Newcomer(Address),
+    InitialMember(MachineId),
+    JoiningMember(Address),
 }
 
 impl MachineIdentity {
     /// Returns the role of a machine in a cluster that does not replace failed machines.
     pub fn alone(self, first: Configuration) -> Result<MachineRole, OpenError> {
         match self {
-            MachineIdentity::Founder(me) => Ok(MachineRole {
+            MachineIdentity::InitialMember(me) => Ok(MachineRole {
                 me,
                 configuration: first,
                 joins: false,
                 kept: None,
             }),
-            MachineIdentity::Newcomer(_) => {
+            MachineIdentity::JoiningMember(_) => {
                 let why = "machines join only where they have leases and keep their configuration";
                 Err(OpenError::Configuration(why.into()))
             }
@@ -122,7 +122,7 @@ impl MachineIdentity {
         let endpoint = JoinEndpoint::new(disk.subdir(JOIN_DIRECTORY).map_err(unusable)?, secret);
         let endpoint = Arc::new(endpoint);
         let (address, domain) = match self {
-            MachineIdentity::Newcomer(address) => {
+            MachineIdentity::JoiningMember(address) => {
                 if HostStore::standing(&*disk, None).map_err(store)? == DirectoryUse::Unused {
                     let why = "no machine of the cluster runs that could let others in";
                     return Err(OpenError::Configuration(why.into()));
@@ -131,7 +131,7 @@ impl MachineIdentity {
                 let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                 (address, domain)
             }
-            MachineIdentity::Founder(me) => {
+            MachineIdentity::InitialMember(me) => {
                 let standing = standing_of(&*disk, me)?;
                 if standing != DirectoryUse::Before {
                     let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
@@ -150,10 +150,10 @@ impl MachineIdentity {
                         });
                     }
                 }
-                let initial_member = first.machine(me);
-                let founder =
-                    initial_member.expect("CONFIG-1: founders are in the first configuration");
-                (founder.address.clone(), founder.domain.clone())
+                let member = first.machine(me);
+                let member =
+                    member.expect("CONFIG-1: initial members are in the first configuration");
+                (member.address.clone(), member.domain.clone())
             }
         };
         let (me, configuration) = request_to_join(&endpoint, &first, address, domain)?;

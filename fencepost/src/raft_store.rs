@@ -131,21 +131,21 @@ mod joining {
         ) -> Result<(MachineRole, Arc<TcpFabric>), OpenError> {
             let lines = Arc::new(RaftConnections::new(asker));
             let (address, domain) = match who {
-                MachineIdentity::Newcomer(address) => {
+                MachineIdentity::JoiningMember(address) => {
                     // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
-                MachineIdentity::Founder(me) => {
-                    let initial_member = self.first.machine(me);
-                    let founder =
-                        initial_member.expect("CONFIG-1: founders are in the first configuration");
-                    let (fabric, kept) = self.listen(me, &founder.address, &self.first, &lines)?;
+                MachineIdentity::InitialMember(me) => {
+                    let member = self.first.machine(me);
+                    let member =
+                        member.expect("CONFIG-1: initial members are in the first configuration");
+                    let (fabric, kept) = self.listen(me, &member.address, &self.first, &lines)?;
                     if self.begin(&kept, me, &lines)? {
                         let part = self.begun(me, self.first.clone(), false, (kept, None));
                         return Ok((part, fabric));
                     }
-                    (founder.address.clone(), founder.domain.clone())
+                    (member.address.clone(), member.domain.clone())
                 }
             };
             let addresses = addresses(&self.first, None);

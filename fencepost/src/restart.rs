@@ -105,12 +105,13 @@ struct StartEnvironment<'a> {
     domain: FailureDomain,
 }
 
-/// Starts a machine with the identity `who`, of a cluster that began with `founders`. Its memory is
-/// in `directory`, and saved in `saves`. With leases, a machine that knows the secret may join.
+/// Starts a machine with the identity `who`, of a cluster that began with `initial_members`. Its
+/// memory is in `directory`, and saved in `saves`. With leases, a machine that knows the secret may
+/// join.
 pub(crate) fn begin(
     (directory, saves): (&Path, Option<&Path>),
     who: &MachineIdentity,
-    founders: &Configuration,
+    initial_members: &Configuration,
     replication: Replication,
     secret: Option<ClusterSecret>,
 ) -> Result<ReadyMachine, OpenError> {
@@ -119,14 +120,13 @@ pub(crate) fn begin(
     let nvram = Nvram::saving_in(&directory, &records).map_err(io)?;
     let records = records.join(CONFIGURATION);
     let (address, domain) = match who {
-        MachineIdentity::Founder(me) => {
-            let initial_member = founders.machine(*me);
-            let founder =
-                initial_member.expect("CONFIG-1: founders are in the first configuration");
-            (founder.address.clone(), founder.domain.clone())
+        MachineIdentity::InitialMember(me) => {
+            let member = initial_members.machine(*me);
+            let member = member.expect("CONFIG-1: initial members are in the first configuration");
+            (member.address.clone(), member.domain.clone())
         }
         // The machine is a failure domain of its own.
-        MachineIdentity::Newcomer(address) => {
+        MachineIdentity::JoiningMember(address) => {
             let domain = FailureDomain::new(address.as_str()).map_err(membership::unusable)?;
             (address.clone(), domain)
         }
@@ -135,7 +135,7 @@ pub(crate) fn begin(
         nvram,
         disk: Arc::new(OsDisk::open(&records).map_err(io)?),
         records: records.display().to_string(),
-        initial_members: founders,
+        initial_members,
         replication,
         address,
         domain,
@@ -208,13 +208,13 @@ impl StartEnvironment<'_> {
 
     /// Starts the first incarnation.
     fn begin_first(&self) -> Result<StartIncarnation, OpenError> {
-        let founders = self.initial_members;
-        let Some(me) = founders.at_address(&self.address) else {
+        let initial_members = self.initial_members;
+        let Some(me) = initial_members.at_address(&self.address) else {
             let why = "no machine of the cluster runs that could let others in";
             return Err(OpenError::Configuration(why.into()));
         };
         // An incarnation that never had a machine does not count.
-        for machine in founders.machines() {
+        for machine in initial_members.machines() {
             if self.nvram.has_ever_lived(machine.id).map_err(io)? {
                 return Err(OpenError::Restart(format!(
                     "there is the memory of machines, and {} does not say who they were",
@@ -222,9 +222,9 @@ impl StartEnvironment<'_> {
                 )));
             }
         }
-        let number = founders.id().0;
+        let number = initial_members.id().0;
         self.nvram.begin(number, &[]).map_err(io)?;
-        self.swap(me, None, founders)?;
+        self.swap(me, None, initial_members)?;
         Ok(StartIncarnation {
             number,
             me,

@@ -137,16 +137,16 @@ mod joining {
             let (kept, endpoint) = self.kept(&first, secret)?;
             let current = kept.read().block_on().map_err(store)?;
             let (address, domain) = match who {
-                MachineIdentity::Newcomer(_) if current.is_none() => {
+                MachineIdentity::JoiningMember(_) if current.is_none() => {
                     let why = format!("no machine of the cluster has been in {path} of {servers}");
                     return Err(OpenError::Configuration(why));
                 }
-                MachineIdentity::Newcomer(address) => {
+                MachineIdentity::JoiningMember(address) => {
                     // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
-                MachineIdentity::Founder(me) => {
+                MachineIdentity::InitialMember(me) => {
                     let place = format!("{path}/founders/{me}");
                     if let Some(place) = begin(&kept, place, &first)? {
                         return Ok(MachineRole {
@@ -162,10 +162,10 @@ mod joining {
                             }),
                         });
                     }
-                    let initial_member = first.machine(me);
-                    let founder =
-                        initial_member.expect("CONFIG-1: founders are in the first configuration");
-                    (founder.address.clone(), founder.domain.clone())
+                    let member = first.machine(me);
+                    let member =
+                        member.expect("CONFIG-1: initial members are in the first configuration");
+                    (member.address.clone(), member.domain.clone())
                 }
             };
             let joined = request_to_join(&endpoint, &first, address, domain);

@@ -83,7 +83,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
         .batch("INSERT INTO t SELECT g, 0 FROM generate_series(0, 299) g")
         .expect("rows");
     let over = AtomicBool::new(false);
-    let (newcomer, ones) = thread::scope(|scope| {
+    let (joined, ones) = thread::scope(|scope| {
         let adds = scope.spawn(|| add_ones(&machines[1], &over));
         let joining_database = open.open_joining(address);
         over.store(true, Ordering::Relaxed);
@@ -92,13 +92,13 @@ fn joins_and_comes_back(open: &Open, address: &str) {
             adds.join().expect("no panic"),
         )
     });
-    machines.push(newcomer);
+    machines.push(joined);
     for db in &machines {
         assert_eq!(members(db), [1, 2, 3, 4]);
         assert_eq!(sum(db), ones, "each acknowledged update is there");
     }
-    let mut guest = machines[3].blocking();
-    guest
+    let mut joining = machines[3].blocking();
+    joining
         .batch(
             "UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); \
              INSERT INTO u VALUES (1)",
@@ -126,29 +126,29 @@ fn joins_and_comes_back(open: &Open, address: &str) {
 
 #[test]
 fn machine_joins_and_member_returns_over_shared_memory() {
-    joins_and_comes_back(&Open::new(Interconnect::memory()), "guest");
+    joins_and_comes_back(&Open::new(Interconnect::memory()), "joining");
 }
 
 #[test]
 fn machine_joins_and_member_returns_over_network() {
     let open = Open::new(Interconnect::network(11));
-    let guest = addresses(12, 1).remove(0);
-    let early = open.open_joining(&guest).err().expect("no machine runs");
+    let joining = addresses(12, 1).remove(0);
+    let early = open.open_joining(&joining).err().expect("no machine runs");
     assert!(
         early.to_string().contains("no machine of the cluster runs"),
         "{early}"
     );
-    joins_and_comes_back(&open, &guest);
+    joins_and_comes_back(&open, &joining);
 }
 
 #[test]
 fn outsider_without_secret_cannot_join() {
     let open = Open::new(Interconnect::network(13));
     let machines = open.machines();
-    let guest = addresses(14, 1).remove(0);
+    let joining = addresses(14, 1).remove(0);
     let cluster = open
         .machine(0, b"known to another cluster")
-        .joining(guest.as_str());
+        .joining(joining.as_str());
     let refused = open.options(cluster).open().err().expect("is refused");
     assert!(
         refused
@@ -159,14 +159,14 @@ fn outsider_without_secret_cannot_join() {
     let cluster = open
         .machine(0, SECRET)
         .name("another")
-        .joining(guest.as_str());
+        .joining(joining.as_str());
     let refused = open.options(cluster).open().err().expect("is refused");
     assert!(
         refused.to_string().contains("belongs to cluster"),
         "{refused}"
     );
     // Without leases no machine can join.
-    let cluster = open.machine(0, SECRET).joining(guest);
+    let cluster = open.machine(0, SECRET).joining(joining);
     let refused = Database::join(cluster).err().expect("is refused");
     assert!(matches!(refused, OpenError::Configuration(_)), "{refused}");
     assert_eq!(members(&machines[0]), [1, 2, 3]);
