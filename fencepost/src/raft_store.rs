@@ -285,7 +285,8 @@ mod joining {
                 }
                 if began.elapsed() > TIME_LIMIT {
                     let missing = match refusals.is_empty() {
-                        true => "some machines are of a life before: end all, and start them again"
+                        true => "machines disagree about the incarnation of the cluster: stop all \
+                                 machines, then start them again"
                             .into(),
                         false => list(&refusals),
                     };

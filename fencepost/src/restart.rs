@@ -12,12 +12,11 @@
 //!       ─► one, whose machines have all ended    ─► load ─► settle ─► next incarnation
 //!                                                                 ─► next configuration
 //! ```
-//! A life in the code is an incarnation of the cluster: the time from one start of all machines to
-//! their end. The first machine to arrive starts an incarnation for all; the others find it
-//! started. The configuration in the store decides whether an incarnation has started: until then
-//! the retained state is unchanged. Its machines are the machines of the last configuration, by
-//! their addresses. A machine that has returned or joined restarts with the others; an evicted
-//! machine sends a join request.
+//! An incarnation of the cluster is the time from one start of all machines to their end. The first
+//! machine to arrive starts an incarnation for all; the others find it started. The configuration
+//! in the store decides whether an incarnation has started: until then the retained state is
+//! unchanged. Its machines are the machines of the last configuration, by their addresses. A machine
+//! that has returned or joined restarts with the others; an evicted machine sends a join request.
 //!
 //! # Failure
 //! A damaged save is reported; its machine has lost its memory, and the others may have replicas.
@@ -153,7 +152,9 @@ pub(crate) fn begin(
     loop {
         let entered = place.nvram.enter().map_err(io)?;
         let was = match place.stands()? {
-            StartMode::Begins(life) => return place.begins(*life, endpoint, saves.is_some()),
+            StartMode::Begins(incarnation) => {
+                return place.begins(*incarnation, endpoint, saves.is_some());
+            }
             StartMode::RequestsToJoin(was) => was,
             StartMode::Waits => None,
         };
@@ -182,26 +183,26 @@ impl StartEnvironment<'_> {
     /// now.
     fn stands(&self) -> Result<StartMode, OpenError> {
         let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
-            let incarnation = self.begin_first()?;
-            return Ok(StartMode::Begins(Box::new(incarnation)));
+            let first = self.begin_first()?;
+            return Ok(StartMode::Begins(Box::new(first)));
         };
         let last = self.nvram.last(current.id().0).map_err(io)?;
-        let life = last.ok_or_else(|| again(RestartError::Nothing))?;
+        let incarnation = last.ok_or_else(|| again(RestartError::Nothing))?;
         let me = current.at_address(&self.address);
-        let incarnations = self.nvram.is_alive(life).map_err(io)?;
+        let is_alive = self.nvram.is_alive(incarnation).map_err(io)?;
         Ok(match me {
-            Some(me) if !incarnations => {
-                StartMode::Begins(Box::new(self.begin_again(&current, life, me)?))
+            Some(me) if !is_alive => {
+                StartMode::Begins(Box::new(self.begin_again(&current, incarnation, me)?))
             }
-            Some(me) if current.id().0 == life && !self.nvram.has_lived(life, me) => {
+            Some(me) if current.id().0 == incarnation && !self.nvram.has_lived(incarnation, me) => {
                 StartMode::Begins(Box::new(StartIncarnation {
-                    number: life,
+                    number: incarnation,
                     me,
-                    resumed: self.begun(life)?,
+                    resumed: self.begun(incarnation)?,
                     loaded: LoadReport::default(),
                 }))
             }
-            None if !incarnations => StartMode::Waits,
+            None if !is_alive => StartMode::Waits,
             was => StartMode::RequestsToJoin(was),
         })
     }
@@ -234,8 +235,8 @@ impl StartEnvironment<'_> {
     }
 
     /// Returns the region map with which an incarnation began, if it began with regions.
-    fn begun(&self, life: u64) -> Result<Option<RestartState>, OpenError> {
-        let map = self.nvram.map(life).map_err(io)?;
+    fn begun(&self, incarnation: u64) -> Result<Option<RestartState>, OpenError> {
+        let map = self.nvram.map(incarnation).map_err(io)?;
         if map.is_empty() {
             return Ok(None);
         }
@@ -249,16 +250,16 @@ impl StartEnvironment<'_> {
     fn begin_again(
         &self,
         current: &Configuration,
-        life: u64,
+        incarnation: u64,
         me: MachineId,
     ) -> Result<StartIncarnation, OpenError> {
         let nvram = &self.nvram;
-        let begun = self.begun(life)?;
+        let begun = self.begun(incarnation)?;
         let members = current.machines().iter().map(|machine| machine.id);
-        let loaded = LoadReport::of(nvram, life, members)
+        let loaded = LoadReport::of(nvram, incarnation, members)
             .map_err(|why| OpenError::Restart(why.to_string()))?;
         let before = (current, begun.as_ref());
-        let resumed = repair_memory(&nvram.after(life), before, self.replication);
+        let resumed = repair_memory(&nvram.after(incarnation), before, self.replication);
         let resumed = resumed.map_err(|why| match loaded.damaged.is_empty() {
             true => again(why),
             false => OpenError::Restart(format!("{why}; {}", loaded.damaged.join("; "))),
@@ -289,7 +290,7 @@ impl StartEnvironment<'_> {
     /// Starts the machine together with all others.
     fn begins(
         self,
-        life: StartIncarnation,
+        incarnation: StartIncarnation,
         endpoint: Option<Arc<JoinEndpoint>>,
         saves: bool,
     ) -> Result<ReadyMachine, OpenError> {
@@ -298,7 +299,7 @@ impl StartEnvironment<'_> {
             me,
             resumed,
             loaded,
-        } = life;
+        } = incarnation;
         let configuration = resumed
             .as_ref()
             .map_or(self.initial_members, |resumed| &resumed.configuration);
@@ -331,10 +332,10 @@ impl StartEnvironment<'_> {
         let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
             return Ok(None);
         };
-        let Some(life) = self.nvram.last(current.id().0).map_err(io)? else {
+        let Some(incarnation) = self.nvram.last(current.id().0).map_err(io)? else {
             return Ok(None);
         };
-        if was.is_some_and(|was| self.nvram.has_process(life, was)) {
+        if was.is_some_and(|was| self.nvram.has_process(incarnation, was)) {
             if since > ENDING {
                 let why = "another process is this machine".into();
                 return Err(OpenError::Configuration(why));
@@ -342,7 +343,7 @@ impl StartEnvironment<'_> {
             return Ok(None);
         }
         // The others have not evicted this machine's predecessor yet.
-        if !self.nvram.is_alive(life).map_err(io)? || current.has_address(&self.address) {
+        if !self.nvram.is_alive(incarnation).map_err(io)? || current.has_address(&self.address) {
             return Ok(None);
         }
         let (address, domain) = (self.address.clone(), self.domain.clone());
@@ -361,17 +362,17 @@ impl StartEnvironment<'_> {
         saves: bool,
     ) -> Result<Option<ReadyMachine>, OpenError> {
         let _entered = self.nvram.enter().map_err(io)?;
-        let Some(life) = self.nvram.last(configuration.id().0).map_err(io)? else {
+        let Some(incarnation) = self.nvram.last(configuration.id().0).map_err(io)? else {
             return Ok(None);
         };
-        if !self.nvram.is_alive(life).map_err(io)? {
+        if !self.nvram.is_alive(incarnation).map_err(io)? {
             return Ok(None);
         }
         let all = configuration.machines().iter().map(|machine| machine.id);
         let before = self
             .nvram
-            .evicted_memory(life, me, &all.collect::<Vec<_>>());
-        let home = self.home(life, me, [])?;
+            .evicted_memory(incarnation, me, &all.collect::<Vec<_>>());
+        let home = self.home(incarnation, me, [])?;
         // Removes the shared memory of earlier machines that have ended.
         let cleared = home.clear_away(&members(&configuration));
         cleared.map_err(|error| OpenError::Machine(error.into()))?;
@@ -380,7 +381,7 @@ impl StartEnvironment<'_> {
         Ok(Some(ReadyMachine {
             home,
             memory: Memory {
-                saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), life, me)),
+                saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), incarnation, me)),
                 before: Some(Arc::new(before)),
                 ..Memory::default()
             },
@@ -390,17 +391,17 @@ impl StartEnvironment<'_> {
 
     fn home(
         &self,
-        life: u64,
+        incarnation: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
     ) -> Result<MachineDirectory, OpenError> {
-        if !self.nvram.is_of_this_boot(life) {
+        if !self.nvram.is_of_this_boot(incarnation) {
             let why = "the memory of these machines is another host's: all machines of the nvram \
                        tier are on one";
             return Err(OpenError::Tier(why));
         }
-        let living = self.nvram.join(life).map_err(io)?;
-        let home = self.nvram.home_in(life, me, regions, living);
+        let living = self.nvram.join(incarnation).map_err(io)?;
+        let home = self.nvram.home_in(incarnation, me, regions, living);
         home.map_err(|error| OpenError::Machine(error.into()))
     }
 

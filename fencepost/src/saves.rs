@@ -107,7 +107,7 @@ pub struct Saver(Arc<SaverState>);
 struct SaverState {
     nvram: Nvram,
     store: Arc<dyn ConfigStore>,
-    life: u64,
+    incarnation: u64,
     me: MachineId,
 }
 
@@ -115,13 +115,13 @@ impl Saver {
     pub(crate) fn new(
         nvram: Nvram,
         store: Arc<dyn ConfigStore>,
-        life: u64,
+        incarnation: u64,
         me: MachineId,
     ) -> Saver {
         Saver(Arc::new(SaverState {
             nvram,
             store,
-            life,
+            incarnation,
             me,
         }))
     }
@@ -137,7 +137,7 @@ impl Saver {
         let SaverState {
             nvram,
             store,
-            life,
+            incarnation,
             me,
         } = &*self.0;
         let began = Instant::now();
@@ -149,7 +149,7 @@ impl Saver {
         if !is_member()? {
             return Ok(SaveEnd::Needless);
         }
-        while nvram.is_alive(*life)? {
+        while nvram.is_alive(*incarnation)? {
             if began.elapsed() > TIME_LIMIT {
                 return Ok(SaveEnd::OthersGoOn);
             }
@@ -160,7 +160,7 @@ impl Saver {
         let (Some(current), Some(last)) = (current, nvram.last(u64::MAX)?) else {
             return Ok(SaveEnd::Needless);
         };
-        if last != *life {
+        if last != *incarnation {
             return Ok(SaveEnd::Needless);
         }
         let began = Instant::now();
@@ -173,7 +173,7 @@ impl Saver {
         loop {
             let mut others = Vec::new();
             for machine in left {
-                match nvram.save(*life, machine)? {
+                match nvram.save(*incarnation, machine)? {
                     SaveOutcome::Now(saved) => bytes += saved,
                     SaveOutcome::Before => {}
                     SaveOutcome::ByAnother => others.push(machine),

@@ -130,7 +130,7 @@ fn directory_of_killed_cluster_is_removed_after_its_processes() {
     kill(second, &[machines[0].clone(), machines[2].clone()]);
     signal("-STOP", &machines[1]);
     let third = start();
-    assert_eq!(directories(), 2, "a machine of the second lives");
+    assert_eq!(directories(), 2, "a machine of the second runs");
     signal("-KILL", &machines[1]);
     await_end(&machines);
     assert!(statement.join().expect("no panic").is_err());

@@ -66,9 +66,9 @@ impl Host {
     /// Returns the files with this name in the last save of each machine.
     fn saved(&self, name: &str) -> Vec<PathBuf> {
         let incarnations = fs::read_dir(self.saves().join("nvram")).expect("a list");
-        let lives = incarnations.map(|life| life.expect("an entry").path());
-        let of = |life: &Path, machine| life.join(format!("m{machine}")).join(name);
-        let all = lives.flat_map(|life| (1..=MACHINES).map(move |machine| of(&life, machine)));
+        let paths = incarnations.map(|entry| entry.expect("an entry").path());
+        let of = |incarnation: &Path, machine| incarnation.join(format!("m{machine}")).join(name);
+        let all = paths.flat_map(|path| (1..=MACHINES).map(move |machine| of(&path, machine)));
         all.filter(|file| file.exists()).collect()
     }
 }

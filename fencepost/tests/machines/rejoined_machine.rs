@@ -67,15 +67,15 @@ fn readmitted_machine_with_disk_keeps_its_incarnation() {
     until(|| machines.iter().all(|db| !member(db, MACHINES)));
     let (over, stranger) = (AtomicBool::new(false), bystander(addresses));
     let last = &addresses[MACHINES as usize - 1];
-    let (back, lives) = thread::scope(|scope| {
+    let (back, incarnations) = thread::scope(|scope| {
         let asks = scope.spawn(|| {
-            let mut lives = BTreeSet::new();
+            let mut incarnations = BTreeSet::new();
             while !over.load(Ordering::Relaxed) {
                 let there = stranger.who(last).ok();
-                lives.extend(there.map(|there| (there.machine, there.life)));
+                incarnations.extend(there.map(|there| (there.machine, there.life)));
                 thread::sleep(Duration::from_millis(1));
             }
-            lives
+            incarnations
         });
         let cluster = Cluster::of_network(addresses.clone(), MACHINES, SECRET).replicas(2);
         let back = options(MACHINES, cluster).open();
@@ -86,6 +86,8 @@ fn readmitted_machine_with_disk_keeps_its_incarnation() {
     });
     let number = back.machine().number();
     assert!(number > MACHINES, "the number is new");
-    let lives = lives.iter().filter(|(machine, _)| machine.0 == number);
-    assert_eq!(lives.count(), 1, "as that machine it is one");
+    let incarnations = incarnations
+        .iter()
+        .filter(|(machine, _)| machine.0 == number);
+    assert_eq!(incarnations.count(), 1, "as that machine it is one");
 }

@@ -118,7 +118,7 @@ fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
     let run = |number: usize, pace: &LoadProgress| {
         let mut random = Random::new(number as u64);
         let mut journal = Journal::default();
-        let mut life = 0;
+        let mut connections = 0;
         let mut at = number;
         while pace.goes_on() {
             // The next server, if the last one is gone.
@@ -126,22 +126,25 @@ fn bank(urls: &[String], fault: impl FnOnce() -> Vec<String>) -> String {
                 at += 1;
                 crash_bank::Client::try_connect(&urls[at % urls.len()])
             });
-            let first = ((number as i64) << 40) | (life << 24);
+            let first = ((number as i64) << 40) | (connections << 24);
             let own = client.run_and_tell(first, random.fork(), &pace.stop, &|| pace.count(1));
             journal.add(own);
-            life += 1;
+            connections += 1;
         }
-        (journal, life)
+        (journal, connections)
     };
     let (served, journals) = among(CLIENTS as usize, run, fault);
     let mut journal = Journal::default();
-    let mut lives = 0;
-    for (own, life) in journals {
+    let mut connections = 0;
+    for (own, count) in journals {
         journal.add(own);
-        lives += life;
+        connections += count;
     }
     assert!(journal.has_any(), "some transfers were acknowledged");
-    assert!(lives > CLIENTS as i64, "no client has lost its server");
+    assert!(
+        connections > CLIENTS as i64,
+        "no client has lost its server"
+    );
     for url in &served {
         crash_bank::verify(url, &mut journal);
     }
