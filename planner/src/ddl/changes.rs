@@ -203,7 +203,7 @@ impl Changes {
 
 /// Removes the links from a partition's dropped indexes and constraints to those of its parent.
 fn forget_links(table: &mut TableDef) {
-    let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) else {
+    let Some(of) = table.hierarchy.as_mut().and_then(|place| place.of.as_mut()) else {
         return;
     };
     let keys = table.indexes.iter().map(|index| index.id);

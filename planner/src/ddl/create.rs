@@ -61,7 +61,7 @@ pub async fn create_table(
                 None => id,
             },
         }),
-        family: hierarchy_of(statement),
+        hierarchy: hierarchy_of(statement),
         materialized: statement.materialized.clone(),
         rules: TableRules {
             storage: statement.storage.clone(),

@@ -54,14 +54,14 @@ pub fn with_partitions(
 /// Records which of the parent's indexes, constraints or triggers one of the partition's belongs
 /// to.
 pub fn link(table: &mut TableDef, own: u32, parents: u32) {
-    if let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) {
+    if let Some(of) = table.hierarchy.as_mut().and_then(|place| place.of.as_mut()) {
         of.links.push((own, parents));
     }
 }
 
 /// Removes the link of a partition's index or constraint to that of its parent.
 pub fn unlink(table: &mut TableDef, own: u32) {
-    if let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) {
+    if let Some(of) = table.hierarchy.as_mut().and_then(|place| place.of.as_mut()) {
         of.links.retain(|(id, _)| *id != own);
     }
 }
@@ -372,7 +372,7 @@ pub async fn attach(
         rewrite(cx, &old, &mut partition, RowRules::default(), &as_it_is).await?;
     }
     let hierarchy = partition
-        .family
+        .hierarchy
         .get_or_insert_with(|| Box::new(HierarchyPosition::default()));
     hierarchy.of = Some(PartitionOf {
         parent: parent.id,
@@ -404,10 +404,10 @@ pub async fn detach(
     triggers.retain(|trigger| !inherited.contains(&trigger.id));
     change_triggers_below(cx, ddl, changes, (id, &inherited), &|_| false).await?;
     let partition = changes.by_id(cx, ddl, id).await?;
-    if let Some(family) = &mut partition.family {
-        family.of = None;
-        if family.key.is_none() {
-            partition.family = None;
+    if let Some(hierarchy) = &mut partition.hierarchy {
+        hierarchy.of = None;
+        if hierarchy.key.is_none() {
+            partition.hierarchy = None;
         }
     }
     Ok(())

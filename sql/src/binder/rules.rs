@@ -274,7 +274,7 @@ impl Binder<'_> {
     /// of its partition hierarchy.
     fn written_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
         let mut rules = self.row_rules(table)?;
-        if table.family.is_some() {
+        if table.hierarchy.is_some() {
             for leaf in table.leaves() {
                 rules.leaves.push(self.row_rules(leaf)?);
             }

@@ -42,11 +42,11 @@ impl TableDef {
         if let Some(by) = &mut self.partitioning {
             by.column = moved(by.column, column);
         }
-        if let Some(family) = &mut self.family {
-            if let Some(key) = &mut family.key {
+        if let Some(hierarchy) = &mut self.hierarchy {
+            if let Some(key) = &mut hierarchy.key {
                 move_all(&mut key.columns, column);
             }
-            if let Some(tree) = &mut family.tree {
+            if let Some(tree) = &mut hierarchy.tree {
                 Arc::make_mut(tree).lost_column(column);
             }
         }

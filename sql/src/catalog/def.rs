@@ -8,7 +8,7 @@
 //!   a *hidden* index without key columns whose keys are the row addresses. The index is hidden if
 //!   the table has no primary key or stores it as a hash table. It is also hidden if the rows are
 //!   distributed (PART-1) and the primary key does not start with the partition column. Then
-//!   `indexes[0]` must have a root for each partition. For a partitioned table (`family`) it is
+//!   `indexes[0]` must have a root for each partition. For a partitioned table (`hierarchy`) it is
 //!   always hidden, and its roots are the first indexes of the leaf partitions.
 //! - CAT-2: `columns[i].attnum == i + 1`.
 
@@ -56,7 +56,7 @@ pub struct TableDef {
     /// The distribution of the rows over partitions; `None` if they are not distributed.
     pub partitioning: Option<Partitioning>,
     /// The place in a partition hierarchy; `None` outside of one.
-    pub family: Option<Box<HierarchyPosition>>,
+    pub hierarchy: Option<Box<HierarchyPosition>>,
     /// The query of a materialized view; `None` for a table.
     pub materialized: Option<Box<Materialized>>,
     /// CHECK and FOREIGN KEY constraints.

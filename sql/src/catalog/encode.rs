@@ -116,7 +116,7 @@ const _: () = {
 
 /// Returns the binary form of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
-    let format = match table.family {
+    let format = match table.hierarchy {
         None => TABLE_FORMAT,
         Some(_) => TABLE_FORMAT_PLACED,
     };
@@ -161,8 +161,8 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         let each = table.columns.iter().map(|column| column.more.domain);
         out.list(each.map(|of| of.map_or(0, |of| of.definition().id)));
     }
-    if let Some(family) = &table.family {
-        encode_hierarchy(family, &mut out);
+    if let Some(hierarchy) = &table.hierarchy {
+        encode_hierarchy(hierarchy, &mut out);
     }
     out.u32(table.indexes.len() as u32);
     for index in &table.indexes {
@@ -351,7 +351,7 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         columns,
         indexes: Vec::new(),
         partitioning,
-        family: None,
+        hierarchy: None,
         materialized,
         rules: TableRules::default(),
         version,
@@ -359,7 +359,7 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     };
     if format == TABLE_FORMAT_PLACED {
         let hierarchy = read_hierarchy(input, table.columns.len(), around)?;
-        table.family = Some(Box::new(hierarchy));
+        table.hierarchy = Some(Box::new(hierarchy));
     }
     for _ in 0..input.u32()? {
         let has = (whole, has_rules, expressions);

@@ -126,7 +126,7 @@ pub enum Edge {
 impl TableDef {
     /// Returns the partition key; `None` if the table is not partitioned.
     pub fn partition_key(&self) -> Option<&PartitionKey> {
-        self.family.as_ref()?.key.as_ref()
+        self.hierarchy.as_ref()?.key.as_ref()
     }
 
     /// Returns whether this is a partitioned table, which has no rows of its own.
@@ -137,13 +137,13 @@ impl TableDef {
 
     /// Returns the parent and the bound of a partition; `None` for other tables.
     pub fn partition_of_table(&self) -> Option<&PartitionOf> {
-        self.family.as_ref()?.of.as_ref()
+        self.hierarchy.as_ref()?.of.as_ref()
     }
 
     /// Returns the tree of bounds of a partitioned table.
     #[inline]
     pub fn tree(&self) -> Option<&Arc<Tree>> {
-        self.family.as_ref()?.tree.as_ref()
+        self.hierarchy.as_ref()?.tree.as_ref()
     }
 
     /// Returns the partitioned table without its partitions, and so without rows.
@@ -152,10 +152,10 @@ impl TableDef {
         for index in &mut alone.indexes {
             index.roots = Roots::Each([].into());
         }
-        if let Some(family) = &mut alone.family
-            && let Some(key) = &family.key
+        if let Some(hierarchy) = &mut alone.hierarchy
+            && let Some(key) = &hierarchy.key
         {
-            family.tree = Some(Arc::new(Tree {
+            hierarchy.tree = Some(Arc::new(Tree {
                 leaves: Vec::new(),
                 columns: key.columns.clone(),
                 top: Level::new(self, key, &[]),

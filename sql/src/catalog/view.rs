@@ -142,7 +142,7 @@ impl ViewDef {
                 .collect(),
             indexes: Vec::new(),
             partitioning: None,
-            family: None,
+            hierarchy: None,
             materialized: None,
             rules: TableRules {
                 triggers: self.more.triggers.clone(),

@@ -147,10 +147,10 @@ impl Hash {
             "sha384" | "sha-384" => Hash::Sha384,
             "sha512" | "sha-512" => Hash::Sha512,
             other => {
-                let families = [
+                let unsupported = [
                     "sha3", "sha512-", "blake2", "rmd160", "ripemd", "sm3", "md4",
                 ];
-                if families.iter().any(|of| other.starts_with(of)) {
+                if unsupported.iter().any(|of| other.starts_with(of)) {
                     let what = format!("the digest \"{name}\" of pgcrypto");
                     return Err(SqlError::unsupported(what));
                 }

@@ -6,7 +6,7 @@
 //! Snapshot ──────► objects.rs      pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
 //! types.txt ─────► types.rs        pg_type
 //!      builtin/       pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
-//!      families.rs    partitioned tables and partitions
+//!      partition_hierarchy.rs  partitioned tables and partitions
 //!      depend/        pg_depend, pg_shdepend, pg_rewrite
 //!      routines.rs    pg_proc of user-defined functions
 //!      triggers.rs    pg_trigger
@@ -18,7 +18,7 @@
 //!      views.rs       pg_tables, pg_indexes
 //!      information.rs information_schema
 //!      names.rs       names and oids of objects
-//!      shown.rs       definitions as SQL
+//!      definition_text.rs  definitions as SQL
 //!      definitions.rs expressions and queries in definitions
 //!      standard.rs    more of information_schema: routines, usage of types
 //! ```
@@ -32,12 +32,12 @@ mod definition_text;
 mod definitions;
 mod depend;
 mod extensions;
-mod families;
 mod grants;
 mod indexes;
 mod information;
 mod names;
 mod objects;
+mod partition_hierarchy;
 mod privileges;
 mod relation;
 mod routines;
@@ -63,13 +63,15 @@ pub use builtin::{Operator, Procedure};
 pub use definition_text::{Constraint, index_column, index_definition, without_parentheses};
 pub(crate) use definition_text::{look, with_options};
 pub use definitions::{expression as shown_expression, reader, view_definition};
-pub use families::{bound_text, edges_text, partition_bound, partition_constraint, partition_key};
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
     relation_name, relation_oid, role_name, role_oid, type_name, type_oid,
 };
 pub(crate) use objects::SEQUENCE_COLUMNS;
 pub use objects::{collation, comment, serial_sequence, takes_values_of};
+pub use partition_hierarchy::{
+    bound_text, edges_text, partition_bound, partition_constraint, partition_key,
+};
 pub use privileges::{comment as comment_on, shown as shown_acl};
 pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
@@ -104,8 +106,8 @@ pub fn rows(relation: &'static Relation, around: &RowInputs<'_>) -> Vec<Vec<Valu
         ("pg_catalog", "pg_constraint") => objects::constraints,
         ("pg_catalog", "pg_sequence") => objects::sequences,
         ("pg_catalog", "pg_trigger") => triggers::triggers,
-        ("pg_catalog", "pg_partitioned_table") => families::partitioned_tables,
-        ("pg_catalog", "pg_inherits") => families::inherits,
+        ("pg_catalog", "pg_partitioned_table") => partition_hierarchy::partitioned_tables,
+        ("pg_catalog", "pg_inherits") => partition_hierarchy::inherits,
         ("pg_catalog", "pg_depend") => depend::dependencies,
         ("pg_catalog", "pg_shdepend") => depend::shared_dependencies,
         ("pg_catalog", "pg_rewrite") => depend::rules,

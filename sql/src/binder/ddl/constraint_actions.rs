@@ -96,7 +96,7 @@ impl Binder<'_> {
                 let mut keys = table.rules.foreign_keys.iter();
                 let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
                 if keys.any(|key| key.name == *name) {
-                    if table.family.is_some() {
+                    if table.hierarchy.is_some() {
                         let what = "ALTER CONSTRAINT of a partitioned table";
                         return Err(SqlError::unsupported(what));
                     }

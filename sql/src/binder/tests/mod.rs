@@ -72,7 +72,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
             roots: Roots::One(0),
         }],
         partitioning: None,
-        family: None,
+        hierarchy: None,
         materialized: None,
         rules: TableRules::default(),
         version: 1,

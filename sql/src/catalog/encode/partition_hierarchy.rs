@@ -142,17 +142,17 @@ pub fn read_hierarchy(
     width: usize,
     around: &Snapshot,
 ) -> Option<HierarchyPosition> {
-    let mut family = HierarchyPosition::default();
+    let mut hierarchy = HierarchyPosition::default();
     if input.flag()? {
         let strategy = *STRATEGIES.get(usize::from(input.u8()?))?;
         let columns = input.positions()?;
         if columns.is_empty() || columns.iter().any(|column| *column >= width) {
             return None;
         }
-        family.key = Some(PartitionKey { strategy, columns });
+        hierarchy.key = Some(PartitionKey { strategy, columns });
     }
     if !input.flag()? {
-        return Some(family);
+        return Some(hierarchy);
     }
     let parent = input.u32()?;
     let bound = match input.u8()? {
@@ -177,12 +177,12 @@ pub fn read_hierarchy(
     if own.len() != of.len() {
         return None;
     }
-    family.of = Some(PartitionOf {
+    hierarchy.of = Some(PartitionOf {
         parent,
         bound,
         links: own.into_iter().zip(of).collect(),
     });
-    Some(family)
+    Some(hierarchy)
 }
 
 fn read_edges(input: &mut Reader<'_>, around: &Snapshot) -> Option<Vec<Edge>> {

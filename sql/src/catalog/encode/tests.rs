@@ -36,7 +36,7 @@ fn table() -> TableDef {
             roots: Roots::One(77),
         }],
         partitioning: None,
-        family: None,
+        hierarchy: None,
         materialized: None,
         rules: TableRules::default(),
         version: 9,
@@ -60,7 +60,7 @@ fn partitioned() -> TableDef {
 fn between() -> TableDef {
     let mut table = table();
     table.indexes[0].roots = Roots::Each([].into());
-    table.family = Some(Box::new(HierarchyPosition {
+    table.hierarchy = Some(Box::new(HierarchyPosition {
         key: Some(PartitionKey {
             strategy: Strategy::Hash,
             columns: vec![0],
@@ -96,7 +96,7 @@ fn partition_hierarchies_round_trip() {
             bound,
             links: Vec::new(),
         };
-        leaf.family = Some(Box::new(HierarchyPosition {
+        leaf.hierarchy = Some(Box::new(HierarchyPosition {
             of: Some(of),
             ..HierarchyPosition::default()
         }));

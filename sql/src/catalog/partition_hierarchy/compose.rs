@@ -11,7 +11,7 @@ use crate::catalog::partition::Roots;
 /// Gives each partitioned table in `tables` its tree, and gives its indexes the roots of the
 /// leaves' indexes.
 pub fn compose(tables: &mut [TableDef]) {
-    if tables.iter().all(|table| table.family.is_none()) {
+    if tables.iter().all(|table| table.hierarchy.is_none()) {
         return;
     }
     let mut partitions: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -46,8 +46,8 @@ pub fn compose(tables: &mut [TableDef]) {
         for (index, roots) in table.indexes.iter_mut().zip(roots) {
             index.roots = Roots::Each(roots.into());
         }
-        if let Some(family) = &mut table.family {
-            family.tree = Some(Arc::new(tree));
+        if let Some(hierarchy) = &mut table.hierarchy {
+            hierarchy.tree = Some(Arc::new(tree));
         }
     }
 }
