@@ -1,7 +1,7 @@
 //! The PostgreSQL protocol as bytes: no sockets, no engine.
 //!
 //! ```text
-//!   bytes --frame::split--> Frame --front::decode--> Front (borrowed)
+//!   bytes --frame::split--> Frame --client_message::decode--> ClientMessage (borrowed)
 //!   encode::*        appends the messages of the row path, lengths patched afterwards
 //!   backend::append  appends any other message of the server: pgwire's types
 //! ```

@@ -33,7 +33,7 @@ enum Records {
 pub struct CopyInput {
     table: Arc<TablePlan>,
     actions: Option<ForeignKeyActions>,
-    firing: Option<PendingTriggers>,
+    triggers: Option<PendingTriggers>,
     /// Whether the first row is still to come.
     begins: bool,
     columns: Vec<usize>,
@@ -67,9 +67,9 @@ impl CopyInput {
             return Err(SqlError::internal("COPY FROM into a query"));
         };
         let table_plan = Arc::new(TablePlan::written(table, integrity.rules.clone()));
-        let firing = PendingTriggers::of(&table_plan);
+        let triggers = PendingTriggers::of(&table_plan);
         Ok(CopyInput {
-            begins: firing.is_some(),
+            begins: triggers.is_some(),
             table: table_plan,
             actions: References::of(integrity.related.clone()).map(|r| ForeignKeyActions::new(&r)),
             columns: columns.clone(),
@@ -88,11 +88,11 @@ impl CopyInput {
             again: false,
             row: vec![Value::Null; table.columns.len()],
             // A trigger finds the inserted rows through their index entries.
-            writer: match firing {
+            writer: match triggers {
                 None => RowWriter::of_many(),
                 Some(_) => RowWriter::default(),
             },
-            firing,
+            triggers,
             count: 0,
         })
     }
@@ -133,15 +133,15 @@ impl CopyInput {
             self.rows(cx, true).await?;
             let finished = self.writer.finish(cx, &self.table).await;
             finished.map_err(|halt| self.name_duplicate(halt))?;
-            finish(&mut self.actions, &mut self.firing, cx).await?;
+            finish(&mut self.actions, &mut self.triggers, cx).await?;
             recheck_unique_keys(cx).await?;
             Ok(self.count)
         })
     }
 
     async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), StatementStop> {
-        if let (Some(firing), true) = (&mut self.firing, self.begins) {
-            firing.begin(cx, &self.table, INSERT).await?;
+        if let (Some(triggers), true) = (&mut self.triggers, self.begins) {
+            triggers.begin(cx, &self.table, INSERT).await?;
             self.begins = false;
         }
         loop {
@@ -180,7 +180,7 @@ impl CopyInput {
                 }
                 continue;
             }
-            if self.firing.is_some() {
+            if self.triggers.is_some() {
                 match Box::pin(self.before(cx)).await {
                     Ok(true) => {}
                     Ok(false) => continue,
@@ -197,8 +197,8 @@ impl CopyInput {
                     if let Some(actions) = &mut self.actions {
                         actions.inserted(cx, &self.row).await?;
                     }
-                    if let Some(firing) = &mut self.firing {
-                        firing
+                    if let Some(triggers) = &mut self.triggers {
+                        triggers
                             .after(cx, &self.table, INSERT, (None, Some(&self.row)))
                             .await?;
                     }
@@ -219,11 +219,11 @@ impl CopyInput {
     async fn before(&mut self, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
         let generated = self.table.rules.generated.iter();
         generated.for_each(|generated| self.row[generated.column] = Value::Null);
-        match &mut self.firing {
+        match &mut self.triggers {
             None => Ok(true),
-            Some(firing) => {
+            Some(triggers) => {
                 let rows = (None, Some(self.row.as_mut_slice()));
-                firing.before(cx, &self.table, INSERT, rows).await
+                triggers.before(cx, &self.table, INSERT, rows).await
             }
         }
     }
@@ -240,11 +240,11 @@ impl CopyInput {
 
     /// Passes the row to the INSTEAD OF triggers of the view. Returns false if they did nothing.
     async fn instead(&mut self, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
-        let Some(firing) = &mut self.firing else {
+        let Some(triggers) = &mut self.triggers else {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let rows = (None, Some(self.row.as_mut_slice()));
-        firing.instead(cx, &self.table, INSERT, rows).await
+        triggers.instead(cx, &self.table, INSERT, rows).await
     }
 
     fn with_context(&self, halt: StatementStop) -> StatementStop {

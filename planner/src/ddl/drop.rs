@@ -275,7 +275,7 @@ pub async fn truncate(
         ddl.notices
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    let mut firing = PendingTriggers::default();
+    let mut pending = PendingTriggers::default();
     for (table, triggers) in with_triggers(statement) {
         for trigger in triggers {
             if !guard_routine(cx.tx, &trigger.routine, GuardScope::Commit).await? {
@@ -287,7 +287,7 @@ pub async fn truncate(
             ..RowRules::default()
         };
         let table = Arc::new(TablePlan::written(table, rules));
-        Box::pin(firing.begin(cx, &table, StatementEvent::TRUNCATE)).await?;
+        Box::pin(pending.begin(cx, &table, StatementEvent::TRUNCATE)).await?;
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     for table in &tables {
@@ -302,7 +302,7 @@ pub async fn truncate(
         changes.put(emptied);
     }
     changes.finish(cx, ddl).await?;
-    Box::pin(firing.finish(cx)).await?;
+    Box::pin(pending.finish(cx)).await?;
     Ok(TAG)
 }
 

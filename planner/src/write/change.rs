@@ -362,7 +362,7 @@ async fn change_point(
 pub(super) struct Changer {
     writer: RowWriter,
     actions: Option<ForeignKeyActions>,
-    firing: Option<PendingTriggers>,
+    triggers: Option<PendingTriggers>,
     new: Vec<Value>,
     /// The values of SET for the next row, if they are already computed.
     pub(super) set: Option<Vec<Value>>,
@@ -375,7 +375,7 @@ impl Changer {
         Changer {
             writer: RowWriter::default(),
             actions: plan.references.as_ref().map(ForeignKeyActions::new),
-            firing: PendingTriggers::of(&plan.table),
+            triggers: PendingTriggers::of(&plan.table),
             new: Vec::with_capacity(plan.width),
             set: None,
             latest: Timestamp::MAX,
@@ -388,16 +388,16 @@ impl Changer {
         plan: &ChangePlan,
         cx: &mut Cx<'_>,
     ) -> Result<(), StatementStop> {
-        let Some(firing) = &mut self.firing else {
+        let Some(triggers) = &mut self.triggers else {
             return Ok(());
         };
         let table = &plan.table;
         match &plan.action {
-            Action::Delete => Box::pin(firing.begin(cx, table, StatementEvent::DELETE)).await,
+            Action::Delete => Box::pin(triggers.begin(cx, table, StatementEvent::DELETE)).await,
             Action::Update { columns, .. } => {
-                Box::pin(firing.begin(cx, table, StatementEvent::update(columns))).await
+                Box::pin(triggers.begin(cx, table, StatementEvent::update(columns))).await
             }
-            Action::Merge(whens) => Box::pin(begin_merge(whens, firing, cx, table)).await,
+            Action::Merge(whens) => Box::pin(begin_merge(whens, triggers, cx, table)).await,
         }
     }
 
@@ -448,8 +448,8 @@ impl Changer {
     ) -> Result<bool, StatementStop> {
         let table = &plan.table;
         let row = &row[..table.layout.width()];
-        if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, StatementEvent::DELETE, (Some(row), None));
+        if let Some(triggers) = &mut self.triggers {
+            let before = triggers.before(cx, table, StatementEvent::DELETE, (Some(row), None));
             if !Box::pin(before).await? {
                 return Ok(false);
             }
@@ -457,11 +457,11 @@ impl Changer {
         }
         cx.tx.decide_by(place.addr, self.latest);
         self.writer.delete(cx, table, place, row).await?;
-        if let Some(referee) = &mut self.actions {
-            referee.deleted(row);
+        if let Some(actions) = &mut self.actions {
+            actions.deleted(row);
         }
-        if let Some(firing) = &mut self.firing {
-            firing
+        if let Some(triggers) = &mut self.triggers {
+            triggers
                 .after(cx, table, StatementEvent::DELETE, (Some(row), None))
                 .await?;
         }
@@ -482,13 +482,13 @@ impl Changer {
         let doing = StatementEvent::update(changed);
         let mut written = changed;
         let all: Vec<usize>;
-        if let Some(firing) = &mut self.firing {
+        if let Some(triggers) = &mut self.triggers {
             let both = (Some(&row[..columns]), Some(&mut self.new[..]));
-            if !Box::pin(firing.before(cx, &plan.table, doing, both)).await? {
+            if !Box::pin(triggers.before(cx, &plan.table, doing, both)).await? {
                 return Ok(false);
             }
             Box::pin(check_unchanged(cx, &plan.table, place, row, "updated")).await?;
-            if firing.looks_at_rows(cx, &plan.table, doing) {
+            if triggers.looks_at_rows(cx, &plan.table, doing) {
                 all = (0..columns).collect();
                 written = &all;
             }
@@ -498,11 +498,11 @@ impl Changer {
         cx.tx.decide_by(place.addr, self.latest);
         let written = self.writer.update(cx, &plan.table, place, rows, written);
         written.await?;
-        if let Some(referee) = &mut self.actions {
-            Box::pin(referee.updated(cx, rows)).await?;
+        if let Some(actions) = &mut self.actions {
+            Box::pin(actions.updated(cx, rows)).await?;
         }
-        if let Some(firing) = &mut self.firing {
-            firing
+        if let Some(triggers) = &mut self.triggers {
+            triggers
                 .after(cx, &plan.table, doing, (Some(rows.0), Some(rows.1)))
                 .await?;
         }
@@ -558,11 +558,11 @@ impl Changer {
             }
             _ => None,
         };
-        let Some(firing) = &mut self.firing else {
+        let Some(triggers) = &mut self.triggers else {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let Some(columns) = set else {
-            let deleted = firing.instead(cx, view, StatementEvent::DELETE, (Some(old), None));
+            let deleted = triggers.instead(cx, view, StatementEvent::DELETE, (Some(old), None));
             if !Box::pin(deleted).await? {
                 return Ok(0);
             }
@@ -570,7 +570,7 @@ impl Changer {
             return Ok(1);
         };
         let rows = (Some(old), Some(&mut self.new[..]));
-        let updated = firing.instead(cx, view, StatementEvent::update(columns), rows);
+        let updated = triggers.instead(cx, view, StatementEvent::update(columns), rows);
         if !Box::pin(updated).await? {
             return Ok(0);
         }
@@ -587,8 +587,9 @@ impl Changer {
         row: &mut [Value],
     ) -> Result<bool, StatementStop> {
         let table = &plan.table;
-        if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
+        if let Some(triggers) = &mut self.triggers {
+            let before =
+                triggers.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
                 return Ok(false);
             }
@@ -596,11 +597,11 @@ impl Changer {
         generate(cx, table, row).await?;
         let inserted = self.writer.insert(cx, table, row, Yield::Never);
         inserted.await?;
-        if let Some(referee) = &mut self.actions {
-            Box::pin(referee.inserted(cx, row)).await?;
+        if let Some(actions) = &mut self.actions {
+            Box::pin(actions.inserted(cx, row)).await?;
         }
-        if let Some(firing) = &mut self.firing {
-            firing
+        if let Some(triggers) = &mut self.triggers {
+            triggers
                 .after(cx, table, StatementEvent::INSERT, (None, Some(row)))
                 .await?;
         }
@@ -609,25 +610,25 @@ impl Changer {
 
     /// Ends the statement, after all rows have changed.
     pub(super) async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
-        finish(&mut self.actions, &mut self.firing, cx).await
+        finish(&mut self.actions, &mut self.triggers, cx).await
     }
 }
 
 /// Ends a statement that has changed all its rows: runs its foreign-key actions, its own triggers,
 /// and then the triggers of the rows that foreign-key actions changed.
 pub async fn finish(
-    referee: &mut Option<ForeignKeyActions>,
-    firing: &mut Option<PendingTriggers>,
+    actions: &mut Option<ForeignKeyActions>,
+    triggers: &mut Option<PendingTriggers>,
     cx: &mut Cx<'_>,
 ) -> Result<(), StatementStop> {
-    if let Some(referee) = referee {
-        Box::pin(referee.finish(cx)).await?;
+    if let Some(actions) = actions {
+        Box::pin(actions.finish(cx)).await?;
     }
-    if let Some(firing) = firing {
-        Box::pin(firing.finish(cx)).await?;
+    if let Some(triggers) = triggers {
+        Box::pin(triggers.finish(cx)).await?;
     }
-    match referee {
+    match actions {
         None => Ok(()),
-        Some(referee) => Box::pin(referee.finish_triggers(cx)).await,
+        Some(actions) => Box::pin(actions.finish_triggers(cx)).await,
     }
 }

@@ -41,7 +41,7 @@ pub struct ForeignKeyActions {
     writer: RowWriter,
     /// The triggers of the rows that actions change, and the tables and events for which statement
     /// triggers have fired.
-    firing: Option<PendingTriggers>,
+    triggers: Option<PendingTriggers>,
     begun: Vec<(usize, Event)>,
     /// Whether `session_replication_role` is `replica`; `None` until it is read.
     off: Option<bool>,
@@ -81,12 +81,12 @@ pub enum Fault {
 impl ForeignKeyActions {
     /// Creates the state for one statement.
     pub fn new(references: &Arc<References>) -> ForeignKeyActions {
-        let triggers = |table: &Arc<TablePlan>| table.fires;
+        let fires = |table: &Arc<TablePlan>| table.fires;
         ForeignKeyActions {
-            firing: references
+            triggers: references
                 .tables
                 .iter()
-                .any(triggers)
+                .any(fires)
                 .then(PendingTriggers::default),
             begun: Vec::new(),
             references: Arc::clone(references),
@@ -301,8 +301,8 @@ impl ForeignKeyActions {
             return Ok(());
         }
         if action == Referential::Cascade && effect.new.is_none() {
-            if let Some(firing) = &mut self.firing {
-                let before = firing.before(cx, table, StatementEvent::DELETE, (Some(&old), None));
+            if let Some(triggers) = &mut self.triggers {
+                let before = triggers.before(cx, table, StatementEvent::DELETE, (Some(&old), None));
                 if !before.await? {
                     return Ok(());
                 }
@@ -310,10 +310,10 @@ impl ForeignKeyActions {
             }
             self.writer.delete(cx, table, place, &old).await?;
             self.queue_removed(key.child, &old);
-            return match &mut self.firing {
+            return match &mut self.triggers {
                 None => Ok(()),
-                Some(firing) => {
-                    firing
+                Some(triggers) => {
+                    triggers
                         .after(cx, table, StatementEvent::DELETE, (Some(&old), None))
                         .await
                 }
@@ -340,13 +340,13 @@ impl ForeignKeyActions {
         }
         let mut changed = columns.clone();
         let doing = StatementEvent::update(&columns);
-        if let Some(firing) = &mut self.firing {
+        if let Some(triggers) = &mut self.triggers {
             let both = (Some(old.as_slice()), Some(new.as_mut_slice()));
-            if !firing.before(cx, table, doing, both).await? {
+            if !triggers.before(cx, table, doing, both).await? {
                 return Ok(());
             }
             check_unchanged(cx, table, place, &old, "updated").await?;
-            if firing.looks_at_rows(cx, table, doing) {
+            if triggers.looks_at_rows(cx, table, doing) {
                 changed = (0..old.len()).collect();
             }
         }
@@ -354,8 +354,8 @@ impl ForeignKeyActions {
         changed.extend(table.rules.generated.iter().map(|g| g.column));
         let rows = (old.as_slice(), new.as_slice());
         self.writer.update(cx, table, place, rows, &changed).await?;
-        if let Some(firing) = &mut self.firing {
-            firing
+        if let Some(triggers) = &mut self.triggers {
+            triggers
                 .after(cx, table, doing, (Some(rows.0), Some(rows.1)))
                 .await?;
         }
@@ -370,7 +370,7 @@ impl ForeignKeyActions {
         (action, effect): (Referential, &Effect),
         columns: &[usize],
     ) -> Result<(), StatementStop> {
-        let Some(firing) = &mut self.firing else {
+        let Some(triggers) = &mut self.triggers else {
             return Ok(());
         };
         let doing = match action == Referential::Cascade && effect.new.is_none() {
@@ -381,16 +381,16 @@ impl ForeignKeyActions {
             return Ok(());
         }
         self.begun.push((child, doing.event));
-        firing
+        triggers
             .begin(cx, &self.references.tables[child], doing)
             .await
     }
 
     /// Runs the triggers of the rows that actions changed.
     pub async fn finish_triggers(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
-        match &mut self.firing {
+        match &mut self.triggers {
             None => Ok(()),
-            Some(firing) => firing.finish(cx).await,
+            Some(triggers) => triggers.finish(cx).await,
         }
     }
 }

@@ -145,11 +145,11 @@ pub async fn run_insert(
     let mut inserter = Inserter {
         writer: RowWriter::default(),
         actions: plan.references.as_ref().map(ForeignKeyActions::new),
-        firing: PendingTriggers::of(&plan.table),
+        triggers: PendingTriggers::of(&plan.table),
         upsert: Upsert::default(),
     };
-    if let Some(firing) = &mut inserter.firing {
-        Box::pin(begin(plan, firing, cx)).await?;
+    if let Some(triggers) = &mut inserter.triggers {
+        Box::pin(begin(plan, triggers, cx)).await?;
     }
     let width = plan.table.layout.width();
     let mut row = vec![Value::Null; width + usize::from(plan.asks_before)];
@@ -193,7 +193,7 @@ pub async fn run_insert(
             reads_target,
         } => {
             // A trigger finds the inserted rows through their index entries.
-            if plan.yields == Yield::Never && inserter.firing.is_none() {
+            if plan.yields == Yield::Never && inserter.triggers.is_none() {
                 inserter.writer = RowWriter::of_many();
             }
             let mut state = SelectState::new(select);
@@ -244,24 +244,24 @@ async fn called(
 struct Inserter {
     writer: RowWriter,
     actions: Option<ForeignKeyActions>,
-    firing: Option<PendingTriggers>,
+    triggers: Option<PendingTriggers>,
     upsert: Upsert,
 }
 
 /// Fires the BEFORE STATEMENT triggers.
 async fn begin(
     plan: &InsertPlan,
-    firing: &mut PendingTriggers,
+    triggers: &mut PendingTriggers,
     cx: &mut Cx<'_>,
 ) -> Result<(), StatementStop> {
-    firing
+    triggers
         .begin(cx, &plan.table, StatementEvent::INSERT)
         .await?;
     let Some(update) = &plan.update else {
         return Ok(());
     };
     let set: Vec<usize> = update.assignments.iter().map(|a| a.column).collect();
-    firing
+    triggers
         .begin(cx, &plan.table, StatementEvent::update(&set))
         .await
 }
@@ -302,8 +302,9 @@ impl Inserter {
         if table.def.is_view() {
             return Box::pin(self.put_instead(plan, cx, row, returning)).await;
         }
-        if let Some(firing) = &mut self.firing {
-            let before = firing.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
+        if let Some(triggers) = &mut self.triggers {
+            let before =
+                triggers.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
                 return Ok(0);
             }
@@ -311,8 +312,8 @@ impl Inserter {
         generate(cx, table, row).await?;
         if let (Yield::Index(index), Some(update)) = (plan.yields, &plan.update) {
             let at = (table, index);
-            let watching = (&mut self.actions, &mut self.firing);
-            let (writer, rest) = (&mut self.writer, (&mut *row, watching));
+            let observers = (&mut self.actions, &mut self.triggers);
+            let (writer, rest) = (&mut self.writer, (&mut *row, observers));
             put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
             if put == UpsertOutcome::Neither {
                 return Ok(0);
@@ -321,11 +322,11 @@ impl Inserter {
             match self.writer.insert(cx, table, row, plan.yields).await? {
                 Inserted::Conflict => return Ok(0),
                 Inserted::Done => {
-                    if let Some(referee) = &mut self.actions {
-                        Box::pin(referee.inserted(cx, row)).await?;
+                    if let Some(actions) = &mut self.actions {
+                        Box::pin(actions.inserted(cx, row)).await?;
                     }
-                    if let Some(firing) = &mut self.firing {
-                        firing
+                    if let Some(triggers) = &mut self.triggers {
+                        triggers
                             .after(cx, table, StatementEvent::INSERT, (None, Some(row)))
                             .await?;
                     }
@@ -357,11 +358,11 @@ impl Inserter {
         returning: &mut Returning<'_>,
     ) -> Result<u64, StatementStop> {
         let table = &plan.table;
-        let Some(firing) = &mut self.firing else {
+        let Some(triggers) = &mut self.triggers else {
             return Err(SqlError::internal("a view without triggers").into());
         };
         let rows = (None, Some(&mut *row));
-        if !firing
+        if !triggers
             .instead(cx, table, StatementEvent::INSERT, rows)
             .await?
         {
@@ -375,6 +376,6 @@ impl Inserter {
     /// Ends the statement, after all rows are inserted.
     async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.writer.finish(cx, &plan.table).await?;
-        finish(&mut self.actions, &mut self.firing, cx).await
+        finish(&mut self.actions, &mut self.triggers, cx).await
     }
 }

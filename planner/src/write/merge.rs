@@ -151,13 +151,13 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Statem
 /// Fires the BEFORE STATEMENT triggers of each action that the MERGE may take.
 pub(super) async fn begin_merge(
     whens: &[MergeClause],
-    firing: &mut PendingTriggers,
+    triggers: &mut PendingTriggers,
     cx: &mut Cx<'_>,
     table: &Arc<TablePlan>,
 ) -> Result<(), StatementStop> {
     let does = |wanted: &dyn Fn(&ClauseAction) -> bool| whens.iter().any(|when| wanted(&when.does));
     if does(&|does| matches!(does, ClauseAction::Insert(_))) {
-        firing.begin(cx, table, StatementEvent::INSERT).await?;
+        triggers.begin(cx, table, StatementEvent::INSERT).await?;
     }
     let mut set = Vec::new();
     for when in whens {
@@ -166,12 +166,12 @@ pub(super) async fn begin_merge(
         }
     }
     if !set.is_empty() {
-        firing
+        triggers
             .begin(cx, table, StatementEvent::update(&set))
             .await?;
     }
     match does(&|does| matches!(does, ClauseAction::Delete)) {
-        true => firing.begin(cx, table, StatementEvent::DELETE).await,
+        true => triggers.begin(cx, table, StatementEvent::DELETE).await,
         false => Ok(()),
     }
 }

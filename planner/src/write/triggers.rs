@@ -145,7 +145,7 @@ impl QueuedTrigger {
 }
 
 /// Returns the triggers of `table` that fire at the given time, with their positions.
-fn firing<'a>(
+fn fired_triggers<'a>(
     cx: &Cx<'_>,
     table: &'a TablePlan,
     doing: StatementEvent<'a>,
@@ -192,7 +192,7 @@ fn check_stays(
 ) -> Result<(), SqlError> {
     let def = &leaf.def;
     let inherited = |trigger: &Trigger| def.link(trigger.def.id).is_some();
-    let mut all = firing(cx, leaf, doing, (Timing::Before, true));
+    let mut all = fired_triggers(cx, leaf, doing, (Timing::Before, true));
     let Some((_, trigger)) = all.find(|(_, trigger)| inherited(trigger)) else {
         return Ok(());
     };
@@ -258,7 +258,7 @@ impl PendingTriggers {
         table: &Arc<TablePlan>,
         doing: StatementEvent<'_>,
     ) -> Result<(), StatementStop> {
-        for (_, trigger) in firing(cx, table, doing, (Timing::Before, false)) {
+        for (_, trigger) in fired_triggers(cx, table, doing, (Timing::Before, false)) {
             if holds(cx, table, trigger, (None, None)).await? {
                 let call = TriggerCall {
                     trigger,
@@ -272,7 +272,7 @@ impl PendingTriggers {
             }
         }
         let mut after = Vec::new();
-        for (position, trigger) in firing(cx, table, doing, (Timing::After, false)) {
+        for (position, trigger) in fired_triggers(cx, table, doing, (Timing::After, false)) {
             if holds(cx, table, trigger, (None, None)).await? {
                 after.push(QueuedTrigger {
                     table: Arc::clone(table),
@@ -349,7 +349,7 @@ impl PendingTriggers {
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
     ) -> Result<bool, StatementStop> {
         let width = table.layout.width();
-        for (_, trigger) in firing(cx, table, doing, (Timing::Before, true)) {
+        for (_, trigger) in fired_triggers(cx, table, doing, (Timing::Before, true)) {
             let rows = (old, new.as_deref().map(|new| &new[..width]));
             if !holds(cx, table, trigger, rows).await? {
                 continue;
@@ -382,7 +382,7 @@ impl PendingTriggers {
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
     ) -> Result<bool, StatementStop> {
         let width = view.layout.width();
-        for (_, trigger) in firing(cx, view, doing, (Timing::Instead, true)) {
+        for (_, trigger) in fired_triggers(cx, view, doing, (Timing::Instead, true)) {
             let call = TriggerCall {
                 trigger,
                 table: &view.def,
@@ -409,7 +409,7 @@ impl PendingTriggers {
         };
         match &table.leaves {
             Some(leaves) => leaves.plans().iter().any(of_leaf),
-            None => firing(cx, table, doing, (Timing::Before, true))
+            None => fired_triggers(cx, table, doing, (Timing::Before, true))
                 .next()
                 .is_some(),
         }
@@ -456,7 +456,7 @@ impl PendingTriggers {
         doing: StatementEvent<'_>,
         rows: Change<'_>,
     ) -> Result<(), StatementStop> {
-        for (position, trigger) in firing(cx, table, doing, (Timing::After, true)) {
+        for (position, trigger) in fired_triggers(cx, table, doing, (Timing::After, true)) {
             if !holds(cx, table, trigger, rows).await? {
                 continue;
             }

@@ -58,7 +58,7 @@ impl Upsert {
         (table, index): (&Arc<TablePlan>, usize),
         update: &ConflictUpdate,
         writer: &mut RowWriter,
-        (row, watching): (&mut [Value], RowObservers<'_>),
+        (row, observers): (&mut [Value], RowObservers<'_>),
     ) -> Result<UpsertOutcome, StatementStop> {
         let whole = table;
         let (mut table, mut index) = (table, index);
@@ -76,11 +76,11 @@ impl Upsert {
                     Inserted::Conflict => continue,
                     Inserted::Done => {
                         self.touched.extend(writer.last_row());
-                        if let Some(referee) = watching.0 {
-                            referee.inserted(cx, row).await?;
+                        if let Some(actions) = observers.0 {
+                            actions.inserted(cx, row).await?;
                         }
-                        if let Some(firing) = watching.1 {
-                            firing
+                        if let Some(triggers) = observers.1 {
+                            triggers
                                 .after(cx, whole, StatementEvent::INSERT, (None, Some(row)))
                                 .await?;
                         }
@@ -94,7 +94,7 @@ impl Upsert {
             }
             cx.queue(place.addr, Strength::NoKeyUpdate).await?;
             if read_row(cx.tx, place.addr, &mut self.words).await? {
-                let rows = (row, watching);
+                let rows = (row, observers);
                 let tables = (whole, table);
                 return self.change(cx, tables, update, writer, place, rows).await;
             }
@@ -116,7 +116,7 @@ impl Upsert {
         update: &ConflictUpdate,
         writer: &mut RowWriter,
         place: FatPtr,
-        (row, (referee, firing)): (&mut [Value], RowObservers<'_>),
+        (row, (actions, triggers)): (&mut [Value], RowObservers<'_>),
     ) -> Result<UpsertOutcome, StatementStop> {
         let width = table.layout.width();
         self.both.clear();
@@ -136,15 +136,15 @@ impl Upsert {
             changed.push(assignment.column);
         }
         // The columns that SET assigns, for the triggers.
-        let set = firing.as_ref().map_or_else(Vec::new, |_| changed.clone());
+        let set = triggers.as_ref().map_or_else(Vec::new, |_| changed.clone());
         let doing = StatementEvent::update(&set);
-        if let Some(firing) = firing {
+        if let Some(triggers) = triggers {
             let both = (Some(&self.both[..width]), Some(&mut *row));
-            if !firing.before(cx, table, doing, both).await? {
+            if !triggers.before(cx, table, doing, both).await? {
                 return Ok(UpsertOutcome::Neither);
             }
             check_unchanged(cx, table, place, &self.both, "updated").await?;
-            if firing.looks_at_rows(cx, table, doing) {
+            if triggers.looks_at_rows(cx, table, doing) {
                 changed = (0..width).collect();
             }
         }
@@ -159,11 +159,11 @@ impl Upsert {
         }
         let now = writer.update(cx, table, place, rows, &changed).await?;
         self.touched.insert(now.raw());
-        if let Some(referee) = referee {
-            referee.updated(cx, rows).await?;
+        if let Some(actions) = actions {
+            actions.updated(cx, rows).await?;
         }
-        if let Some(firing) = firing {
-            firing
+        if let Some(triggers) = triggers {
+            triggers
                 .after(cx, whole, doing, (Some(rows.0), Some(rows.1)))
                 .await?;
         }

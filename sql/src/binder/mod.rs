@@ -291,7 +291,7 @@ impl Binder<'_> {
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::View(syntax) => self.alter_view(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
-            parser::Statement::Upkeep(syntax) => self.maintenance(syntax),
+            parser::Statement::Maintenance(syntax) => self.maintenance(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),
             parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {

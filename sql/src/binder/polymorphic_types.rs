@@ -180,13 +180,13 @@ pub(super) fn concrete(
     if !has_any(&routine.args, &routine.result) {
         return Ok(Arc::clone(routine));
     }
-    let stand_ins = ConcreteTypes::of(given).ok_or_else(|| {
+    let concrete = ConcreteTypes::of(given).ok_or_else(|| {
         SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             "arguments declared \"anyelement\" are not all alike",
         )
     })?;
-    let (args, result) = stand_ins.signature(&routine.args, &routine.result)?;
+    let (args, result) = concrete.signature(&routine.args, &routine.result)?;
     let inputs = args.iter().filter(|arg| arg.mode.is_input());
     let as_called = PolymorphicInstance {
         types: inputs.map(|arg| arg.ty.kind).collect(),

@@ -225,8 +225,8 @@ impl Binder<'_> {
                     _ => {}
                 }
                 let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
-                let mut stand_ins = TypeKind::POLYMORPHIC.into_iter();
-                if let Some(kind) = stand_ins.find(|kind| kind.name() == name) {
+                let mut polymorphic = TypeKind::POLYMORPHIC.into_iter();
+                if let Some(kind) = polymorphic.find(|kind| kind.name() == name) {
                     return Ok(DeclaredType::Value(Type::of(kind)));
                 }
                 Ok(DeclaredType::Value(self.type_of(data_type)?))

@@ -221,7 +221,7 @@ pub enum Statement {
     /// ALTER VIEW
     View(Box<AlterViewSyntax>),
     /// VACUUM and other maintenance commands.
-    Upkeep(Box<MaintenanceSyntax>),
+    Maintenance(Box<MaintenanceSyntax>),
     /// A statement about privileges, owners or comments.
     Security(Box<SecuritySyntax>),
     /// EXPLAIN

@@ -60,7 +60,7 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         return Ok(Some(statement));
     }
     if let Some(command) = maintenance::parse(&word, c)? {
-        return Ok(Some(Statement::Upkeep(Box::new(command))));
+        return Ok(Some(Statement::Maintenance(Box::new(command))));
     }
     let statement = match word.as_str() {
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {

@@ -4,7 +4,7 @@
 //! index. Some are told by their types, `cstring` and `internal`. For the others psql describes a
 //! statement that calls the function: the server binds the statement and does not run it.
 //!
-//! *Failure.* Arguments of a pseudo-type need a type that stands for it ([`stand_in`]). A function
+//! *Failure.* Arguments of a pseudo-type need a type that stands for it ([`sample_type`]). A function
 //! with another pseudo-type counts as one that cannot be called.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,12 +153,12 @@ fn call(routine: &Routine) -> String {
 fn null_of(name: &str) -> String {
     match name {
         "record" => "ROW(1)".to_owned(),
-        name => format!("NULL::{}", stand_in(name)),
+        name => format!("NULL::{}", sample_type(name)),
     }
 }
 
 /// Returns a type whose values an argument of a pseudo-type accepts; other types are themselves.
-fn stand_in(name: &str) -> &str {
+fn sample_type(name: &str) -> &str {
     match name {
         "any" | "\"any\"" | "unknown" => "text",
         "anyelement" | "anynonarray" | "anycompatible" | "anycompatiblenonarray" => "integer",

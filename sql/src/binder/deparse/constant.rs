@@ -146,10 +146,10 @@ impl Deparser<'_, '_> {
 
     /// Returns the common type of these types.
     pub(super) fn common(&self, types: &[Type]) -> Result<Type, SqlError> {
-        let stand_ins: Vec<Expr> = types
+        let nulls: Vec<Expr> = types
             .iter()
             .map(|ty| Expr::constant(*ty, Value::Null))
             .collect();
-        common_type(&stand_ins, "these")
+        common_type(&nulls, "these")
     }
 }

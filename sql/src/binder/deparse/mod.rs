@@ -260,7 +260,7 @@ impl DeparsedExpr {
 
     /// Returns an expression of the same type, which is not evaluated and stands for it in the
     /// binder.
-    fn stand_in(&self) -> Expr {
+    fn placeholder(&self) -> Expr {
         match &self.tree {
             Tree::Const { text, .. } if self.ty == Type::UNKNOWN => {
                 let value = text.as_ref().map_or(Value::Null, Value::text);

@@ -17,7 +17,9 @@ impl Deparser<'_, '_> {
         right: DeparsedExpr,
     ) -> Result<DeparsedExpr, SqlError> {
         let symbol = symbol(op);
-        let bound = self.binder.binary(op, left.stand_in(), right.stand_in())?;
+        let bound = self
+            .binder
+            .binary(op, left.placeholder(), right.placeholder())?;
         let (left, right) = match is_comparison(&symbol) {
             true => self.compared(left, right)?,
             false => self.operands(&symbol, left, right, &bound.node)?,
