@@ -122,16 +122,16 @@ const SHARED: &str = "directory of the shared memory";
 /// The directory that the machines share.
 enum Shared {
     /// A directory that is removed at the end.
-    Gone(SharedDirectory),
+    Temporary(SharedDirectory),
     /// A directory that stays.
-    Kept(PathBuf),
+    Permanent(PathBuf),
 }
 
 impl Shared {
     fn path(&self) -> &Path {
         match self {
-            Shared::Gone(directory) => directory.path(),
-            Shared::Kept(directory) => directory,
+            Shared::Temporary(directory) => directory.path(),
+            Shared::Permanent(directory) => directory,
         }
     }
 }
@@ -370,7 +370,7 @@ impl DevCluster {
     fn directory(&self) -> Result<Shared, Failure> {
         if let (true, Some(directory)) = (self.is_kept()?, &self.directory) {
             std::fs::create_dir_all(directory).map_err(Failure::io(SHARED))?;
-            return Ok(Shared::Kept(directory.clone()));
+            return Ok(Shared::Permanent(directory.clone()));
         }
         let parent = match &self.directory {
             Some(directory) => directory.clone(),
@@ -378,7 +378,7 @@ impl DevCluster {
             None => std::env::temp_dir(),
         };
         let made = SharedDirectory::create(&parent);
-        made.map(Shared::Gone).map_err(Failure::io(SHARED))
+        made.map(Shared::Temporary).map_err(Failure::io(SHARED))
     }
 }
 

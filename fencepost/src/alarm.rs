@@ -160,10 +160,10 @@ mod tests {
     fn sleep_ends_with_alarm_or_its_future() {
         let alarm = Alarm::default();
         let long = Instant::now() + Duration::from_secs(3600);
-        let mut gone = Box::pin(alarm.sleep(long));
+        let mut dropped = Box::pin(alarm.sleep(long));
         let mut task = Context::from_waker(Waker::noop());
-        assert!(gone.as_mut().poll(&mut task).is_pending());
-        drop(gone);
+        assert!(dropped.as_mut().poll(&mut task).is_pending());
+        drop(dropped);
         assert!(alarm.shared.state.lock().asleep.is_empty());
         let sleeper = alarm.sleep(long);
         let thread = std::thread::spawn(move || sleeper.block_on());

@@ -133,8 +133,8 @@ impl Channels {
         };
         for channel in channels {
             if let Some(of) = listeners.get_mut(channel) {
-                let gone = |other: &Weak<Inbox>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(inbox));
-                of.retain(|other| !gone(other) && other.strong_count() > 0);
+                let is_own = |other: &Weak<Inbox>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(inbox));
+                of.retain(|other| !is_own(other) && other.strong_count() > 0);
                 if of.is_empty() {
                     listeners.remove(channel);
                 }

@@ -15,8 +15,9 @@
 //! An incarnation of the cluster is the time from one start of all machines to their end. The first
 //! machine to arrive starts an incarnation for all; the others find it started. The configuration
 //! in the store decides whether an incarnation has started: until then the retained state is
-//! unchanged. Its machines are the machines of the last configuration, by their addresses. A machine
-//! that has returned or joined restarts with the others; an evicted machine sends a join request.
+//! unchanged. Its machines are the machines of the last configuration, by their addresses. A
+//! machine that has returned or joined restarts with the others; an evicted machine sends a join
+//! request.
 //!
 //! # Failure
 //! A damaged save is reported; its machine has lost its memory, and the others may have replicas.

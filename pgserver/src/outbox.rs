@@ -197,13 +197,13 @@ mod tests {
         let outbox = Outbox::new(Rc::default());
         let (small, mut small_end) = UnixStream::pair().expect("a pair");
         let (large, mut large_end) = UnixStream::pair().expect("a pair");
-        let (gone, gone_end) = UnixStream::pair().expect("a pair");
-        drop(gone_end);
+        let (closed, closed_end) = UnixStream::pair().expect("a pair");
+        drop(closed_end);
         let much: Vec<u8> = (0..8u32 << 20).map(|n| n as u8).collect();
         let posts = [
             (1, Outgoing::new(&large, much.clone())),
             (2, Outgoing::new(&small, b"small".to_vec())),
-            (3, Outgoing::new(&gone, b"gone".to_vec())),
+            (3, Outgoing::new(&closed, b"closed".to_vec())),
         ];
         let before = outbox.flushes();
         for (sender, reply) in posts {

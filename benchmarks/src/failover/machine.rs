@@ -104,9 +104,9 @@ impl Measurer {
     }
 
     fn hear(&self) -> Result<Order, BenchError> {
-        let gone = || BenchError::Load("the measuring process has ended".to_string());
-        let told = self.0.lock().map_err(|_| gone())?;
-        told.recv().map_err(|_| gone())
+        let ended = || BenchError::Load("the measuring process has ended".to_string());
+        let told = self.0.lock().map_err(|_| ended())?;
+        told.recv().map_err(|_| ended())
     }
 
     /// Waits for the next message, which must be an expected one.

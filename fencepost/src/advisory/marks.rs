@@ -101,7 +101,7 @@ impl Marks {
         self.retain(|mark| *mark != Mark { owner, lock });
     }
 
-    /// Removes the marks of all owners for which `gone` returns true.
+    /// Removes the marks of all owners for which `is_evicted` returns true.
     pub fn part_with(&self, is_evicted: impl Fn(Owner) -> bool) {
         self.retain(|mark| !is_evicted(mark.owner));
     }

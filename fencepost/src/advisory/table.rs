@@ -153,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Removes all locks and requests of the owners for which `gone` returns true.
+    /// Removes all locks and requests of the owners for which `is_evicted` returns true.
     pub fn part_with(&mut self, is_evicted: impl Fn(Owner) -> bool, due: &mut DueReplies) {
         for lock in self.locks.values_mut() {
             lock.holders.retain(|(owner, _)| !is_evicted(*owner));

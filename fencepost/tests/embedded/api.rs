@@ -307,8 +307,8 @@ fn ddl_under_use_plans_again() {
             .is_empty()
     );
     other.execute("DROP TABLE t", &[]).expect("gone");
-    let gone = session.query(&select, params![7]);
-    assert!(gone.is_err_and(|e| e.code() == SqlState::UNDEFINED_TABLE));
+    let result = session.query(&select, params![7]);
+    assert!(result.is_err_and(|e| e.code() == SqlState::UNDEFINED_TABLE));
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn databases_are_copied_dropped_and_found_again() {
         database: "two".to_owned(),
         ..SessionOptions::default()
     };
-    let gone = db.session_with(options).err().expect("no session");
-    assert_eq!(gone.sqlstate(), SqlState::INVALID_CATALOG_NAME);
+    let error = db.session_with(options).err().expect("no session");
+    assert_eq!(error.sqlstate(), SqlState::INVALID_CATALOG_NAME);
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn statements_that_are_prepared_know_labels_that_came_later() {
     for statement in [&insert, &cast] {
         let args = params![5, "meh"];
         let args = &args[args.len() - statement.parameter_types().len()..];
-        let gone = a.execute(statement, args).expect_err("no label");
-        assert_eq!(gone.code(), SqlState::INVALID_TEXT_REPRESENTATION);
+        let error = a.execute(statement, args).expect_err("no label");
+        assert_eq!(error.code(), SqlState::INVALID_TEXT_REPRESENTATION);
     }
     assert_eq!(
         texts(&a.query(order, &[]).expect("rows")),

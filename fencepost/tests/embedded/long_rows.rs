@@ -163,8 +163,8 @@ fn columns_that_the_first_chunk_has_are_read_from_there() {
     }
     let count = session.query_one("SELECT count(*) FROM w", &[]);
     assert_eq!(count.expect("a row").get::<i64>(0).expect("a count"), 2);
-    let gone = session.execute("DELETE FROM w WHERE c IS NULL", &[]);
-    assert_eq!(gone.expect("a row"), 1);
+    let deleted = session.execute("DELETE FROM w WHERE c IS NULL", &[]);
+    assert_eq!(deleted.expect("a row"), 1);
     sound(&db);
 }
 

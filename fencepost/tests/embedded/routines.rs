@@ -154,8 +154,10 @@ fn replaced_function_is_called_by_all_sessions() {
     db.blocking().batch(replace).expect("a function");
     assert_eq!(ask(), 2);
     db.blocking().batch("DROP FUNCTION f()").expect("it goes");
-    let gone = other.query_one(&call, &[]).expect_err("it is gone");
-    assert_eq!(gone.code(), SqlState::UNDEFINED_FUNCTION);
+    let error = other
+        .query_one(&call, &[])
+        .expect_err("the function is dropped");
+    assert_eq!(error.code(), SqlState::UNDEFINED_FUNCTION);
 }
 
 #[test]

@@ -47,8 +47,8 @@ fn sessions_share_snapshot_despite_writes() {
         (number(&mut second, SUM), number(&mut writer, SUM)),
         (3, 2 + 199)
     );
-    let gone = imported(&mut third, &name);
-    assert_eq!(gone, Err(SqlState::INVALID_PARAMETER_VALUE));
+    let result = imported(&mut third, &name);
+    assert_eq!(result, Err(SqlState::INVALID_PARAMETER_VALUE));
     second.batch("COMMIT").expect("an end");
     third.batch("ROLLBACK").expect("an end");
 }

@@ -30,8 +30,8 @@ fn statements_run_at_their_data() {
         let rows = session.query("UPDATE t SET b = b || '!' WHERE a = 7 RETURNING b, a", &[]);
         let rows = rows.expect("updates");
         assert_eq!(rows[0].values(), [Value::text("row 7!"), Value::Int4(7)]);
-        let gone = session.execute("DELETE FROM t WHERE a = 8", &[]);
-        assert_eq!(gone.expect("deletes"), 1);
+        let deleted = session.execute("DELETE FROM t WHERE a = 8", &[]);
+        assert_eq!(deleted.expect("deletes"), 1);
         let none = session.query("SELECT b FROM t WHERE a = 8", &[]);
         assert!(none.expect("reads").is_empty());
         assert_eq!(sent(&machines[0]), 43);
@@ -122,8 +122,8 @@ fn shipped_errors_keep_all_fields() {
             .prepare("SELECT b FROM t WHERE a = 1")
             .expect("prepares");
         there.batch("DROP TABLE t").expect("ddl");
-        let gone = session.query(&statement, &[]).expect_err("is gone");
-        assert_eq!(gone.code(), SqlState::UNDEFINED_TABLE);
+        let error = session.query(&statement, &[]).expect_err("is gone");
+        assert_eq!(error.code(), SqlState::UNDEFINED_TABLE);
     });
 }
 

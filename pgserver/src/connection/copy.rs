@@ -87,7 +87,7 @@ impl ClientSession<'_> {
                 let message = format!("COPY from stdin failed: {message}");
                 SqlError::new(SqlState::QUERY_CANCELED, message)
             }
-            (_, Ok(ClientMessage::Terminate)) => return Err(CloseReason::Gone),
+            (_, Ok(ClientMessage::Terminate)) => return Err(CloseReason::ClientLost),
             (b'f', Err(error)) => malformed(&error),
             (tag, _) => {
                 let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");

@@ -125,7 +125,9 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
             let vigil = vigil.get_or_insert_with(start);
             match vigil.poll(cx, io, &watch) {
                 Poll::Ready(ClientAction::Work) => continue,
-                Poll::Ready(ClientAction::GiveUp) => return Poll::Ready(Err(CloseReason::Gone)),
+                Poll::Ready(ClientAction::GiveUp) => {
+                    return Poll::Ready(Err(CloseReason::ClientLost));
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -133,7 +135,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
     .await?;
     if let Some(vigil) = &mut vigil {
         if vigil.close_limit.is_some() {
-            return Err(CloseReason::Gone);
+            return Err(CloseReason::ClientLost);
         }
         if let Some(locks) = vigil.locks.as_ref().filter(|_| answer.is_well()) {
             locks.acquired(&io.client);

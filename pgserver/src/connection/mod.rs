@@ -42,14 +42,14 @@ use opening::StartedSession;
 use state_machine::ClientSession;
 
 /// The longest wait until a client has received its final error.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FINAL_ERROR_TIME: Duration = Duration::from_secs(1);
 
 /// The reason why a connection ends, or leaves its worker.
 pub(crate) enum CloseReason {
     /// The client has terminated, or is lost.
-    Gone,
+    ClientLost,
     /// The final error, in the output buffer, still has to be sent.
-    LastWords,
+    FinalError,
     /// The connection moves to this worker.
     Moves(usize, Box<IdleSession>),
 }
@@ -70,7 +70,7 @@ pub(crate) struct MigratingClient {
 
 impl From<std::io::Error> for CloseReason {
     fn from(_: std::io::Error) -> Self {
-        CloseReason::Gone
+        CloseReason::ClientLost
     }
 }
 
@@ -125,11 +125,11 @@ async fn end(mut io: Io, ending: CloseReason, place: &TaskEntry) {
         emit(&io.client, &Entry::log(&message));
     }
     match ending {
-        CloseReason::Gone => {}
-        CloseReason::LastWords => {
+        CloseReason::ClientLost => {}
+        CloseReason::FinalError => {
             if io.send().await.is_ok() && place.worker.stage() == Stage::Running {
                 // A failed send or close of the final error does not matter.
-                let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
+                let _ = timeout(FINAL_ERROR_TIME, Box::pin(io.close())).await;
             }
         }
         CloseReason::Moves(lane, rest) => {
@@ -149,5 +149,5 @@ async fn end(mut io: Io, ending: CloseReason, place: &TaskEntry) {
 /// Writes the final error after a protocol violation.
 fn broken(io: &mut Io, error: &ProtoError) -> CloseReason {
     report::fatal(io, error.sqlstate(), &error.to_string());
-    CloseReason::LastWords
+    CloseReason::FinalError
 }

@@ -78,7 +78,7 @@ pub(super) async fn open(io: &mut Io, place: &TaskEntry) -> Result<StartedSessio
             let message = "canceling authentication due to timeout";
             let entry = Entry::new(log::Severity::Fatal, "57014", message);
             emit(&io.client, &entry);
-            Err(CloseReason::Gone)
+            Err(CloseReason::ClientLost)
         }
     }
 }
@@ -178,7 +178,7 @@ fn check_certificate(io: &mut Io) -> Result<(), CloseReason> {
 #[cold]
 fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> CloseReason {
     report::fatal(io, sqlstate, message);
-    CloseReason::LastWords
+    CloseReason::FinalError
 }
 
 /// Waits for bytes of a client that is not logged in yet.
@@ -191,7 +191,7 @@ async fn fill(io: &mut Io, place: &TaskEntry) -> Result<(), CloseReason> {
         }
     });
     match read.await? {
-        0 => Err(CloseReason::Gone),
+        0 => Err(CloseReason::ClientLost),
         _ => Ok(()),
     }
 }
@@ -214,7 +214,7 @@ async fn first_packet(
             FirstPacket::Startup(startup) => return Ok(startup),
             FirstPacket::Cancel { pid, secret } => {
                 engine::cancel(&shared.database, pid, secret).await;
-                return Err(CloseReason::Gone);
+                return Err(CloseReason::ClientLost);
             }
             FirstPacket::Tls if !std::mem::replace(&mut tls_asked, true) => {
                 refuse_injected(io, "received unencrypted data after SSL request")?;
@@ -317,7 +317,7 @@ async fn password_message(io: &mut Io, place: &TaskEntry) -> Result<Vec<u8>, Clo
                 io.input().consume(size);
                 return Ok(body);
             }
-            Ok(Some(frame)) if frame.tag == b'X' => return Err(CloseReason::Gone),
+            Ok(Some(frame)) if frame.tag == b'X' => return Err(CloseReason::ClientLost),
             Ok(Some(frame)) => {
                 let message = format!("expected SASL response, got message type {}", frame.tag);
                 return Err(fatal(io, "08P01", &message));
@@ -344,7 +344,7 @@ fn begin(
             let style = LogStyle::default();
             logging::error(&io.client, &style, log::Severity::Fatal, &error, None);
             report::error(&mut io.out, SEVERITY_FATAL, &error);
-            return Err(CloseReason::LastWords);
+            return Err(CloseReason::FinalError);
         }
     };
     for (name, value) in engine::reported(&session) {

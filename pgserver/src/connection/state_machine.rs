@@ -145,7 +145,7 @@ impl<'p> ClientSession<'p> {
                 return ending;
             }
             if io.post().await.is_err() {
-                return CloseReason::Gone;
+                return CloseReason::ClientLost;
             }
             // IO-4. A worker that drains ends the session in `fill` instead.
             if has_arrived && self.place.worker.stage() == Stage::Running {
@@ -153,7 +153,7 @@ impl<'p> ClientSession<'p> {
             }
             if let Some(worker) = self.better_worker(io) {
                 if io.send().await.is_err() {
-                    return CloseReason::Gone;
+                    return CloseReason::ClientLost;
                 }
                 return CloseReason::Moves(worker, self.into_rest());
             }
@@ -287,11 +287,11 @@ impl<'p> ClientSession<'p> {
             }
             ClientMessage::Password(_) => {
                 report::fatal(io, "08P01", "invalid frontend message type 112");
-                Err(CloseReason::LastWords)
+                Err(CloseReason::FinalError)
             }
             ClientMessage::Terminate => {
                 io.send().await?;
-                Err(CloseReason::Gone)
+                Err(CloseReason::ClientLost)
             }
         }
     }
@@ -329,9 +329,9 @@ impl<'p> ClientSession<'p> {
             if place.worker.stage() != Stage::Running {
                 return Poll::Ready(Err(Wait::Shutdown));
             }
-            let is_sent = io.poll_left(cx).map_err(|_| Wait::Gone)?.is_ready();
+            let is_sent = io.poll_left(cx).map_err(|_| Wait::ClientLost)?.is_ready();
             if is_sent && let Poll::Ready(read) = io.poll_fill(cx) {
-                return Poll::Ready(read.map_err(|_| Wait::Gone));
+                return Poll::Ready(read.map_err(|_| Wait::ClientLost));
             }
             if !std::mem::replace(&mut rests, true) {
                 session.rest();
@@ -351,7 +351,7 @@ impl<'p> ClientSession<'p> {
         })
         .await;
         let (sqlstate, message) = match read {
-            Ok(0) | Err(Wait::Gone) => return Err(CloseReason::Gone),
+            Ok(0) | Err(Wait::ClientLost) => return Err(CloseReason::ClientLost),
             Ok(_) => return Ok(()),
             Err(Wait::Notified) => {
                 io.prepare_out();
@@ -372,7 +372,7 @@ impl<'p> ClientSession<'p> {
             ),
         };
         report::fatal(io, sqlstate, message);
-        Err(CloseReason::LastWords)
+        Err(CloseReason::FinalError)
     }
 
     /// Ends the implicit transaction and sends ReadyForQuery.
@@ -513,7 +513,7 @@ impl<'p> ClientSession<'p> {
         logging::error(&io.client, &self.style.log, severity, error, statement);
         self.place.worker.counts.error(error.sqlstate());
         let (severity, answer) = match error.sqlstate() {
-            SqlState::ADMIN_SHUTDOWN => (SEVERITY_FATAL, Err(CloseReason::LastWords)),
+            SqlState::ADMIN_SHUTDOWN => (SEVERITY_FATAL, Err(CloseReason::FinalError)),
             _ => (SEVERITY_ERROR, Ok(())),
         };
         let start = io.out.len();
@@ -535,7 +535,7 @@ pub(super) fn malformed(error: &ProtoError) -> SqlError {
 
 /// The reason why a wait for input ended without input.
 enum Wait {
-    Gone,
+    ClientLost,
     Shutdown,
     IdleTooLong,
     Notified,

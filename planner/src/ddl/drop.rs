@@ -49,7 +49,7 @@ pub async fn drop_table(
     Ok(statement.tag())
 }
 
-/// Drops tables and their dependent objects, except views that are already dropped (`gone`).
+/// Drops tables and their dependent objects, except views that are in `already_dropped`.
 pub async fn drop_tables(
     (tables, cascade): (&[Arc<TableDef>], bool),
     already_dropped: &[u32],

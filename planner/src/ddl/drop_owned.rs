@@ -225,8 +225,10 @@ async fn take_back(roles: &[u32], cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<()
             continue;
         }
         if roles.contains(&of.role) {
-            let gone = (true, &**of);
-            ddl.catalog.replace_default_acl(cx.tx, gone, true).await?;
+            let privileges = (true, &**of);
+            ddl.catalog
+                .replace_default_acl(cx.tx, privileges, true)
+                .await?;
             continue;
         }
         let mut left = DefaultAcl::clone(of);

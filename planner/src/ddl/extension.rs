@@ -263,7 +263,7 @@ pub async fn drop_extension(
 }
 
 /// Drops extensions and their objects, and with `cascade` the objects that depend on them. Skips
-/// relations that are already dropped (`gone`).
+/// relations that are in `already_dropped`.
 pub async fn drop_extensions(
     (extensions, cascade): (&[Arc<ExtensionDef>], bool),
     already_dropped: &[u32],

@@ -129,11 +129,11 @@ pub async fn drop_key(
         table.indexes.push(hidden);
         let last = table.indexes.len() - 1;
         table.indexes.swap(0, last);
-        let gone = table.indexes.remove(last);
-        index::drop_index(cx.tx, &gone).await?;
+        let dropped = table.indexes.remove(last);
+        index::drop_index(cx.tx, &dropped).await?;
     } else {
-        let gone = table.indexes.remove(position);
-        index::drop_index(cx.tx, &gone).await?;
+        let dropped = table.indexes.remove(position);
+        index::drop_index(cx.tx, &dropped).await?;
     }
     Ok(())
 }

@@ -342,15 +342,15 @@ pub async fn drop_role(
         return Ok("DROP ROLE");
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    let gone: Vec<u32> = roles.iter().map(|role| role.id).collect();
-    touch_roles(&gone, cx, ddl, &mut changes).await?;
+    let dropped_ids: Vec<u32> = roles.iter().map(|role| role.id).collect();
+    touch_roles(&dropped_ids, cx, ddl, &mut changes).await?;
     for role in &roles {
         ddl.catalog.remove_role(cx.tx, role).await?;
     }
     for other in ddl.snapshot.roles() {
         let mut left = RoleDef::clone(&other);
-        left.member_of.retain(|of| !gone.contains(&of.role));
-        if left.member_of.len() != other.member_of.len() && !gone.contains(&other.id) {
+        left.member_of.retain(|of| !dropped_ids.contains(&of.role));
+        if left.member_of.len() != other.member_of.len() && !dropped_ids.contains(&other.id) {
             ddl.catalog.replace_role(cx.tx, &left).await?;
         }
     }

@@ -276,7 +276,7 @@ pub async fn drop_row_users(
 }
 
 /// Drops routines and the objects that call them. Without CASCADE, returns an error that these
-/// depend on them. Skips tables that are already dropped (`gone`).
+/// depend on them. Skips tables that are in `already_dropped`.
 pub async fn drop_routines(
     (routines, cascade): (&[Arc<RoutineDef>], bool),
     already_dropped: &[u32],

@@ -14,7 +14,7 @@ use super::changes::Changes;
 use crate::exec::Cx;
 
 /// Returns the tables with expressions that call a function, and these expressions. Skips tables
-/// that are already dropped (`gone`).
+/// that are in `already_dropped`.
 pub fn ruled_by(
     routine: &RoutineDef,
     already_dropped: &[u32],

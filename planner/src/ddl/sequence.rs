@@ -118,7 +118,7 @@ pub async fn drop_sequence(
     Ok(TAG)
 }
 
-/// Drops the defaults that use a dropped sequence, except those of already dropped tables (`gone`).
+/// Drops the defaults that use a dropped sequence, except those of tables in `already_dropped`.
 /// Without `cascade`, such defaults are an error.
 pub async fn drop_defaults(
     (sequence, cascade): (&SequenceDef, bool),

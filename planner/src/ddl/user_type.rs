@@ -464,10 +464,10 @@ pub async fn drop_type(
 }
 
 /// Drops types and their dependent objects. Without CASCADE, returns an error that lists these.
-/// Tables and views that are already dropped (`gone`) do not count.
+/// Tables and views that are in `already_dropped` do not count.
 pub async fn drop_types(
     (types, cascade): (&[Arc<TypeDef>], bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
@@ -492,14 +492,14 @@ pub async fn drop_types(
         return Err(SqlError::unsupported(what).into());
     }
     let mut lost = dependents(left.iter().map(|ty| TypeDef::clone(ty)).collect(), cx, ddl);
-    let is_gone = |id: u32| gone.contains(&id);
+    let is_dropped = |id: u32| already_dropped.contains(&id);
     let of_column = |lost: &UnboundText| match lost.text {
         StoredText::Default(at) | StoredText::Generated(at) => types
             .iter()
             .any(|ty| is_of_column(&lost.table.columns[at], ty)),
         _ => false,
     };
-    lost.retain(|lost| !is_gone(lost.table.id) && !of_column(lost));
+    lost.retain(|lost| !is_dropped(lost.table.id) && !of_column(lost));
     let mut told = Vec::new();
     for ty in types {
         if named.iter().all(|of| of.id != ty.id) {
@@ -511,7 +511,7 @@ pub async fn drop_types(
             told.push((format!("type {}", ty.shown()), below));
         }
         for table in ddl.snapshot.tables() {
-            let goes = is_gone(table.id) || table.materialized.is_some();
+            let goes = is_dropped(table.id) || table.materialized.is_some();
             let declared = |at: &usize| is_declared(&table.columns[*at], ty);
             let columns = columns_of(&table, ty).filter(declared);
             for at in columns.filter(|_| !goes) {
@@ -531,8 +531,8 @@ pub async fn drop_types(
         })
     };
     let mut views = ddl.snapshot.queries();
-    views.retain(|view| !is_gone(view.id) && reads(view));
-    let routines = routines_with(types, gone, ddl);
+    views.retain(|view| !is_dropped(view.id) && reads(view));
+    let routines = routines_with(types, already_dropped, ddl);
     let of_routines = routines.iter().map(|routine| {
         let what = format!("{} {}", routine.kind.name(), routine.signature());
         (what, &first)
@@ -546,9 +546,9 @@ pub async fn drop_types(
     for (what, _) in &told {
         tell(what, ddl);
     }
-    let mut dropped = gone.to_vec();
+    let mut dropped = already_dropped.to_vec();
     let going = drop_views(&views, true, ddl)?;
-    remove_views(&going, gone, cx, ddl, changes).await?;
+    remove_views(&going, already_dropped, cx, ddl, changes).await?;
     dropped.extend(going.iter().map(|view| view.id));
     drop_routines((&routines, true), &dropped, cx, ddl, changes).await?;
     for lost in &lost {
@@ -594,7 +594,7 @@ fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Resu
 async fn drop_columns(
     table: &TableDef,
     types: &[Arc<TypeDef>],
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
@@ -607,7 +607,7 @@ async fn drop_columns(
         return Ok(());
     }
     let mut views = ddl.snapshot.views_of(table.id).into_iter();
-    if views.any(|view| !gone.contains(&view.id)) {
+    if views.any(|view| !already_dropped.contains(&view.id)) {
         let what = "DROP TYPE … CASCADE where a view reads the table of a column";
         return Err(SqlError::unsupported(what).into());
     }

@@ -180,7 +180,7 @@ pub fn drop_views(
     Ok(going)
 }
 
-/// Adds those of `all` that read the relation with oid `id`, except those already dropped (`gone`).
+/// Adds those of `all` that read the relation with oid `id`, except those in `already_dropped`.
 fn add_readers(
     (id, on): (u32, &str),
     already_dropped: &[u32],
@@ -204,27 +204,27 @@ fn add_readers(
     Ok(())
 }
 
-/// Drops the views over dropped tables, except those already dropped (`gone`). Without CASCADE,
+/// Drops the views over dropped tables, except those in `already_dropped`. Without CASCADE,
 /// returns an error that these views depend on the tables.
 pub async fn drop_views_of(
     (tables, cascade): (&[Arc<TableDef>], bool),
-    gone: &[u32],
+    already_dropped: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), StatementStop> {
     let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
-    let gone = [gone, &ids].concat();
+    let dropped = [already_dropped, &ids].concat();
     let all = ddl.snapshot.queries();
     let mut going: Vec<Arc<ViewDef>> = Vec::new();
     for table in tables {
         let on = format!("{} {}", table.kind_name(), table.name);
-        add_readers((table.id, &on), &gone, cascade, (&all, &mut going), ddl)?;
+        add_readers((table.id, &on), &dropped, cascade, (&all, &mut going), ddl)?;
     }
     let mut next = 0;
     while let Some(view) = going.get(next).cloned() {
         let on = shown(&view, ddl);
-        add_readers((view.id, &on), &gone, cascade, (&all, &mut going), ddl)?;
+        add_readers((view.id, &on), &dropped, cascade, (&all, &mut going), ddl)?;
         next += 1;
     }
     remove_views(&going, &ids, cx, ddl, changes).await

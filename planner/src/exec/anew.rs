@@ -42,7 +42,7 @@ pub enum LockedRowState {
     /// The row has a newer version.
     Changed,
     /// The row no longer exists.
-    Gone,
+    Deleted,
 }
 
 /// The result of locking a row.
@@ -82,7 +82,7 @@ pub async fn standing(
     let snapshot = oldest_snapshot(cx);
     let seen = cx.tx.newest().view(row, None, |_| ()).await?;
     Ok(match seen {
-        None => LockedRowState::Gone,
+        None => LockedRowState::Deleted,
         Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => LockedRowState::Same,
         Some(((), seen)) => {
             if strength >= Strength::Share {
@@ -124,7 +124,7 @@ pub async fn read_standing(
     let mut seen = cx.seen();
     let version = read_version(&mut seen.newest(), row, wanted, words).await?;
     Ok(match version {
-        None => LockedRowState::Gone,
+        None => LockedRowState::Deleted,
         Some(seen) if seen.is_own() || seen.timestamp() <= snapshot => LockedRowState::Same,
         Some(_) => LockedRowState::Changed,
     })
@@ -161,7 +161,7 @@ async fn read_anew(
     let mut place = found;
     let mut words = Vec::new();
     for _ in 0..MOVES_MAX {
-        if stands != LockedRowState::Gone {
+        if stands != LockedRowState::Deleted {
             let wanted = (&of.table.layout, of.columns);
             if read_columns(&mut cx.tx.newest(), place.addr, wanted, &mut words).await? {
                 of.table.layout.decode_some(&words, of.columns, row)?;

@@ -12,14 +12,14 @@ use super::system::catalog;
 
 /// Returns `last_value`, `log_cnt` and `is_called` of the sequence whose oid is the argument.
 pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], StatementStop> {
-    let gone = || SqlError::internal("the sequence is gone");
-    let oid = args.first().ok_or_else(gone)?;
+    let missing = || SqlError::internal("the sequence is gone");
+    let oid = args.first().ok_or_else(missing)?;
     let Value::Oid(oid) = cx.value(oid, &[]).await? else {
-        return Err(gone().into());
+        return Err(missing().into());
     };
     let snapshot = catalog(cx).await?;
-    let sequence = snapshot.sequence_by_id(oid)?.ok_or_else(gone)?;
-    let reached = reached(&sequence, cx).await?.ok_or_else(gone)?;
+    let sequence = snapshot.sequence_by_id(oid)?.ok_or_else(missing)?;
+    let reached = reached(&sequence, cx).await?.ok_or_else(missing)?;
     let (last, was_given) = (reached.value, reached.was_given);
     Ok([Value::Int8(last), Value::Int8(0), Value::Bool(was_given)])
 }

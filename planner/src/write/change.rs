@@ -335,7 +335,7 @@ async fn change_point(
                 cx.tx.refresh().await?;
                 Timestamp::MAX
             }
-            LockedRowState::Same | LockedRowState::Gone => decided_by(cx),
+            LockedRowState::Same | LockedRowState::Deleted => decided_by(cx),
         };
         row.clear();
         row.resize(plan.width, Value::Null);

@@ -256,8 +256,8 @@ mod tests {
         let kept = revoke(&mut acl, (owner, a), Privileges::INSERT, plain, owner);
         assert_eq!(kept, Ok(()));
         assert_eq!(letters(&acl[1]), "r*");
-        let gone = revoke(&mut acl, (owner, a), both, (true, true), owner);
-        assert_eq!(gone, Ok(()));
+        let revoked = revoke(&mut acl, (owner, a), both, (true, true), owner);
+        assert_eq!(revoked, Ok(()));
         let shown: Vec<String> = acl.iter().map(letters).collect();
         assert_eq!(shown, ["ar", "r"]);
     }

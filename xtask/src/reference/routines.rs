@@ -4,8 +4,8 @@
 //! index. Some are told by their types, `cstring` and `internal`. For the others psql describes a
 //! statement that calls the function: the server binds the statement and does not run it.
 //!
-//! *Failure.* Arguments of a pseudo-type need a type that stands for it ([`sample_type`]). A function
-//! with another pseudo-type counts as one that cannot be called.
+//! *Failure.* Arguments of a pseudo-type need a type that stands for it ([`sample_type`]). A
+//! function with another pseudo-type counts as one that cannot be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 

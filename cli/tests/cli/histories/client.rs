@@ -94,8 +94,8 @@ pub fn settled(notes: Vec<Notes>) -> Vec<ListTransaction> {
 enum Outcome {
     Committed,
     Aborted,
-    /// The transaction has not committed, and its server is gone.
-    Gone,
+    /// The transaction has not committed, and its server is lost.
+    ServerLost,
     InDoubt,
 }
 
@@ -288,7 +288,7 @@ impl<'a> Client<'a> {
                 self.member_until = self.notes.visits.len() + 1;
             }
             Outcome::Aborted => visit.ended = self.common.now(),
-            Outcome::Gone => {
+            Outcome::ServerLost => {
                 visit.began = SOMETIME;
                 visit.ended = NEVER;
             }
@@ -324,7 +324,7 @@ impl<'a> Client<'a> {
                 });
                 match failure.is_in_doubt() {
                     true => Outcome::InDoubt,
-                    false => Outcome::Gone,
+                    false => Outcome::ServerLost,
                 }
             }
             Err(failure) => panic!("{failure}"),

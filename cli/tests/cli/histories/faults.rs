@@ -22,12 +22,12 @@ pub fn assert_found(history: &[ListTransaction]) {
     let reordered = with(history, &[visit(1, 0, &[swapped], &[])]);
     assert_wrong(&reordered, "no beginning of");
 
-    let gone = x.numbers[x.numbers.len() - 2];
+    let missing = x.numbers[x.numbers.len() - 2];
     let mut lost = history.to_vec();
     for contents in lost.iter_mut().flat_map(|visit| &mut visit.found) {
-        contents.numbers.retain(|number| *number != gone);
+        contents.numbers.retain(|number| *number != missing);
     }
-    assert_wrong(&lost, &format!("has lost {gone}"));
+    assert_wrong(&lost, &format!("has lost {missing}"));
 
     // A stale read is correct if real time is ignored.
     let shorter = |list| changed(list, |numbers| numbers.truncate(numbers.len() - 1));

@@ -106,8 +106,8 @@ fn tables_that_change_are_planned_anew() {
         // The table is dropped, and created again with other rows.
         let mut there = staying(&machines[2]);
         there.batch("DROP TABLE t").expect("drops");
-        let gone = session.query(&statement, &[]).expect_err("is gone");
-        assert_eq!(gone.code(), SqlState::UNDEFINED_TABLE);
+        let error = session.query(&statement, &[]).expect_err("is gone");
+        assert_eq!(error.code(), SqlState::UNDEFINED_TABLE);
         there
             .batch(
                 "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY HASH (a) WITH (partitions = 5);
