@@ -111,7 +111,7 @@ fn writes() -> Result<(), BenchError> {
             for (keys, share) in written(workload, &report) {
                 let each = cluster.commit_of_keys(keys);
                 cost.paper += each.paper * share;
-                cost.here += each.here * share;
+                cost.expected += each.expected * share;
                 all += share;
             }
             let writes = counted(&report, "posted_writes");
@@ -120,7 +120,7 @@ fn writes() -> Result<(), BenchError> {
                 "| {machines} | `{}` | {commits} | {:.3} | {:.3} | {:.3} | {} |",
                 title(workload, &report),
                 cost.paper / all,
-                cost.here / all,
+                cost.expected / all,
                 writes as f64 / commits.max(1) as f64,
                 report.check.as_deref().unwrap_or("ok")
             );

@@ -27,13 +27,13 @@ pub struct Cost {
     /// P_w(f + 3).
     pub paper: f64,
     /// The number of writes when machines coincide.
-    pub here: f64,
+    pub expected: f64,
 }
 
 impl Cluster {
     /// Returns the number of machines, other than the coordinator's machine 0, that get
     /// COMMIT-BACKUP for objects on `primaries`.
-    pub fn told_as_backups(self, primaries: &BTreeSet<usize>) -> usize {
+    pub fn backup_count(self, primaries: &BTreeSet<usize>) -> usize {
         let of = |primary: &usize| {
             let primary = *primary;
             (1..=self.backups).map(move |next| (primary + next) % self.machines)
@@ -49,7 +49,7 @@ impl Cluster {
         Cost {
             paper: (primaries.len() * (self.backups + 3)) as f64,
             // LOCK, its reply and COMMIT-PRIMARY.
-            here: (3 * elsewhere + self.told_as_backups(primaries)) as f64,
+            expected: (3 * elsewhere + self.backup_count(primaries)) as f64,
         }
     }
 
@@ -61,11 +61,11 @@ impl Cluster {
             let place = |key| way / self.machines.pow(key) % self.machines;
             let cost = self.commit(&(0..keys).map(place).collect());
             sum.paper += cost.paper;
-            sum.here += cost.here;
+            sum.expected += cost.expected;
         }
         Cost {
             paper: sum.paper / ways as f64,
-            here: sum.here / ways as f64,
+            expected: sum.expected / ways as f64,
         }
     }
 }
@@ -83,10 +83,10 @@ mod tests {
         // 2 writes on the coordinator's machine, 4 on either other one.
         let one = three.commit_of_keys(1);
         assert_eq!(one.paper, 5.0);
-        assert!((one.here - 10.0 / 3.0).abs() < 1e-9);
+        assert!((one.expected - 10.0 / 3.0).abs() < 1e-9);
         // A third of the pairs is on one machine. Of the other pairs, two cost 5 and one costs 8.
         let two = three.commit_of_keys(2);
         assert!((two.paper - 25.0 / 3.0).abs() < 1e-9);
-        assert!((two.here - 46.0 / 9.0).abs() < 1e-9);
+        assert!((two.expected - 46.0 / 9.0).abs() < 1e-9);
     }
 }

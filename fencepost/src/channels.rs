@@ -64,7 +64,7 @@ pub(crate) struct Inbox {
 
 #[derive(Default)]
 struct InboxState {
-    told: VecDeque<ReceivedNotification>,
+    notifications: VecDeque<ReceivedNotification>,
     bytes: usize,
     waker: Option<Waker>,
 }
@@ -82,13 +82,13 @@ impl Inbox {
     pub fn take(&self) -> Vec<ReceivedNotification> {
         let mut state = self.state.lock();
         state.bytes = 0;
-        state.told.drain(..).collect()
+        state.notifications.drain(..).collect()
     }
 
     /// Is ready when the inbox has a notification.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        if state.told.is_empty() {
+        if state.notifications.is_empty() {
             state.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -100,10 +100,10 @@ impl Inbox {
         let notification = &notified.notification;
         state.bytes += notification.channel.len() + notification.payload.len();
         if state.bytes > INBOX_BYTES_MAX {
-            state.told.clear();
+            state.notifications.clear();
             self.cancel.shut_down();
         } else {
-            state.told.push_back(notified.clone());
+            state.notifications.push_back(notified.clone());
         }
         let waker = state.waker.take();
         drop(state);

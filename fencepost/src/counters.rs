@@ -69,14 +69,14 @@ impl Tallies {
     }
 
     /// Counts a conflict of a statement.
-    pub fn conflict(&self, key: ConflictKey, told: bool) {
+    pub fn conflict(&self, key: ConflictKey, reported: bool) {
         let mut conflicts = self.conflicts.lock();
         if conflicts.len() >= CONFLICTS_MAX && !conflicts.contains_key(&key) {
             return;
         }
         let count = conflicts.entry(key).or_default();
         count.met += 1;
-        count.told += u64::from(told);
+        count.reported += u64::from(reported);
         count.last = now();
     }
 
@@ -235,7 +235,7 @@ impl Counters for Handle {
                 for (key, other) in wire::decode_conflicts(&answer).unwrap_or_default() {
                     let count = all.entry(key).or_default();
                     count.met += other.met;
-                    count.told += other.told;
+                    count.reported += other.reported;
                     count.last = count.last.max(other.last);
                 }
             }
@@ -294,6 +294,6 @@ mod tests {
         tallies.conflict(key.clone(), false);
         tallies.conflict(key.clone(), true);
         let all = tallies.conflicts_here();
-        assert_eq!((all.len(), all[0].1.met, all[0].1.told), (1, 2, 1));
+        assert_eq!((all.len(), all[0].1.met, all[0].1.reported), (1, 2, 1));
     }
 }

@@ -88,7 +88,7 @@ mod joining {
                     Ok(answer)
                 }
                 Err(why) => {
-                    let told = StoreError::Unreachable(why.to_string());
+                    let unreachable = StoreError::Unreachable(why.to_string());
                     // A machine that refused this one and has ended since would refuse it again:
                     // keep that reason.
                     let before = refusals.entry(address.to_owned());
@@ -96,7 +96,7 @@ mod joining {
                     if is_final(&why) || !is_final(before) {
                         *before = why;
                     }
-                    Err(told)
+                    Err(unreachable)
                 }
             }
         }

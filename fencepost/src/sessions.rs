@@ -307,7 +307,7 @@ impl Register {
             Signal::Cancel => entry.cancel.cancel(),
             Signal::Terminate => entry.cancel.shut_down(),
         }
-        SignalOutcome::Told
+        SignalOutcome::Sent
     }
 
     /// Returns the machine of a session, if it is another one.

@@ -94,13 +94,13 @@ fn run(name: &'static str) {
         let (before, highest) = (ALLOCATOR.allocated(), ALLOCATOR.max_allocated());
         let done = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
         let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = std::mem::take(&mut *panics);
+        let messages = std::mem::take(&mut *panics);
         drop(panics);
         let shown = input.escape_ascii();
         assert!(
-            done.is_ok() && told.is_empty(),
+            done.is_ok() && messages.is_empty(),
             "{name}, seed {seed}, input {count}: b\"{shown}\"\n{}",
-            told.join("\n")
+            messages.join("\n")
         );
         let most = ALLOCATOR.max_allocated();
         let bound = before + target.memory_bytes + 100 * input.len();
@@ -158,7 +158,7 @@ fn inputs_that_have_shown_faults_show_none() {
         let target = targets::named(name).expect("a target");
         (target.run)(input);
         let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = std::mem::take(&mut *panics);
-        assert!(told.is_empty(), "{name}: {}", told.join("\n"));
+        let messages = std::mem::take(&mut *panics);
+        assert!(messages.is_empty(), "{name}: {}", messages.join("\n"));
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_sqlstate() {
+    fn errors_are_counted_by_sqlstate() {
         let workers = [Arc::new(Counts::default()), Arc::default()];
         workers[0].error(SqlState::SERIALIZATION_FAILURE);
         workers[1].error(SqlState::SERIALIZATION_FAILURE);

@@ -83,15 +83,15 @@ pub(crate) struct Shared {
     pub(crate) cancels: Arc<CancelMap>,
     pub(crate) sessions: AtomicUsize,
     pub(crate) lanes: Vec<WorkerHandle>,
-    tells_connections: Arc<AtomicBool>,
+    logs_connections: Arc<AtomicBool>,
     /// The counts of each worker.
     pub(crate) counts: Vec<Arc<Counts>>,
 }
 
 impl Shared {
     /// Returns whether `log_connections` of the server is on.
-    pub(crate) fn tells_connections(&self) -> bool {
-        self.tells_connections.load(Ordering::Relaxed)
+    pub(crate) fn logs_connections(&self) -> bool {
+        self.logs_connections.load(Ordering::Relaxed)
     }
 }
 
@@ -144,13 +144,13 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
     let cancels: Arc<CancelMap> = Arc::default();
     let sessions = Arc::clone(&cancels);
     let hook = database.on_cancel(move |pid, secret| sessions.cancel(pid, secret));
-    let tells_connections: Arc<AtomicBool> = Arc::default();
-    let told = Arc::clone(&tells_connections);
+    let logs_connections: Arc<AtomicBool> = Arc::default();
+    let is_logged = Arc::clone(&logs_connections);
     database.on_reload(move |settings| {
         let is_on = settings
             .get("log_connections")
             .is_some_and(|value| value == "on");
-        told.store(is_on, Ordering::Relaxed);
+        is_logged.store(is_on, Ordering::Relaxed);
     });
     let lane = |processor: Option<usize>| {
         let (commands, receiver) = unbounded_channel();
@@ -175,7 +175,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         cancels,
         sessions: AtomicUsize::new(0),
         lanes,
-        tells_connections,
+        logs_connections,
         counts,
     });
     let mut server = Server {

@@ -255,7 +255,7 @@ pub struct ConflictCount {
     /// All occurrences.
     pub met: u64,
     /// The occurrences that were reported to a client; the others were replayed without its notice.
-    pub told: u64,
+    pub reported: u64,
     /// The last occurrence: microseconds from 2000-01-01 UTC.
     pub last: i64,
 }

@@ -21,7 +21,7 @@ pub enum Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalOutcome {
     /// The signal was delivered.
-    Told,
+    Sent,
     /// The session does not exist.
     NoSession,
     /// The session belongs to another role.

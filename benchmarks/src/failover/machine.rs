@@ -79,13 +79,13 @@ struct Measurer(Mutex<Receiver<Order>>);
 impl Measurer {
     /// Reads messages from the standard input.
     fn listen() -> Result<Arc<Measurer>, BenchError> {
-        let (sender, told) = channel();
+        let (sender, receiver) = channel();
         let read = move || {
             for line in std::io::stdin().lock().lines() {
-                let Some(told) = line.ok().and_then(|line| Order::parse(&line)) else {
+                let Some(order) = line.ok().and_then(|line| Order::parse(&line)) else {
                     break;
                 };
-                if sender.send(told).is_err() {
+                if sender.send(order).is_err() {
                     break;
                 }
             }
@@ -93,9 +93,9 @@ impl Measurer {
             std::process::exit(0);
         };
         let started = thread::Builder::new().spawn(read);
-        let told = Arc::new(Measurer(Mutex::new(told)));
+        let measurer = Arc::new(Measurer(Mutex::new(receiver)));
         match started {
-            Ok(_) => Ok(told),
+            Ok(_) => Ok(measurer),
             Err(error) => Err(BenchError::Io {
                 what: "a thread".to_string(),
                 error,
@@ -105,15 +105,15 @@ impl Measurer {
 
     fn hear(&self) -> Result<Order, BenchError> {
         let ended = || BenchError::Load("the measuring process has ended".to_string());
-        let told = self.0.lock().map_err(|_| ended())?;
-        told.recv().map_err(|_| ended())
+        let receiver = self.0.lock().map_err(|_| ended())?;
+        receiver.recv().map_err(|_| ended())
     }
 
     /// Waits for the next message, which must be an expected one.
-    fn await_told<T>(&self, want: impl FnOnce(Order) -> Option<T>) -> Result<T, BenchError> {
-        let told = self.hear()?;
+    fn await_order<T>(&self, want: impl FnOnce(Order) -> Option<T>) -> Result<T, BenchError> {
+        let order = self.hear()?;
         let why = || BenchError::Load("that was not its turn".to_string());
-        want(told).ok_or_else(why)
+        want(order).ok_or_else(why)
     }
 
     fn say(&self, said: &MachineMessage) -> Result<(), BenchError> {
@@ -159,7 +159,7 @@ fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchEr
     let asks = Arc::clone(measurer);
     let exchange: Exchange = Box::new(move |roots| {
         asks.say(&MachineMessage::Roots(roots.to_vec()))?;
-        asks.await_told(|told| match told {
+        asks.await_order(|order| match order {
             Order::Roots(all) => Some(all),
             _ => None,
         })
@@ -193,15 +193,15 @@ impl Context<'_> {
         let counts = Buckets::open(&path, buckets)?;
         workload.prepare(&|_| ())?;
         self.measurer.say(&MachineMessage::Loaded)?;
-        let origin = self.measurer.await_told(|told| match told {
+        let origin = self.measurer.await_order(|order| match order {
             Order::Go(origin) => Some(origin),
             _ => None,
         })?;
         let ran = self.run_clients(workload, &counts, origin);
         ran.map_err(|error| BenchError::Load(format!("{error}{}", self.describe_steps())))?;
         self.measurer.say(&MachineMessage::Stopped)?;
-        let check = |told| (told == Order::Check).then_some(());
-        self.measurer.await_told(check)?;
+        let check = |order| (order == Order::Check).then_some(());
+        self.measurer.await_order(check)?;
         let broken = workload.verify_after_failure()?;
         self.tell_what_happened()?;
         self.measurer.say(&MachineMessage::Checked(broken))?;
@@ -251,7 +251,7 @@ impl Context<'_> {
                 .collect();
             let stopped = self
                 .measurer
-                .await_told(|told| (told == Order::Stop).then_some(()));
+                .await_order(|order| (order == Order::Stop).then_some(()));
             stops.store(true, Ordering::Relaxed);
             let ends = clients.into_iter().map(|client| client.join());
             let ends: Vec<_> = ends.collect();

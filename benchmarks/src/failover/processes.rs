@@ -55,12 +55,12 @@ impl Processes {
     }
 
     /// Sends a message to all living machines.
-    pub fn tell(&mut self, told: &Order) -> Result<(), BenchError> {
+    pub fn tell(&mut self, order: &Order) -> Result<(), BenchError> {
         for process in &mut self.all {
             let Some(tell) = &mut process.tell else {
                 continue;
             };
-            let said = writeln!(tell, "{told}").and_then(|()| tell.flush());
+            let said = writeln!(tell, "{order}").and_then(|()| tell.flush());
             said.map_err(of_machine(process.number))?;
         }
         Ok(())

@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let told = [
+        let orders = [
             Order::Roots(vec![vec![1, 2], vec![u64::MAX, 0]]),
             Order::Go(17),
             Order::Stop,
             Order::Check,
         ];
-        for told in told {
-            assert_eq!(Order::parse(&told.to_string()), Some(told));
+        for order in orders {
+            assert_eq!(Order::parse(&order.to_string()), Some(order));
         }
         let said = [
             MachineMessage::Roots(vec![3, 4, 5]),

@@ -43,7 +43,7 @@ impl PgSession {
         let connecting = tokio_postgres::connect(url, NoTls);
         let (client, connection) = runtime
             .block_on(connecting)
-            .map_err(|error| failed(told(&error)))?;
+            .map_err(|error| failed(with_cause(&error)))?;
         // The statement that finds the connection closed returns the error.
         runtime.spawn(async move { drop(connection.await) });
         Ok(PgSession {
@@ -105,7 +105,7 @@ impl SqlSession for PgSession {
 }
 
 /// Formats an error with its cause, which tokio-postgres omits.
-fn told(error: &tokio_postgres::Error) -> String {
+fn with_cause(error: &tokio_postgres::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -115,7 +115,7 @@ fn told(error: &tokio_postgres::Error) -> String {
 fn failure(error: tokio_postgres::Error) -> SqlFailure {
     match error.as_db_error() {
         Some(db) => SqlFailure::new(db.code().code(), db.message()),
-        None => SqlFailure::new("08006", told(&error)),
+        None => SqlFailure::new("08006", with_cause(&error)),
     }
 }
 

@@ -290,12 +290,12 @@ fn commit_posts_writes_counted_by_paper() {
             backups: *f,
         };
         let primaries: BTreeSet<usize> = primaries.iter().copied().collect();
-        let told = cluster.told_as_backups(&primaries) as u64;
-        assert_eq!(cluster.commit(&primaries).here, *expected as f64);
+        let backups = cluster.backup_count(&primaries) as u64;
+        assert_eq!(cluster.commit(&primaries).expected, *expected as f64);
         let each = WriteCounts {
             lock: remote * TRANSACTIONS,
             reply: remote * TRANSACTIONS,
-            commit_backup: told * TRANSACTIONS,
+            commit_backup: backups * TRANSACTIONS,
             commit_primary: remote * TRANSACTIONS,
             truncate_alone: cost.truncate_alone,
             other: 0,

@@ -39,9 +39,9 @@ fn valid_file_is_accepted() {
         "listen = \"127.0.0.1:0\"\nmemory_limit = \"64M\"\nworkers = 1\nmax-connections = 10\n\
          tls_required = false\n[settings]\nlog_min_duration_statement = \"250ms\"\njit = false\n",
     );
-    let (code, told) = checked(&mut start_with(&path));
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("the configuration is valid"), "{told}");
+    let (code, output) = checked(&mut start_with(&path));
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("the configuration is valid"), "{output}");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn errors_name_the_line_of_the_file() {
         ("machine = 1", 1, "--machine"),
     ] {
         let path = file(dir.path(), text);
-        let (found, told) = checked(&mut start_with(&path));
-        assert_eq!(found, Some(code), "{text}: {told}");
-        assert!(told.contains(why), "{text}: {told}");
+        let (found, output) = checked(&mut start_with(&path));
+        assert_eq!(found, Some(code), "{text}: {output}");
+        assert!(output.contains(why), "{text}: {output}");
     }
-    let (code, told) = checked(&mut start_with(Path::new("/nonexistent.toml")));
+    let (code, output) = checked(&mut start_with(Path::new("/nonexistent.toml")));
     assert!(
-        code == Some(2) && told.contains("/nonexistent.toml"),
-        "{told}"
+        code == Some(2) && output.contains("/nonexistent.toml"),
+        "{output}"
     );
 }
 

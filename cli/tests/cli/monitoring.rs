@@ -133,9 +133,9 @@ fn address_in_use_is_refused() {
     ])
     .output()
     .expect("it runs");
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("could not listen on"), "{told}");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("could not listen on"), "{text}");
 }
 
 /// Returns the names of metrics in a text: words with the prefixes of metrics.

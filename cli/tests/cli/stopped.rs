@@ -67,8 +67,8 @@ fn stopped_machine_is_evicted_and_ends(fabric: &str, stopped: usize) {
     assert_eq!(machines.code(stopped), Some(LEFT));
     let said = machines.said(stopped);
     assert!(said.contains("no member of the cluster any more"), "{said}");
-    let told = said.lines().filter(|line| line.starts_with("fencepost: "));
-    assert_eq!(told.count(), 1, "{said}");
+    let lines = said.lines().filter(|line| line.starts_with("fencepost: "));
+    assert_eq!(lines.count(), 1, "{said}");
     for at in others {
         assert!(machines.runs(at), "{}", machines.said(at));
         let mut session = machines.session(at);

@@ -133,8 +133,8 @@ fn first_matching_rule_decides_and_rules_are_reloaded() {
     let port = server.port();
     let on_tcp = |user: &str| psql(&tool, "127.0.0.1", port, user, "SELECT 1");
     let refused = |output: &Output, why: &str| {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(why), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(why), "{stderr}");
     };
     refused(
         &on_tcp("ada"),

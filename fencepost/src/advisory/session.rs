@@ -38,7 +38,7 @@ pub(crate) struct SessionLocks {
     /// True if the lock manager may know a lock of this session.
     pub(super) asked: AtomicBool,
     /// True after a release was sent, until the lock manager has confirmed that it has applied it.
-    told: AtomicBool,
+    release_pending: AtomicBool,
     lock_timeout_ms: AtomicU64,
     pub(super) own: Mutex<OwnLocks>,
 }
@@ -55,7 +55,7 @@ impl SessionLocks {
             owner,
             known: AtomicBool::new(false),
             asked: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            release_pending: AtomicBool::new(false),
             lock_timeout_ms: AtomicU64::new(0),
             own: Mutex::default(),
         })
@@ -126,7 +126,7 @@ impl SessionLocks {
     fn drop_one(&self, (key, mode): Lock, scope: LockScope) -> bool {
         let (had, over) = self.advisory.tell_after(|| {
             let (had, over) = self.own.lock().remove((key, mode), scope);
-            self.told.fetch_or(over, Ordering::Relaxed);
+            self.release_pending.fetch_or(over, Ordering::Relaxed);
             let release = over.then_some(self.ask(RequestKind::Release, key, mode));
             ((had, over), release)
         });
@@ -338,7 +338,7 @@ impl Drop for PendingLock<'_> {
         let (key, mode) = self.lock;
         if self.state == PendingState::Open {
             let abandon = self.locks.ask(RequestKind::Abandon, key, mode);
-            self.locks.told.store(true, Ordering::Relaxed);
+            self.locks.release_pending.store(true, Ordering::Relaxed);
             self.locks.advisory.tell_after(|| ((), Some(abandon)));
         }
         if self.state != PendingState::Granted {
@@ -420,12 +420,12 @@ impl SessionLocks {
     /// Returns whether the lock manager may not have applied a release yet.
     #[inline]
     pub fn owes(&self) -> bool {
-        self.told.load(Ordering::Relaxed)
+        self.release_pending.load(Ordering::Relaxed)
     }
 
     /// Waits until other sessions can take all locks that were released.
     pub async fn wait_until_released(&self) {
-        if self.told.swap(false, Ordering::Relaxed) {
+        if self.release_pending.swap(false, Ordering::Relaxed) {
             // An error is harmless: a new lock manager gets the locks that are still held.
             let _ = self.advisory.wait_until_applied(self.owner).await;
         }

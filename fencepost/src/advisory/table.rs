@@ -255,13 +255,13 @@ mod tests {
     #[derive(Default)]
     struct World {
         table: Table,
-        told: Arc<Mutex<Vec<(Owner, Verdict)>>>,
+        replies: Arc<Mutex<Vec<(Owner, Verdict)>>>,
     }
 
     impl World {
         fn ask(&mut self, owner: Owner, key: LockKey, mode: LockMode, waits: bool) {
-            let told = Arc::clone(&self.told);
-            let reply = Box::new(move |verdict| told.lock().push((owner, verdict)));
+            let replies = Arc::clone(&self.replies);
+            let reply = Box::new(move |verdict| replies.lock().push((owner, verdict)));
             self.then(|table, due| table.ask((owner, key, mode), waits, reply, due));
         }
 
@@ -275,8 +275,8 @@ mod tests {
             self.then(|table, due| table.release(owner, key, mode, due));
         }
 
-        fn told(&self) -> Vec<(Owner, Verdict)> {
-            std::mem::take(&mut self.told.lock())
+        fn take_replies(&self) -> Vec<(Owner, Verdict)> {
+            std::mem::take(&mut self.replies.lock())
         }
     }
 
@@ -286,20 +286,23 @@ mod tests {
         world.ask(1, KEY, Share, false);
         world.ask(2, KEY, Share, false);
         world.ask(3, KEY, Exclusive, false);
-        assert_eq!(world.told(), [(1, Granted), (2, Granted), (3, Refused)]);
+        assert_eq!(
+            world.take_replies(),
+            [(1, Granted), (2, Granted), (3, Refused)]
+        );
         world.ask(3, KEY, Exclusive, true);
         // A new request does not overtake a waiting exclusive one, unless its owner holds the lock
         // already.
         world.ask(4, KEY, Share, false);
         world.ask(4, KEY, Share, true);
         world.ask(1, KEY, Share, false);
-        assert_eq!(world.told(), [(4, Refused), (1, Granted)]);
+        assert_eq!(world.take_replies(), [(4, Refused), (1, Granted)]);
         world.release(1, KEY, Share);
-        assert_eq!(world.told(), []);
+        assert_eq!(world.take_replies(), []);
         world.release(2, KEY, Share);
-        assert_eq!(world.told(), [(3, Granted)]);
+        assert_eq!(world.take_replies(), [(3, Granted)]);
         world.release(3, KEY, Exclusive);
-        assert_eq!(world.told(), [(4, Granted)]);
+        assert_eq!(world.take_replies(), [(4, Granted)]);
         world.release(4, KEY, Share);
         assert!(world.table.states().is_empty());
     }
@@ -311,10 +314,10 @@ mod tests {
         world.ask(2, KEY, Exclusive, true);
         world.ask(3, KEY, Share, true);
         world.then(|table, due| table.leave(2, due));
-        assert_eq!(world.told(), [(1, Granted), (3, Granted)]);
+        assert_eq!(world.take_replies(), [(1, Granted), (3, Granted)]);
         world.ask(4, KEY, Exclusive, true);
         world.then(|table, due| table.part_with(|owner| owner != 4, due));
-        assert_eq!(world.told(), [(4, Granted)]);
+        assert_eq!(world.take_replies(), [(4, Granted)]);
         assert!(!world.table.has_waits());
     }
 
@@ -324,11 +327,11 @@ mod tests {
         world.ask(1, KEY, Exclusive, false);
         world.ask(2, OTHER, Exclusive, false);
         world.ask(1, OTHER, Exclusive, true);
-        world.told();
+        world.take_replies();
         world.ask(2, KEY, Exclusive, true);
-        assert_eq!(world.told(), [(2, Deadlock(1))]);
+        assert_eq!(world.take_replies(), [(2, Deadlock(1))]);
         world.release(2, OTHER, Exclusive);
-        assert_eq!(world.told(), [(1, Granted)]);
+        assert_eq!(world.take_replies(), [(1, Granted)]);
     }
 
     #[test]
@@ -337,8 +340,8 @@ mod tests {
         world.ask(1, KEY, Share, false);
         world.ask(2, KEY, Share, false);
         world.ask(1, KEY, Exclusive, true);
-        world.told();
+        world.take_replies();
         world.ask(2, KEY, Exclusive, true);
-        assert_eq!(world.told(), [(2, Deadlock(1))]);
+        assert_eq!(world.take_replies(), [(2, Deadlock(1))]);
     }
 }

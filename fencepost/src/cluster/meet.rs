@@ -175,14 +175,14 @@ impl Cluster {
                 (part, fabric)
             }
         };
-        let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
+        let (of_refused, of_missing) = (Arc::clone(&fabric), Arc::clone(&fabric));
         let others = part.configuration.machines().len() - 1;
         let refused = move || {
-            let refusals = asked.refusals();
+            let refusals = of_refused.refusals();
             let all = refusals.len() == others && refusals.iter().all(|(_, why)| is_final(why));
             (all && others > 0).then(|| list(&refusals))
         };
-        let missing = move || list(&told.refusals());
+        let missing = move || list(&of_missing.refusals());
         let between = (Box::new(refused) as _, Box::new(missing) as _);
         let joined = self.joined(fabric, part, between)?;
         Ok(joined.with_memory(memory))

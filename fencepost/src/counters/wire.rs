@@ -3,7 +3,7 @@
 //! ```text
 //! request    database (4) | kind (1) | for a reset of some relations their oids (4 each)
 //! totals     time of the reset (8) | oid (4) and cells (8 each) of each relation
-//! conflicts  for each: table (4) | met, told, last (8 each) | three texts, each with its length
+//! conflicts  for each: table (4) | met, reported, last (8 each) | 3 texts, each with its length
 //! ```
 
 use fencepost_sql::counts::{CELLS, ConflictCount, ConflictKey, Sums, Totals};
@@ -95,7 +95,7 @@ pub(super) fn encode_conflicts(all: &[(ConflictKey, ConflictCount)]) -> Vec<u8> 
     for (key, count) in all {
         out.extend_from_slice(&key.table.to_le_bytes());
         out.extend_from_slice(&count.met.to_le_bytes());
-        out.extend_from_slice(&count.told.to_le_bytes());
+        out.extend_from_slice(&count.reported.to_le_bytes());
         out.extend_from_slice(&count.last.to_le_bytes());
         for text in [&key.kind, &key.statement, &key.winner] {
             out.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -111,7 +111,7 @@ pub(super) fn decode_conflicts(mut bytes: &[u8]) -> Option<Vec<(ConflictKey, Con
         let table = u32::from_le_bytes(*chunk(&mut bytes)?);
         let count = ConflictCount {
             met: u64::from_le_bytes(*chunk(&mut bytes)?),
-            told: u64::from_le_bytes(*chunk(&mut bytes)?),
+            reported: u64::from_le_bytes(*chunk(&mut bytes)?),
             last: i64::from_le_bytes(*chunk(&mut bytes)?),
         };
         let mut texts: [String; 3] = Default::default();
@@ -180,7 +180,7 @@ mod tests {
         };
         let count = ConflictCount {
             met: 3,
-            told: 1,
+            reported: 1,
             last: -1,
         };
         let all = vec![(key, count)];

@@ -178,14 +178,14 @@ const MACHINES: &str = "Machines: ";
 
 /// Adds the results of a statement's parts, if there are any.
 fn tell_returned(lines: &mut Vec<String>, came: &[PartStatistics]) {
-    let told = |came: &PartStatistics| {
+    let described = |came: &PartStatistics| {
         let machine = MachineId(came.machine);
         match came.rows {
             Some((rows, bytes)) => format!("{machine} rows={rows} bytes={bytes}"),
             None => format!("{machine} none, run here"),
         }
     };
-    let told: Vec<String> = came.iter().map(told).collect();
+    let returned: Vec<String> = came.iter().map(described).collect();
     let gather = (0..).zip(lines.iter()).find_map(|(at, line)| {
         let (indent, _) = line.split_once(MACHINES)?;
         indent
@@ -193,7 +193,7 @@ fn tell_returned(lines: &mut Vec<String>, came: &[PartStatistics]) {
             .is_empty()
             .then(|| (at + 1, indent.to_owned()))
     });
-    if let Some((at, indent)) = gather.filter(|_| !told.is_empty()) {
-        lines.insert(at, format!("{indent}Returned: {}", told.join(", ")));
+    if let Some((at, indent)) = gather.filter(|_| !returned.is_empty()) {
+        lines.insert(at, format!("{indent}Returned: {}", returned.join(", ")));
     }
 }

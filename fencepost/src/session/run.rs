@@ -158,8 +158,8 @@ impl Session {
         let result = match result {
             // SES-5
             Ok(done) if self.tx.is_some() && !self.db.machine.is_answering() => {
-                let told = Box::pin(self.db.machine.admitted()).await;
-                told.map(|()| done).map_err(StatementStop::Stop)
+                let admitted = Box::pin(self.db.machine.admitted()).await;
+                admitted.map(|()| done).map_err(StatementStop::Stop)
             }
             result => result,
         };

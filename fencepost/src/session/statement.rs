@@ -157,7 +157,7 @@ impl Session {
     /// block it rolls back all statements since the batch began, or since its last COMMIT. A block
     /// that the text has begun has failed then, and needs a ROLLBACK.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        let told = self.notices.len();
+        let notices_before = self.notices.len();
         let mut attempt = 0;
         loop {
             let mut whole = self.block == Block::Idle;
@@ -167,7 +167,7 @@ impl Session {
             };
             match result {
                 Err(error) if error.is_retryable() && whole && attempt < ATTEMPTS_MAX => {
-                    self.notices.truncate(told);
+                    self.notices.truncate(notices_before);
                     back_off(attempt).await;
                     attempt += 1;
                 }

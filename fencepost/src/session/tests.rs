@@ -53,7 +53,7 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     let off = "SET synchronous_commit = off";
     writer.execute(off, &[]).expect("a setting");
     let change = "UPDATE t SET b = 0 WHERE a = 1";
-    assert_eq!(writer.execute(change, &[]).expect("told at once"), 1);
+    assert_eq!(writer.execute(change, &[]).expect("returns at once"), 1);
     (db, disk, held)
 }
 
@@ -101,7 +101,7 @@ fn error_waits_until_its_reads_are_durable() {
     let off = "SET synchronous_commit = off";
     writer.execute(off, &[]).expect("a setting");
     let insert = "INSERT INTO t VALUES (3, 3)";
-    writer.execute(insert, &[]).expect("told at once");
+    writer.execute(insert, &[]).expect("returns at once");
     let mut session = db.session();
     let mut twice = pin!(session.execute(insert, &[]));
     assert!(poll(twice.as_mut()).is_pending());
@@ -129,18 +129,18 @@ fn error_outside_execute_waits_at_sync() {
 #[test]
 fn session_without_synchronous_commit_does_not_wait() {
     let (db, _, held) = with_a_change_in_flight();
-    let told_at_once = |session: &mut Session, sql: &str| {
+    let returns_at_once = |session: &mut Session, sql: &str| {
         assert!(poll(pin!(session.execute(sql, &[]))).is_ready(), "{sql}");
     };
     let mut session = db.session();
-    told_at_once(&mut session, "SET synchronous_commit = off");
+    returns_at_once(&mut session, "SET synchronous_commit = off");
     for sql in ["BEGIN", SEE, "ROLLBACK", "SELECT 1 / b FROM t WHERE a = 1"] {
-        told_at_once(&mut session, sql);
+        returns_at_once(&mut session, sql);
     }
     // A session that has read no new data does not wait either.
-    told_at_once(&mut session, "SET synchronous_commit = on");
+    returns_at_once(&mut session, "SET synchronous_commit = on");
     for sql in ["BEGIN", "SELECT b FROM t WHERE a = 2", "ROLLBACK"] {
-        told_at_once(&mut session, sql);
+        returns_at_once(&mut session, sql);
     }
     drop(held);
 }

@@ -31,7 +31,7 @@ const CANCEL: u8 = 3;
 const TERMINATE: u8 = 4;
 const ROW_QUEUES: u8 = 5;
 const CAME: [SignalOutcome; 4] = [
-    SignalOutcome::Told,
+    SignalOutcome::Sent,
     SignalOutcome::NoSession,
     SignalOutcome::OfOthers,
     SignalOutcome::OfSuperuser,

@@ -565,8 +565,8 @@ fn conflict_error_names_its_table_and_key() {
         let error = one.execute("COMMIT", &[]).expect_err("a conflict");
         assert_eq!(error.code(), SqlState::SERIALIZATION_FAILURE);
         let detail = error.report().fields().detail.clone().expect("a detail");
-        let told = format!("{about} was changed by a concurrent transaction. Reason: ");
-        assert!(detail.starts_with(&told), "{detail}");
+        let prefix = format!("{about} was changed by a concurrent transaction. Reason: ");
+        assert!(detail.starts_with(&prefix), "{detail}");
     }
 }
 

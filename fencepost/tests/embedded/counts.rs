@@ -72,8 +72,8 @@ fn hidden_retry_is_counted_as_one_transaction() {
     // The previous query of `looks` has committed, too; the current one has not ended yet.
     let after = (number(&mut looks, commits), number(&mut looks, rollbacks));
     assert_eq!(after, (before.0 + 402, before.1));
-    let told = "SELECT coalesce(sum(told), 0)::bigint FROM pg_stat_conflicts";
-    assert_eq!(number(&mut looks, told), 0);
+    let reported = "SELECT coalesce(sum(told), 0)::bigint FROM pg_stat_conflicts";
+    assert_eq!(number(&mut looks, reported), 0);
     let others = "SELECT count(*) FROM pg_stat_conflicts WHERE relname <> 't'";
     assert_eq!(number(&mut looks, others), 0);
     let changed = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 't'";

@@ -151,11 +151,11 @@ fn deadlock_of_ddl_and_row_lock_aborts_one_session() {
     );
     all(&mut block, &["BEGIN", "UPDATE t SET i = 2"]);
     let ready = std::sync::Arc::new(AtomicBool::new(false));
-    let (other_db, told) = (db.clone(), ready.clone());
+    let (other_db, set_ready) = (db.clone(), ready.clone());
     let other = thread::spawn(move || {
         let mut session = other_db.blocking();
         all(&mut session, &["BEGIN", "CREATE TABLE a (i int)"]);
-        told.store(true, Ordering::Release);
+        set_ready.store(true, Ordering::Release);
         run(&mut session, "UPDATE t SET i = 3").and_then(|()| run(&mut session, "COMMIT"))
     });
     while !ready.load(Ordering::Acquire) {

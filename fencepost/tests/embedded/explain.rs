@@ -237,19 +237,19 @@ fn json_plan_has_keys_of_postgresql() {
     );
     let row = session.query_one(&ask, &[]).expect("JSON");
     assert_eq!(row.get::<String>(0).expect("a name"), "a");
-    let told = |session: &mut fencepost::BlockingSession, format: &str| {
+    let explained = |session: &mut fencepost::BlockingSession, format: &str| {
         let sql = format!("EXPLAIN (ANALYZE, FORMAT {format}) SELECT * FROM a WHERE v < '<'");
         let row = session.query_one(&sql, &[]).expect("a plan");
         document(&row)
     };
-    let json = told(&mut session, "json");
+    let json = explained(&mut session, "json");
     assert!(json.contains("\"Actual Rows\": 0") && json.contains("\"Execution Time\": "));
-    let xml = told(&mut session, "xml");
+    let xml = explained(&mut session, "xml");
     assert!(
         xml.contains("<Node-Type>Seq Scan</Node-Type>") && xml.contains("(v &lt; '&lt;'"),
         "{xml}"
     );
-    let yaml = told(&mut session, "yaml");
+    let yaml = explained(&mut session, "yaml");
     assert!(
         yaml.starts_with("- Plan: \n    Node Type: \"Seq Scan\"\n"),
         "{yaml}"

@@ -190,9 +190,9 @@ fn lost_chunk_is_reported() {
     .block_on()
     .expect("the chunk goes");
     let problems = check(&db).problems;
-    let told = |what: &str| problems.iter().any(|problem| problem.contains(what));
+    let reports = |what: &str| problems.iter().any(|problem| problem.contains(what));
     assert!(
-        told("is not whole in memory") && told("is not allocated"),
+        reports("is not whole in memory") && reports("is not allocated"),
         "{problems:?}"
     );
     let lost = db.blocking().query("SELECT b FROM t WHERE a = 1", &[]);

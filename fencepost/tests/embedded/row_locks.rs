@@ -262,8 +262,8 @@ fn two_writers_of_shared_row_deadlock() {
         let ends = all.into_iter().map(|one| one.join().expect("no panic"));
         ends.collect::<Vec<_>>()
     });
-    let told = ends.iter().filter_map(|end| end.as_ref().err());
-    assert_eq!(told.collect::<Vec<_>>(), [&SqlState::DEADLOCK_DETECTED]);
+    let errors = ends.iter().filter_map(|end| end.as_ref().err());
+    assert_eq!(errors.collect::<Vec<_>>(), [&SqlState::DEADLOCK_DETECTED]);
     let prio = "SELECT prio FROM jobs WHERE id = 1";
     assert_eq!(query(&mut db.blocking(), prio), [2]);
 }

@@ -82,19 +82,19 @@ fn run_script(script: &str, protocol: Protocol, name: &str, failures: &mut Strin
 async fn answer(session: &mut Session, sql: &str, protocol: Protocol) -> String {
     let mut out = String::new();
     let result = run(session, sql, protocol, &mut out).await;
-    let mut told = String::new();
+    let mut transcript = String::new();
     for notice in session.take_notices() {
-        report(&mut told, &notice);
+        report(&mut transcript, &notice);
     }
-    told.push_str(&out);
+    transcript.push_str(&out);
     if let Err(error) = result {
         session.fail();
-        write_error(&mut told, "ERROR", &error);
+        write_error(&mut transcript, "ERROR", &error);
     }
     if let Err(error) = session.sync().await {
-        write_error(&mut told, "ERROR", &error);
+        write_error(&mut transcript, "ERROR", &error);
     }
-    told
+    transcript
 }
 
 async fn run(

@@ -34,11 +34,11 @@ fn counted(db: &Database) -> Vec<i32> {
 }
 
 /// Runs blocks of all machines, each of which locks its machine's row and waits for the next one.
-fn one_of_a_circle_is_told(between: &Interconnect) {
+fn check_one_block_of_deadlock_fails(between: &Interconnect) {
     const ROUNDS: usize = 5;
     let machines = between.machines(3);
     rows(&machines);
-    let mut told = Vec::new();
+    let mut failed_machines = Vec::new();
     for _ in 0..ROUNDS {
         let all_have_one = Barrier::new(machines.len());
         let (machines, all_have_one) = (&machines, &all_have_one);
@@ -68,10 +68,10 @@ fn one_of_a_circle_is_told(between: &Interconnect) {
             panic!("one of them ends the circle: {ends:?}");
         };
         assert_eq!(error.code(), SqlState::DEADLOCK_DETECTED, "{error}");
-        told.push(at);
+        failed_machines.push(at);
     }
     let mut expected = vec![2 * ROUNDS as i32; machines.len()];
-    for at in told {
+    for at in failed_machines {
         expected[at] -= 1;
         expected[(at + 1) % machines.len()] -= 1;
     }
@@ -79,13 +79,13 @@ fn one_of_a_circle_is_told(between: &Interconnect) {
 }
 
 #[test]
-fn one_of_a_circle_over_machines_that_share_memory_is_told() {
-    one_of_a_circle_is_told(&Interconnect::memory());
+fn one_block_of_deadlock_over_shared_memory_fails() {
+    check_one_block_of_deadlock_fails(&Interconnect::memory());
 }
 
 #[test]
-fn one_of_a_circle_over_machines_of_a_network_is_told() {
-    one_of_a_circle_is_told(&Interconnect::network(23));
+fn one_block_of_deadlock_over_network_fails() {
+    check_one_block_of_deadlock_fails(&Interconnect::network(23));
 }
 
 /// Runs blocks of all machines that share a row of the first machine; each block then writes it.
@@ -116,9 +116,10 @@ fn check_one_sharing_block_writes_row(between: &Interconnect) {
         let ends = all.into_iter().map(|one| one.join().expect("no panic"));
         ends.collect()
     });
-    let told = ends.iter().filter_map(|end| end.as_ref().err());
+    let errors = ends.iter().filter_map(|end| end.as_ref().err());
     assert!(
-        told.clone()
+        errors
+            .clone()
             .all(|code| *code == SqlState::DEADLOCK_DETECTED),
         "{ends:?}"
     );

@@ -65,8 +65,8 @@ fn all_see(between: &Interconnect) {
         sessions[1].batch(end).expect("its end");
         for session in &mut sessions {
             let row = session.query_one("SELECT txid_status($1)", params![number]);
-            let told: String = row.expect("a row").get(0).expect("a text");
-            assert_eq!(told, status);
+            let found: String = row.expect("a row").get(0).expect("a text");
+            assert_eq!(found, status);
         }
     }
     let total = sessions[0].query_one("SELECT sum(v) FROM h", &[]);

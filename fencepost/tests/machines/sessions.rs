@@ -192,12 +192,12 @@ fn sessions_hear_and_end_one_another(between: &Interconnect) {
         .map(|n| n.to_string())
         .collect();
     for session in &mut sessions {
-        let told = session.take_notifications();
-        let told: Vec<_> = told
+        let notifications = session.take_notifications();
+        let payloads: Vec<_> = notifications
             .iter()
             .map(|n| n.notification.payload.clone())
             .collect();
-        assert_eq!(told, all);
+        assert_eq!(payloads, all);
     }
     // Sessions can be seen and signalled from every machine.
     let victim = value(&mut sessions[2], "SELECT pg_backend_pid()::text");

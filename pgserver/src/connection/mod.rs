@@ -81,7 +81,7 @@ pub(crate) async fn serve(accepted: AcceptedStream, place: TaskEntry) {
         return;
     };
     let client = Box::new(Client::new(peer));
-    if place.worker.shared.tells_connections() {
+    if place.worker.shared.logs_connections() {
         emit(
             &client,
             &Entry::log(&format!("connection received: {peer}", peer = client.peer)),

@@ -122,7 +122,7 @@ async fn log_in(
     }
     if method == AccessMethod::ScramSha256 {
         prove_password(io, &startup.user, place, shared).await?;
-        if shared.tells_connections() {
+        if shared.logs_connections() {
             let message = format!(
                 "connection authenticated: identity=\"{}\" method=scram-sha-256",
                 startup.user
@@ -168,9 +168,9 @@ fn check_certificate(io: &mut Io) -> Result<(), CloseReason> {
     if name == user {
         return Ok(());
     }
-    let told =
+    let mismatch =
         format!("provided user name ({user}) and authenticated user name ({name}) do not match");
-    emit(&io.client, &Entry::log(&told));
+    emit(&io.client, &Entry::log(&mismatch));
     let message = format!("certificate authentication failed for user \"{user}\"");
     Err(fatal(io, "28000", &message))
 }

@@ -38,7 +38,7 @@ impl Phase {
 pub(crate) struct StatementTimer {
     began: Instant,
     /// True once its text has been logged.
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl StatementTimer {
@@ -48,7 +48,7 @@ impl StatementTimer {
         match style.statements {
             true => Some(StatementTimer {
                 began: Instant::now(),
-                is_told: false,
+                is_logged: false,
             }),
             false => None,
         }
@@ -63,8 +63,8 @@ impl StatementTimer {
         kind: StatementKind,
         line: &StatementFields<'_>,
     ) {
-        if !self.is_told && style.statement.has(kind) {
-            self.is_told = true;
+        if !self.is_logged && style.statement.has(kind) {
+            self.is_logged = true;
             line.emit(client, "");
         }
     }
@@ -77,7 +77,7 @@ impl StatementTimer {
             return;
         }
         let duration = format!("duration: {:.3} ms", took.as_secs_f64() * 1e3);
-        match is_slow && !self.is_told {
+        match is_slow && !self.is_logged {
             true => line.emit(client, &format!("{duration}  ")),
             false => emit(client, &Entry::log(&duration)),
         }

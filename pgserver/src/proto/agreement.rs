@@ -367,8 +367,8 @@ proptest! {
         check(&appended(&version()), Back::NegotiateProtocolVersion(version()));
         let status = || backend::parameter_status(&name, &value);
         check(&appended(&status()), Back::ParameterStatus(status()));
-        let told = || backend::notification(pid, &name, &value);
-        check(&appended(&told()), Back::NotificationResponse(told()));
+        let notification = || backend::notification(pid, &name, &value);
+        check(&appended(&notification()), Back::NotificationResponse(notification()));
         let types = || backend::parameter_description(oids.iter().copied());
         check(&appended(&types()), Back::ParameterDescription(types()));
         let copy_in = || backend::copy_in((columns, binary));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn startup_requests_are_distinguished() {
         assert_eq!(
             split(&packet(TLS_CODE, b"")),
             Ok(Some((FirstPacket::Tls, 8)))

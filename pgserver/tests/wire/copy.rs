@@ -227,7 +227,7 @@ fn values_of_many_types_come_back_from_binary() {
 }
 
 #[test]
-fn wrong_binary_data_is_told_as_postgresql_does() {
+fn wrong_binary_data_gets_errors_of_postgresql() {
     let (_server, mut client) = table();
     let good = tuple(&[Some(&[0, 0, 0, 1]), Some(b"x")]);
     let behind = |tuples: &[&[u8]]| [BINARY_HEADER, &tuples.concat()].concat();
@@ -308,10 +308,10 @@ fn wrong_binary_data_is_told_as_postgresql_does() {
     ] {
         for piece in [1, 1000] {
             let messages = copy_binary(&mut client, &bytes, piece);
-            let told = messages.iter().find(|message| message.tag == 'E');
-            let told = told.and_then(|message| message.field(b'W'));
+            let reply = messages.iter().find(|message| message.tag == 'E');
+            let found = reply.and_then(|message| message.field(b'W'));
             assert_eq!(error(&messages), (state.into(), message.into()));
-            assert_eq!(told.unwrap_or_default(), context, "{message}");
+            assert_eq!(found.unwrap_or_default(), context, "{message}");
         }
     }
     // A length field alone does not cause an allocation.

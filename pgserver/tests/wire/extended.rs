@@ -282,16 +282,16 @@ fn error_response_has_all_fields() {
 }
 
 #[test]
-fn settings_that_change_are_told() {
+fn changed_settings_are_reported() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     client.send(&query("SET application_name = 'changed'"));
     let messages = client.until('Z');
-    let told = messages
+    let status = messages
         .iter()
         .find(|message| message.tag == 'S')
-        .expect("told");
-    assert_eq!(told.body, b"application_name\0changed\0");
+        .expect("a status");
+    assert_eq!(status.body, b"application_name\0changed\0");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn parameter_status_messages_are_in_order() {
         "application_name\0test\0client_encoding\0'utf-8'\0options\0-c DateStyle=ISO\0",
     ));
     let welcome = client.until('Z');
-    let told: Vec<(String, String)> = welcome
+    let parameters: Vec<(String, String)> = welcome
         .iter()
         .filter(|message| message.tag == 'S')
         .map(|message| {
@@ -160,7 +160,7 @@ fn parameter_status_messages_are_in_order() {
             (name.to_owned(), value.trim_end_matches('\0').to_owned())
         })
         .collect();
-    let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names.join(" "),
         "application_name client_encoding DateStyle \
@@ -168,7 +168,8 @@ fn parameter_status_messages_are_in_order() {
         server_encoding server_version session_authorization standard_conforming_strings TimeZone"
     );
     let value = |name: &str| {
-        told.iter()
+        parameters
+            .iter()
             .find(|(n, _)| n == name)
             .map(|(_, v)| v.as_str())
     };

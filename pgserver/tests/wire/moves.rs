@@ -58,7 +58,7 @@ fn moved_client_keeps_session() {
 }
 
 #[test]
-fn all_clients_that_move_are_told_of_a_shutdown() {
+fn all_clients_that_move_are_notified_of_a_shutdown() {
     let server = server();
     let mut clients: Vec<Client> = (0..6).map(|_| Client::start(server.local_addr())).collect();
     for client in &mut clients {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{Client, Message, error, eventually, query, server, tags};
 
 /// Returns the sender, the channel and the payload of a NotificationResponse.
-fn told(message: &Message) -> (i32, String, String) {
+fn notification_of(message: &Message) -> (i32, String, String) {
     assert_eq!(message.tag, 'A');
     let (pid, rest) = message.body.split_first_chunk::<4>().expect("a number");
     let rest = String::from_utf8_lossy(rest).into_owned();
@@ -38,12 +38,12 @@ fn idle_listener_gets_only_committed_notifications() {
     let wanted = [("a", "first"), ("B b", "1"), ("B b", "2"), ("a", "")];
     for (channel, payload) in wanted {
         let message = listener.read().expect("a notification");
-        assert_eq!(told(&message), said(&other, channel, payload));
+        assert_eq!(notification_of(&message), said(&other, channel, payload));
     }
     listener.run("UNLISTEN a");
     other.run("NOTIFY a; NOTIFY \"B b\"");
     let message = listener.read().expect("a notification");
-    assert_eq!(told(&message), said(&other, "B b", ""));
+    assert_eq!(notification_of(&message), said(&other, "B b", ""));
     listener.run("UNLISTEN *");
     other.run("NOTIFY \"B b\"");
     assert_eq!(
@@ -64,8 +64,8 @@ fn listener_in_block_gets_notifications_at_its_end() {
     listener.send(&query("COMMIT"));
     let messages = listener.until('Z');
     assert_eq!(tags(&messages), "CAAZ");
-    assert_eq!(told(&messages[1]), said(&other, "a", "other"));
-    assert_eq!(told(&messages[2]), said(&listener, "a", "own"));
+    assert_eq!(notification_of(&messages[1]), said(&other, "a", "other"));
+    assert_eq!(notification_of(&messages[2]), said(&listener, "a", "own"));
     // LISTEN takes effect at its commit; a rollback discards it.
     other.run("BEGIN; LISTEN a; ROLLBACK");
     listener.send(&query("BEGIN; LISTEN b; NOTIFY b; COMMIT; NOTIFY a"));
@@ -76,7 +76,7 @@ fn listener_in_block_gets_notifications_at_its_end() {
 }
 
 #[test]
-fn many_sessions_are_told_in_the_order_of_the_commits() {
+fn many_sessions_are_notified_in_the_order_of_the_commits() {
     const WRITERS: usize = 4;
     const TIMES: usize = 25;
     let server = server();
@@ -104,7 +104,7 @@ fn many_sessions_are_told_in_the_order_of_the_commits() {
     for listener in &mut listeners {
         for n in 1..=WRITERS * TIMES {
             let message = listener.read().expect("a notification");
-            assert_eq!(told(&message).2, n.to_string());
+            assert_eq!(notification_of(&message).2, n.to_string());
         }
     }
 }

@@ -129,12 +129,12 @@ fn givable(
             "not all privileges could be revoked for",
         ),
     };
-    let told = match () {
+    let problem = match () {
         () if givable.is_none() => none,
         () if givable != wanted && !all => some,
         () => return Ok((grantor, givable)),
     };
-    let message = format!("{told} \"{}\"", named.name);
+    let message = format!("{problem} \"{}\"", named.name);
     ddl.notices.push(Notice::warning(state, message));
     Ok((grantor, givable))
 }

@@ -67,8 +67,8 @@ pub fn still_referenced(what: &str, dependents: &[Dependent]) -> SqlError {
         "desired object(s)" => "them",
         _ => "it",
     };
-    let told = dependents.iter().filter(|dependent| !dependent.inherited);
-    let lines = told.map(|dependent| format!("{} depends on {}", dependent.name, dependent.on));
+    let named = dependents.iter().filter(|dependent| !dependent.inherited);
+    let lines = named.map(|dependent| format!("{} depends on {}", dependent.name, dependent.on));
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,
         format!("cannot drop {what} because other objects depend on {them}"),

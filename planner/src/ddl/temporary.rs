@@ -88,9 +88,9 @@ pub fn drop_temporary_schema<'a>(
             if_exists: true,
             cascade: true,
         };
-        let told = ddl.notices.len();
+        let notices_before = ddl.notices.len();
         drop_schema(&statement, cx, ddl).await?;
-        ddl.notices.truncate(told);
+        ddl.notices.truncate(notices_before);
         forget_dropped(cx, ddl).await
     })
 }
@@ -132,9 +132,9 @@ pub fn end_temporary<'a>(
             cascade: true,
             missing: Vec::new(),
         };
-        let told = ddl.notices.len();
+        let notices_before = ddl.notices.len();
         drop::drop_table(&statement, cx, ddl).await?;
-        ddl.notices.truncate(told);
+        ddl.notices.truncate(notices_before);
         forget_dropped(cx, ddl).await
     })
 }

@@ -500,7 +500,7 @@ pub async fn drop_types(
         _ => false,
     };
     lost.retain(|lost| !is_dropped(lost.table.id) && !of_column(lost));
-    let mut told = Vec::new();
+    let mut descriptions = Vec::new();
     for ty in types {
         if named.iter().all(|of| of.id != ty.id) {
             let below = |of: &&Arc<TypeDef>| {
@@ -508,7 +508,7 @@ pub async fn drop_types(
                 base.is_some_and(|base| is_of(base, of))
             };
             let below = types.iter().find(below).unwrap_or(ty);
-            told.push((format!("type {}", ty.shown()), below));
+            descriptions.push((format!("type {}", ty.shown()), below));
         }
         for table in ddl.snapshot.tables() {
             let goes = is_dropped(table.id) || table.materialized.is_some();
@@ -517,12 +517,12 @@ pub async fn drop_types(
             for at in columns.filter(|_| !goes) {
                 let column = quote_ident(&table.columns[at].name);
                 let column = format!("column {column} of table {}", quote_ident(&table.name));
-                told.push((column, ty));
+                descriptions.push((column, ty));
             }
         }
     }
     let first = types[0].clone();
-    told.extend(lost.iter().map(|lost| (lost.to_string(), &first)));
+    descriptions.extend(lost.iter().map(|lost| (lost.to_string(), &first)));
     let reads = |view: &Arc<ViewDef>| {
         let mut names = types.iter();
         names.any(|ty| {
@@ -537,13 +537,13 @@ pub async fn drop_types(
         let what = format!("{} {}", routine.kind.name(), routine.signature());
         (what, &first)
     });
-    told.extend(of_routines.collect::<Vec<_>>());
+    descriptions.extend(of_routines.collect::<Vec<_>>());
     let of_views = views.iter().map(|view| (shown(view, ddl), &first));
-    told.extend(of_views.collect::<Vec<_>>());
-    if !told.is_empty() && !cascade {
-        return Err(needed(&first, &told).into());
+    descriptions.extend(of_views.collect::<Vec<_>>());
+    if !descriptions.is_empty() && !cascade {
+        return Err(needed(&first, &descriptions).into());
     }
-    for (what, _) in &told {
+    for (what, _) in &descriptions {
         tell(what, ddl);
     }
     let mut dropped = already_dropped.to_vec();
@@ -568,7 +568,7 @@ pub async fn drop_types(
 /// Returns error 2BP01, or 0A000 with CASCADE, if a remaining composite type has an attribute of a
 /// dropped type.
 fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
-    let mut told: Vec<(String, &Arc<TypeDef>)> = Vec::new();
+    let mut descriptions: Vec<(String, &Arc<TypeDef>)> = Vec::new();
     let mut left = ddl.snapshot.types().all();
     left.retain(|ty| types.iter().all(|going| going.id != ty.id));
     for of in left.iter().filter_map(|ty| ty.as_composite()) {
@@ -576,13 +576,13 @@ fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Resu
             let needs = |ty: &&Arc<TypeDef>| is_made_of(field.ty.kind, ty.id);
             if let Some(ty) = types.iter().find(needs) {
                 let (column, shown) = (quote_ident(&field.name), &of.definition().shown);
-                told.push((format!("column {column} of composite type {shown}"), ty));
+                descriptions.push((format!("column {column} of composite type {shown}"), ty));
             }
         }
     }
-    match (told.is_empty(), cascade) {
+    match (descriptions.is_empty(), cascade) {
         (true, _) => Ok(()),
-        (false, false) => Err(needed(&types[0], &told)),
+        (false, false) => Err(needed(&types[0], &descriptions)),
         (false, true) => {
             let what = "DROP TYPE … CASCADE of the type of an attribute";
             Err(SqlError::unsupported(what))
@@ -656,8 +656,8 @@ fn notice(ddl: &mut DdlCx<'_>, message: String) {
 }
 
 /// Returns error 2BP01.
-fn needed(first: &TypeDef, told: &[(String, &Arc<TypeDef>)]) -> SqlError {
-    let lines = told.iter().map(|(what, ty)| {
+fn needed(first: &TypeDef, descriptions: &[(String, &Arc<TypeDef>)]) -> SqlError {
+    let lines = descriptions.iter().map(|(what, ty)| {
         let name = ty.shown();
         format!("{what} depends on type {name}")
     });

@@ -8,20 +8,20 @@ use crate::types::Type;
 
 impl Binder<'_> {
     /// Returns the column definition list of an alias; `None` if the alias gives no types.
-    pub(super) fn told_columns(
+    pub(super) fn column_definitions(
         &self,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Option<Vec<(String, Type)>>, SqlError> {
         let columns = alias.map_or(&[][..], |alias| &alias.columns);
-        let mut told = Vec::new();
+        let mut definitions = Vec::new();
         for column in columns {
             if let Some(data_type) = &column.data_type {
-                told.push((
+                definitions.push((
                     names::fold(&column.name),
                     super::type_of(data_type, self.catalog)?,
                 ));
             }
         }
-        Ok((!told.is_empty() && told.len() == columns.len()).then_some(told))
+        Ok((!definitions.is_empty() && definitions.len() == columns.len()).then_some(definitions))
     }
 }

@@ -85,14 +85,14 @@ impl Binder<'_> {
         }
     }
 
-    /// Binds a call that returns a row, or an array of rows for a set. `told` is the column
+    /// Binds a call that returns a row, or an array of rows for a set. `definitions` is the column
     /// definition list.
     pub(super) fn json_rows(
         &mut self,
         name: &str,
         rows: JsonRows,
         args: Vec<Expr>,
-        told: Option<Vec<(String, Type)>>,
+        definitions: Option<Vec<(String, Type)>>,
     ) -> Result<Expr, SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         let mut args = args.into_iter();
@@ -114,11 +114,11 @@ impl Binder<'_> {
                 })?;
         let (fields, base) = match base {
             None => {
-                let told = told.ok_or_else(list_required)?;
+                let definitions = definitions.ok_or_else(list_required)?;
                 let null = Expr::constant(Type::of(TypeKind::Record), Value::Null);
-                (Fields::own(told), null)
+                (Fields::own(definitions), null)
             }
-            Some(base) => (self.populated(name, &base, told)?, base),
+            Some(base) => (self.populated(name, &base, definitions)?, base),
         };
         let row = Type::of(fields.kind());
         let shape = Expr::constant(row, Record::new(fields, Vec::new()).into());
@@ -136,17 +136,17 @@ impl Binder<'_> {
         &self,
         name: &str,
         base: &Expr,
-        told: Option<Vec<(String, Type)>>,
+        definitions: Option<Vec<(String, Type)>>,
     ) -> Result<Fields, SqlError> {
         let kind = base.ty.plain().kind;
-        match (kind.as_composite(), told) {
+        match (kind.as_composite(), definitions) {
             (Some(_), Some(_)) => Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "a column definition list is redundant for a function \
                  returning a named composite type",
             )),
             (Some(of), None) => Ok(Fields::Named(of)),
-            (None, Some(told)) if kind == TypeKind::Record => Ok(Fields::own(told)),
+            (None, Some(definitions)) if kind == TypeKind::Record => Ok(Fields::own(definitions)),
             (None, _) if kind == TypeKind::Record => Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
                 format!("could not determine row type for result of {name}"),
@@ -180,14 +180,14 @@ impl Binder<'_> {
         if alias.is_some_and(|alias| is_own(&alias.name.value)) {
             return Ok(None);
         }
-        let told = self.told_columns(alias)?;
+        let definitions = self.column_definitions(alias)?;
         let empty = Scope::default();
         let ((call, fields), read) = self.beside(left, |binder| {
             let mut bound = Vec::with_capacity(args.len());
             for arg in args {
                 bound.push(binder.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
             }
-            let call = binder.json_rows(&name, rows, bound, told)?;
+            let call = binder.json_rows(&name, rows, bound, definitions)?;
             let fields = fields_of(&call).ok_or_else(|| SqlError::internal("rows of nothing"))?;
             Ok((call, fields))
         })?;

@@ -202,7 +202,10 @@ pub(super) fn concrete(
 }
 
 /// Checks that the parameters determine every polymorphic result type; 42P13 otherwise.
-pub(super) fn check_told(args: &[RoutineArg], result: &RoutineResult) -> Result<(), SqlError> {
+pub(super) fn check_determined(
+    args: &[RoutineArg],
+    result: &RoutineResult,
+) -> Result<(), SqlError> {
     let mut inputs = Vec::new();
     for arg in args.iter().filter(|arg| arg.mode.is_input()) {
         inputs.extend(polymorphic_group(arg.ty.kind));

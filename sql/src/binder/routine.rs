@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast::{DataType, Ident, ObjectName};
 
 use super::expr::Clause;
-use super::polymorphic_types::{ConcreteTypes, check_told, element_of, has_any};
+use super::polymorphic_types::{ConcreteTypes, check_determined, element_of, has_any};
 use super::scope::Scope;
 use super::variables::{NamePriority, Variable, Variables};
 use super::{Binder, ParamTypes, bind_among, names};
@@ -323,7 +323,7 @@ impl Binder<'_> {
         let mut args = self.routine_args(&create.args)?;
         check_records(&args, language)?;
         let result = self.result_of(create, &mut args)?;
-        check_told(&args, &result)?;
+        check_determined(&args, &result)?;
         let (body, atomic) = match &create.body {
             None => return Err(invalid("no function body specified")),
             Some(Body::Text(text)) => (text.clone(), false),

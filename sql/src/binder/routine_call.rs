@@ -454,8 +454,8 @@ impl Binder<'_> {
             Some(alias) => names::fold(&alias.name),
             None => plain,
         };
-        let told = self.told_columns(alias)?;
-        if let Some(columns) = told {
+        let definitions = self.column_definitions(alias)?;
+        if let Some(columns) = definitions {
             if !call.routine.result.record {
                 let message = if call.routine.outputs().next().is_some() {
                     "a column definition list is redundant for a function with OUT parameters"

@@ -109,14 +109,14 @@ impl Binder<'_> {
             check_first_keys(&firsts, &order)?;
         }
         self.check_windows(&scope, &mut aggregates)?;
-        let told_apart = match distinct {
+        let compared = match distinct {
             true => &targets[..visible],
             false => &[],
         };
-        let told_apart = told_apart
+        let compared = compared
             .iter()
             .chain(firsts.iter().map(|first| &targets[*first]));
-        told_apart
+        compared
             .map(|target| &target.expr.ty)
             .try_for_each(has_equality)?;
         let mut windows = std::mem::take(&mut aggregates.windows);
@@ -286,8 +286,8 @@ impl Binder<'_> {
                 },
             )?;
             // A literal that is stored in a column takes the type of the column.
-            let told = wanted.and_then(|types| types.get(position)).copied();
-            let bound = match told {
+            let wanted_type = wanted.and_then(|types| types.get(position)).copied();
+            let bound = match wanted_type {
                 Some(ty) if bound.ty == Type::UNKNOWN => {
                     self.coerce(bound, Type::of(ty.kind), CastContext::Assignment)?
                 }

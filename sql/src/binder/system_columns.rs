@@ -97,7 +97,7 @@ impl ScopeLeaf {
             oid = Expr::new(Type::of(TypeKind::Oid), Node::Call { function, args });
         }
         let of_catalog = origin.is_some() && u64::from(table) < FIRST_USER_OID;
-        let told_by = match self.key.first() {
+        let non_null = match self.key.first() {
             Some(slot) => slot - self.first_slot,
             None if of_catalog => 0,
             None if alone => {
@@ -112,7 +112,7 @@ impl ScopeLeaf {
                 ));
             }
         };
-        Ok(where_row(self.is_not_null(told_by), oid))
+        Ok(where_row(self.is_not_null(non_null), oid))
     }
 
     /// Returns `xmin`: the fingerprint of the values, or NULL without a row.

@@ -125,9 +125,9 @@ impl Scope {
             Some(of) => Fields::Named(of),
             None => Fields::own(columns.map(|(_, c)| (c.name.clone(), c.ty))),
         };
-        let told_by = leaf.told_by(&values);
+        let row_condition = leaf.row_condition(&values);
         let mut expr = row_made(fields, values);
-        if let (Some(is_there), true) = (told_by, self.leaves.len() > 1) {
+        if let (Some(is_there), true) = (row_condition, self.leaves.len() > 1) {
             let node = Node::Case {
                 operand: None,
                 branches: vec![(is_there, expr.clone())],
@@ -157,7 +157,7 @@ impl ScopeLeaf {
     }
 
     /// Returns the condition that there is a row rather than the NULLs of an outer join.
-    fn told_by(&self, values: &[Expr]) -> Option<Expr> {
+    fn row_condition(&self, values: &[Expr]) -> Option<Expr> {
         let is_there = |input: &Expr| {
             let input = Box::new(input.clone());
             let negated = true;

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_and_never_twice() {
+    fn times_are_extracted_and_never_repeat() {
         let mut before = call("uuid_generate_v1", &[]);
         for _ in 0..100 {
             let next = call("uuid_generate_v1mc", &[]);

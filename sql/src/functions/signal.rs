@@ -64,7 +64,7 @@ fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> ValueFutur
             .signal(session, signal, (&cx.current_user(), superuser))
             .await?
         {
-            SignalOutcome::Told => {}
+            SignalOutcome::Sent => {}
             SignalOutcome::NoSession => {
                 cx.warn(format!("PID {session} is not a PostgreSQL backend process"));
                 return Ok(Value::Bool(false));

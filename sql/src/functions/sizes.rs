@@ -113,7 +113,7 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: RelationPart) -> ValueFu
         };
         if table.id == id {
             let bytes = of_table(&table, &machine, what).await;
-            return bytes.map(Value::Int8).map_err(told);
+            return bytes.map(Value::Int8).map_err(sql_error);
         }
         let index = table.indexes.iter().find(|index| index.id == id);
         let bytes = match (index, what) {
@@ -122,12 +122,12 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: RelationPart) -> ValueFu
             }
             _ => Ok(0),
         };
-        bytes.map(Value::Int8).map_err(told)
+        bytes.map(Value::Int8).map_err(sql_error)
     })
 }
 
 /// Converts a stopped transaction to an error.
-fn told(stop: Stop) -> SqlError {
+fn sql_error(stop: Stop) -> SqlError {
     StatementStop::Stop(stop).into_error()
 }
 
@@ -177,13 +177,13 @@ async fn database(cx: &EvalContext) -> Result<Value, SqlError> {
     };
     let mut bytes = 0;
     if let Some(catalog) = &cx.database_catalog {
-        let taken = catalog.taken(&machine).await.map_err(told)?;
+        let taken = catalog.taken(&machine).await.map_err(sql_error)?;
         bytes += (taken.node_bytes + taken.object_bytes) as i64;
     }
     for table in cx.catalog().tables() {
         bytes += of_table(&table, &machine, RelationPart::All)
             .await
-            .map_err(told)?;
+            .map_err(sql_error)?;
     }
     Ok(Value::Int8(bytes))
 }

@@ -101,7 +101,7 @@ pub(crate) fn like_at(sql: &str, position: u32) -> Result<LikeSyntax, SqlError> 
         if !is {
             c.expect("excluding")?;
         }
-        let told = [
+        let options = [
             ("comments", &mut like.comments),
             ("constraints", &mut like.constraints),
             ("defaults", &mut like.defaults),
@@ -110,11 +110,11 @@ pub(crate) fn like_at(sql: &str, position: u32) -> Result<LikeSyntax, SqlError> 
             ("indexes", &mut like.indexes),
         ];
         if c.accept("all") {
-            told.into_iter().for_each(|(_, of)| *of = is);
+            options.into_iter().for_each(|(_, of)| *of = is);
             continue;
         }
-        let mut told = told.into_iter();
-        match told.find(|(word, _)| c.accept(word)) {
+        let mut options = options.into_iter();
+        match options.find(|(word, _)| c.accept(word)) {
             Some((_, of)) => *of = is,
             // STORAGE, COMPRESSION and STATISTICS have no effect here.
             None if ["storage", "compression", "statistics"]

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_functions_are_told_by_their_types() {
+    fn internal_functions_are_recognised_by_their_types() {
         assert!(is_internal(&routine(&["text", "internal"])));
         assert!(is_internal(&routine(&["cstring[]"])));
         assert!(!is_internal(&routine(&["text"])));

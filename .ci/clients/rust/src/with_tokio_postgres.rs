@@ -358,13 +358,13 @@ async fn types_are_looked_up(urls: &Urls) -> Checked {
 
 async fn notices_and_notifications(urls: &Urls) -> Checked {
     let (client, mut connection) = tokio_postgres::connect(&urls.url, NoTls).await?;
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut messages = futures_util::stream::poll_fn(move |cx| connection.poll_message(cx));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(message) = message {
                 // The receiver is dropped when the check ends; ignore the send error.
-                let _ = told.send((message.channel().to_owned(), message.payload().to_owned()));
+                let _ = sender.send((message.channel().to_owned(), message.payload().to_owned()));
             }
         }
     });

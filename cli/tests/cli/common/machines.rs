@@ -224,13 +224,13 @@ fn joined(directory: &Path, addresses: &[String], further: &[&str]) -> Vec<Strin
     std::fs::write(&secret, SECRET).expect("written");
     let [path, secret] = [directory, &secret].map(|path| path.to_str().expect("a path"));
     let addresses = addresses.join(",");
-    let mut told = words(&["--join", &addresses, "--cluster-secret", secret]);
+    let mut options = words(&["--join", &addresses, "--cluster-secret", secret]);
     if further.contains(&"nvram") {
-        told.extend(words(&["--memory-dir", path]));
+        options.extend(words(&["--memory-dir", path]));
     } else if !further.contains(&"--configuration-store") {
-        told.extend(words(&["--configuration-dir", path]));
+        options.extend(words(&["--configuration-dir", path]));
     }
-    told
+    options
 }
 
 /// Returns the command of one machine, with the words of `before` before the program.

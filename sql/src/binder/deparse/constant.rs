@@ -79,7 +79,7 @@ impl Deparser<'_, '_> {
         }
         let base = to.plain();
         let shown = match shown.ty == Type::UNKNOWN {
-            true => self.told(shown, base)?,
+            true => self.typed_constant(shown, base)?,
             false => shown,
         };
         let same_length = to.typmod == shown.ty.typmod || (to.typmod == -1 && !explicit);
@@ -109,7 +109,7 @@ impl Deparser<'_, '_> {
     }
 
     /// Converts a literal or NULL of unknown type to this type.
-    fn told(&mut self, shown: DeparsedExpr, to: Type) -> Result<DeparsedExpr, SqlError> {
+    fn typed_constant(&mut self, shown: DeparsedExpr, to: Type) -> Result<DeparsedExpr, SqlError> {
         let plain = Type::of(to.kind);
         let Tree::Const { text, .. } = shown.tree else {
             return Ok(DeparsedExpr::new(shown.tree, plain));

@@ -294,21 +294,21 @@ pub(super) fn relation_object(
     snapshot: &Snapshot,
     id: u32,
 ) -> Option<(&'static str, String, String)> {
-    let told = |kind, schema: &str, name: &str| Some((kind, schema.to_owned(), name.to_owned()));
+    let named = |kind, schema: &str, name: &str| Some((kind, schema.to_owned(), name.to_owned()));
     if let Some(table) = snapshot.relation(id) {
         if table.id != id {
             let index = table.indexes.iter().find(|index| index.id == id)?;
-            return told("INDEX", &table.schema, &index.name);
+            return named("INDEX", &table.schema, &index.name);
         }
         let kind = match table.materialized {
             Some(_) => "MATERIALIZED VIEW",
             None => "TABLE",
         };
-        return told(kind, &table.schema, &table.name);
+        return named(kind, &table.schema, &table.name);
     }
     if let Some(view) = snapshot.views().find(|view| view.id == id) {
-        return told("VIEW", &view.schema, &view.name);
+        return named("VIEW", &view.schema, &view.name);
     }
     let sequence = snapshot.sequence_by_id(id).ok()??;
-    told("SEQUENCE", &sequence.schema, &sequence.name)
+    named("SEQUENCE", &sequence.schema, &sequence.name)
 }
