@@ -148,7 +148,7 @@ type OutputLine = (u32, Option<String>);
 impl DevCluster {
     pub fn run(self) -> crate::CommandResult {
         let replicas = self.replicas.unwrap_or(self.machines.min(3));
-        let nvram = self.is_kept()?;
+        let nvram = self.is_durable()?;
         let (host, port) = self.address()?;
         let shared = self.directory()?;
         let limit = match self.memory_limit {
@@ -283,7 +283,7 @@ impl DevCluster {
     }
 
     /// Returns whether the memory of the machines outlives them.
-    fn is_kept(&self) -> Result<bool, Failure> {
+    fn is_durable(&self) -> Result<bool, Failure> {
         let wrong = |why: &str| Err(Failure::Broken(why.into()));
         match (self.durability, &self.data_dir) {
             (None | Some(Tier::Ssd), Some(_)) => return Ok(false),
@@ -330,7 +330,7 @@ impl DevCluster {
                     None => {
                         let addresses = free_addresses(self.machines)?;
                         make_secret(&secret)?;
-                        if self.is_kept()? {
+                        if self.is_durable()? {
                             std::fs::write(&listed, addresses.join(","))
                                 .map_err(Failure::io("addresses of the machines"))?;
                         }
@@ -339,7 +339,7 @@ impl DevCluster {
                 };
                 let (place, of) = match &self.configuration_store {
                     Some(url) => ("--configuration-store", url.into()),
-                    None if self.is_kept()? => ("--memory-dir", shared.into()),
+                    None if self.is_durable()? => ("--memory-dir", shared.into()),
                     None => ("--configuration-dir", shared.into()),
                 };
                 vec![
@@ -368,7 +368,7 @@ impl DevCluster {
     }
 
     fn directory(&self) -> Result<Shared, Failure> {
-        if let (true, Some(directory)) = (self.is_kept()?, &self.directory) {
+        if let (true, Some(directory)) = (self.is_durable()?, &self.directory) {
             std::fs::create_dir_all(directory).map_err(Failure::io(SHARED))?;
             return Ok(Shared::Permanent(directory.clone()));
         }

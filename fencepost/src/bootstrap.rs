@@ -36,13 +36,13 @@ impl InitialMembers {
             });
         }
         let store = LocalStore::in_memory();
-        let kept = async {
+        let configuration = async {
             store.compare_and_swap(None, &first).await?;
             store.read().await
         };
-        let kept: Result<_, StoreError> = kept.block_on();
-        let kept = kept.map_err(invalid)?;
-        kept.ok_or_else(|| OpenError::Configuration("the store is empty".into()))
+        let configuration: Result<_, StoreError> = configuration.block_on();
+        let configuration = configuration.map_err(invalid)?;
+        configuration.ok_or_else(|| OpenError::Configuration("the store is empty".into()))
     }
 
     fn first(&self) -> Result<Configuration, OpenError> {

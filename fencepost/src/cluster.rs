@@ -70,7 +70,7 @@ pub struct Cluster {
     /// The lease duration; `None` without leases.
     lease: Option<Duration>,
     /// The place where the configuration is kept.
-    kept_in: Option<ConfigurationLocation>,
+    configuration_in: Option<ConfigurationLocation>,
     /// For machines of a network: the directory of the memory that outlives processes.
     memory_in: Option<PathBuf>,
     /// The directory in which such memory is saved.
@@ -148,7 +148,7 @@ impl Cluster {
             replicas: 1,
             domains: Vec::new(),
             lease: None,
-            kept_in: Some(ConfigurationLocation::Directory(directory)),
+            configuration_in: Some(ConfigurationLocation::Directory(directory)),
             memory_in: None,
             saved_in: None,
             joins_at: None,
@@ -173,7 +173,7 @@ impl Cluster {
             replicas: 1,
             domains: Vec::new(),
             lease: None,
-            kept_in: None,
+            configuration_in: None,
             memory_in: None,
             saved_in: None,
             joins_at: None,
@@ -211,7 +211,7 @@ impl Cluster {
     /// of a network are replaced, too. Machines of one host keep it in the directory that they
     /// share.
     pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
-        self.kept_in = Some(ConfigurationLocation::Directory(directory.into()));
+        self.configuration_in = Some(ConfigurationLocation::Directory(directory.into()));
         self
     }
 
@@ -220,7 +220,7 @@ impl Cluster {
     /// the machines keep the configuration themselves. That is the default for machines of a
     /// network that have leases. Each store needs the feature of this crate with its name.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
-        self.kept_in = Some(ConfigurationLocation::Store(url.into()));
+        self.configuration_in = Some(ConfigurationLocation::Store(url.into()));
         self
     }
 
@@ -397,7 +397,7 @@ impl Cluster {
 
     /// Returns whether the machines of a network keep the configuration themselves.
     fn keeps_itself(&self) -> bool {
-        match &self.kept_in {
+        match &self.configuration_in {
             None => cfg!(feature = "raft"),
             Some(ConfigurationLocation::Store(name)) => name == RAFT,
             Some(ConfigurationLocation::Directory(_)) => false,

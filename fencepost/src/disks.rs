@@ -94,13 +94,13 @@ impl StoreRestart {
     /// Writes the configuration with which all machines restart to the store.
     pub fn go_on_with(
         &self,
-        kept: &dyn ConfigStore,
+        config_store: &dyn ConfigStore,
         next: &Configuration,
     ) -> Result<(), OpenError> {
         if let Some(found) = &self.found {
             found(next)?;
         }
-        go_on_with(kept, next)
+        go_on_with(config_store, next)
     }
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn part_of_directory(
 ) -> Result<MachineRole, OpenError> {
     let outside = OutsiderAccess::of_directory(directory, secret)?;
     let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-    let kept = HostStore::keeping(Arc::new(disk), me).map_err(store)?;
+    let config_store = HostStore::keeping(Arc::new(disk), me).map_err(store)?;
     Ok(MachineRole {
         me,
         configuration,
         joins,
-        kept: Some(StoreAccess {
-            store: Arc::new(kept),
+        store_access: Some(StoreAccess {
+            store: Arc::new(config_store),
             endpoint: Arc::clone(&outside.endpoint),
             place: None,
             awaits: None,
@@ -132,10 +132,10 @@ pub(crate) fn part_of_directory(
 }
 
 /// Writes the configuration of a restart to the store, unless the store has a later one.
-fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
+fn go_on_with(config_store: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
     let began = Instant::now();
     loop {
-        match swap_to(kept, next) {
+        match swap_to(config_store, next) {
             Ok(SwapOutcome::Won) => return Ok(()),
             Ok(SwapOutcome::Lost) => {}
             // On a busy host the store's members may need time to elect a leader.
@@ -150,8 +150,8 @@ fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenEr
 }
 
 /// Tries to write the configuration once. Also succeeds if the store has it already.
-fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<SwapOutcome, OpenError> {
-    let current = kept.read().block_on().map_err(store)?;
+fn swap_to(config_store: &dyn ConfigStore, next: &Configuration) -> Result<SwapOutcome, OpenError> {
+    let current = config_store.read().block_on().map_err(store)?;
     if current.as_ref() == Some(next) {
         return Ok(SwapOutcome::Won);
     }
@@ -161,7 +161,8 @@ fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<SwapOutcome, 
     if expected.is_some_and(|expected| expected >= next.id()) {
         return Err(OpenError::Evicted);
     }
-    kept.compare_and_swap(expected, next)
+    config_store
+        .compare_and_swap(expected, next)
         .block_on()
         .map_err(store)
 }

@@ -56,7 +56,7 @@ pub(crate) struct MachineRole {
     pub configuration: Configuration,
     /// Whether the machine still has to apply that configuration.
     pub joins: bool,
-    pub kept: Option<StoreAccess>,
+    pub store_access: Option<StoreAccess>,
 }
 
 /// The configuration store, and the join endpoint.
@@ -81,7 +81,8 @@ pub(crate) type ReleaseMember = Box<dyn Fn()>;
 impl MachineRole {
     /// Releases the place of an initial member, if it has one.
     pub fn give_back(&self) {
-        if let Some(give_back) = self.kept.as_ref().and_then(|kept| kept.place.as_ref()) {
+        let access = self.store_access.as_ref();
+        if let Some(give_back) = access.and_then(|access| access.place.as_ref()) {
             give_back();
         }
     }
@@ -101,7 +102,7 @@ impl MachineIdentity {
                 me,
                 configuration: first,
                 joins: false,
-                kept: None,
+                store_access: None,
             }),
             MachineIdentity::JoiningMember(_) => {
                 let why = "machines join only where they have leases and keep their configuration";
@@ -134,14 +135,14 @@ impl MachineIdentity {
             MachineIdentity::InitialMember(me) => {
                 let standing = standing_of(&*disk, me)?;
                 if standing != DirectoryUse::Before {
-                    let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
-                    if is_first(&kept, &first)? {
+                    let config_store = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
+                    if is_first(&config_store, &first)? {
                         return Ok(MachineRole {
                             me,
                             configuration: first,
                             joins: false,
-                            kept: Some(StoreAccess {
-                                store: Arc::new(kept),
+                            store_access: Some(StoreAccess {
+                                store: Arc::new(config_store),
                                 endpoint,
                                 place: None,
                                 awaits: None,
@@ -157,13 +158,13 @@ impl MachineIdentity {
             }
         };
         let (me, configuration) = request_to_join(&endpoint, &first, address, domain)?;
-        let kept = HostStore::keeping(disk, me).map_err(store)?;
+        let config_store = HostStore::keeping(disk, me).map_err(store)?;
         Ok(MachineRole {
             me,
             configuration,
             joins: true,
-            kept: Some(StoreAccess {
-                store: Arc::new(kept),
+            store_access: Some(StoreAccess {
+                store: Arc::new(config_store),
                 endpoint,
                 place: None,
                 awaits: None,
@@ -186,8 +187,11 @@ fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<DirectoryUse, OpenError
 }
 
 /// Returns whether the cluster is still in its first configuration. Writes that if there is none.
-pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<bool, OpenError> {
-    if kept
+pub(crate) fn is_first(
+    config_store: &dyn ConfigStore,
+    first: &Configuration,
+) -> Result<bool, OpenError> {
+    if config_store
         .compare_and_swap(None, first)
         .block_on()
         .map_err(store)?
@@ -195,7 +199,7 @@ pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<
     {
         return Ok(true);
     }
-    let current = kept.read().block_on().map_err(store)?;
+    let current = config_store.read().block_on().map_err(store)?;
     Ok(current.as_ref() == Some(first))
 }
 

@@ -187,10 +187,10 @@ impl Options {
             return Err(OpenError::Tier(why));
         }
         let durable = !nvram && self.durability != Some(Durability::Memory);
-        let mut kept = None;
+        let mut storage = None;
         match (&self.data_dir, durable) {
             (Some(path), true) => {
-                kept = Some(DurableStorage {
+                storage = Some(DurableStorage {
                     disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
                     log: LogOptions::default(),
                     checkpoint_bytes: self.checkpoint_bytes,
@@ -201,7 +201,7 @@ impl Options {
             }
             _ => {}
         }
-        let tier = match (nvram, &kept) {
+        let tier = match (nvram, &storage) {
             (true, _) => Tier::Nvram,
             (false, Some(durable)) => Tier::Ssd(durable),
             (false, None) => Tier::Memory,
@@ -209,7 +209,7 @@ impl Options {
         let joined = self.cluster.as_ref().map(|cluster| cluster.join(tier));
         let joined = joined.transpose()?;
         // A machine of a cluster recovers its disk together with the others.
-        options.durable = kept.filter(|_| joined.is_none());
+        options.durable = storage.filter(|_| joined.is_none());
         options.network = joined.as_ref().map(|joined| joined.network.clone());
         options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());
         Database::start(options, joined.as_ref(), &self.password)

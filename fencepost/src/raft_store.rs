@@ -140,9 +140,10 @@ mod joining {
                     let member = self.first.machine(me);
                     let member =
                         member.expect("CONFIG-1: initial members are in the first configuration");
-                    let (fabric, kept) = self.listen(me, &member.address, &self.first, &lines)?;
-                    if self.begin(&kept, me, &lines)? {
-                        let part = self.begun(me, self.first.clone(), false, (kept, None));
+                    let (fabric, config_store) =
+                        self.listen(me, &member.address, &self.first, &lines)?;
+                    if self.begin(&config_store, me, &lines)? {
+                        let part = self.begun(me, self.first.clone(), false, (config_store, None));
                         return Ok((part, fabric));
                     }
                     (member.address.clone(), member.domain.clone())
@@ -154,8 +155,11 @@ mod joining {
             let endpoint = Arc::new(JoinEndpoint::at(outsider, self.secret.clone()));
             let (me, configuration) =
                 request_to_join(&endpoint, &self.first, address.clone(), domain)?;
-            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
-            Ok((self.begun(me, configuration, true, (kept, None)), fabric))
+            let (fabric, config_store) = self.listen(me, &address, &configuration, &lines)?;
+            Ok((
+                self.begun(me, configuration, true, (config_store, None)),
+                fabric,
+            ))
         }
 
         fn begun(
@@ -163,16 +167,16 @@ mod joining {
             me: MachineId,
             configuration: Configuration,
             joins: bool,
-            (kept, again): (Arc<RaftStore>, Option<StoreRestart>),
+            (config_store, again): (Arc<RaftStore>, Option<StoreRestart>),
         ) -> MachineRole {
-            let endpoint = JoinEndpoint::at(kept.join_messages(), self.secret.clone());
-            let votes = Arc::clone(&kept);
+            let endpoint = JoinEndpoint::at(config_store.join_messages(), self.secret.clone());
+            let votes = Arc::clone(&config_store);
             MachineRole {
                 me,
                 configuration,
                 joins,
-                kept: Some(StoreAccess {
-                    store: kept,
+                store_access: Some(StoreAccess {
+                    store: config_store,
                     endpoint: Arc::new(endpoint),
                     place: None,
                     awaits: Some(Box::new(move || votes.waits_for())),
@@ -193,16 +197,16 @@ mod joining {
             let own = configuration.machine(me);
             let own = own.expect("a machine is in the configuration in which it begins");
             let address = own.address.clone();
-            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
+            let (fabric, config_store) = self.listen(me, &address, &configuration, &lines)?;
             let mut known = addresses(&configuration, Some(me));
             known.extend(addresses(&self.first, Some(me)));
             let outside = outside_of(lines, known, self.secret.clone());
-            let group = Arc::clone(&kept);
+            let group = Arc::clone(&config_store);
             let again = StoreRestart {
                 outside,
                 found: Some(Box::new(move |next| found_again(&group, next))),
             };
-            let part = self.begun(me, configuration, joins, (kept, Some(again)));
+            let part = self.begun(me, configuration, joins, (config_store, Some(again)));
             Ok((part, fabric))
         }
 
@@ -229,18 +233,18 @@ mod joining {
             };
             let others = addresses(configuration, Some(me));
             let lines = Arc::clone(lines) as _;
-            let kept = RaftStore::open(member, others, None, lines, pace, random);
-            let kept = Arc::new(kept.map_err(store)?);
-            kept.follow_configurations();
-            fabric.answer_with(Arc::new(StoreService(Arc::clone(&kept))));
-            Ok((fabric, kept))
+            let config_store = RaftStore::open(member, others, None, lines, pace, random);
+            let config_store = Arc::new(config_store.map_err(store)?);
+            config_store.follow_configurations();
+            fabric.answer_with(Arc::new(StoreService(Arc::clone(&config_store))));
+            Ok((fabric, config_store))
         }
 
         /// Returns whether an initial member may start with the cluster, once all of them are there
         /// (RAFT-1). Returns false if it has run before.
         fn begin(
             &self,
-            kept: &Arc<RaftStore>,
+            config_store: &Arc<RaftStore>,
             me: MachineId,
             lines: &RaftConnections,
         ) -> Result<bool, OpenError> {
@@ -249,15 +253,15 @@ mod joining {
             let began = Instant::now();
             let mut refused_since = None;
             loop {
-                let here = kept.description();
-                if kept.votes() {
-                    match is_first(&**kept, &self.first) {
+                let here = config_store.description();
+                if config_store.votes() {
+                    match is_first(&**config_store, &self.first) {
                         // The others may not have elected a leader yet.
                         Err(OpenError::Store(StoreError::Unreachable(_))) => {}
                         known => return known,
                     }
                 } else {
-                    let ask = |machine: &&Machine| kept.who(machine.address.as_str()).ok();
+                    let ask = |machine: &&Machine| config_store.who(machine.address.as_str()).ok();
                     let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
                     let is_in = |peer: &RaftPeer| peer.voters.contains(&here.incarnation);
                     // The machine at an initial member's address may be another one by now.
@@ -269,7 +273,7 @@ mod joining {
                     if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
                         let all = there.into_iter().chain([here]);
                         let members = all.map(|peer| member(&self.first, peer)).collect();
-                        kept.found(members).block_on().map_err(store)?;
+                        config_store.found(members).block_on().map_err(store)?;
                     }
                 }
                 let refusals = lines.refusals.lock().clone();
@@ -347,25 +351,25 @@ mod joining {
 
     /// Creates a group of the machines of a configuration, all of which restart. Returns once it
     /// has a leader.
-    fn found_again(kept: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
+    fn found_again(config_store: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {
-            let here = kept.description();
-            if kept.votes() {
-                match kept.read().block_on() {
+            let here = config_store.description();
+            if config_store.votes() {
+                match config_store.read().block_on() {
                     Err(StoreError::Unreachable(_)) => {}
                     known => return known.map(drop).map_err(store),
                 }
             } else if here.machine == next.cm() {
                 let others = next.machines().iter().filter(|one| one.id != here.machine);
                 let ask = |one: &Machine| {
-                    let peer = kept.who(one.address.as_str()).ok();
+                    let peer = config_store.who(one.address.as_str()).ok();
                     peer.filter(|peer| peer.machine == one.id && peer.voters.is_empty())
                 };
                 if let Some(there) = others.map(ask).collect::<Option<Vec<RaftPeer>>>() {
                     let all = there.into_iter().chain([here]);
                     let members = all.map(|peer| member(next, peer)).collect();
-                    kept.found(members).block_on().map_err(store)?;
+                    config_store.found(members).block_on().map_err(store)?;
                 }
             }
             if began.elapsed() > TIME_LIMIT {

@@ -268,8 +268,8 @@ impl StartEnvironment<'_> {
         let number = resumed.configuration.id().0;
         nvram.begin(number, &resumed.seal()).map_err(io)?;
         self.swap(me, Some(current), &resumed.configuration)?;
-        let kept = resumed.places();
-        nvram.forget_before(number, &kept).map_err(io)?;
+        let places = resumed.places();
+        nvram.forget_before(number, &places).map_err(io)?;
         Ok(StartIncarnation {
             number,
             me,
@@ -422,7 +422,7 @@ fn part(
         me,
         configuration,
         joins,
-        kept: endpoint.map(|endpoint| StoreAccess {
+        store_access: endpoint.map(|endpoint| StoreAccess {
             store,
             endpoint,
             place: None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fencepost_sql::statements::{StatementTotals, Statements, kept, number_of};
+use fencepost_sql::statements::{StatementTotals, Statements, number_of, stored_text};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
@@ -123,7 +123,7 @@ impl Statistics {
     /// runs.
     #[cold]
     fn enter(&self, text: &str) -> Arc<Tally> {
-        let text = kept(text);
+        let text = stored_text(text);
         let mut tallies = self.tallies.lock();
         if let Some(known) = tallies.get(text) {
             return Arc::clone(known);
@@ -215,12 +215,12 @@ mod tests {
         }
         let old = statistics.enter("SELECT 0");
         add(&statistics, "one more", 0, 1);
-        let kept = statistics.totals();
-        assert_eq!(kept.len(), STATEMENTS_MAX * 3 / 4 + 1);
-        let often = kept.iter().filter(|totals| totals.calls == 2).count();
+        let totals = statistics.totals();
+        assert_eq!(totals.len(), STATEMENTS_MAX * 3 / 4 + 1);
+        let often = totals.iter().filter(|totals| totals.calls == 2).count();
         assert_eq!(often, STATEMENTS_MAX / 2);
-        let is_kept = kept.iter().any(|totals| totals.text == "SELECT 0");
-        assert_eq!(old.removed.load(Relaxed), !is_kept);
+        let is_stored = totals.iter().any(|totals| totals.text == "SELECT 0");
+        assert_eq!(old.removed.load(Relaxed), !is_stored);
         let long = "x".repeat(10_000);
         assert!(Arc::ptr_eq(
             &statistics.enter(&long),

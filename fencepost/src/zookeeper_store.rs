@@ -134,8 +134,8 @@ mod joining {
             secret: ClusterSecret,
         ) -> Result<MachineRole, OpenError> {
             let ZookeeperServers { servers, path } = self;
-            let (kept, endpoint) = self.kept(&first, secret)?;
-            let current = kept.read().block_on().map_err(store)?;
+            let (config_store, endpoint) = self.open_store(&first, secret)?;
+            let current = config_store.read().block_on().map_err(store)?;
             let (address, domain) = match who {
                 MachineIdentity::JoiningMember(_) if current.is_none() => {
                     let why = format!("no machine of the cluster has been in {path} of {servers}");
@@ -148,13 +148,13 @@ mod joining {
                 }
                 MachineIdentity::InitialMember(me) => {
                     let place = format!("{path}/founders/{me}");
-                    if let Some(place) = begin(&kept, place, &first)? {
+                    if let Some(place) = begin(&config_store, place, &first)? {
                         return Ok(MachineRole {
                             me,
                             configuration: first,
                             joins: false,
-                            kept: Some(StoreAccess {
-                                store: kept,
+                            store_access: Some(StoreAccess {
+                                store: config_store,
                                 endpoint,
                                 place: Some(place),
                                 awaits: None,
@@ -183,8 +183,8 @@ mod joining {
                 me,
                 configuration,
                 joins: true,
-                kept: Some(StoreAccess {
-                    store: kept,
+                store_access: Some(StoreAccess {
+                    store: config_store,
                     endpoint,
                     place: None,
                     awaits: None,
@@ -195,17 +195,18 @@ mod joining {
 
         /// Returns the store and the join endpoint. `first` is the first configuration of the
         /// cluster.
-        fn kept(
+        fn open_store(
             &self,
             first: &Configuration,
             secret: ClusterSecret,
         ) -> Result<(Arc<ZookeeperStore>, Arc<JoinEndpoint>), OpenError> {
             let ZookeeperServers { servers, path } = self;
-            let kept = ZookeeperStore::new(servers, &format!("{path}/configuration"), TIME_LIMIT);
-            let kept = Arc::new(kept.map_err(store)?);
-            let messages = Arc::new(kept.join_messages(&format!("{path}/door")));
+            let config_store =
+                ZookeeperStore::new(servers, &format!("{path}/configuration"), TIME_LIMIT);
+            let config_store = Arc::new(config_store.map_err(store)?);
+            let messages = Arc::new(config_store.join_messages(&format!("{path}/door")));
             Ok((
-                checked(kept, first)?,
+                checked(config_store, first)?,
                 Arc::new(JoinEndpoint::at(messages, secret)),
             ))
         }
@@ -216,10 +217,10 @@ mod joining {
             first: &Configuration,
             secret: ClusterSecret,
         ) -> Result<OutsiderAccess, OpenError> {
-            let (kept, endpoint) = self.kept(first, secret)?;
+            let (config_store, endpoint) = self.open_store(first, secret)?;
             Ok(OutsiderAccess {
                 endpoint,
-                look: Box::new(move || kept.read().block_on().map_err(store)),
+                look: Box::new(move || config_store.read().block_on().map_err(store)),
             })
         }
 
@@ -230,13 +231,13 @@ mod joining {
             first: &Configuration,
             secret: ClusterSecret,
         ) -> Result<MachineRole, OpenError> {
-            let (kept, endpoint) = self.kept(first, secret.clone())?;
+            let (config_store, endpoint) = self.open_store(first, secret.clone())?;
             Ok(MachineRole {
                 me,
                 configuration,
                 joins,
-                kept: Some(StoreAccess {
-                    store: kept,
+                store_access: Some(StoreAccess {
+                    store: config_store,
                     endpoint,
                     place: None,
                     awaits: None,
@@ -251,13 +252,13 @@ mod joining {
 
     /// Returns the store, unless it belongs to another cluster.
     fn checked(
-        kept: Arc<ZookeeperStore>,
+        config_store: Arc<ZookeeperStore>,
         first: &Configuration,
     ) -> Result<Arc<ZookeeperStore>, OpenError> {
-        let current = kept.read().block_on().map_err(store)?;
+        let current = config_store.read().block_on().map_err(store)?;
         let theirs = current.map(|current| current.cluster());
         match theirs.filter(|theirs| *theirs != first.cluster()) {
-            None => Ok(kept),
+            None => Ok(config_store),
             Some(theirs) => {
                 let ours = first.cluster();
                 Err(store(StoreError::OtherCluster { theirs, ours }))
@@ -268,18 +269,18 @@ mod joining {
     /// Takes an initial member's place. Returns `None` if the place is taken, or if the cluster is
     /// no longer in its first configuration.
     fn begin(
-        kept: &Arc<ZookeeperStore>,
+        config_store: &Arc<ZookeeperStore>,
         place: String,
         first: &Configuration,
     ) -> Result<Option<ReleaseMember>, OpenError> {
-        let taken = kept.take_place(&place).block_on().map_err(store)?;
-        if !taken || !is_first(&**kept, first)? {
+        let taken = config_store.take_place(&place).block_on().map_err(store)?;
+        if !taken || !is_first(&**config_store, first)? {
             return Ok(None);
         }
-        let kept = Arc::clone(kept);
+        let config_store = Arc::clone(config_store);
         Ok(Some(Box::new(move || {
             // A place that cannot be released stays taken.
-            let _ = kept.give_place_back(&place).block_on();
+            let _ = config_store.give_place_back(&place).block_on();
         })))
     }
 }

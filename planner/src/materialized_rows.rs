@@ -114,32 +114,34 @@ fn bytes_of(row: &[Value]) -> usize {
 /// The sink of one run that appends to materialized rows.
 #[derive(Debug)]
 pub struct MaterializedRowsSink<'a> {
-    kept: &'a mut MaterializedRows,
+    materialized: &'a mut MaterializedRows,
     /// The number of the last row before the run.
     before: u64,
 }
 
 impl MaterializedRowsSink<'_> {
-    /// Creates a sink that appends to `kept`.
-    pub fn of(kept: &mut MaterializedRows) -> MaterializedRowsSink<'_> {
+    /// Creates a sink that appends to `materialized`.
+    pub fn of(materialized: &mut MaterializedRows) -> MaterializedRowsSink<'_> {
         MaterializedRowsSink {
-            before: kept.last(),
-            kept,
+            before: materialized.last(),
+            materialized,
         }
     }
 }
 
 impl RowSink for MaterializedRowsSink<'_> {
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
-        self.kept.push(row)
+        self.materialized.push(row)
     }
 
     fn copy_data(&mut self, _data: &[u8]) -> Result<(), SqlError> {
-        Err(SqlError::internal("a COPY among rows that are kept"))
+        Err(SqlError::internal(
+            "a COPY among rows that are materialized",
+        ))
     }
 
     fn rewind(&mut self) -> bool {
-        self.kept.back_to(self.before);
+        self.materialized.back_to(self.before);
         true
     }
 }
@@ -153,23 +155,23 @@ mod tests {
     fn materialized_rows_charge_memory_until_dropped() {
         let machine = Machine::open(MachineOptions::default()).expect("a machine");
         let before = machine.account().used();
-        let mut kept = MaterializedRows::new(&machine);
+        let mut materialized = MaterializedRows::new(&machine);
         let long = Value::text("x".repeat(100_000));
         for _ in 0..10 {
-            MaterializedRowsSink::of(&mut kept)
+            MaterializedRowsSink::of(&mut materialized)
                 .row(std::slice::from_ref(&long))
                 .expect("room");
         }
         assert!(machine.account().used() >= before + 900_000);
-        kept.pass(8);
+        materialized.pass(8);
         assert!(machine.account().used() < before + 500_000);
-        assert_eq!((kept.get(8), kept.last()), (None, 10));
-        assert_eq!(kept.get(9), Some(&[long][..]));
-        let mut sink = MaterializedRowsSink::of(&mut kept);
+        assert_eq!((materialized.get(8), materialized.last()), (None, 10));
+        assert_eq!(materialized.get(9), Some(&[long][..]));
+        let mut sink = MaterializedRowsSink::of(&mut materialized);
         sink.row(&[Value::Null]).expect("room");
         assert!(sink.rewind());
-        assert_eq!(kept.last(), 10);
-        drop(kept);
+        assert_eq!(materialized.last(), 10);
+        drop(materialized);
         assert_eq!(machine.account().used(), before);
     }
 }

@@ -52,7 +52,7 @@ enum State {
         more: bool,
     },
     /// The rows of RETURNING, and how many rows were changed.
-    Kept { rows: Batch, at: usize, count: u64 },
+    Materialized { rows: Batch, at: usize, count: u64 },
     /// All rows have been returned.
     Over,
 }
@@ -161,8 +161,8 @@ impl Execution {
     /// Lends the state of the statement's subqueries to the context that evaluates them.
     fn lend_queries(&mut self, plans: Option<&Arc<Subplans>>, cx: &mut Cx<'_>) {
         if let Some(plans) = plans {
-            let kept = self.queries.take();
-            cx.queries = kept.or_else(|| Some(Box::new(Queries::new(plans, cx.params))));
+            let queries = self.queries.take();
+            cx.queries = queries.or_else(|| Some(Box::new(Queries::new(plans, cx.params))));
         }
     }
 
@@ -296,7 +296,7 @@ impl Execution {
             if self.state.is_none() {
                 let keep = max_rows > 0 && !plan.returning().is_empty();
                 let mut returning = match keep {
-                    true => Returning::Keep(Batch::new(plan.returning().len())),
+                    true => Returning::Materialize(Batch::new(plan.returning().len())),
                     false => Returning::Sink(sink, Vec::new()),
                 };
                 let count = match plan {
@@ -313,10 +313,12 @@ impl Execution {
                         self.state = Some(State::Over);
                         return Ok(Progress::Done(count));
                     }
-                    Returning::Keep(rows) => self.state = Some(State::Kept { rows, at: 0, count }),
+                    Returning::Materialize(rows) => {
+                        self.state = Some(State::Materialized { rows, at: 0, count })
+                    }
                 }
             }
-            let Some(State::Kept { rows, at, count }) = &mut self.state else {
+            let Some(State::Materialized { rows, at, count }) = &mut self.state else {
                 return Ok(Progress::Done(0));
             };
             let end = match max_rows {
@@ -347,7 +349,7 @@ fn run_changes<'a>(
                 continue;
             }
             let (id, plan) = (change.id, &change.plan);
-            let mut returning = Returning::Keep(Batch::new(plan.returning().len()));
+            let mut returning = Returning::Materialize(Batch::new(plan.returning().len()));
             match plan {
                 Plan::Insert(insert) => {
                     run_insert(insert, cx, &mut returning).await?;
@@ -358,7 +360,7 @@ fn run_changes<'a>(
                 _ => {}
             }
             recheck_unique_keys(cx).await?;
-            if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
+            if let (Returning::Materialize(rows), Some(queries)) = (returning, &mut cx.queries) {
                 queries.keep(id, rows);
             }
         }

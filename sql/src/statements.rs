@@ -53,14 +53,14 @@ impl StatementTotals {
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// Returns the part of a statement's text that is kept.
-pub fn kept(text: &str) -> &str {
+pub fn stored_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }
 
 /// Returns the query identifier of a text: FNV-1a of the kept part, equal on every machine.
 pub fn number_of(text: &str) -> i64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    kept(text).bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
+    stored_text(text).bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
 }
 
 /// The statistics of statements that this machine has run.

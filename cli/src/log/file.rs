@@ -71,7 +71,7 @@ impl Control {
 pub struct LogFile {
     control: Arc<Control>,
     rotation: Rotation,
-    kept_max: u32,
+    old_files_max: u32,
     file: File,
     bytes: u64,
     /// The day of its last line.
@@ -80,7 +80,7 @@ pub struct LogFile {
 
 impl LogFile {
     /// Opens the file, and creates it if it does not exist; lines are appended.
-    pub fn open(path: &Path, rotation: Rotation, kept_max: u32) -> io::Result<LogFile> {
+    pub fn open(path: &Path, rotation: Rotation, old_files_max: u32) -> io::Result<LogFile> {
         let file = open(path)?;
         let metadata = file.metadata()?;
         let day = match metadata.len() {
@@ -93,7 +93,7 @@ impl LogFile {
                 asked: AtomicU8::new(0),
             }),
             rotation,
-            kept_max,
+            old_files_max,
             bytes: metadata.len(),
             file,
             day,
@@ -120,10 +120,10 @@ impl LogFile {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        if self.kept_max == 0 {
+        if self.old_files_max == 0 {
             return std::fs::remove_file(&self.control.path);
         }
-        for number in (1..self.kept_max).rev() {
+        for number in (1..self.old_files_max).rev() {
             match std::fs::rename(old(number), old(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -36,8 +36,9 @@ const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 /// Starts the network endpoint of a machine that listens at an address.
 pub(crate) type Start<'a> = &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>;
 impl Cluster {
-    /// Connects this machine to the others. `kept` says whether its memory outlives its process.
-    pub(super) fn meet(&self, kept: bool) -> Result<JoinedMachine, OpenError> {
+    /// Connects this machine to the others. `is_durable` says whether its memory outlives its
+    /// process.
+    pub(super) fn meet(&self, is_durable: bool) -> Result<JoinedMachine, OpenError> {
         let Cluster {
             machine,
             machines,
@@ -51,19 +52,19 @@ impl Cluster {
             return Err(OpenError::TooFewMachines { machines, replicas });
         }
         self.terms()?;
-        if self.saved_in.is_some() && !kept {
+        if self.saved_in.is_some() && !is_durable {
             let why = "memory is saved in the nvram tier alone";
             return Err(OpenError::Tier(why));
         }
-        if !kept && self.memory_in.is_some() {
+        if !is_durable && self.memory_in.is_some() {
             let why = "memory outlives processes in the nvram tier alone";
             return Err(OpenError::Tier(why));
         }
         match &self.between {
-            Interconnect::Memory(directory) if kept => {
+            Interconnect::Memory(directory) if is_durable => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
                 let first = self.configuration(0, names.collect())?;
-                let begun = self.begin_kept(directory, &first, OF_HOST)?;
+                let begun = self.begin_durable(directory, &first, OF_HOST)?;
                 let fabric = ShmFabric::at(begun.home).map_err(network)?;
                 let between = (Box::new(|| None) as _, Box::new(String::new) as _);
                 let joined = self.joined(Arc::new(fabric), begun.part, between)?;
@@ -87,13 +88,13 @@ impl Cluster {
                 addresses,
                 secret,
                 tls,
-            } => self.join_network((name, addresses), secret, tls.as_ref(), kept),
+            } => self.join_network((name, addresses), secret, tls.as_ref(), is_durable),
         }
     }
 
     /// Starts a machine whose memory outlives its process, in a directory that all machines can
     /// access.
-    fn begin_kept(
+    fn begin_durable(
         &self,
         directory: &Path,
         first: &Configuration,
@@ -120,7 +121,7 @@ impl Cluster {
         (name, addresses): (&str, &[String]),
         Secret(secret): &Secret,
         tls: Option<&TlsFiles>,
-        kept: bool,
+        is_durable: bool,
     ) -> Result<JoinedMachine, OpenError> {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
@@ -150,17 +151,20 @@ impl Cluster {
         let start = |me, address: &Address| start_in(me, address, None);
         let mut memory = Memory::default();
         let (part, fabric) = match self.lease.filter(|_| self.keeps_itself()) {
-            _ if kept => {
+            _ if is_durable => {
                 let why = "machines of the nvram tier that talk are all on one host, \
                            and have their memory, and their configuration \
                            with it, in a directory there";
-                let directory = self.memory_in.as_ref().filter(|_| self.kept_in.is_none());
+                let directory = self
+                    .memory_in
+                    .as_ref()
+                    .filter(|_| self.configuration_in.is_none());
                 let directory = directory.ok_or(OpenError::Tier(why))?;
                 let ReadyMachine {
                     home,
                     part,
                     memory: had,
-                } = self.begin_kept(directory, &first, secret)?;
+                } = self.begin_durable(directory, &first, secret)?;
                 memory = had;
                 let fabric = start_in(part.me, own_address(&part), Some(home))?;
                 (part, fabric)
@@ -195,16 +199,20 @@ impl Cluster {
                 me: *me,
                 configuration: configuration.clone(),
                 joins: false,
-                kept: None,
+                store_access: None,
             });
         }
         let who = self.who()?;
-        let Some(kept_in) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
+        let Some(location) = self
+            .configuration_in
+            .as_ref()
+            .filter(|_| self.lease.is_some())
+        else {
             return who.alone(first);
         };
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let secret = ClusterSecret::new(secret).map_err(short)?;
-        match (kept_in, &self.on_disk) {
+        match (location, &self.on_disk) {
             (ConfigurationLocation::Directory(directory), Some(on_disk)) => {
                 disks::part_of_directory(directory, on_disk.clone(), secret)
             }
@@ -237,7 +245,7 @@ impl Cluster {
         };
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let proved = ClusterSecret::new(secret).map_err(short)?;
-        match (&self.kept_in, &self.between) {
+        match (&self.configuration_in, &self.between) {
             (_, Interconnect::Network { tls, .. }) if self.keeps_itself() => {
                 let tls = tls.as_ref().map(TlsFiles::load).transpose()?;
                 let asker = ControlClient::new(first.cluster().0, secret, tls).map_err(unusable)?;
@@ -303,9 +311,9 @@ impl Cluster {
         fabric.set_members(&members).map_err(network)?;
         let (mut store, mut endpoint, mut place, mut awaits, mut again) =
             (None, None, None, None, None);
-        if let Some(kept) = part.kept {
-            (store, endpoint) = (Some(kept.store), Some(kept.endpoint));
-            (place, awaits, again) = (kept.place, kept.awaits, kept.again);
+        if let Some(access) = part.store_access {
+            (store, endpoint) = (Some(access.store), Some(access.endpoint));
+            (place, awaits, again) = (access.place, access.awaits, access.again);
         }
         let replication = Replication::exactly(self.replicas as usize);
         Ok(JoinedMachine {

@@ -8,7 +8,7 @@ use fencepost_planner::TablePlan;
 use fencepost_sql::bound::Isolation;
 use fencepost_sql::counts::{ConflictKey, Event};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::statements::kept;
+use fencepost_sql::statements::stored_text;
 use fencepost_sql::stop::StatementStop;
 use fencepost_storage::Addr;
 use fencepost_txn::{AbortReason, Stop, Work};
@@ -110,7 +110,7 @@ impl Session {
         Box::pin(async move {
             let conflict = self.last_conflict();
             if let Body::Plan(_, used) = &planned.body {
-                let text = kept(&planned.text).to_owned();
+                let text = stored_text(&planned.text).to_owned();
                 self.count_unseen((halt, conflict), text, &used.plans).await;
             }
         })
@@ -176,7 +176,7 @@ impl Session {
     pub(super) fn running_text(&self) -> String {
         let running = self.registered.as_ref().and_then(Registration::running);
         running.map_or_else(String::new, |prepared| {
-            kept(&prepared.planned.text).to_owned()
+            stored_text(&prepared.planned.text).to_owned()
         })
     }
 }

@@ -109,7 +109,7 @@ impl Session {
     ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {
         Box::pin(async move {
             let again = match prepared.is_named() {
-                true => self.plan_kept(planned).await?,
+                true => self.plan_named(planned).await?,
                 false => self.plan_anew(planned).await?,
             };
             if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
@@ -139,7 +139,7 @@ impl Session {
 
     /// Does the same as [`Session::plan_anew`], for a named statement, whose literals keep their
     /// values.
-    fn plan_kept<'a>(
+    fn plan_named<'a>(
         &'a mut self,
         planned: &'a PlannedStatement,
     ) -> Work<'a, Result<Arc<PlannedStatement>, StatementStop>> {

@@ -22,10 +22,10 @@ fn run(session: &mut BlockingSession, sql: &str) {
 
 #[test]
 fn counts_are_of_all_machines_that_there_are() {
-    let kept = shared();
+    let directory = shared();
     let between = Interconnect::memory();
     let mut machines = between.machines_with(2, |_, cluster| {
-        let cluster = cluster.lease(LEASE).configuration_in(kept.path());
+        let cluster = cluster.lease(LEASE).configuration_in(directory.path());
         Database::options().region_size(16 << 20).cluster(cluster)
     });
     run(

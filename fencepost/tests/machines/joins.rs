@@ -14,17 +14,22 @@ const LEASE: Duration = Duration::from_secs(2);
 /// A cluster that other machines can join.
 struct Open {
     between: Interconnect,
-    kept: tempfile::TempDir,
+    configuration: tempfile::TempDir,
 }
 
 impl Open {
     fn new(between: Interconnect) -> Open {
-        let kept = shared();
-        Open { between, kept }
+        let configuration = shared();
+        Open {
+            between,
+            configuration,
+        }
     }
 
     fn options(&self, cluster: Cluster) -> Options {
-        let cluster = cluster.lease(LEASE).configuration_in(self.kept.path());
+        let cluster = cluster
+            .lease(LEASE)
+            .configuration_in(self.configuration.path());
         Database::options().region_size(16 << 20).cluster(cluster)
     }
 

@@ -99,10 +99,10 @@ fn advisory_locks_are_of_all_machines_of_a_network() {
 /// Checks that locks survive the loss of machine 1, which is the lock manager, or of another
 /// machine.
 fn locks_survive(lost: usize) {
-    let kept = shared();
+    let directory = shared();
     let between = Interconnect::memory();
     let mut machines = between.machines_with(2, |_, cluster| {
-        let cluster = cluster.lease(LEASE).configuration_in(kept.path());
+        let cluster = cluster.lease(LEASE).configuration_in(directory.path());
         Database::options().region_size(16 << 20).cluster(cluster)
     });
     let mut staying = machines[1].blocking();

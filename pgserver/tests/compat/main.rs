@@ -49,7 +49,7 @@ fn statements_match_compatibility_files() {
     match std::env::var("COMPAT_URL") {
         Ok(url) if std::env::var("COMPAT_FILL").is_ok() => fill(&ServerKind::Server(url)),
         Ok(url) => run(&ServerKind::Server(url)),
-        Err(_) => run(&ServerKind::Here),
+        Err(_) => run(&ServerKind::InProcess),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::machines;
 /// The kind of server that runs the files.
 pub enum ServerKind {
     /// A database in memory, which this process serves.
-    Here,
+    InProcess,
     /// A database of three machines, which this process serves.
     Machines,
     /// A PostgreSQL server with this URL.
@@ -28,7 +28,7 @@ pub struct FileDatabase {
     connected: Cell<usize>,
     /// Whether each statement goes to another machine, on every connection.
     rotates: bool,
-    kept: Resources,
+    resources: Resources,
 }
 
 /// The resources that keep the database available.
@@ -47,8 +47,8 @@ impl ServerKind {
     /// Creates an empty database for the file.
     pub async fn make(&self, file: &Path) -> FileDatabase {
         let rotates = matches!(self, ServerKind::Machines) && !has_state(file);
-        let (ways, kept) = match self {
-            ServerKind::Here => serve(
+        let (ways, resources) = match self {
+            ServerKind::InProcess => serve(
                 &[Database::in_memory().expect("a database in memory")],
                 None,
             ),
@@ -62,7 +62,7 @@ impl ServerKind {
             ways,
             connected: Cell::new(0),
             rotates,
-            kept,
+            resources,
         }
     }
 }
@@ -81,7 +81,7 @@ impl FileDatabase {
 
     /// Removes the database.
     pub async fn remove(self) {
-        match self.kept {
+        match self.resources {
             Resources::Serving { servers, .. } => drop(servers),
             Resources::Beside { first, name } => {
                 let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
@@ -125,11 +125,11 @@ fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Confi
         config
     };
     let ways = servers.iter().map(way).collect();
-    let kept = Resources::Serving {
+    let resources = Resources::Serving {
         servers,
         _memory: memory,
     };
-    (ways, kept)
+    (ways, resources)
 }
 
 /// Creates a database for a file on an existing server.

@@ -30,13 +30,13 @@ pub struct Servers {
 enum Side<'a> {
     /// This process serves a database in memory. It is created again if a permutation has not
     /// ended.
-    Here(Option<Box<(Server, Stage)>>),
+    InProcess(Option<Box<(Server, Stage)>>),
     /// This process serves all machines of a database.
     Machines(Option<Box<MachineSet>>),
     /// A running server, in place of this process.
     Running(SocketAddr, Option<Stage>),
     /// A database of PostgreSQL.
-    There(&'a Servers, Option<(String, Stage)>),
+    Postgres(&'a Servers, Option<(String, Stage)>),
 }
 
 /// The machines of a database, and the sessions on them.
@@ -74,18 +74,18 @@ impl Servers {
     /// Runs the permutations of a specification on all servers and reports the differences. A
     /// permutation with a new difference runs once more, because steps may be slow.
     pub fn compare(&self, name: &str, spec: &Spec, report: &Mutex<Report>) {
-        let here = match variable("ISOLATION_HERE") {
-            None => Side::Here(None),
+        let local = match variable("ISOLATION_HERE") {
+            None => Side::InProcess(None),
             Some(addr) => Side::Running(addr.parse().expect("an address"), None),
         };
-        let mut ours = vec![(name.to_owned(), here)];
+        let mut ours = vec![(name.to_owned(), local)];
         if ["ISOLATION_HERE", "ISOLATION_SPECS", "ISOLATION_MACHINES"]
             .iter()
             .all(|name| variable(name).is_none())
         {
             ours.push((format!("{name}/3"), Side::Machines(None)));
         }
-        let mut there = Side::There(self, None);
+        let mut postgres = Side::Postgres(self, None);
         let report = || report.lock().expect("no panic");
         let part = variable("ISOLATION_PERMUTATION").unwrap_or_default();
         for moves in &spec.permutations {
@@ -93,11 +93,11 @@ impl Servers {
             if !title.contains(&part) {
                 continue;
             }
-            let mut records = at_once(&mut ours, &mut there, spec, moves);
+            let mut records = at_once(&mut ours, &mut postgres, spec, moves);
             if is_new(&records, &ours, &title, &report()) {
                 ours.iter_mut().for_each(|(_, side)| side.close());
-                there.close();
-                records = at_once(&mut ours, &mut there, spec, moves);
+                postgres.close();
+                records = at_once(&mut ours, &mut postgres, spec, moves);
             }
             let (records, theirs) = records;
             for ((name, _), record) in ours.iter().zip(&records) {
@@ -105,7 +105,7 @@ impl Servers {
             }
         }
         ours.iter_mut().for_each(|(_, side)| side.close());
-        there.close();
+        postgres.close();
     }
 
     fn address(&self) -> SocketAddr {
@@ -177,38 +177,38 @@ impl Side<'_> {
             variable("ISOLATION_WAIT_MS").map_or(WAIT_MS, |ms| ms.parse().expect("a number"));
         let by_time = Blocked::ByTime(Duration::from_millis(wait));
         match self {
-            Side::Here(kept) => {
-                if kept.is_none() {
+            Side::InProcess(open) => {
+                if open.is_none() {
                     let database = Database::in_memory().map_err(|error| error.to_string())?;
                     let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
                     let server = server.map_err(|error| error.to_string())?;
                     let stage = Stage::open(&[server.local_addr()], "postgres", spec, by_time)?;
-                    *kept = Some(Box::new((server, stage)));
+                    *open = Some(Box::new((server, stage)));
                 }
-                kept.as_mut().map(|kept| &mut kept.1)
+                open.as_mut().map(|open| &mut open.1)
             }
-            Side::Machines(kept) => {
-                if kept.is_none() {
-                    *kept = Some(Box::new(MachineSet::open(spec, by_time)?));
+            Side::Machines(open) => {
+                if open.is_none() {
+                    *open = Some(Box::new(MachineSet::open(spec, by_time)?));
                 }
-                kept.as_mut().map(|kept| &mut kept.stage)
+                open.as_mut().map(|open| &mut open.stage)
             }
-            Side::Running(addr, kept) => {
-                if kept.is_none() {
-                    *kept = Some(Stage::open(&[*addr], "postgres", spec, by_time)?);
+            Side::Running(addr, open) => {
+                if open.is_none() {
+                    *open = Some(Stage::open(&[*addr], "postgres", spec, by_time)?);
                 }
-                kept.as_mut()
+                open.as_mut()
             }
-            Side::There(servers, kept) => {
-                if kept.is_none() {
+            Side::Postgres(servers, open) => {
+                if open.is_none() {
                     let number = servers.made.fetch_add(1, Ordering::Relaxed);
                     let name = format!("isolation_{number}");
                     servers.administrate(&format!("CREATE DATABASE {name}"));
                     let addr = servers.address();
                     let stage = Stage::open(&[addr], &name, spec, Blocked::ByFunction)?;
-                    *kept = Some((name, stage));
+                    *open = Some((name, stage));
                 }
-                kept.as_mut().map(|(_, stage)| stage)
+                open.as_mut().map(|(_, stage)| stage)
             }
         }
         .ok_or_else(|| "no stage".to_owned())
@@ -216,11 +216,11 @@ impl Side<'_> {
 
     fn close(&mut self) {
         match self {
-            Side::Here(kept) => *kept = None,
-            Side::Machines(kept) => *kept = None,
-            Side::Running(_, kept) => *kept = None,
-            Side::There(servers, kept) => {
-                if let Some((name, stage)) = kept.take() {
+            Side::InProcess(open) => *open = None,
+            Side::Machines(open) => *open = None,
+            Side::Running(_, open) => *open = None,
+            Side::Postgres(servers, open) => {
+                if let Some((name, stage)) = open.take() {
                     drop(stage);
                     servers.administrate(&format!("DROP DATABASE {name} WITH (FORCE)"));
                 }

@@ -108,7 +108,7 @@ fn hash_join(join: &Join, left: PlannedInput, right: PlannedInput) -> Result<Pla
         return Err(internal("not a hash join"));
     };
     let turned = right.rows <= left.rows;
-    let (kept, kept_keys, other, other_keys) = match turned {
+    let (build, build_keys, probe, probe_keys) = match turned {
         true => (right, right_keys, left, left_keys),
         false => (left, left_keys, right, right_keys),
     };
@@ -125,13 +125,13 @@ fn hash_join(join: &Join, left: PlannedInput, right: PlannedInput) -> Result<Pla
         at.map(|at| column(&given.plan.schema(), at))
             .ok_or_else(|| internal("no such key"))
     };
-    let mut on = Vec::with_capacity(kept_keys.len());
-    for (a, b) in kept_keys.iter().zip(other_keys) {
-        on.push((key(&kept, a)?, key(&other, b)?));
+    let mut on = Vec::with_capacity(build_keys.len());
+    for (a, b) in build_keys.iter().zip(probe_keys) {
+        on.push((key(&build, a)?, key(&probe, b)?));
     }
     let exec = HashJoinExec::try_new(
-        kept.plan,
-        other.plan,
+        build.plan,
+        probe.plan,
         on,
         None,
         &kind,
@@ -140,12 +140,12 @@ fn hash_join(join: &Join, left: PlannedInput, right: PlannedInput) -> Result<Pla
         NullEquality::NullEqualsNothing,
         false,
     )?;
-    let mut columns = kept.columns;
-    columns.extend(other.columns);
+    let mut columns = build.columns;
+    columns.extend(probe.columns);
     Ok(PlannedInput {
         plan: Arc::new(exec),
         columns,
-        rows: kept.rows.max(other.rows),
+        rows: build.rows.max(probe.rows),
     })
 }
 

@@ -60,7 +60,7 @@ pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, State
         _ => return Err(SqlError::internal("neither an INSERT nor a DELETE").into()),
     };
     cx.queries = queries.map(|queries| Box::new(Queries::new(queries, cx.params)));
-    let mut returning = Returning::Keep(Batch::new(0));
+    let mut returning = Returning::Materialize(Batch::new(0));
     let done = match &plan {
         Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await,
         Plan::Delete(change) => run_change(change, cx, &mut returning).await,

@@ -280,35 +280,35 @@ fn bytes_of(accumulators: &[Accumulator]) -> usize {
 /// The number of rows of one aggregate that are sorted or accumulated without a pause.
 const AT_ONCE: usize = 1024;
 
-/// Returns the result of an aggregate. If it has kept many rows, they are sorted and accumulated in
-/// pieces.
+/// Returns the result of an aggregate. If it has retained many rows, they are sorted and accumulated
+/// in pieces.
 async fn result(
     mut accumulator: Accumulator,
     aggregate: &Aggregate,
     cx: &mut Cx<'_>,
 ) -> Result<Value, SqlError> {
-    let kept = accumulator.kept();
-    if kept <= AT_ONCE {
+    let retained = accumulator.retained_rows();
+    if retained <= AT_ONCE {
         return accumulator.finish(aggregate);
     }
-    let mut order: Vec<u32> = (0..kept as u32).collect();
+    let mut order: Vec<u32> = (0..retained as u32).collect();
     let known = &accumulator;
     sort_indexes(&mut order, cx, |a, b| {
-        known.compare_kept(aggregate, a as usize, b as usize)
+        known.compare_retained(aggregate, a as usize, b as usize)
     })
     .await?;
     if matches!(aggregate.kind, AggregateKind::OrderedSet(_)) {
-        accumulator.arrange_kept(&order);
+        accumulator.arrange_retained(&order);
         cx.pause().await?;
         return accumulator.finish(aggregate);
     }
     let mut before = None;
     for piece in order.chunks(AT_ONCE) {
-        accumulator.take_kept(aggregate, before, piece)?;
+        accumulator.add_retained(aggregate, before, piece)?;
         before = piece.last().copied();
         cx.pause().await?;
     }
-    accumulator.forget_kept();
+    accumulator.forget_retained();
     accumulator.finish(aggregate)
 }
 

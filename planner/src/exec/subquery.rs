@@ -37,7 +37,7 @@ pub struct Queries {
     plans: Arc<Subplans>,
     /// The parameters, followed by the outer slots in reverse order.
     pub params: Vec<Value>,
-    kept: Vec<CachedRows>,
+    cached_rows: Vec<CachedRows>,
     /// The rows of the last iteration of each recursive query.
     pub works: HashMap<usize, Arc<Batch>>,
 }
@@ -70,16 +70,16 @@ impl Queries {
         Queries {
             plans: Arc::clone(plans),
             params: all,
-            kept: Vec::new(),
+            cached_rows: Vec::new(),
             works: HashMap::default(),
         }
     }
 
     /// Stores the RETURNING rows of a data-modifying WITH statement.
     pub fn keep(&mut self, id: usize, rows: Batch) {
-        let kept = self.kept(id);
-        kept.args = Some(Vec::new());
-        kept.rows = rows;
+        let cached = self.cached_rows(id);
+        cached.args = Some(Vec::new());
+        cached.rows = rows;
     }
 
     /// Sets an outer slot.
@@ -90,11 +90,11 @@ impl Queries {
         }
     }
 
-    fn kept(&mut self, id: usize) -> &mut CachedRows {
-        if self.kept.len() <= id {
-            self.kept.resize_with(id + 1, CachedRows::default);
+    fn cached_rows(&mut self, id: usize) -> &mut CachedRows {
+        if self.cached_rows.len() <= id {
+            self.cached_rows.resize_with(id + 1, CachedRows::default);
         }
-        &mut self.kept[id]
+        &mut self.cached_rows[id]
     }
 }
 
@@ -272,10 +272,10 @@ impl Cx<'_> {
                 args.push(self.value(arg, &[]).await?);
             }
             let slots: Vec<usize> = cte.args.iter().map(|(slot, _)| *slot).collect();
-            self.run_kept((cte.id, &slots), args, usize::MAX, true)
+            self.run_cached((cte.id, &slots), args, usize::MAX, true)
                 .await?;
         }
-        let rows = &self.kept(cte.id)?.rows;
+        let rows = &self.cached_rows(cte.id)?.rows;
         let end = rows.len().min(*from + max);
         for i in *from..end {
             let row = &rows.row(i)[..cte.query.visible];
@@ -294,7 +294,7 @@ impl Cx<'_> {
         let value = match &sub.kind {
             SubqueryKind::Scalar { column } => {
                 self.run_query(sub, args, 2).await?;
-                let rows = &self.kept(sub.id)?.rows;
+                let rows = &self.cached_rows(sub.id)?.rows;
                 match rows.len() {
                     0 => Value::Null,
                     1 => rows.row(0)[*column].clone(),
@@ -303,13 +303,13 @@ impl Cx<'_> {
             }
             SubqueryKind::Array => {
                 self.run_query(sub, args, usize::MAX).await?;
-                let rows = &self.kept(sub.id)?.rows;
+                let rows = &self.cached_rows(sub.id)?.rows;
                 let values = (0..rows.len()).map(|row| rows.row(row)[0].clone());
                 Value::from(Array::of(values.collect()))
             }
             SubqueryKind::Exists => {
                 self.run_query(sub, args, 1).await?;
-                Value::Bool(self.kept(sub.id)?.rows.len() > 0)
+                Value::Bool(self.cached_rows(sub.id)?.rows.len() > 0)
             }
             SubqueryKind::Any { all, test, columns } => {
                 self.run_query(sub, args, usize::MAX).await?;
@@ -328,9 +328,9 @@ impl Cx<'_> {
         Ok(value)
     }
 
-    fn kept(&mut self, id: usize) -> Result<&mut CachedRows, SqlError> {
+    fn cached_rows(&mut self, id: usize) -> Result<&mut CachedRows, SqlError> {
         match &mut self.queries {
-            Some(queries) => Ok(queries.kept(id)),
+            Some(queries) => Ok(queries.cached_rows(id)),
             None => Err(SqlError::internal("a query without a plan")),
         }
     }
@@ -345,24 +345,24 @@ impl Cx<'_> {
     ) -> Result<(), StatementStop> {
         let slots: Vec<usize> = sub.args.iter().map(|(slot, _)| *slot).collect();
         let again = args.is_empty() || !sub.volatile;
-        self.run_kept((sub.id, &slots), args, wanted, again).await
+        self.run_cached((sub.id, &slots), args, wanted, again).await
     }
 
     /// Runs as [`Cx::run_query`] does. `again` states whether materialized rows may be reused.
-    async fn run_kept(
+    async fn run_cached(
         &mut self,
         (id, slots): (usize, &[usize]),
         args: Vec<Value>,
         wanted: usize,
         again: bool,
     ) -> Result<(), StatementStop> {
-        let kept = self.kept(id)?;
-        if again && kept.args.as_ref() == Some(&args) {
+        let cached = self.cached_rows(id)?;
+        if again && cached.args.as_ref() == Some(&args) {
             return Ok(());
         }
-        let mut kept = std::mem::take(kept);
-        kept.members = None;
-        kept.gathered.restart();
+        let mut cached = std::mem::take(cached);
+        cached.members = None;
+        cached.gathered.restart();
         let Some(queries) = &mut self.queries else {
             return Err(SqlError::internal("a query without a plan").into());
         };
@@ -374,22 +374,22 @@ impl Cx<'_> {
             return Err(SqlError::internal("a query without a plan").into());
         };
         let mut state = SelectState::new(plan);
-        if kept.rows.width() == plan.targets.len() {
-            kept.rows.clear();
+        if cached.rows.width() == plan.targets.len() {
+            cached.rows.clear();
         } else {
-            kept.rows = Batch::new(plan.targets.len());
+            cached.rows = Batch::new(plan.targets.len());
         }
-        while kept.rows.len() < wanted {
-            let from = kept.rows.len();
+        while cached.rows.len() < wanted {
+            let from = cached.rows.len();
             let max = CHUNK.min(wanted - from);
-            let more = state.next(plan, self, &mut kept.rows, max).await?;
-            kept.gathered.add_rows(self, &kept.rows, from)?;
+            let more = state.next(plan, self, &mut cached.rows, max).await?;
+            cached.gathered.add_rows(self, &cached.rows, from)?;
             if !more {
                 break;
             }
         }
-        kept.args = Some(args);
-        *self.kept(id)? = kept;
+        cached.args = Some(args);
+        *self.cached_rows(id)? = cached;
         Ok(())
     }
 
@@ -418,8 +418,12 @@ impl Cx<'_> {
         let Node::Subquery(sub) = &condition.node else {
             return &[];
         };
-        let kept = self.queries.as_ref().and_then(|q| q.kept.get(sub.id));
-        kept.and_then(|kept| kept.members.as_ref())
+        let cached = self
+            .queries
+            .as_ref()
+            .and_then(|q| q.cached_rows.get(sub.id));
+        cached
+            .and_then(|cached| cached.members.as_ref())
             .map_or(&[], |members| &members.values)
     }
 
@@ -430,16 +434,16 @@ impl Cx<'_> {
         candidate: &Expr,
         columns: &[usize],
     ) -> Result<(), StatementStop> {
-        if self.kept(id)?.members.is_some() {
+        if self.cached_rows(id)?.members.is_some() {
             return Ok(());
         }
-        let mut kept = std::mem::take(self.kept(id)?);
+        let mut cached = std::mem::take(self.cached_rows(id)?);
         let mut members = Members::default();
         let mut key = Vec::new();
-        for i in 0..kept.rows.len() {
+        for i in 0..cached.rows.len() {
             self.breathe().await?;
             if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
-                queries.set(*slot, kept.rows.row(i)[0].clone());
+                queries.set(*slot, cached.rows.row(i)[0].clone());
             }
             let value = self.value(candidate, &[]).await?;
             if value.is_null() {
@@ -449,13 +453,13 @@ impl Cx<'_> {
             key.clear();
             push_comparable(&value, &mut key);
             if !members.keys.contains(&key) {
-                kept.gathered.add_entry(self, 2 * key.len())?;
+                cached.gathered.add_entry(self, 2 * key.len())?;
                 members.keys.insert(key.clone());
                 members.values.push(value);
             }
         }
-        kept.members = Some(members);
-        *self.kept(id)? = kept;
+        cached.members = Some(members);
+        *self.cached_rows(id)? = cached;
         Ok(())
     }
 
@@ -468,8 +472,8 @@ impl Cx<'_> {
         columns: &[usize],
     ) -> Result<Value, StatementStop> {
         self.find_members(sub.id, candidate, columns).await?;
-        let kept = self.kept(sub.id)?;
-        let Some(members) = kept.members.as_ref().filter(|_| kept.rows.len() > 0) else {
+        let cached = self.cached_rows(sub.id)?;
+        let Some(members) = cached.members.as_ref().filter(|_| cached.rows.len() > 0) else {
             return Ok(Value::Bool(false));
         };
         if input.is_null() {
@@ -493,12 +497,12 @@ impl Cx<'_> {
     ) -> Result<Value, StatementStop> {
         // A subquery within the test may run for each row, so the rows of this one are taken out
         // meanwhile.
-        let kept = std::mem::take(self.kept(id)?);
+        let cached = std::mem::take(self.cached_rows(id)?);
         let mut result = Value::Bool(all);
-        for i in 0..kept.rows.len() {
+        for i in 0..cached.rows.len() {
             self.breathe().await?;
             if let Some(queries) = &mut self.queries {
-                for (slot, value) in columns.iter().zip(kept.rows.row(i)) {
+                for (slot, value) in columns.iter().zip(cached.rows.row(i)) {
                     queries.set(*slot, value.clone());
                 }
             }
@@ -511,7 +515,7 @@ impl Cx<'_> {
                 None => result = Value::Null,
             }
         }
-        *self.kept(id)? = kept;
+        *self.cached_rows(id)? = cached;
         Ok(result)
     }
 }

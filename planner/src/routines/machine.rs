@@ -29,7 +29,7 @@ pub struct Body {
     pub owner: Owner,
     pub routine: Option<Arc<RoutineDef>>,
     /// The prepared statements, by number of the text.
-    pub(super) kept: Mutex<Vec<Option<Arc<PreparedBody>>>>,
+    pub(super) prepared: Mutex<Vec<Option<Arc<PreparedBody>>>>,
     /// The types of the parameters `$1` and so on.
     pub(super) given: Vec<Type>,
 }
@@ -38,7 +38,7 @@ impl Body {
     pub fn new(code: Code, owner: Owner, routine: Option<Arc<RoutineDef>>) -> Body {
         let args = routine.iter().flat_map(|routine| &routine.args);
         Body {
-            kept: Mutex::new(vec![None; code.texts.len()]),
+            prepared: Mutex::new(vec![None; code.texts.len()]),
             given: args.map(|arg| arg.ty).collect(),
             code,
             owner,

@@ -171,15 +171,15 @@ impl Portals {
         (rows, text): (Rows, &str),
         (machine, eval): (&Arc<Machine>, &EvalContext),
     ) -> Result<u64, SqlError> {
-        let mut kept = MaterializedRows::new(machine);
+        let mut materialized = MaterializedRows::new(machine);
         for row in &rows.rows {
-            kept.push(row)?;
+            materialized.push(row)?;
         }
         self.made += 1;
         self.changed = true;
         let portal = OpenCursor {
             columns: rows.columns,
-            rows: kept,
+            rows: materialized,
             of: rows.of,
             places: rows.places,
             at: 0,

@@ -325,14 +325,14 @@ pub async fn prepared_by(
     }
 }
 
-/// Prepares and guards a statement by `prepare`, or reuses the prepared statement `kept`.
+/// Prepares and guards a statement by `prepare`, or reuses the prepared statement `cached`.
 pub async fn ready(
     cx: &mut Cx<'_>,
-    kept: Option<Arc<PreparedBody>>,
+    cached: Option<Arc<PreparedBody>>,
     prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<PreparedBody, SqlError> + Send + Sync),
 ) -> Result<Arc<PreparedBody>, StatementStop> {
-    let mut prepared = match kept {
-        Some(kept) => kept,
+    let mut prepared = match cached {
+        Some(cached) => cached,
         None => prepared_by(cx, false, prepare).await?,
     };
     for _ in 0..PLANS_MAX {

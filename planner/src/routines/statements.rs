@@ -31,16 +31,16 @@ impl BodyExecution {
     ) -> Result<Arc<PreparedBody>, StatementStop> {
         let body = Arc::clone(&self.body);
         let code = &body.code;
-        let kept = body.kept.lock().get(text).cloned().flatten();
+        let cached = body.prepared.lock().get(text).cloned().flatten();
         let slots = &self.slots;
         let same = |(named, ty): &(NameMeaning, Type)| {
             slots
                 .type_of(code, named)
                 .is_ok_and(|now| is_same(now, *ty))
         };
-        let kept = kept.filter(|kept| kept.within == cx.eval.within);
-        let kept = kept.filter(|kept| kept.references.iter().all(same));
-        let known = kept.clone();
+        let cached = cached.filter(|cached| cached.within == cx.eval.within);
+        let cached = cached.filter(|cached| cached.references.iter().all(same));
+        let known = cached.clone();
         let of = &code.texts[text];
         let prepare = |cx: &Cx<'_>, snapshot: &Snapshot| {
             let place = NameScope {
@@ -52,17 +52,17 @@ impl BodyExecution {
             let made = PreparedBody::of(&of.sql, &body.given, Some(place), (cx, snapshot));
             made.map_err(SqlError::without_position)
         };
-        let prepared = match &kept {
+        let prepared = match &cached {
             // DDL is bound with the catalog as the transaction sees it.
-            Some(kept) if is_ddl(kept) => prepared_by(cx, true, &prepare).await?,
-            _ => prepared::ready(cx, kept, &prepare).await?,
+            Some(cached) if is_ddl(cached) => prepared_by(cx, true, &prepare).await?,
+            _ => prepared::ready(cx, cached, &prepare).await?,
         };
         let prepared = match known.is_none() && is_ddl(&prepared) {
             true => prepared_by(cx, true, &prepare).await?,
             false => prepared,
         };
         if known.is_none_or(|known| !Arc::ptr_eq(&known, &prepared))
-            && let Some(place) = body.kept.lock().get_mut(text)
+            && let Some(place) = body.prepared.lock().get_mut(text)
         {
             *place = Some(Arc::clone(&prepared));
         }

@@ -13,7 +13,7 @@ pub enum Returning<'a> {
     /// To the client.
     Sink(&'a mut dyn RowSink, Vec<Value>),
     /// Materialized for a portal or a WITH query.
-    Keep(Batch),
+    Materialize(Batch),
 }
 
 impl Returning<'_> {
@@ -35,7 +35,7 @@ impl Returning<'_> {
                 }
                 sink.row(out)
             }
-            Returning::Keep(batch) => {
+            Returning::Materialize(batch) => {
                 let slots = batch.push();
                 for (slot, target) in slots.iter_mut().zip(targets) {
                     *slot = cx.value(&target.expr, row).await?;
@@ -61,7 +61,7 @@ impl Returning<'_> {
         }
         match self {
             Returning::Sink(sink, _) => Ok(sink.row(&values)?),
-            Returning::Keep(batch) => {
+            Returning::Materialize(batch) => {
                 for (slot, value) in batch.push().iter_mut().zip(values) {
                     *slot = value;
                 }

@@ -24,17 +24,17 @@ use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::{Interval, Value};
 
-/// The size of a kept row besides its values, in bytes.
+/// The size of a retained row besides its values, in bytes.
 const ROW_BYTES: usize = size_of::<(Vec<Value>, Vec<Value>)>();
 
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     state: State,
-    /// The sort keys and arguments of kept rows, if ORDER BY or DISTINCT needs them.
-    kept: Option<Vec<(Vec<Value>, Vec<Value>)>>,
-    /// The size of the kept rows, in bytes.
-    kept_bytes: usize,
+    /// The sort keys and arguments of retained rows, if ORDER BY or DISTINCT needs them.
+    retained: Option<Vec<(Vec<Value>, Vec<Value>)>>,
+    /// The size of the retained rows, in bytes.
+    retained_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -139,8 +139,8 @@ impl Accumulator {
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {
             state,
-            kept: keeps.then(Vec::new),
-            kept_bytes: 0,
+            retained: keeps.then(Vec::new),
+            retained_bytes: 0,
         }
     }
 
@@ -173,7 +173,7 @@ impl Accumulator {
         {
             return Ok(());
         }
-        let Some(kept) = &mut self.kept else {
+        let Some(retained) = &mut self.retained else {
             return match aggregate.args.as_slice() {
                 [] => self.add(&[]),
                 [arg] => self.add(&[eval(arg, row, params, cx)?]),
@@ -200,8 +200,8 @@ impl Accumulator {
             values.push(eval(arg, of_args, params, cx)?);
         }
         let apart: usize = keys.iter().chain(&values).map(Value::bytes_apart).sum();
-        self.kept_bytes += ROW_BYTES + apart + size_of_val(&*keys) + size_of_val(&*values);
-        kept.push((keys, values));
+        self.retained_bytes += ROW_BYTES + apart + size_of_val(&*keys) + size_of_val(&*values);
+        retained.push((keys, values));
         Ok(())
     }
 
@@ -213,78 +213,80 @@ impl Accumulator {
             State::Gather(gather) => gather.bytes(),
             _ => 0,
         };
-        state + self.kept_bytes
+        state + self.retained_bytes
     }
 
-    /// Returns the number of kept rows, which are sorted at the end.
-    pub fn kept(&self) -> usize {
-        self.kept.as_ref().map_or(0, Vec::len)
+    /// Returns the number of retained rows, which are sorted at the end.
+    pub fn retained_rows(&self) -> usize {
+        self.retained.as_ref().map_or(0, Vec::len)
     }
 
-    /// Compares two kept rows.
-    pub fn compare_kept(&self, aggregate: &Aggregate, a: usize, b: usize) -> Ordering {
-        let kept = self.kept.as_deref().unwrap_or(&[]);
-        match (kept.get(a), kept.get(b)) {
+    /// Compares two retained rows.
+    pub fn compare_retained(&self, aggregate: &Aggregate, a: usize, b: usize) -> Ordering {
+        let retained = self.retained.as_deref().unwrap_or(&[]);
+        match (retained.get(a), retained.get(b)) {
             (Some(a), Some(b)) => compare_rows(aggregate, a, b),
             _ => Ordering::Equal,
         }
     }
 
-    /// Adds the kept rows at the indexes in `order`, in this order. `before` is the index of the
-    /// row before them, from the previous call. After the last call, the caller calls
-    /// [`Self::forget_kept`].
+    /// Adds the retained rows at the indexes in `order`, in this order. `before` is the index of
+    /// the row before them, from the previous call. After the last call, the caller calls
+    /// [`Self::forget_retained`].
     ///
     /// # Errors
     /// Those of the aggregate.
-    pub fn take_kept(
+    pub fn add_retained(
         &mut self,
         aggregate: &Aggregate,
         before: Option<u32>,
         order: &[u32],
     ) -> Result<(), SqlError> {
-        let Some(kept) = self.kept.take() else {
+        let Some(retained) = self.retained.take() else {
             return Ok(());
         };
         let mut last = before;
         for at in order {
-            let args = &kept[*at as usize].1;
-            let twin = last.map(|last| &kept[last as usize].1);
+            let args = &retained[*at as usize].1;
+            let previous = last.map(|last| &retained[last as usize].1);
             last = Some(*at);
-            if aggregate.distinct && twin.is_some_and(|twin| compare_all(twin, args).is_eq()) {
+            if aggregate.distinct
+                && previous.is_some_and(|previous| compare_all(previous, args).is_eq())
+            {
                 continue;
             }
             self.add(args)?;
         }
-        self.kept = Some(kept);
+        self.retained = Some(retained);
         Ok(())
     }
 
-    /// Sorts the kept rows in the order of these indexes.
-    pub fn arrange_kept(&mut self, order: &[u32]) {
-        if let Some(kept) = &mut self.kept {
-            let mut all = std::mem::take(kept);
+    /// Sorts the retained rows in the order of these indexes.
+    pub fn arrange_retained(&mut self, order: &[u32]) {
+        if let Some(retained) = &mut self.retained {
+            let mut all = std::mem::take(retained);
             let taken = |at: &u32| all.get_mut(*at as usize).map(std::mem::take);
-            *kept = order.iter().filter_map(taken).collect();
+            *retained = order.iter().filter_map(taken).collect();
         }
     }
 
-    /// Discards the kept rows.
-    pub fn forget_kept(&mut self) {
-        self.kept = None;
-        self.kept_bytes = 0;
+    /// Discards the retained rows.
+    pub fn forget_retained(&mut self) {
+        self.retained = None;
+        self.retained_bytes = 0;
     }
 
     /// Returns the result for the group.
     pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
-        if let Some(mut kept) = self.kept.take() {
-            kept.sort_by(|a, b| compare_rows(aggregate, a, b));
+        if let Some(mut retained) = self.retained.take() {
+            retained.sort_by(|a, b| compare_rows(aggregate, a, b));
             if let AggregateKind::OrderedSet(kind) = aggregate.kind {
-                return ordered_set::result(kind, aggregate, kept);
+                return ordered_set::result(kind, aggregate, retained);
             }
             if aggregate.distinct {
-                kept.dedup_by(|(_, a), (_, b)| compare_all(a, b) == Ordering::Equal);
+                retained.dedup_by(|(_, a), (_, b)| compare_all(a, b) == Ordering::Equal);
             }
-            for (_, args) in &kept {
+            for (_, args) in &retained {
                 self.add(args)?;
             }
         }
@@ -384,7 +386,7 @@ impl Accumulator {
                 *count += 1;
             }
             State::Extreme { best, wanted } => {
-                // The last one of equal values with different texts is kept, as in PostgreSQL.
+                // The last one of equal values with different texts is retained, as in PostgreSQL.
                 if best.is_null() || compare(value, best) != wanted.reverse() {
                     *best = value.clone();
                 }
@@ -436,7 +438,7 @@ impl Accumulator {
     }
 }
 
-/// Compares two kept rows, which are pairs of sort keys and arguments.
+/// Compares two retained rows, which are pairs of sort keys and arguments.
 fn compare_rows(
     aggregate: &Aggregate,
     (keys_a, args_a): &(Vec<Value>, Vec<Value>),

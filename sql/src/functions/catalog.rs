@@ -158,7 +158,7 @@ fn is_pretty(args: &[Value]) -> bool {
 
 /// Deparses an expression over the columns of a relation.
 fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
-    let Some(Value::Text(kept)) = args.first() else {
+    let Some(Value::Text(stored)) = args.first() else {
         return Ok(Value::Null);
     };
     let catalog = cx.catalog();
@@ -168,7 +168,7 @@ fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
         None => VisibleColumns::Nothing,
     };
     let reader = pg::reader(&catalog, cx, is_pretty(args));
-    Ok(Value::text(pg::shown_expression(&reader, kept, over)))
+    Ok(Value::text(pg::shown_expression(&reader, stored, over)))
 }
 
 fn oid(args: &[Value]) -> u32 {

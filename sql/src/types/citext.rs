@@ -61,9 +61,9 @@ impl Citext {
         if let Some(same) = all.iter().find(|of| ***of == definition) {
             return Citext(same);
         }
-        let kept: &'static CitextDef = Box::leak(Box::new(definition));
-        all.push(kept);
-        Citext(kept)
+        let interned: &'static CitextDef = Box::leak(Box::new(definition));
+        all.push(interned);
+        Citext(interned)
     }
 
     /// Returns the definition.

@@ -131,9 +131,9 @@ static DEFINITIONS: Mutex<Option<HashMap<u32, Vec<&'static CompositeDef>>>> = Mu
 impl Composite {
     /// Returns the type for a definition.
     pub fn of(definition: CompositeDef) -> Composite {
-        let alike = |kept: &&&'static CompositeDef| {
-            let mut fields = kept.fields.iter().zip(&definition.fields);
-            **kept == &definition && fields.all(|(a, b)| is_same(a.ty, b.ty))
+        let alike = |interned: &&&'static CompositeDef| {
+            let mut fields = interned.fields.iter().zip(&definition.fields);
+            **interned == &definition && fields.all(|(a, b)| is_same(a.ty, b.ty))
         };
         let mut all = DEFINITIONS.lock();
         let of_oid = all.get_or_insert_with(HashMap::new);
@@ -141,9 +141,9 @@ impl Composite {
         if let Some(same) = of_oid.iter().find(alike) {
             return Composite(same);
         }
-        let kept: &'static CompositeDef = Box::leak(Box::new(definition));
-        of_oid.push(kept);
-        Composite(kept)
+        let interned: &'static CompositeDef = Box::leak(Box::new(definition));
+        of_oid.push(interned);
+        Composite(interned)
     }
 
     /// Returns the definition.

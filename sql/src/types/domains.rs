@@ -104,18 +104,18 @@ impl Domain {
     pub fn of(mut definition: DomainDef) -> Domain {
         definition.checks.order_by(|a, b| a.name.cmp(&b.name));
         let mut all = DEFINITIONS.lock();
-        let same = |kept: &&&'static BoundDomain| {
-            kept.definition == definition && is_same(kept.definition.base, definition.base)
+        let same = |interned: &&&'static BoundDomain| {
+            interned.definition == definition && is_same(interned.definition.base, definition.base)
         };
         if let Some(same) = all.iter().find(same) {
             return Domain(same);
         }
-        let kept: &'static BoundDomain = Box::leak(Box::new(BoundDomain {
+        let interned: &'static BoundDomain = Box::leak(Box::new(BoundDomain {
             definition,
             conditions: OnceLock::new(),
         }));
-        all.push(kept);
-        Domain(kept)
+        all.push(interned);
+        Domain(interned)
     }
 
     /// Returns the definition.

@@ -100,9 +100,9 @@ impl Enum {
         if let Some(same) = all.iter().find(|of| ***of == definition) {
             return Enum(same);
         }
-        let kept: &'static EnumDef = Box::leak(Box::new(definition));
-        all.push(kept);
-        Enum(kept)
+        let interned: &'static EnumDef = Box::leak(Box::new(definition));
+        all.push(interned);
+        Enum(interned)
     }
 
     /// Returns the definition.

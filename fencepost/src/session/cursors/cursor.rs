@@ -30,7 +30,7 @@ pub(in crate::session) struct Cursor {
     /// For each column, whether it is sent in binary.
     pub binary: Box<[bool]>,
     /// Rows that have been produced and may be fetched.
-    pub kept: MaterializedRows,
+    pub materialized: MaterializedRows,
     pub position: Position,
     /// True once all rows have been produced.
     pub over: bool,
@@ -55,10 +55,10 @@ impl Cursor {
     pub fn declared(
         declared: &Arc<DeclaredCursor>,
         portal: Portal,
-        kept: MaterializedRows,
+        materialized: MaterializedRows,
     ) -> Cursor {
         let columns = declared.planned.columns.as_deref().unwrap_or_default();
-        let mut cursor = Cursor::bound(portal, kept);
+        let mut cursor = Cursor::bound(portal, materialized);
         cursor.binary = match declared.options.binary {
             true => columns.iter().map(|_| true).collect(),
             false => Box::default(),
@@ -67,12 +67,12 @@ impl Cursor {
         cursor
     }
 
-    pub fn bound(portal: Portal, kept: MaterializedRows) -> Cursor {
+    pub fn bound(portal: Portal, materialized: MaterializedRows) -> Cursor {
         Cursor {
             portal,
             declared: None,
             binary: Box::default(),
-            kept,
+            materialized,
             position: Position {
                 row: 0,
                 at_start: true,
@@ -108,7 +108,7 @@ impl Cursor {
 
     /// Returns whether the portal is run as a whole, or returns no rows.
     pub fn is_read_as_one(&self, max_rows: usize) -> bool {
-        let untouched = self.position.at_start && self.kept.last() == 0;
+        let untouched = self.position.at_start && self.materialized.last() == 0;
         self.declared.is_none() && (!self.portal.is_select() || max_rows == 0 && untouched)
     }
 
@@ -161,8 +161,8 @@ impl Cursor {
         if !self.locks_rows() {
             return;
         }
-        for number in from..=self.kept.last() {
-            let addr = self.kept.get(number).and_then(address_of);
+        for number in from..=self.materialized.last() {
+            let addr = self.materialized.get(number).and_then(address_of);
             self.written
                 .extend(addr.filter(|addr| tx.has_written(*addr)));
         }

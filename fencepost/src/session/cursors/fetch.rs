@@ -157,12 +157,12 @@ impl Session {
         let (mut given, mut lost) = (0, 0);
         while wanted.is_none_or(|wanted| given < wanted) {
             let number = from + given + lost + 1;
-            if number > cursor.kept.last() {
+            if number > cursor.materialized.last() {
                 if cursor.over {
                     break;
                 }
                 if !keeps {
-                    cursor.kept.pass(number - 1);
+                    cursor.materialized.pass(number - 1);
                 }
                 let left = wanted.map_or(CHUNK, |wanted| (wanted - given).min(CHUNK));
                 self.pull(cursor, left).await?;
@@ -171,7 +171,7 @@ impl Session {
                 }
                 continue;
             }
-            if let Some(row) = cursor.kept.get(number) {
+            if let Some(row) = cursor.materialized.get(number) {
                 if self.tx.as_ref().is_some_and(|tx| cursor.has_lost(row, tx)) {
                     lost += 1;
                     continue;
@@ -186,7 +186,7 @@ impl Session {
         position.at_start &= given == 0;
         position.at_end = wanted.is_none_or(|wanted| given < wanted);
         if !keeps {
-            cursor.kept.pass(from + given + lost);
+            cursor.materialized.pass(from + given + lost);
         }
         Ok(given)
     }
@@ -200,8 +200,8 @@ impl Session {
         if cursor.over || cursor.failed {
             return Ok(());
         }
-        let from = cursor.kept.last() + 1;
-        let mut sink = MaterializedRowsSink::of(&mut cursor.kept);
+        let from = cursor.materialized.last() + 1;
+        let mut sink = MaterializedRowsSink::of(&mut cursor.materialized);
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let done = Box::pin(self.run_plan(&mut cursor.portal, wanted, &mut sink, false)).await?;
         if let Some(tx) = &self.tx {
@@ -230,7 +230,7 @@ async fn backward(
     let before = behind - 1;
     let given = wanted.map_or(before, |wanted| wanted.min(before));
     for nth in 0..given {
-        if let Some(row) = cursor.kept.get(before - nth) {
+        if let Some(row) = cursor.materialized.get(before - nth) {
             sink.row(cursor.portal.shown(row))?;
             cursor.stands_on(row);
         }

@@ -13,7 +13,8 @@
 //! - CUR-2: a cursor without hold ends with its transaction. A rollback to a savepoint ends the
 //!   cursors created since.
 //!
-//! Rows to which a cursor may return are kept in memory and count against the limit ([`Kept`]).
+//! Rows to which a cursor may return are kept in memory and count against the limit
+//! ([`MaterializedRows`]).
 
 mod cursor;
 mod fetch;
@@ -95,7 +96,7 @@ impl Session {
             cursor.created = self.eval.statement_start;
             if self.block == Block::Implicit {
                 // The statement forms a whole transaction, and may be retried.
-                let mut sink = MaterializedRowsSink::of(&mut cursor.kept);
+                let mut sink = MaterializedRowsSink::of(&mut cursor.materialized);
                 Box::pin(self.run_plan(&mut cursor.portal, 0, &mut sink, last)).await?;
                 cursor.end_run();
                 cursor.held = self.block == Block::Idle;

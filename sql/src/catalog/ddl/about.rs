@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::others::{relation_object, routine_name, type_kind};
-use super::{Ddl, DdlKind, is_brought, is_kept, list, qualified, quoted};
+use super::{Ddl, DdlKind, is_brought, is_permanent, list, qualified, quoted};
 use crate::catalog::acl::{Acl, AclItem, PUBLIC, Privileges};
 use crate::catalog::{
     CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineKind, SETTINGS_OF_ALL,
@@ -146,10 +146,10 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<NamedTarget> {
         ));
     }
     let schemas = snapshot.schemas().into_iter();
-    let schemas = schemas.filter(|(name, _)| is_kept(name));
+    let schemas = schemas.filter(|(name, _)| is_permanent(name));
     all.extend(schemas.map(|(name, id)| NamedTarget::schema(&name, id)));
     let types = snapshot.types().all();
-    for ty in types.iter().filter(|ty| is_kept(&ty.schema)) {
+    for ty in types.iter().filter(|ty| is_permanent(&ty.schema)) {
         let object = Object::new(ObjectKind::Type, ty.id);
         all.push(NamedTarget {
             object,
@@ -203,7 +203,7 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<NamedTarget> {
             owned_elsewhere,
         });
     }
-    all.retain(|of| is_kept(&of.schema));
+    all.retain(|of| is_permanent(&of.schema));
     all
 }
 
@@ -359,7 +359,7 @@ fn comments(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
             }
         }
     }
-    for view in snapshot.views().filter(|view| is_kept(&view.schema)) {
+    for view in snapshot.views().filter(|view| is_permanent(&view.schema)) {
         let name = qualified(&view.schema, &view.name);
         for trigger in &view.more.triggers {
             if let Some(text) = &trigger.comment {
@@ -372,7 +372,7 @@ fn comments(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
         for (column, text) in &about.comments {
             if let Some((schema, name, on)) =
                 commented(snapshot, tables, (about.class, about.id), *column)
-                && is_kept(&schema)
+                && is_permanent(&schema)
             {
                 say(&schema, &name, on, text);
             }

@@ -123,7 +123,7 @@ impl Ddl {
 /// Returns the statements that recreate a database, without rows except those of materialized
 /// views. The passwords of roles are included only `with_passwords`.
 pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
-    let tables = kept_tables(snapshot);
+    let tables = permanent_tables(snapshot);
     let mut made = about::roles(snapshot, with_passwords);
     made.extend(others::schemas(snapshot));
     made.extend(others::extensions(snapshot));
@@ -143,14 +143,14 @@ pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
 }
 
 /// Returns all tables except temporary ones, in the order of their creation.
-fn kept_tables(snapshot: &Snapshot) -> Vec<Arc<TableDef>> {
+fn permanent_tables(snapshot: &Snapshot) -> Vec<Arc<TableDef>> {
     let mut tables = snapshot.tables();
-    tables.retain(|table| is_kept(&table.schema));
+    tables.retain(|table| is_permanent(&table.schema));
     tables.order_by_key(|table| table.id);
     tables
 }
 
-fn is_kept(schema: &str) -> bool {
+fn is_permanent(schema: &str) -> bool {
     !temporary::is_temporary(schema)
 }
 
@@ -173,13 +173,13 @@ enum DependentObject {
 fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let routines = snapshot.all_routines().into_iter();
     let routines = routines
-        .filter(|of| is_kept(&of.schema) && !is_brought(snapshot, of))
+        .filter(|of| is_permanent(&of.schema) && !is_brought(snapshot, of))
         .map(DependentObject::Routine);
     let plain = tables.iter().filter(|table| table.materialized.is_none());
     let plain = plain.map(|table| DependentObject::Table(Arc::clone(table)));
     let views = snapshot.queries().into_iter();
     let views = views
-        .filter(|of| is_kept(&of.schema))
+        .filter(|of| is_permanent(&of.schema))
         .map(DependentObject::View);
     let things: Vec<DependentObject> = routines.chain(plain).chain(views).collect();
     let mut order = Order {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tables::values;
-use super::{Ddl, DdlKind, is_domain, is_kept, list, qualified, quoted, type_text};
+use super::{Ddl, DdlKind, is_domain, is_permanent, list, qualified, quoted, type_text};
 use crate::catalog::{
     CatalogView, Object, ObjectKind, RoutineDef, SequenceDef, Snapshot, TableDef, TriggerState,
     TypeDef, UserType, ViewDef,
@@ -17,7 +17,7 @@ use crate::types::composites::is_made_of;
 /// Returns statements for the schemas.
 pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
     let schemas = snapshot.schemas().into_iter();
-    let schemas = schemas.filter(|(name, _)| is_kept(name));
+    let schemas = schemas.filter(|(name, _)| is_permanent(name));
     let create = schemas.map(|(name, _)| {
         let text = format!("CREATE SCHEMA {}", quoted(&name));
         Ddl::new(DdlKind::Schema, &name, &name, text)
@@ -42,7 +42,7 @@ pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut left = snapshot.types().all();
     left.retain(|ty| {
         let object = Object::new(ObjectKind::Type, ty.id);
-        is_kept(&ty.schema) && snapshot.extension_of(object).is_none()
+        is_permanent(&ty.schema) && snapshot.extension_of(object).is_none()
     });
     let mut made = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -114,8 +114,8 @@ pub(super) fn is_of_identity(snapshot: &Snapshot, sequence: &SequenceDef) -> boo
     })
 }
 
-fn kept_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
-    let all = snapshot.sequences().filter(|of| is_kept(&of.schema));
+fn permanent_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
+    let all = snapshot.sequences().filter(|of| is_permanent(&of.schema));
     let mut all: Vec<_> = all.cloned().collect();
     all.order_by_key(|sequence| sequence.id);
     all
@@ -123,7 +123,7 @@ fn kept_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
 
 /// Returns statements for the sequences that no column definition creates.
 pub(super) fn sequences(snapshot: &Snapshot) -> Vec<Ddl> {
-    let all = kept_sequences(snapshot).into_iter();
+    let all = permanent_sequences(snapshot).into_iter();
     let own = all.filter(|sequence| !is_of_identity(snapshot, sequence));
     let create = own.map(|of| {
         let name = qualified(&of.schema, &of.name);
@@ -135,7 +135,7 @@ pub(super) fn sequences(snapshot: &Snapshot) -> Vec<Ddl> {
 
 /// Returns statements that assign sequences to their columns.
 pub(super) fn sequence_owners(snapshot: &Snapshot) -> Vec<Ddl> {
-    let all = kept_sequences(snapshot).into_iter();
+    let all = permanent_sequences(snapshot).into_iter();
     let owned = all.filter_map(|of| {
         let table = snapshot.relation(of.owner?)?;
         let mut columns = table.columns.iter();
@@ -212,7 +212,7 @@ pub(super) fn view_defaults(snapshot: &Snapshot) -> Vec<Ddl> {
 /// Returns all views except temporary ones, in the order of their creation.
 fn views(snapshot: &Snapshot) -> Vec<&Arc<ViewDef>> {
     let mut views: Vec<_> = snapshot.views().collect();
-    views.retain(|view| is_kept(&view.schema));
+    views.retain(|view| is_permanent(&view.schema));
     views.order_by_key(|view| view.id);
     views
 }

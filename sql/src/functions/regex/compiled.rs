@@ -15,7 +15,7 @@ use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
 /// The number of patterns that a thread caches.
-const KEPT: usize = 32;
+const PATTERNS_MAX: usize = 32;
 /// The maximum memory of a compiled pattern, in bytes.
 pub(super) const PATTERN_BYTES_MAX: usize = 4 << 20;
 
@@ -109,23 +109,23 @@ impl CompiledPattern {
             return Err(invalid("regular expression is too complex"));
         }
         let key = format!("{flags}/{pattern}");
-        let known = CACHE.with_borrow_mut(|kept| {
-            let at = kept.iter().position(|(k, _)| *k == key)?;
+        let known = CACHE.with_borrow_mut(|cache| {
+            let at = cache.iter().position(|(k, _)| *k == key)?;
             // The entries are ordered by last use, the most recent last.
-            let entry = kept.remove(at);
+            let entry = cache.remove(at);
             let compiled = Rc::clone(&entry.1);
-            kept.push(entry);
+            cache.push(entry);
             Some(compiled)
         });
         if let Some(known) = known {
             return Ok(known);
         }
         let compiled = Rc::new(CompiledPattern::new(pattern, flags)?);
-        CACHE.with_borrow_mut(|kept| {
-            if kept.len() >= KEPT {
-                kept.remove(0);
+        CACHE.with_borrow_mut(|cache| {
+            if cache.len() >= PATTERNS_MAX {
+                cache.remove(0);
             }
-            kept.push((key, Rc::clone(&compiled)));
+            cache.push((key, Rc::clone(&compiled)));
         });
         Ok(compiled)
     }
