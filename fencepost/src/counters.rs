@@ -97,7 +97,7 @@ impl Tallies {
     }
 
     /// Returns the counts of this machine since the last reset.
-    pub fn here(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let since = self.since.lock();
         let mut counts = self.sums();
         for (id, before) in &since.before {
@@ -109,13 +109,13 @@ impl Tallies {
         }
     }
 
-    fn conflicts_here(&self) -> Vec<(ConflictKey, ConflictCount)> {
+    fn conflicts(&self) -> Vec<(ConflictKey, ConflictCount)> {
         let conflicts = self.conflicts.lock();
         let all = conflicts.iter();
         all.map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    fn reset_here(&self, relations: Option<&[u32]>) {
+    fn reset(&self, relations: Option<&[u32]>) {
         let mut since = self.since.lock();
         let sums = self.sums();
         match relations {
@@ -160,16 +160,16 @@ impl Handle {
             let tallies = served.as_ref().map(|served| &served.tallies);
             match request {
                 Request::Totals => {
-                    let totals = tallies.map(Tallies::here).unwrap_or_default();
+                    let totals = tallies.map(Tallies::totals).unwrap_or_default();
                     answer.send(&wire::encode_totals(&totals));
                 }
                 Request::Conflicts => {
-                    let all = tallies.map(Tallies::conflicts_here).unwrap_or_default();
+                    let all = tallies.map(Tallies::conflicts).unwrap_or_default();
                     answer.send(&wire::encode_conflicts(&all));
                 }
                 Request::Reset(relations) => {
                     if let Some(tallies) = tallies {
-                        tallies.reset_here(relations.as_deref());
+                        tallies.reset(relations.as_deref());
                     }
                     answer.send(&[]);
                 }
@@ -197,7 +197,7 @@ impl Handle {
     }
 
     /// Returns a value from the counters of a database, or the default if it is not open here.
-    fn here<T: Default>(&self, database: u32, of: impl Fn(&Tallies) -> T) -> T {
+    fn local<T: Default>(&self, database: u32, of: impl Fn(&Tallies) -> T) -> T {
         let served = self.databases.known(database);
         served.map_or_else(T::default, |served| of(&served.tallies))
     }
@@ -212,7 +212,7 @@ impl fmt::Debug for Handle {
 impl Counters for Handle {
     fn totals(&self, database: u32) -> LockFuture<'_, Totals> {
         Box::pin(async move {
-            let mut totals = self.here(database, Tallies::here);
+            let mut totals = self.local(database, Tallies::totals);
             for answer in self.ask(database, &Request::Totals).await {
                 let Some(other) = wire::decode_totals(&answer) else {
                     continue;
@@ -229,8 +229,8 @@ impl Counters for Handle {
 
     fn conflicts(&self, database: u32) -> LockFuture<'_, Vec<(ConflictKey, ConflictCount)>> {
         Box::pin(async move {
-            let here = self.here(database, Tallies::conflicts_here);
-            let mut all: HashMap<ConflictKey, ConflictCount> = here.into_iter().collect();
+            let local = self.local(database, Tallies::conflicts);
+            let mut all: HashMap<ConflictKey, ConflictCount> = local.into_iter().collect();
             for answer in self.ask(database, &Request::Conflicts).await {
                 for (key, other) in wire::decode_conflicts(&answer).unwrap_or_default() {
                     let count = all.entry(key).or_default();
@@ -249,7 +249,7 @@ impl Counters for Handle {
 
     fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> LockFuture<'_, ()> {
         Box::pin(async move {
-            self.here(database, |tallies| tallies.reset_here(relations.as_deref()));
+            self.local(database, |tallies| tallies.reset(relations.as_deref()));
             self.ask(database, &Request::Reset(relations)).await;
             Ok(())
         })
@@ -273,15 +273,15 @@ mod tests {
         let mut c = tallies.begin();
         c.of(7).add(Count::Inserted, 1);
         assert_eq!(tallies.pages.lock().len(), 2);
-        assert_eq!(tallies.here().of(7, Count::Inserted), 6);
-        tallies.reset_here(Some(&[7]));
-        assert_eq!(tallies.here().of(7, Count::Inserted), 0);
-        assert_eq!(tallies.here().event(Event::Commits), 1);
+        assert_eq!(tallies.totals().of(7, Count::Inserted), 6);
+        tallies.reset(Some(&[7]));
+        assert_eq!(tallies.totals().of(7, Count::Inserted), 0);
+        assert_eq!(tallies.totals().event(Event::Commits), 1);
         c.of(7).add(Count::Inserted, 4);
-        assert_eq!(tallies.here().of(7, Count::Inserted), 4);
-        tallies.reset_here(None);
-        assert_eq!(tallies.here().event(Event::Commits), 0);
-        assert!(tallies.here().reset.is_some());
+        assert_eq!(tallies.totals().of(7, Count::Inserted), 4);
+        tallies.reset(None);
+        assert_eq!(tallies.totals().event(Event::Commits), 0);
+        assert!(tallies.totals().reset.is_some());
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         };
         tallies.conflict(key.clone(), false);
         tallies.conflict(key.clone(), true);
-        let all = tallies.conflicts_here();
+        let all = tallies.conflicts();
         assert_eq!((all.len(), all[0].1.met, all[0].1.reported), (1, 2, 1));
     }
 }

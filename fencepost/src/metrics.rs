@@ -442,7 +442,7 @@ impl Database {
         databases
             .filter_map(|database| {
                 let served = shared.databases.known(database.id)?;
-                Some((database.name.clone(), served.tallies.here(), served))
+                Some((database.name.clone(), served.tallies.totals(), served))
             })
             .collect()
     }

@@ -253,7 +253,7 @@ mod joining {
             let began = Instant::now();
             let mut refused_since = None;
             loop {
-                let here = config_store.description();
+                let own = config_store.description();
                 if config_store.votes() {
                     match is_first(&**config_store, &self.first) {
                         // The others may not have elected a leader yet.
@@ -263,7 +263,7 @@ mod joining {
                 } else {
                     let ask = |machine: &&Machine| config_store.who(machine.address.as_str()).ok();
                     let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
-                    let is_in = |peer: &RaftPeer| peer.voters.contains(&here.incarnation);
+                    let is_in = |peer: &RaftPeer| peer.voters.contains(&own.incarnation);
                     // The machine at an initial member's address may be another one by now.
                     if there.iter().any(|peer| peer.configured && !is_in(peer)) {
                         return Ok(false);
@@ -271,7 +271,7 @@ mod joining {
                     let initial_members = others.iter().map(|machine| machine.id);
                     let all = there.iter().map(|peer| peer.machine).eq(initial_members);
                     if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
-                        let all = there.into_iter().chain([here]);
+                        let all = there.into_iter().chain([own]);
                         let members = all.map(|peer| member(&self.first, peer)).collect();
                         config_store.found(members).block_on().map_err(store)?;
                     }
@@ -354,20 +354,20 @@ mod joining {
     fn found_again(config_store: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {
-            let here = config_store.description();
+            let own = config_store.description();
             if config_store.votes() {
                 match config_store.read().block_on() {
                     Err(StoreError::Unreachable(_)) => {}
                     known => return known.map(drop).map_err(store),
                 }
-            } else if here.machine == next.cm() {
-                let others = next.machines().iter().filter(|one| one.id != here.machine);
+            } else if own.machine == next.cm() {
+                let others = next.machines().iter().filter(|one| one.id != own.machine);
                 let ask = |one: &Machine| {
                     let peer = config_store.who(one.address.as_str()).ok();
                     peer.filter(|peer| peer.machine == one.id && peer.voters.is_empty())
                 };
                 if let Some(there) = others.map(ask).collect::<Option<Vec<RaftPeer>>>() {
-                    let all = there.into_iter().chain([here]);
+                    let all = there.into_iter().chain([own]);
                     let members = all.map(|peer| member(next, peer)).collect();
                     config_store.found(members).block_on().map_err(store)?;
                 }

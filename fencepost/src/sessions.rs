@@ -220,15 +220,15 @@ impl Register {
         let register = Arc::clone(self);
         let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
             None => {}
-            Some(Request::All) => answer.send(&wire::encode_states(&register.here())),
+            Some(Request::All) => answer.send(&wire::encode_states(&register.local_states())),
             Some(Request::RowQueues) => {
-                answer.send(&wire::encode_row_queues(&register.row_queues_here()))
+                answer.send(&wire::encode_row_queues(&register.local_row_queues()))
             }
             Some(Request::IsThere(session)) => {
                 answer.send(&[u8::from(register.find(session).is_some())]);
             }
             Some(Request::Signal(session, signal, user, superuser)) => {
-                let came = register.signal_here(session, signal, (&user, superuser));
+                let came = register.signal_local(session, signal, (&user, superuser));
                 answer.send(&[wire::code(came)]);
             }
         };
@@ -244,13 +244,13 @@ impl Register {
         self.entries.lock().get(&session).map(Arc::clone)
     }
 
-    fn here(&self) -> Vec<SessionState> {
+    fn local_states(&self) -> Vec<SessionState> {
         let entries: Vec<_> = self.entries.lock().values().map(Arc::clone).collect();
         entries.iter().map(|entry| entry.state()).collect()
     }
 
     /// Returns the row-lock queues of this machine's rows.
-    fn row_queues_here(&self) -> RowQueues {
+    fn local_row_queues(&self) -> RowQueues {
         let Some(machine) = self.machine.upgrade() else {
             return Vec::new();
         };
@@ -288,7 +288,7 @@ impl Register {
         answers
     }
 
-    fn signal_here(
+    fn signal_local(
         &self,
         session: i32,
         signal: Signal,
@@ -425,7 +425,7 @@ impl Sessions for Handle {
     ) -> LockFuture<'a, SignalOutcome> {
         Box::pin(async move {
             let Some((machine, peer)) = self.0.elsewhere(session) else {
-                return Ok(self.0.signal_here(session, signal, (user, superuser)));
+                return Ok(self.0.signal_local(session, signal, (user, superuser)));
             };
             let request = Request::Signal(session, signal, user.to_owned(), superuser).encode();
             let answer = machine.call(peer, services::SESSIONS, &request).await;
@@ -461,7 +461,7 @@ impl Sessions for Handle {
 
     fn row_turns(&self) -> LockFuture<'_, Vec<RowQueueEntry>> {
         Box::pin(async move {
-            let mut queues = self.0.row_queues_here();
+            let mut queues = self.0.local_row_queues();
             for answer in self.0.ask(&Request::RowQueues).await {
                 queues.extend(wire::decode_row_queues(&answer).unwrap_or_default());
             }
@@ -490,7 +490,7 @@ impl Sessions for Handle {
 
     fn all(&self) -> LockFuture<'_, Vec<SessionState>> {
         Box::pin(async move {
-            let mut all = self.0.here();
+            let mut all = self.0.local_states();
             for answer in self.0.ask(&Request::All).await {
                 all.extend(wire::decode_states(&answer).unwrap_or_default());
             }

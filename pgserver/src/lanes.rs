@@ -64,16 +64,16 @@ pub(crate) fn for_new_client(
 
 /// Returns the better worker for a client of worker `own` whose packets arrive at `processor`.
 pub(crate) fn better(lanes: &[WorkerHandle], own: usize, processor: usize) -> Option<usize> {
-    let here = lanes.get(own)?;
-    if here.processor.is_none_or(|at| at == processor) {
+    let own_lane = lanes.get(own)?;
+    if own_lane.processor.is_none_or(|at| at == processor) {
         return None;
     }
-    let there = lanes
+    let nearer = lanes
         .iter()
         .position(|lane| lane.processor == Some(processor))?;
-    let lane = &lanes[there];
+    let lane = &lanes[nearer];
     // LANE-1.
-    (lane.clients() <= here.clients() + 1 && !lane.commands.is_closed()).then_some(there)
+    (lane.clients() <= own_lane.clients() + 1 && !lane.commands.is_closed()).then_some(nearer)
 }
 
 /// The processor where the packets of a connection arrive.

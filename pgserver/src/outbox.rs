@@ -231,23 +231,23 @@ mod tests {
     #[test]
     fn full_outbox_requests_flush() {
         let outbox = Outbox::new(Rc::default());
-        let (here, mut there) = UnixStream::pair().expect("a pair");
+        let (socket, mut client) = UnixStream::pair().expect("a pair");
         let asks: Vec<bool> = (0..BATCH_MAX)
-            .map(|sender| outbox.post(sender.into(), Outgoing::new(&here, vec![1])))
+            .map(|sender| outbox.post(sender.into(), Outgoing::new(&socket, vec![1])))
             .collect();
         assert_eq!(asks.iter().position(|ask| *ask), Some(asks.len() - 1));
         assert!(flush(&outbox).is_empty());
         let mut heard = vec![0; BATCH_MAX.into()];
-        there.read_exact(&mut heard).expect("sent");
+        client.read_exact(&mut heard).expect("sent");
     }
 
     #[test]
     fn reply_becomes_late_after_limit() {
         let outbox = Outbox::new(Rc::default());
-        let (here, _there) = UnixStream::pair().expect("a pair");
+        let (socket, _client) = UnixStream::pair().expect("a pair");
         std::thread::sleep(WAIT_MAX * 2);
         assert!(!outbox.is_late(), "there is none");
-        outbox.post(0, Outgoing::new(&here, vec![1]));
+        outbox.post(0, Outgoing::new(&socket, vec![1]));
         std::thread::sleep(WAIT_MAX * 2);
         assert!(outbox.is_late());
         flush(&outbox);
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn replies_that_go_alone_are_not_taken_for_a_while() {
         let outbox = Outbox::new(Rc::default());
-        let (here, _there) = UnixStream::pair().expect("a pair");
+        let (socket, _client) = UnixStream::pair().expect("a pair");
         let takes = outbox.takes();
         let post = |times: usize| {
-            (0..times).for_each(|_| assert!(!outbox.post(0, Outgoing::new(&here, vec![1]))));
+            (0..times).for_each(|_| assert!(!outbox.post(0, Outgoing::new(&socket, vec![1]))));
             flush(&outbox);
         };
         (1..ALONE_MAX).for_each(|_| post(1));

@@ -52,7 +52,7 @@ pub(crate) struct NotLockManager;
 
 /// The location of the lock manager, with its machine number.
 enum ManagerLocation {
-    Here(u32),
+    Local(u32),
     Peer(u32, Arc<Machine>),
 }
 
@@ -81,7 +81,7 @@ impl Advisory {
         ask: LockRequest,
     ) -> Result<(Verdict, u32), NotLockManager> {
         let (home, call) = match self.whom()? {
-            ManagerLocation::Here(home) => {
+            ManagerLocation::Local(home) => {
                 let (completer, verdict) = Completion::pending();
                 let reply = Box::new(move |verdict| completer.complete(Ok(verdict)));
                 self.decide(ask, reply);
@@ -123,8 +123,8 @@ impl Advisory {
         let machine = self.machine.upgrade().ok_or(NotLockManager)?;
         let home = machine.manager();
         Ok(match machine.number() {
-            0 => ManagerLocation::Here(0),
-            me if me == home => ManagerLocation::Here(home),
+            0 => ManagerLocation::Local(0),
+            me if me == home => ManagerLocation::Local(home),
             _ => ManagerLocation::Peer(home, machine),
         })
     }
@@ -132,7 +132,7 @@ impl Advisory {
     /// Returns all held and requested locks, as the lock manager knows them.
     pub(crate) async fn states(self: &Arc<Self>) -> Result<Vec<LockState>, NotLockManager> {
         let call = match self.whom()? {
-            ManagerLocation::Here(_) => return self.states_here().ok_or(NotLockManager),
+            ManagerLocation::Local(_) => return self.states_here().ok_or(NotLockManager),
             ManagerLocation::Peer(home, machine) => {
                 let request = Request::All.encode();
                 machine.call(MachineId(home), services::ADVISORY, &request)
@@ -169,9 +169,9 @@ impl Advisory {
     /// Returns the locks of this machine's sessions for the new lock manager `home`. From now on
     /// this machine accepts grants of `home` only.
     fn holdings(&self, home: u32) -> Vec<LockState> {
-        let mut here = self.here.lock();
-        here.known_to = home;
-        let sessions = here.sessions.values().filter_map(Weak::upgrade);
+        let mut local = self.local.lock();
+        local.known_to = home;
+        let sessions = local.sessions.values().filter_map(Weak::upgrade);
         sessions.flat_map(|session| session.holdings()).collect()
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Advisory {
     register: Arc<Register>,
     /// The lock table, in use only if this machine is the lock manager.
     home: Mutex<LockManager>,
-    here: Mutex<LocalSessions>,
+    local: Mutex<LocalSessions>,
     marks: Marks,
     /// Lock owners of ended sessions that ran statements for another machine, kept for reuse.
     idle: Mutex<Vec<Arc<SessionLocks>>>,
@@ -96,7 +96,7 @@ impl Advisory {
             alarm: Arc::clone(alarm),
             register: Arc::clone(register),
             home: Mutex::default(),
-            here: Mutex::default(),
+            local: Mutex::default(),
             idle: Mutex::default(),
         })
     }
@@ -128,11 +128,11 @@ impl Advisory {
     /// Calls `keep` to record a grant of the lock manager `home`. Returns false, without the call,
     /// if the locks of this machine are reported to another lock manager by now (ADV-4).
     fn keep(&self, home: u32, keep: impl FnOnce()) -> bool {
-        let mut here = self.here.lock();
-        if here.known_to == 0 {
-            here.known_to = home;
+        let mut local = self.local.lock();
+        if local.known_to == 0 {
+            local.known_to = home;
         }
-        let known = here.known_to == home;
+        let known = local.known_to == home;
         if known {
             keep();
         }
@@ -141,10 +141,10 @@ impl Advisory {
 
     /// Changes the locks of a session and sends the resulting message to the current lock manager.
     fn tell_after<T>(self: &Arc<Self>, change: impl FnOnce() -> (T, Option<LockRequest>)) -> T {
-        let here = self.here.lock();
+        let local = self.local.lock();
         let (result, ask) = change();
         if let Some(ask) = ask {
-            self.tell(here.known_to, ask);
+            self.tell(local.known_to, ask);
         }
         result
     }

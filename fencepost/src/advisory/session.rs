@@ -288,8 +288,8 @@ impl SessionLocks {
     #[inline]
     pub(super) fn join(self: &Arc<Self>) {
         if !self.is_used() && !self.known.swap(true, Ordering::Relaxed) {
-            let mut here = self.advisory.here.lock();
-            here.sessions.insert(self.owner, Arc::downgrade(self));
+            let mut local = self.advisory.local.lock();
+            local.sessions.insert(self.owner, Arc::downgrade(self));
         }
     }
 }
@@ -350,7 +350,7 @@ impl Drop for PendingLock<'_> {
 impl Drop for SessionLocks {
     fn drop(&mut self) {
         if self.is_used() {
-            self.advisory.here.lock().sessions.remove(&self.owner);
+            self.advisory.local.lock().sessions.remove(&self.owner);
         }
         if self.asked.load(Ordering::Relaxed) {
             let end = self.ask(RequestKind::End, LockKey::Turn, LockMode::Exclusive);

@@ -169,8 +169,8 @@ impl Advisory {
     pub(super) fn mark_here(&self, owner: Owner, lock: Lock) {
         self.marks.set(owner, lock);
         let sessions: Vec<Arc<SessionLocks>> = {
-            let here = self.here.lock();
-            let others = here.sessions.iter().filter(|(other, _)| **other != owner);
+            let local = self.local.lock();
+            let others = local.sessions.iter().filter(|(other, _)| **other != owner);
             others
                 .filter_map(|(_, session)| session.upgrade())
                 .collect()

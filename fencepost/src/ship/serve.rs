@@ -275,9 +275,9 @@ impl Entry {
             return Some(reply.await.encode());
         }
         let work = match prepare(&mut session, request.statements, short) {
-            Work::Here(work) => work,
-            Work::InARoom => return None,
-            Work::TheSenders => return returned(),
+            Work::Local(work) => work,
+            Work::OnExecutor => return None,
+            Work::AtSender => return returned(),
         };
         let count = work.len() as u64;
         self.ship.served.fetch_add(count, Ordering::Relaxed);
@@ -362,17 +362,17 @@ enum ServeError {
 
 /// The decision where statements run.
 enum Work {
-    /// Here: the statements with their parameters.
-    Here(Vec<(Arc<PreparedStatement>, Vec<Value>)>),
+    /// On this executor: the statements with their parameters.
+    Local(Vec<(Arc<PreparedStatement>, Vec<Value>)>),
     /// On an executor thread: the work is not short, or its plan is not known yet.
-    InARoom,
-    TheSenders,
+    OnExecutor,
+    AtSender,
 }
 
 /// Finds or creates the plans of statements. For `short` work, only uses plans that exist.
 fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -> Work {
     if short && statements.len() > SHORT_STATEMENTS_MAX {
-        return Work::InARoom;
+        return Work::OnExecutor;
     }
     let mut work = Vec::with_capacity(statements.len());
     for statement in statements {
@@ -380,22 +380,22 @@ fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -
         let prepared = match short {
             true => match session.known(text, types) {
                 Some(known) => known,
-                None => return Work::InARoom,
+                None => return Work::OnExecutor,
             },
             // The sender reports planning errors, because it has the text as the client wrote it.
             false => match session.parse_declared(text, types) {
                 Ok(prepared) => prepared,
-                Err(_) => return Work::TheSenders,
+                Err(_) => return Work::AtSender,
             },
         };
         match &prepared.planned.body {
-            Body::Plan(plan, _) if short && !plan.is_short() => return Work::InARoom,
+            Body::Plan(plan, _) if short && !plan.is_short() => return Work::OnExecutor,
             Body::Plan(..) if shape(prepared.columns()) == statement.shape => {}
-            _ => return Work::TheSenders,
+            _ => return Work::AtSender,
         }
         work.push((prepared, statement.params));
     }
-    Work::Here(work)
+    Work::Local(work)
 }
 
 /// The rows of a result, up to a size limit.

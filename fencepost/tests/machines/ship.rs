@@ -320,12 +320,12 @@ fn single_partition_statement_runs_at_its_machine() {
                 session.execute(sql, params![key]).expect("inserts");
             }
         }
-        let mut here = 0;
+        let mut local = 0;
         for key in 0..60 {
             let (changed, before) = (params![key], sent(&machines[0]));
             let update = session.execute("UPDATE p SET b = b + 1 WHERE a = $1", changed);
             assert_eq!(update.expect("updates"), 1);
-            here += u32::from(sent(&machines[0]) == before);
+            local += u32::from(sent(&machines[0]) == before);
             let join = "SELECT sum(n) FROM p JOIN q ON q.a = p.a WHERE p.a = $1 AND q.a = $1";
             let sum: i64 = session
                 .query_one(join, params![key])
@@ -335,7 +335,7 @@ fn single_partition_statement_runs_at_its_machine() {
             assert_eq!(sum, 3);
         }
         // Partitions are assigned to the machines in turn, and keys to partitions by a hash.
-        assert!((1..60).contains(&here), "{here} of 60 ran here");
+        assert!((1..60).contains(&local), "{local} of 60 ran here");
         assert!(sent(&machines[0]) > 100);
         let all = sent(&machines[0]);
         assert_eq!(

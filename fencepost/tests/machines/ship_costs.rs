@@ -57,14 +57,14 @@ fn shipped_statement_sends_request_backups_and_reply_only() {
             update(3);
             let before: Vec<Traffic> = machines.iter().map(|db| db.machine().traffic()).collect();
             update(STATEMENTS);
-            let there = [
+            let at_home = [
                 (PostKind::CommitBackup, 2 * STATEMENTS),
                 (PostKind::Answer, STATEMENTS),
             ];
-            let here = [(PostKind::Request, STATEMENTS)];
+            let at_sender = [(PostKind::Request, STATEMENTS)];
             let expected = match home {
-                "m1" => [there.to_vec(), Vec::new(), here.to_vec()],
-                _ => [Vec::new(), there.to_vec(), here.to_vec()],
+                "m1" => [at_home.to_vec(), Vec::new(), at_sender.to_vec()],
+                _ => [Vec::new(), at_home.to_vec(), at_sender.to_vec()],
             };
             assert_eq!(posted(&machines, &before), expected, "{home}");
         }

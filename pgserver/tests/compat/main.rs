@@ -74,10 +74,10 @@ fn psql_describes_the_same_as_on_postgresql() {
     };
     let database = fencepost::Database::in_memory().expect("a database in memory");
     let options = fencepost_pgserver::ListenOptions::new("127.0.0.1:0");
-    let here = fencepost_pgserver::listen(&database, options).expect("a free port");
+    let fencepost = fencepost_pgserver::listen(&database, options).expect("a free port");
     let url = format!(
         "host=127.0.0.1 port={} user=postgres dbname=postgres",
-        here.local_addr().port()
+        fencepost.local_addr().port()
     );
     let found = psql::differences(&server.psql(), &url, &server.url());
     assert!(found.is_empty(), "{}", found.join("\n"));

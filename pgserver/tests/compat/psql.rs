@@ -141,23 +141,23 @@ pub fn ask(program: &str, url: &str, commands: &[&str]) -> (String, bool) {
 }
 
 /// Returns the commands that fail, or print different output on the two servers.
-pub fn differences(program: &str, here: &str, there: &str) -> Vec<String> {
+pub fn differences(program: &str, fencepost: &str, postgres: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for url in [here, there] {
+    for url in [fencepost, postgres] {
         let (said, done) = ask(program, url, &[SCHEMA]);
         assert!(done, "{url}: {said}");
     }
     for command in COMMANDS {
         let (ours, theirs) = (
-            ask(program, here, &[command]),
-            ask(program, there, &[command]),
+            ask(program, fencepost, &[command]),
+            ask(program, postgres, &[command]),
         );
         if ours != theirs {
             found.push(format!("{command}\n{}---\n{}", ours.0, theirs.0));
         }
     }
     for command in ANSWERED {
-        let (said, done) = ask(program, here, &[command]);
+        let (said, done) = ask(program, fencepost, &[command]);
         if !done || said.contains("ERROR") {
             found.push(format!("{command}\n{said}"));
         }

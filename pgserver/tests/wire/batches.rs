@@ -54,9 +54,9 @@ impl Pair {
     /// Returns the number of statements that the first machine has sent, and that the second has
     /// run.
     fn shipped(&self) -> (u64, u64) {
-        let [here, there] = [0, 1].map(|at: usize| self.machines[at].shipped());
-        assert_eq!(here.returned, 0);
-        (here.sent, there.served)
+        let [first, second] = [0, 1].map(|at: usize| self.machines[at].shipped());
+        assert_eq!(first.returned, 0);
+        (first.sent, second.served)
     }
 
     /// Runs a batch here and on the other machine, each time on the rows (1, 10) to (3, 30). Checks
@@ -70,13 +70,13 @@ impl Pair {
             let answer = client.until('Z');
             (answer, rows(&mut stays))
         };
-        let here = run(&mut self.client("off"));
+        let local = run(&mut self.client("off"));
         let before = self.shipped();
-        let there = run(&mut ships);
+        let shipped = run(&mut ships);
         let after = self.shipped();
-        assert_eq!(here, there);
+        assert_eq!(local, shipped);
         assert_eq!(after.0 - before.0, after.1 - before.1);
-        (here.0, after.0 - before.0)
+        (local.0, after.0 - before.0)
     }
 }
 

@@ -315,17 +315,17 @@ fn free_place(labels: &[Label], beside: Option<(bool, &str)>) -> Result<f64, Sql
         return Ok(labels.last().map_or(1.0, |last| last.place + 1.0));
     };
     let at = position(labels, name)?;
-    let here = labels[at].place;
+    let beside_place = labels[at].place;
     let other = match after {
         true => labels.get(at + 1).map(|next| next.place),
         false => at.checked_sub(1).map(|before| labels[before].place),
     };
     let place = match (other, after) {
-        (Some(other), _) => (here + other) / 2.0,
-        (None, true) => here + 1.0,
-        (None, false) => here - 1.0,
+        (Some(other), _) => (beside_place + other) / 2.0,
+        (None, true) => beside_place + 1.0,
+        (None, false) => beside_place - 1.0,
     };
-    match place == here || Some(place) == other {
+    match place == beside_place || Some(place) == other {
         false => Ok(place),
         true => Err(SqlError::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,

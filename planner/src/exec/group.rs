@@ -280,8 +280,8 @@ fn bytes_of(accumulators: &[Accumulator]) -> usize {
 /// The number of rows of one aggregate that are sorted or accumulated without a pause.
 const AT_ONCE: usize = 1024;
 
-/// Returns the result of an aggregate. If it has retained many rows, they are sorted and accumulated
-/// in pieces.
+/// Returns the result of an aggregate. If it has retained many rows, they are sorted and
+/// accumulated in pieces.
 async fn result(
     mut accumulator: Accumulator,
     aggregate: &Aggregate,

@@ -587,11 +587,11 @@ impl WindowPartition<'_> {
                     return Ok(if start { peers.start } else { peers.end });
                 }
                 // In 128 bits, no sum of integers overflows.
-                if let (Some(here), Some(by)) = (keys[at].as_int(), by.as_int()) {
-                    let (here, by) = (i128::from(here), i128::from(by));
+                if let (Some(key), Some(by)) = (keys[at].as_int(), by.as_int()) {
+                    let (key, by) = (i128::from(key), i128::from(by));
                     let bound = match (direction < 0) != *desc {
-                        true => here - by,
-                        false => here + by,
+                        true => key - by,
+                        false => key + by,
                     };
                     let within = |key: &Value| {
                         let key = key.as_int().map(i128::from);

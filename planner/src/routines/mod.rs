@@ -138,15 +138,15 @@ impl Routines {
 
     /// Enters a call.
     fn enter(&mut self) -> Result<(), SqlError> {
-        let here = 0u8;
-        let here = std::ptr::from_ref(&here).addr();
+        let local = 0u8;
+        let address = std::ptr::from_ref(&local).addr();
         // The outermost call may run on another thread than the previous one.
         let within = self.depth > 0;
-        let taken = self.base.checked_sub(here);
+        let taken = self.base.checked_sub(address);
         let taken = taken.filter(|taken| within && *taken < STACKS_APART);
         if taken.is_none() {
             // This is the outermost call, or it continues on another thread.
-            self.base = here;
+            self.base = address;
         }
         if self.depth >= DEPTH_MAX || taken.is_some_and(|taken| taken > self.stack) {
             return Err(SqlError::new(

@@ -87,8 +87,8 @@ impl Binder<'_> {
             let condition =
                 condition.map_err(|e| self.lone_error(e, &table, &text, Clause::IndexPredicate))?;
             let settings = Arc::clone(&self.cx.settings);
-            let here = index_condition_with(&table, &text, self.catalog, settings)?;
-            if condition.volatility() != Volatility::Immutable || here != condition {
+            let rebound = index_condition_with(&table, &text, self.catalog, settings)?;
+            if condition.volatility() != Volatility::Immutable || rebound != condition {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
                     "functions in index predicate must be marked IMMUTABLE",
@@ -215,8 +215,8 @@ impl Binder<'_> {
         let value = index_expression(table, &text, self.catalog);
         let value = value.map_err(|e| self.lone_error(e, table, &text, Clause::IndexExpression))?;
         let settings = Arc::clone(&self.cx.settings);
-        let here = index_expression_with(table, &text, self.catalog, settings)?;
-        if value.volatility() != Volatility::Immutable || here != value {
+        let rebound = index_expression_with(table, &text, self.catalog, settings)?;
+        if value.volatility() != Volatility::Immutable || rebound != value {
             return Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
                 "functions in index expression must be marked IMMUTABLE",

@@ -150,17 +150,17 @@ impl<'a> Compiler<'a> {
         self.code.ops.len() - 1
     }
 
-    pub(super) fn here(&self) -> usize {
+    pub(super) fn next_op(&self) -> usize {
         self.code.ops.len()
     }
 
     /// Makes the next op the target of a jump.
     pub(super) fn land(&mut self, jump: usize) {
-        let here = self.here();
+        let next_op = self.next_op();
         match &mut self.code.ops[jump] {
-            Op::Jump(to) | Op::Unless { to, .. } => *to = here,
+            Op::Jump(to) | Op::Unless { to, .. } => *to = next_op,
             Op::RangeNext { exit, .. } | Op::RowsNext { exit, .. } | Op::ArrayNext { exit, .. } => {
-                *exit = here
+                *exit = next_op
             }
             _ => {}
         }
@@ -266,7 +266,7 @@ impl<'a> Compiler<'a> {
             exits: Vec::new(),
         });
         // `handlers` replaces this jump by `Op::Try`.
-        let entry = self.emit(Op::Jump(self.here() + 1));
+        let entry = self.emit(Op::Jump(self.next_op() + 1));
         let handled = self.has_handlers();
         if handled {
             self.frames.push(Frame::Try);
@@ -338,7 +338,7 @@ impl<'a> Compiler<'a> {
                 conditions.extend(self.conditions()?);
             }
             self.cursor.expect("then")?;
-            clauses.push((conditions, self.here()));
+            clauses.push((conditions, self.next_op()));
             self.frames.push(Frame::Handler);
             self.statements(&["when", "end"])?;
             self.frames.pop();

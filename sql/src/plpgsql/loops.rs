@@ -13,7 +13,7 @@ use crate::types::Type;
 impl Compiler<'_> {
     pub(super) fn plain_loop(&mut self, label: Option<String>, line: u32) -> Result<(), SqlError> {
         let outer = self.enter_scope(label.clone());
-        let next = self.here();
+        let next = self.next_op();
         let mut head = None;
         if self.cursor.accept("while") {
             self.place = (line, "WHILE");
@@ -63,7 +63,7 @@ impl Compiler<'_> {
                 step,
                 reverse,
             });
-            next = self.here();
+            next = self.next_op();
             head = self.emit(Op::RangeNext {
                 register,
                 variable,
@@ -107,7 +107,7 @@ impl Compiler<'_> {
                 ));
             }
             self.emit(Op::RowsStart { register, source });
-            next = self.here();
+            next = self.next_op();
             head = self.emit(Op::RowsNext {
                 register,
                 into: IntoClause {
@@ -165,7 +165,7 @@ impl Compiler<'_> {
             array,
             slice,
         });
-        let next = self.here();
+        let next = self.next_op();
         let head = self.emit(Op::ArrayNext {
             register,
             target,

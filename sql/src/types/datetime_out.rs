@@ -42,8 +42,8 @@ pub(super) fn timestamptz(us: i64, settings: &Settings, out: &mut Vec<u8>) {
     }
     let zone = &settings.time_zone;
     let offset = zone::offset_at(zone, us);
-    let here = us.saturating_add(i64::from(offset) * SECOND_US);
-    let day = local(here, settings, out);
+    let local_us = us.saturating_add(i64::from(offset) * SECOND_US);
+    let day = local(local_us, settings, out);
     match settings.date_style {
         DateStyle::Iso => displacement(offset, out),
         _ => {

@@ -254,8 +254,8 @@ impl Binder<'_> {
             }
         }
         let settings = Arc::clone(&self.cx.settings);
-        let here = self.generated_value(shape, column, expr, settings)?;
-        if value.volatility() != Volatility::Immutable || here != value {
+        let rebound = self.generated_value(shape, column, expr, settings)?;
+        if value.volatility() != Volatility::Immutable || rebound != value {
             return Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
                 "generation expression is not immutable",

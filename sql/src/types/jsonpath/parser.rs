@@ -86,9 +86,9 @@ impl Parser<'_> {
     }
 
     fn sign(&mut self, sign: &str) -> bool {
-        let here = matches!(self.token(), Some(Token::Sign(s)) if *s == sign);
-        self.at += usize::from(here);
-        here
+        let is_next = matches!(self.token(), Some(Token::Sign(s)) if *s == sign);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     fn expect(&mut self, sign: &str) -> Result<(), SqlError> {
@@ -104,9 +104,9 @@ impl Parser<'_> {
     }
 
     fn keyword(&mut self, word: &str) -> bool {
-        let here = self.is_keyword(0, word);
-        self.at += usize::from(here);
-        here
+        let is_next = self.is_keyword(0, word);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     fn text(&mut self) -> Result<String, SqlError> {
