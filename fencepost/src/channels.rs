@@ -5,8 +5,8 @@
 //! commit with notifications: its turn ─► commit ─► listeners here ─► other machines ─► next turn
 //! a session that listens:    inbox ◄─ each committed session; the listener's task is woken
 //! ```
-//! A turn is a lock of the advisory-lock table ([`LockKey::Turn`]). So turns are ordered over all
-//! machines, and the turn of a lost machine ends. A transaction without notifications takes no
+//! A turn is a lock of the advisory-lock table ([`LockKey::NotifyCommit`]). So turns are ordered
+//! over all machines, and the turn of a lost machine ends. A transaction without notifications takes no
 //! turn.
 //!
 //! # Invariants

@@ -26,7 +26,7 @@ impl Database {
     pub async fn lock_wait(&self, session: i32) -> Option<LockWait> {
         let shared = self.shared();
         let register = Handle(Arc::clone(&shared.register));
-        let rows = register.row_turns().await.unwrap_or_default();
+        let rows = register.row_queue_entries().await.unwrap_or_default();
         if let Some(wait) = of_rows(&rows, session) {
             return Some(wait);
         }
@@ -37,16 +37,16 @@ impl Database {
 }
 
 fn of_rows(rows: &[RowQueueEntry], session: i32) -> Option<LockWait> {
-    let waits = |turn: &&RowQueueEntry| turn.session == Some(session) && !turn.granted;
-    let turn = rows.iter().find(waits)?;
-    let mode = match turn.strength {
+    let waits = |entry: &&RowQueueEntry| entry.session == Some(session) && !entry.granted;
+    let entry = rows.iter().find(waits)?;
+    let mode = match entry.strength {
         Strength::KeyShare => "FOR KEY SHARE",
         Strength::Share => "FOR SHARE",
         Strength::NoKeyUpdate => "FOR NO KEY UPDATE",
         Strength::Update => "FOR UPDATE",
     };
     Some(LockWait {
-        lock: format!("{mode} on row {:x}", turn.row),
+        lock: format!("{mode} on row {:x}", entry.row),
         blockers: sorted(sessions::waited_for(rows, session)),
     })
 }
@@ -61,7 +61,7 @@ fn of_locks(locks: &[LockState], session: i32) -> Option<LockWait> {
             let database = wanted.key.database();
             format!("advisory lock [{database},{class},{object},{kind}]")
         }
-        LockKey::Turn => "the turn to commit notifications".to_owned(),
+        LockKey::NotifyCommit => "the turn to commit notifications".to_owned(),
     };
     Some(LockWait {
         lock: format!("{} on {on}", wanted.mode.name()),

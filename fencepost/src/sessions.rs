@@ -459,7 +459,7 @@ impl Sessions for Handle {
         })
     }
 
-    fn row_turns(&self) -> LockFuture<'_, Vec<RowQueueEntry>> {
+    fn row_queue_entries(&self) -> LockFuture<'_, Vec<RowQueueEntry>> {
         Box::pin(async move {
             let mut queues = self.0.local_row_queues();
             for answer in self.0.ask(&Request::RowQueues).await {
@@ -475,16 +475,16 @@ impl Sessions for Handle {
                     (of, state.session)
                 })
                 .collect();
-            let turns = queues.into_iter().flat_map(|(row, queue)| {
-                let turn = |place: RowQueueSlot| RowQueueEntry {
+            let entries = queues.into_iter().flat_map(|(row, queue)| {
+                let entry = |place: RowQueueSlot| RowQueueEntry {
                     row,
                     session: known.get(&place.of).copied(),
                     strength: place.strength,
                     granted: place.granted,
                 };
-                queue.into_iter().map(turn).collect::<Vec<RowQueueEntry>>()
+                queue.into_iter().map(entry).collect::<Vec<RowQueueEntry>>()
             });
-            Ok(turns.collect())
+            Ok(entries.collect())
         })
     }
 

@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Sends replies each time the connections that were ready have run. Never returns.
-    async fn flush_after_each_turn(self: Rc<Self>) {
+    async fn flush_after_each_poll(self: Rc<Self>) {
         poll_fn(|cx| {
             self.outbox.set_flusher(cx.waker());
             self.flush();
@@ -207,7 +207,7 @@ pub(crate) async fn run(
     let tasks = LocalSet::new();
     tasks
         .run_until(async {
-            spawn_local(worker.clone().flush_after_each_turn());
+            spawn_local(worker.clone().flush_after_each_poll());
             let limit = loop {
                 match commands.recv().await {
                     Some(Command::Serve(stream)) => {

@@ -48,8 +48,9 @@ mod write;
 
 pub use copy::CopyInput;
 pub use ddl::{
-    DdlCx, Notice, await_turn, command_alone, ddl_command, drop_temporary_schema, end_temporary,
-    lock_for_ddl, made_until_commit, make_temporary_schema, makes_temporary, run_ddl,
+    DdlCx, Notice, await_catalog_lock, command_alone, ddl_command, drop_temporary_schema,
+    end_temporary, lock_for_ddl, made_until_commit, make_temporary_schema, makes_temporary,
+    run_ddl,
 };
 pub use exec::{
     CancelFlag, Cx, NextPartResult, PartResult, PartStatistics, RemoteParts, Scratch, row_address,

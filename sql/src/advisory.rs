@@ -27,14 +27,14 @@ pub enum LockKey {
     /// A table, by the oid of its database and its own oid.
     Table(u32, u32),
     /// An internal lock that serializes the commits of transactions with notifications.
-    Turn,
+    NotifyCommit,
 }
 
 impl LockKey {
     /// Returns the oid of the key's database; 0 for a key of all databases.
     pub fn database(self) -> u32 {
         match self {
-            LockKey::Turn => 0,
+            LockKey::NotifyCommit => 0,
             LockKey::One(database, _)
             | LockKey::Two(database, ..)
             | LockKey::Table(database, _) => database,
@@ -44,7 +44,7 @@ impl LockKey {
     /// Returns the key as `pg_locks` shows it: class, object and kind.
     pub fn parts(self) -> (u32, u32, i16) {
         match self {
-            LockKey::Turn => (1262, 0, 0),
+            LockKey::NotifyCommit => (1262, 0, 0),
             LockKey::One(_, key) => ((key >> 32) as u32, key as u32, 1),
             LockKey::Two(_, class, object) => (class as u32, object as u32, 2),
             LockKey::Table(_, table) => (1259, table, 0),

@@ -111,18 +111,18 @@ pub struct RowQueueEntry {
 /// Returns the sessions that a session waits for in the row-lock queues: the holders with a
 /// conflicting lock. A session that wants to write and holds no lock on the row also waits for the
 /// entries before it.
-pub fn waited_for(turns: &[RowQueueEntry], session: i32) -> Vec<i32> {
+pub fn waited_for(entries: &[RowQueueEntry], session: i32) -> Vec<i32> {
     let mut all = Vec::new();
-    for (at, turn) in turns.iter().enumerate() {
-        if turn.session != Some(session) || turn.granted {
+    for (at, entry) in entries.iter().enumerate() {
+        if entry.session != Some(session) || entry.granted {
             continue;
         }
-        let before = || turns[..at].iter().filter(|other| other.row == turn.row);
-        let stands = turn.strength >= Strength::NoKeyUpdate
-            && !before().any(|other| other.session == turn.session && other.granted);
+        let before = || entries[..at].iter().filter(|other| other.row == entry.row);
+        let stands = entry.strength >= Strength::NoKeyUpdate
+            && !before().any(|other| other.session == entry.session && other.granted);
         let ahead = before().filter(|other| {
-            other.session != turn.session
-                && other.strength.conflicts(turn.strength)
+            other.session != entry.session
+                && other.strength.conflicts(entry.strength)
                 && (other.granted || stands)
         });
         all.extend(ahead.filter_map(|other| other.session));
@@ -152,7 +152,7 @@ pub trait Sessions: Debug + Send + Sync {
 
     /// Returns the row-lock queues of all machines that reply. For each row, the granted entry
     /// precedes the waiting entries.
-    fn row_turns(&self) -> LockFuture<'_, Vec<RowQueueEntry>>;
+    fn row_queue_entries(&self) -> LockFuture<'_, Vec<RowQueueEntry>>;
 
     /// Returns all sessions of all machines that reply.
     fn all(&self) -> LockFuture<'_, Vec<SessionState>>;
@@ -165,30 +165,30 @@ mod tests {
 
     #[test]
     fn session_waits_for_conflicting_queue_entries() {
-        let turn = |session, strength, granted| RowQueueEntry {
+        let entry = |session, strength, granted| RowQueueEntry {
             row: 7,
             session: Some(session),
             strength,
             granted,
         };
-        let mut turns = vec![
-            turn(1, Share, true),
-            turn(2, Share, true),
-            turn(3, Update, false),
-            turn(1, Update, false),
-            turn(4, Update, false),
+        let mut entries = vec![
+            entry(1, Share, true),
+            entry(2, Share, true),
+            entry(3, Update, false),
+            entry(1, Update, false),
+            entry(4, Update, false),
         ];
-        assert_eq!(waited_for(&turns, 3), [1, 2]);
-        assert_eq!(waited_for(&turns, 1), [2], "it has the row already");
-        assert_eq!(waited_for(&turns, 4), [1, 2, 3, 1]);
-        turns[0].row = 8;
-        assert_eq!(waited_for(&turns, 3), [2]);
-        let turns = [
-            turn(1, Update, true),
-            turn(2, Update, false),
-            turn(3, Share, false),
+        assert_eq!(waited_for(&entries, 3), [1, 2]);
+        assert_eq!(waited_for(&entries, 1), [2], "it has the row already");
+        assert_eq!(waited_for(&entries, 4), [1, 2, 3, 1]);
+        entries[0].row = 8;
+        assert_eq!(waited_for(&entries, 3), [2]);
+        let entries = [
+            entry(1, Update, true),
+            entry(2, Update, false),
+            entry(3, Share, false),
         ];
-        assert_eq!(waited_for(&turns, 3), [1], "it may overtake the second");
-        assert_eq!(waited_for(&turns, 1), [0; 0]);
+        assert_eq!(waited_for(&entries, 3), [1], "it may overtake the second");
+        assert_eq!(waited_for(&entries, 1), [0; 0]);
     }
 }

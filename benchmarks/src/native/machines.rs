@@ -169,10 +169,10 @@ impl Machines {
         self.among.as_ref().map_or(0, |among| among.at)
     }
 
-    /// Returns the machine of this process for client thread `turn`.
+    /// Returns the machine of this process for client thread `thread`.
     #[inline]
-    pub fn of(&self, turn: usize) -> &Arc<Machine> {
-        &self.machines[turn % self.machines.len()]
+    pub fn of(&self, thread: usize) -> &Arc<Machine> {
+        &self.machines[thread % self.machines.len()]
     }
 
     /// Creates a coordinator on each machine of this process.
@@ -336,10 +336,10 @@ mod tests {
                 .expect("it loads");
             assert_eq!(machines.wait_until_idle(), None);
             for key in 1..=300u64 {
-                for turn in 0..3 {
-                    let (mut found, machine) = ([0], machines.of(turn));
+                for thread in 0..3 {
+                    let (mut found, machine) = ([0], machines.of(thread));
                     let own = machine.regions().is_own(table.of(key).root());
-                    assert_eq!(own, home(key, 3) == turn);
+                    assert_eq!(own, home(key, 3) == thread);
                     let name = key.to_le_bytes();
                     assert!(
                         run_future(table.of(key).get_lockfree(machine, &name, &mut found))

@@ -62,14 +62,17 @@ impl Advisory {
     }
 
     async fn circle_now(self: &Arc<Self>, owner: Owner) -> Option<Owner> {
-        let turns = Handle(Arc::clone(&self.register)).row_turns().await.ok()?;
-        if turns.iter().all(|turn| turn.granted) {
+        let entries = Handle(Arc::clone(&self.register))
+            .row_queue_entries()
+            .await
+            .ok()?;
+        if entries.iter().all(|entry| entry.granted) {
             return None;
         }
         let locks = self.states().await.ok()?;
         let cycle = cycle(owner, |session| {
             let mut next = advisory::waited_for(&locks, session);
-            next.extend(sessions::waited_for(&turns, session));
+            next.extend(sessions::waited_for(&entries, session));
             next
         })?;
         let waits = |session: &&Owner| !advisory::waited_for(&locks, **session).is_empty();

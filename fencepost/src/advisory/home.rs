@@ -160,7 +160,7 @@ impl Advisory {
         let nothing = LockRequest {
             what: RequestKind::Settle,
             owner,
-            key: LockKey::Turn,
+            key: LockKey::NotifyCommit,
             mode: LockMode::Exclusive,
         };
         self.ask(nothing).await.map(drop)

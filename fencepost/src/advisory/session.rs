@@ -353,7 +353,7 @@ impl Drop for SessionLocks {
             self.advisory.local.lock().sessions.remove(&self.owner);
         }
         if self.asked.load(Ordering::Relaxed) {
-            let end = self.ask(RequestKind::End, LockKey::Turn, LockMode::Exclusive);
+            let end = self.ask(RequestKind::End, LockKey::NotifyCommit, LockMode::Exclusive);
             self.advisory.tell_after(|| ((), Some(end)));
             let known: Vec<Lock> = self.own.get_mut().known().collect();
             known.into_iter().for_each(|lock| self.unmark(lock));

@@ -76,7 +76,7 @@ const WHATS: [RequestKind; 7] = [
 fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
     let (kind, number) = match key {
         LockKey::One(_, number) => (1, number),
-        LockKey::Turn => (3, 0),
+        LockKey::NotifyCommit => (3, 0),
         LockKey::Table(_, table) => (4, i64::from(table)),
         LockKey::Two(_, class, object) => (2, i64::from(class) << 32 | i64::from(object as u32)),
     };
@@ -96,7 +96,7 @@ fn key_of(bytes: &[u8]) -> Option<(LockKey, LockMode)> {
     let key = match kind {
         1 => LockKey::One(database, number),
         2 => LockKey::Two(database, (number >> 32) as i32, number as i32),
-        3 => LockKey::Turn,
+        3 => LockKey::NotifyCommit,
         4 => LockKey::Table(database, u32::try_from(number).ok()?),
         _ => return None,
     };
@@ -208,7 +208,7 @@ mod tests {
             LockKey::One(u32::MAX, -1),
             LockKey::Two(5, -1, 1),
             LockKey::Two(1, i32::MAX, i32::MIN),
-            LockKey::Turn,
+            LockKey::NotifyCommit,
             LockKey::Table(5, u32::MAX),
         ];
         let mut states = Vec::new();

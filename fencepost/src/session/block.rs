@@ -56,7 +56,7 @@ impl Session {
             return Err(halt);
         }
         if self.eval.notifications.are_said()
-            && let Err(halt) = Box::pin(self.take_turn()).await
+            && let Err(halt) = Box::pin(self.lock_notify_commit()).await
         {
             self.abort_transaction();
             return Err(halt);
@@ -95,7 +95,7 @@ impl Session {
             Box::pin(self.tell_notifications()).await;
         }
         self.close_block(committed);
-        if committed && number.is_some_and(Outcomes::is_turn) {
+        if committed && number.is_some_and(Outcomes::is_removal_due) {
             self.forget_outcomes().await;
         }
         outcome

@@ -15,18 +15,22 @@ use crate::channels::{Listener, ReceivedNotification};
 impl Session {
     /// Waits for the turn to commit with notifications. No other session of any machine has it
     /// meanwhile.
-    pub(super) async fn take_turn(&mut self) -> Result<(), StatementStop> {
+    pub(super) async fn lock_notify_commit(&mut self) -> Result<(), StatementStop> {
         let Some(locks) = &self.eval.advisory else {
             return Ok(());
         };
-        let (key, mode, scope) = (LockKey::Turn, LockMode::Exclusive, LockScope::Transaction);
-        let turn = async {
+        let (key, mode, scope) = (
+            LockKey::NotifyCommit,
+            LockMode::Exclusive,
+            LockScope::Transaction,
+        );
+        let lock = async {
             locks
                 .lock(key, mode, scope, true)
                 .await
                 .map_err(StatementStop::Error)
         };
-        interruptible(&self.cancel, self.deadline, pin!(turn)).await?;
+        interruptible(&self.cancel, self.deadline, pin!(lock)).await?;
         Ok(())
     }
 

@@ -569,12 +569,12 @@ pub(super) async fn interruptible<T>(
 
 /// Yields to other tasks of the thread, more often with each attempt.
 pub(crate) async fn back_off(attempt: u32) {
-    let mut turns = 1u32 << attempt.min(6);
+    let mut yields = 1u32 << attempt.min(6);
     poll_fn(|task| {
-        if turns == 0 {
+        if yields == 0 {
             return Poll::Ready(());
         }
-        turns -= 1;
+        yields -= 1;
         std::thread::yield_now();
         task.waker().wake_by_ref();
         Poll::Pending

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fencepost_fabric::Random;
 use fencepost_planner::{
-    DdlCx, RowSink, Tag, await_turn, command_alone, ddl_command, lock_for_ddl, makes_temporary,
-    run_ddl,
+    DdlCx, RowSink, Tag, await_catalog_lock, command_alone, ddl_command, lock_for_ddl,
+    makes_temporary, run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
@@ -296,8 +296,8 @@ impl Session {
             self.deadline,
             true,
         );
-        let turn = await_turn(&mut cx, &self.served.catalog);
-        interruptible(&self.cancel, self.deadline, pin!(turn)).await?;
+        let lock = await_catalog_lock(&mut cx, &self.served.catalog);
+        interruptible(&self.cancel, self.deadline, pin!(lock)).await?;
         let snapshot = self.served.catalog.snapshot(cx.tx).await?;
         let Some(tree) = parser::parse(&planned.text)?.pop() else {
             return Err(SqlError::internal("DDL without a text").into());

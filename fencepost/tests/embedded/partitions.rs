@@ -413,11 +413,11 @@ fn concurrent_row_moves_keep_every_row() {
         )
         .expect("the schema");
     thread::scope(|scope| {
-        for turn in 0..3 {
+        for seed in 0..3 {
             let db = &db;
             scope.spawn(move || {
                 let mut session = db.blocking();
-                let mut random = Random::new(turn);
+                let mut random = Random::new(seed);
                 for _ in 0..150 {
                     let from = random.below(ROWS as u64) as i32;
                     let to = random.below(ROWS as u64) as i32;

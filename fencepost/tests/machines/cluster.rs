@@ -249,12 +249,12 @@ fn transfer(between: &Interconnect) {
         )
         .expect("accounts");
     thread::scope(|scope| {
-        for (turn, db) in machines.iter().enumerate() {
+        for (index, db) in machines.iter().enumerate() {
             scope.spawn(move || {
                 let mut session = db.blocking();
                 for step in 0..150 {
                     let (from, to) = (
-                        (step * 7 + turn as i32) % ACCOUNTS,
+                        (step * 7 + index as i32) % ACCOUNTS,
                         (step * 11 + 3) % ACCOUNTS,
                     );
                     let moved = session.transaction(|tx| {
@@ -300,13 +300,13 @@ fn stand_in_line(between: &Interconnect) {
         .batch("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0)")
         .expect("counters");
     thread::scope(|scope| {
-        for (turn, db) in machines.iter().enumerate() {
+        for (index, db) in machines.iter().enumerate() {
             scope.spawn(move || {
                 let mut session = db.blocking();
                 for step in 0..EACH {
                     // The rows are usually updated in the same order, and sometimes in the reverse
                     // order, so that deadlocks occur.
-                    let rows = if (step + turn as i64) % 9 == 0 {
+                    let rows = if (step + index as i64) % 9 == 0 {
                         [2, 1]
                     } else {
                         [1, 2]

@@ -269,7 +269,7 @@ fn conflicts_are_dealt_with_there_and_sums_hold() {
             .expect("a table");
         seen(machines);
         thread::scope(|scope| {
-            for (turn, db) in machines.iter().enumerate() {
+            for (index, db) in machines.iter().enumerate() {
                 for client in 0..2 {
                     scope.spawn(move || {
                         let mut session = match client {
@@ -277,7 +277,7 @@ fn conflicts_are_dealt_with_there_and_sums_hold() {
                             _ => staying(db),
                         };
                         for step in 0..EACH {
-                            let row = params![(step + turn as i32) % ROWS];
+                            let row = params![(step + index as i32) % ROWS];
                             let add = "UPDATE t SET n = n + 1 WHERE a = $1";
                             assert_eq!(session.execute(add, row).expect("adds"), 1);
                         }

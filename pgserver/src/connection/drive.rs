@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::CloseReason;
 use super::lock_vigil::{LockWaitLog, Outcome};
-use super::turn::YieldingWaker;
+use super::yielding::YieldingWaker;
 use crate::cancel::CancelKey;
 use crate::io::Io;
 use crate::worker::{Stage, TaskEntry};
@@ -92,7 +92,7 @@ pub(super) struct Watch<'a> {
 
 /// The state that is only needed once work has had to wait.
 struct WaitState {
-    turn: YieldingWaker,
+    yielding: YieldingWaker,
     timeout: Option<Pin<Box<Sleep>>>,
     locks: Option<LockWaitLog>,
     /// The delay until replies to earlier requests are sent.
@@ -116,7 +116,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
         loop {
             let polled = match &vigil {
                 None => work.as_mut().poll(cx),
-                Some(vigil) => vigil.turn.poll(cx, |cx| work.as_mut().poll(cx)),
+                Some(vigil) => vigil.yielding.poll(cx, |cx| work.as_mut().poll(cx)),
             };
             if let Poll::Ready(answer) = polled {
                 return Poll::Ready(Ok(answer));
@@ -154,7 +154,7 @@ enum ClientAction {
 impl WaitState {
     fn start(io: &Io, watch: &Watch<'_>, task: &Waker) -> WaitState {
         WaitState {
-            turn: YieldingWaker::new(task),
+            yielding: YieldingWaker::new(task),
             timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
             locks: watch.lock_waits.map(|patience| {
                 let database = &watch.place.worker.shared.database;

@@ -24,7 +24,7 @@ mod report;
 mod simple;
 mod sink;
 mod state_machine;
-mod turn;
+mod yielding;
 
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use super::encoding;
 use super::extended::{OpenPortal, describe_rows};
 use super::opening::{SessionSlot, StartedSession};
 use super::sink::ResultFormats;
-use super::turn::Burst;
+use super::yielding::Burst;
 use super::{CloseReason, IdleSession, broken, logging, report};
 use crate::cancel::CancelKey;
 use crate::engine::{

@@ -16,7 +16,7 @@ pub struct Engine {
     clients: Vec<Client>,
     /// The addresses of the machines.
     ways: Vec<Config>,
-    turn: usize,
+    next_client: usize,
     name: &'static str,
     brief: bool,
 }
@@ -98,7 +98,7 @@ impl Engine {
         Ok(Engine {
             clients,
             ways: ways.to_vec(),
-            turn: 0,
+            next_client: 0,
             name,
             brief,
         })
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     fn client(&self) -> &Client {
-        &self.clients[self.turn % self.clients.len()]
+        &self.clients[self.next_client % self.clients.len()]
     }
 
     /// Returns the types of the columns of a statement.
@@ -156,7 +156,7 @@ impl AsyncDB for Engine {
         if let Some(database) = sql.strip_prefix("\\c ") {
             return self.reconnect(database.trim()).await;
         }
-        self.turn += 1;
+        self.next_client += 1;
         let run = tokio::time::timeout(STATEMENT_TIMEOUT, self.client().simple_query(sql));
         let run = run.await.map_err(|_| Failure {
             state: None,

@@ -109,7 +109,7 @@ pub struct DdlCx<'a> {
 /// # Errors
 /// 55P03 if the wait exceeds `lock_timeout`; a conflict if they have changed definitions that the
 /// transaction has read.
-pub fn await_turn<'a>(
+pub fn await_catalog_lock<'a>(
     cx: &'a mut Cx<'_>,
     catalog: &'a Catalog,
 ) -> Work<'a, Result<(), StatementStop>> {

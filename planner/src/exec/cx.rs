@@ -291,7 +291,7 @@ impl Cx<'_> {
             ))
             .await;
         }
-        Ok(take_turn(self.tx, self.intents, (row, strength)).await?)
+        Ok(take_row_lock(self.tx, self.intents, (row, strength)).await?)
     }
 
     /// Counts a step of work. Returns true when [`Cx::pause`] is due. Loops with cheap steps use
@@ -346,7 +346,7 @@ pub(super) fn check_stop(
 }
 
 #[inline]
-async fn take_turn(
+async fn take_row_lock(
     tx: &mut Transaction,
     intends: bool,
     (row, strength): (Addr, Strength),
@@ -357,16 +357,16 @@ async fn take_turn(
     }
 }
 
-/// Waits as [`take_turn`] does, but returns 55P03 once `over` is ready.
+/// Waits as [`take_row_lock`] does, but returns 55P03 once `over` is ready.
 async fn queue_until(
     tx: &mut Transaction,
     intends: bool,
     row: (Addr, Strength),
     mut over: LockFuture<'_, ()>,
 ) -> Result<(), StatementStop> {
-    let mut turn = pin!(take_turn(tx, intends, row));
+    let mut lock = pin!(take_row_lock(tx, intends, row));
     poll_fn(|task| {
-        if let Poll::Ready(taken) = turn.as_mut().poll(task) {
+        if let Poll::Ready(taken) = lock.as_mut().poll(task) {
             return Poll::Ready(taken.map_err(StatementStop::from));
         }
         let over = over.as_mut().poll(task);

@@ -38,13 +38,13 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
     };
     let catalog = eval.catalog();
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
-    let turns = sessions.row_turns().await?;
+    let entries = sessions.row_queue_entries().await?;
     for state in sessions.all().await? {
         let mut waiting = locks.iter().filter(|lock| !lock.granted);
         let waiting = waiting.find(|lock| lock.session == state.session);
-        let mut in_line = turns.iter().filter(|turn| !turn.granted);
+        let mut in_line = entries.iter().filter(|entry| !entry.granted);
         let waits = match state.activity {
-            Activity::Active if in_line.any(|turn| turn.session == Some(state.session)) => {
+            Activity::Active if in_line.any(|entry| entry.session == Some(state.session)) => {
                 Some(("Lock", "tuple"))
             }
             Activity::Active => waiting.map(|lock| match lock.key {

@@ -47,11 +47,11 @@ pub async fn rows(
     let Some(sessions) = &cx.eval.sessions else {
         return Ok(rows.made);
     };
-    let turns = sessions.row_turns().await?;
+    let entries = sessions.row_queue_entries().await?;
     let states = sessions.all().await?;
     let mut sought: Option<(u64, Value)> = None;
-    for (looks, turn) in turns.into_iter().enumerate() {
-        let state = turn
+    for (looks, entry) in entries.into_iter().enumerate() {
+        let state = entry
             .session
             .and_then(|session| states.iter().find(|state| state.session == session));
         let database = match state {
@@ -60,23 +60,23 @@ pub async fn rows(
         };
         let is_here = database == Value::Oid(snapshot.database());
         let table = match &sought {
-            Some((row, table)) if *row == turn.row => table.clone(),
+            Some((row, table)) if *row == entry.row => table.clone(),
             _ if !is_here && state.is_some() => Value::Null,
-            _ if looks < SOUGHT_MAX => table_of(snapshot, cx, turn.row).await,
+            _ if looks < SOUGHT_MAX => table_of(snapshot, cx, entry.row).await,
             _ => Value::Null,
         };
-        sought = Some((turn.row, table.clone()));
-        let began = state.filter(|_| !turn.granted).and_then(|s| s.statement);
-        let at = Addr::from_raw(turn.row);
+        sought = Some((entry.row, table.clone()));
+        let began = state.filter(|_| !entry.granted).and_then(|s| s.statement);
+        let at = Addr::from_raw(entry.row);
         rows.add(nothing().chain([
             ("locktype", Value::text("tuple")),
             ("database", database),
             ("relation", table),
             ("page", Value::Int4(at.region().0 as i32)),
             ("objid", Value::Oid(at.offset())),
-            ("pid", turn.session.map_or(Value::Null, Value::Int4)),
-            ("mode", Value::text(mode_of(turn.strength))),
-            ("granted", Value::Bool(turn.granted)),
+            ("pid", entry.session.map_or(Value::Null, Value::Int4)),
+            ("mode", Value::text(mode_of(entry.strength))),
+            ("granted", Value::Bool(entry.granted)),
             ("waitstart", began.map_or(Value::Null, Value::TimestampTz)),
         ]));
     }
@@ -114,7 +114,7 @@ fn add_advisory(rows: &mut Rows, lock: &LockState) {
         return;
     }
     let locktype = match lock.key {
-        LockKey::Turn => "object",
+        LockKey::NotifyCommit => "object",
         _ => "advisory",
     };
     rows.add(nothing().chain([

@@ -96,14 +96,14 @@ impl ScanState {
         let Some(Keys::Points(points)) = &self.keys else {
             return Ok(false);
         };
-        let turn = match scan.backward {
+        let next = match scan.backward {
             false => points.get(self.position),
             true => points
                 .len()
                 .checked_sub(self.position + 1)
                 .map(|i| &points[i]),
         };
-        let Some(point) = turn else {
+        let Some(point) = next else {
             return Ok(false);
         };
         self.position += 1;
@@ -210,14 +210,14 @@ impl ScanState {
         let Some(Keys::Ranges(ranges)) = &self.keys else {
             return false;
         };
-        let turn = match scan.backward {
+        let next = match scan.backward {
             false => ranges.get(self.position),
             true => ranges
                 .len()
                 .checked_sub(self.position + 1)
                 .map(|i| &ranges[i]),
         };
-        let Some(range) = turn else {
+        let Some(range) = next else {
             return false;
         };
         self.position += 1;

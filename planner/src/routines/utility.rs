@@ -15,7 +15,7 @@ use super::machine::BodyExecution;
 use super::procedure::anonymous;
 use super::returned::RoutineOutput;
 use crate::ddl::{
-    DdlCx, await_turn, command_alone, ddl_command, lock_for_ddl, made_until_commit,
+    DdlCx, await_catalog_lock, command_alone, ddl_command, lock_for_ddl, made_until_commit,
     makes_temporary, open_temporary_schema, run_ddl,
 };
 use crate::exec::Cx;
@@ -179,7 +179,7 @@ async fn ddl(
     };
     let known = cx.eval.catalog();
     lock_for_ddl(statement, &known, cx.eval).await?;
-    await_turn(cx, &catalog).await?;
+    await_catalog_lock(cx, &catalog).await?;
     let snapshot = if makes_temporary(statement) {
         open_temporary_schema(&catalog, &mut cx.within(&[])).await?
     } else {

@@ -142,7 +142,7 @@ impl Outcomes {
 
     /// Returns whether the transaction with this number must call [`Self::forget`] after its
     /// commit.
-    pub fn is_turn(number: i64) -> bool {
+    pub fn is_removal_due(number: i64) -> bool {
         drawn_at(number) % REMOVES_ONE_IN == 0
     }
 

@@ -27,7 +27,7 @@ fn blocking<'a>(args: &[Value], cx: &'a EvalContext) -> ValueFuture<'a> {
         let mut all = Vec::new();
         if let Some(all_sessions) = &cx.sessions {
             all.extend(sessions::waited_for(
-                &all_sessions.row_turns().await?,
+                &all_sessions.row_queue_entries().await?,
                 session,
             ));
         }

@@ -99,7 +99,7 @@ impl State {
 
     fn mix(&mut self) {
         let State { a, b, c } = self;
-        for (x, y, z, turn) in [
+        for (x, y, z, bits) in [
             (0, 2, 1, 4),
             (1, 0, 2, 6),
             (2, 1, 0, 8),
@@ -108,7 +108,7 @@ impl State {
             (2, 1, 0, 4),
         ] {
             let mut words = [*a, *b, *c];
-            words[x] = words[x].wrapping_sub(words[y]) ^ words[y].rotate_left(turn);
+            words[x] = words[x].wrapping_sub(words[y]) ^ words[y].rotate_left(bits);
             words[y] = words[y].wrapping_add(words[z]);
             [*a, *b, *c] = words;
         }
@@ -116,7 +116,7 @@ impl State {
 
     fn end(mut self) -> u64 {
         let State { a, b, c } = &mut self;
-        for (x, y, turn) in [
+        for (x, y, bits) in [
             (2, 1, 14),
             (0, 2, 11),
             (1, 0, 25),
@@ -126,7 +126,7 @@ impl State {
             (2, 1, 24),
         ] {
             let mut words = [*a, *b, *c];
-            words[x] = (words[x] ^ words[y]).wrapping_sub(words[y].rotate_left(turn));
+            words[x] = (words[x] ^ words[y]).wrapping_sub(words[y].rotate_left(bits));
             [*a, *b, *c] = words;
         }
         u64::from(self.b) << 32 | u64::from(self.c)

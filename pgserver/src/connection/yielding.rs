@@ -1,7 +1,7 @@
 //! Fair scheduling between the tasks of a worker.
 //!
 //! ```text
-//! work wakes itself while polled ──► Turn defers it ──► sockets and other tasks ──► work
+//! work wakes itself while polled ──► YieldingWaker defers it ──► sockets and other tasks ──► work
 //! ```
 //! tokio polls a task that wakes itself up to 61 times before it polls the sockets again. Work that
 //! yields after a millisecond would then delay new requests for 61 ms.
@@ -47,7 +47,7 @@ impl Wake for Shared {
 }
 
 impl YieldingWaker {
-    /// Creates a turn for work of the task that `task` wakes.
+    /// Creates a wrapper for work of the task that `task` wakes.
     pub(super) fn new(task: &Waker) -> YieldingWaker {
         let shared = Arc::new(Shared {
             state: AtomicU8::new(RESTS),
@@ -133,17 +133,17 @@ mod tests {
     fn wake_during_poll_is_deferred_and_later_wake_is_not() {
         let counter = Arc::new(Counter::default());
         let task = Waker::from(counter.clone());
-        let turn = YieldingWaker::new(&task);
-        let mut kept = None;
-        let polled: Poll<()> = turn.poll(&mut Context::from_waker(&task), |cx| {
-            kept = Some(cx.waker().clone());
+        let yielding = YieldingWaker::new(&task);
+        let mut woken = None;
+        let polled: Poll<()> = yielding.poll(&mut Context::from_waker(&task), |cx| {
+            woken = Some(cx.waker().clone());
             Poll::Pending
         });
         assert!(polled.is_pending());
         assert_eq!(counter.0.load(Ordering::Relaxed), 0);
-        kept.expect("polled").wake();
+        woken.expect("polled").wake();
         assert_eq!(counter.0.load(Ordering::Relaxed), 1);
-        let polled: Poll<()> = turn.poll(&mut Context::from_waker(&task), |cx| {
+        let polled: Poll<()> = yielding.poll(&mut Context::from_waker(&task), |cx| {
             cx.waker().wake_by_ref();
             cx.waker().wake_by_ref();
             Poll::Pending
