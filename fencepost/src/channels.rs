@@ -6,8 +6,8 @@
 //! a session that listens:    inbox ◄─ each committed session; the listener's task is woken
 //! ```
 //! A turn is a lock of the advisory-lock table ([`LockKey::NotifyCommit`]). So turns are ordered
-//! over all machines, and the turn of a lost machine ends. A transaction without notifications takes no
-//! turn.
+//! over all machines, and the turn of a lost machine ends. A transaction without notifications
+//! takes no turn.
 //!
 //! # Invariants
 //! * CHANNEL-1: all sessions receive notifications in the order of the commits.

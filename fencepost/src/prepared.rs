@@ -380,7 +380,7 @@ impl Portal {
     }
 
     /// Returns the part of a produced row that the client gets.
-    pub(crate) fn shown<'a>(&self, row: &'a [Value]) -> &'a [Value] {
+    pub(crate) fn client_columns<'a>(&self, row: &'a [Value]) -> &'a [Value] {
         let columns = self.prepared.columns().map_or(0, <[Column]>::len);
         row.get(..columns).unwrap_or(row)
     }

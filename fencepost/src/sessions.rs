@@ -134,7 +134,7 @@ pub(crate) struct Registration {
     entry: Arc<Entry>,
     /// The address of the statement in the entry, to detect a change. The entry keeps the statement
     /// alive.
-    shown: AtomicUsize,
+    statement: AtomicUsize,
 }
 
 impl Drop for Registration {
@@ -188,7 +188,7 @@ impl Register {
         Registration {
             register: Arc::clone(self),
             entry,
-            shown: AtomicUsize::new(0),
+            statement: AtomicUsize::new(0),
         }
     }
 
@@ -360,8 +360,8 @@ impl Registration {
     /// Records the start of a statement.
     pub fn begin(&self, prepared: &Arc<PreparedStatement>, at: i64, transaction: i64) {
         let place = Arc::as_ptr(prepared).addr();
-        if self.shown.load(Relaxed) != place {
-            self.shown.store(place, Relaxed);
+        if self.statement.load(Relaxed) != place {
+            self.statement.store(place, Relaxed);
             let before = self.entry.prepared.lock().replace(Arc::clone(prepared));
             drop(before);
         }

@@ -88,7 +88,7 @@ pub struct NamedInfo {
 /// A prepared statement of a session. Its information is built on request.
 pub trait NamedStatement: Debug + Send + Sync {
     /// Returns the information for `pg_prepared_statements`.
-    fn shown(&self) -> NamedInfo;
+    fn info(&self) -> NamedInfo;
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use super::meter::ThreadCounters;
 
 /// Prints the counts of the threads since the previous line.
 pub(super) struct Progress {
-    shown: bool,
+    is_visible: bool,
     committed: u64,
     aborted: u64,
 }
 
 impl Progress {
-    pub fn new(shown: bool) -> Progress {
+    pub fn new(is_visible: bool) -> Progress {
         Progress {
-            shown,
+            is_visible,
             committed: 0,
             aborted: 0,
         }
@@ -34,7 +34,7 @@ impl Progress {
         let rate = (committed - self.committed) as f64 / seconds;
         let aborts = (aborted - self.aborted) as f64 / seconds;
         (self.committed, self.aborted) = (committed, aborted);
-        if self.shown {
+        if self.is_visible {
             let at = at.as_secs_f64();
             eprintln!("{phase:<8} {at:>6.1} s {rate:>14.0} committed/s {aborts:>10.0} aborted/s");
         }

@@ -61,7 +61,7 @@ impl Step {
     }
 
     /// Returns the kind and name of the object, for messages.
-    pub fn shown(&self) -> String {
+    pub fn description(&self) -> String {
         match (self.schema.as_str(), self.kind.as_str()) {
             ("" | "public", _) | (_, "schema") => format!("{} \"{}\"", self.kind, self.name),
             (schema, kind) => format!("{kind} \"{schema}.{}\"", self.name),

@@ -69,7 +69,10 @@ async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(),
     let is_there =
         |step: &&Step| there.contains(&(step.kind.clone(), step.schema.clone(), step.name.clone()));
     if let Some(step) = made.find(is_there) {
-        let why = format!("{} is there already; nothing was restored", step.shown());
+        let why = format!(
+            "{} is there already; nothing was restored",
+            step.description()
+        );
         return Err(Failure::Broken(why));
     }
     let roles = "SELECT rolname::text FROM pg_catalog.pg_roles";
@@ -100,12 +103,12 @@ async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(),
             }
         };
         if let Err(failure) = run.await {
-            let (shown, all) = (step.shown(), manifest.steps.len());
-            let why = format!("{shown}: {failure}; {done} of {all} statements are done");
+            let (description, all) = (step.description(), manifest.steps.len());
+            let why = format!("{description}: {failure}; {done} of {all} statements are done");
             return Err(Failure::Broken(why));
         }
         if let Some(table) = &step.rows {
-            eprintln!("{}: {} rows", step.shown(), table.rows);
+            eprintln!("{}: {} rows", step.description(), table.rows);
         }
     }
     Ok(())

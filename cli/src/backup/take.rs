@@ -115,7 +115,7 @@ async fn copy_out(
     }
     eprintln!(
         "{}: {} rows, {} bytes",
-        step.shown(),
+        step.description(),
         writer.rows,
         writer.bytes
     );

@@ -24,7 +24,7 @@ impl std::fmt::Debug for NamedPrepared {
 }
 
 impl NamedStatement for NamedPrepared {
-    fn shown(&self) -> NamedInfo {
+    fn info(&self) -> NamedInfo {
         let text = self.prepare.as_ref();
         let types = self.prepared.parameter_types().iter();
         NamedInfo {

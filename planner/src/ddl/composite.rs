@@ -183,7 +183,7 @@ fn check_member(definition: &CompositeDef, ty: Type) -> Result<(), SqlError> {
             SqlState::INVALID_TABLE_DEFINITION,
             format!(
                 "composite type {} cannot be made a member of itself",
-                definition.shown
+                definition.display_name
             ),
         )),
     }

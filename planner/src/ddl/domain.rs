@@ -189,14 +189,14 @@ pub async fn alter_domain(
 }
 
 fn rename_check(definition: &mut DomainDef, from: &str, to: &str) -> Result<(), SqlError> {
-    let shown = &definition.shown;
+    let display_name = &definition.display_name;
     if definition.checks.iter().any(|check| check.name == to) {
-        let message = format!("constraint \"{to}\" for domain {shown} already exists");
+        let message = format!("constraint \"{to}\" for domain {display_name} already exists");
         return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
     }
     let mut checks = definition.checks.iter_mut();
     let Some(check) = checks.find(|check| check.name == from) else {
-        let message = format!("constraint \"{from}\" for domain {shown} does not exist");
+        let message = format!("constraint \"{from}\" for domain {display_name} does not exist");
         return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
     };
     to.clone_into(&mut check.name);

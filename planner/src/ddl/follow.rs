@@ -15,7 +15,7 @@ use fencepost_sql::stop::StatementStop;
 
 use super::DdlCx;
 use super::changes::Changes;
-use super::view::{shown, touch};
+use super::view::{touch, view_description};
 use crate::exec::Cx;
 
 /// Rewrites the views that name a renamed object; its old name is `old`.
@@ -38,7 +38,7 @@ pub async fn rename_in_views(
         let text = {
             let reader = reader(ddl.snapshot, cx.eval, false).keeping(renaming);
             let text = reader.view(&view);
-            text.ok_or_else(|| lost(&shown(&view, ddl)))?
+            text.ok_or_else(|| lost(&view_description(&view, ddl)))?
         };
         changes.followed.push(view.id);
         if let Some(table) = ddl.snapshot.table_by_id(view.id)? {
@@ -89,8 +89,8 @@ fn rename_expressions(
         if !names(text, old) {
             return Ok(());
         }
-        let shown = reader.expression(text, over);
-        *text = shown.ok_or_else(|| lost(&format!("table {}", table.name)))?;
+        let expression = reader.expression(text, over);
+        *text = expression.ok_or_else(|| lost(&format!("table {}", table.name)))?;
         found = true;
         Ok::<(), SqlError>(())
     };
@@ -136,7 +136,7 @@ pub async fn check_followed(
     let views = views.iter().filter(|view| followed.contains(&view.id));
     for view in views {
         if reader.view(view).is_none() {
-            return Err(lost(&shown(view, ddl)).into());
+            return Err(lost(&view_description(view, ddl)).into());
         }
     }
     Ok(())

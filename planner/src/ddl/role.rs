@@ -393,7 +393,7 @@ fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
     let mut uses = Vec::new();
     let counts = |object: &Object| common || object.kind != ObjectKind::Database;
     for object in snapshot.owned_by(role.id).into_iter().filter(counts) {
-        uses.push(format!("owner of {}", snapshot.shown_object(object)));
+        uses.push(format!("owner of {}", snapshot.object_description(object)));
     }
     let security = snapshot.security();
     for about in security.abouts() {
@@ -405,7 +405,7 @@ fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
             && let Some(object) = snapshot.object_of(about.class, about.id)
             && counts(&object)
         {
-            let shown = snapshot.shown_object(object);
+            let shown = snapshot.object_description(object);
             uses.push(format!("privileges for {shown}"));
         }
     }

@@ -18,8 +18,8 @@ use super::changes::Changes;
 use super::extension::check_free;
 use super::follow::{rename_in_tables, rename_in_views};
 use super::ownership::claim;
-use super::routine_rules::{drop_rules, ruled_by, shown_rule};
-use super::view::{drop_views, remove_views, shown, touch};
+use super::routine_rules::{drop_rules, rule_description, ruled_by};
+use super::view::{drop_views, remove_views, touch, view_description};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -258,7 +258,7 @@ pub async fn drop_row_users(
     users.retain(|routine| routine.names_type(ty) && !changes.has_dropped(routine.id));
     if let (false, Some(_)) = (cascade, users.first()) {
         let object = ddl.snapshot.object_of_relation(ty & !ROW_TYPE);
-        let shown = object.map_or_else(String::new, |of| ddl.snapshot.shown_object(of));
+        let shown = object.map_or_else(String::new, |of| ddl.snapshot.object_description(of));
         let needs = users.iter().map(|of| {
             let (kind, signature) = (of.kind.name(), of.signature());
             format!("{kind} {signature} depends on type {relation}")
@@ -307,7 +307,7 @@ pub async fn drop_routines(
                 .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             };
             if let Some(view) = views.first() {
-                return Err(needed(shown(view, ddl)).into());
+                return Err(needed(view_description(view, ddl)).into());
             }
             if let Some((table, trigger)) = triggered.iter().find_map(|table| {
                 let own = table.rules.triggers.iter();
@@ -325,7 +325,7 @@ pub async fn drop_routines(
                 return Err(needed(what).into());
             }
             if let Some((table, texts)) = ruled.first() {
-                return Err(needed(shown_rule(table, &texts[0])).into());
+                return Err(needed(rule_description(table, &texts[0])).into());
             }
         }
         let going = drop_views(&views, true, ddl)?;

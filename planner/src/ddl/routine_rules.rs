@@ -31,7 +31,7 @@ pub fn ruled_by(
 }
 
 /// Returns the description of such an expression for messages.
-pub fn shown_rule(table: &TableDef, text: &StoredText) -> String {
+pub fn rule_description(table: &TableDef, text: &StoredText) -> String {
     let table_name = &table.name;
     match text {
         StoredText::Check(name) => format!("constraint {name} on table {table_name}"),
@@ -67,7 +67,7 @@ pub async fn drop_rules(
             _ => table.partition_of_table().is_some(),
         };
         if !inherited {
-            tell(shown_rule(table, text), ddl);
+            tell(rule_description(table, text), ddl);
         }
         match text {
             StoredText::Check(name) => taken.rules.checks.retain(|check| check.name != *name),

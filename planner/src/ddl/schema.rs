@@ -122,13 +122,13 @@ pub async fn drop_schema(
         let own = types
             .iter()
             .filter(|ty| !of_extension(Object::new(ObjectKind::Type, ty.id)));
-        within.extend(own.map(|ty| format!("type {}", shown(&ty.schema, &ty.name))));
+        within.extend(own.map(|ty| format!("type {}", qualified_name(&ty.schema, &ty.name))));
         let own = routines
             .iter()
             .filter(|of| !of_extension(Object::new(of.kind.into(), of.id)));
         within.extend(own.map(|routine| {
             let (kind, signature) = (routine.kind.name(), routine.signature());
-            format!("{kind} {}", shown(&routine.schema, &signature))
+            format!("{kind} {}", qualified_name(&routine.schema, &signature))
         }));
         match within.first() {
             Some(first) if !statement.cascade => return Err(needed(name, first).into()),
@@ -171,18 +171,19 @@ fn relations_of(
     let tables = tables
         .iter()
         .filter(|table| table.partition_of_table().is_none());
-    let tables = tables.map(|t| format!("{} {}", t.kind_name(), shown(&t.schema, &t.name)));
+    let tables =
+        tables.map(|t| format!("{} {}", t.kind_name(), qualified_name(&t.schema, &t.name)));
     let views = views
         .iter()
-        .map(|v| format!("view {}", shown(&v.schema, &v.name)));
+        .map(|v| format!("view {}", qualified_name(&v.schema, &v.name)));
     let sequences = sequences
         .iter()
-        .map(|s| format!("sequence {}", shown(&s.schema, &s.name)));
+        .map(|s| format!("sequence {}", qualified_name(&s.schema, &s.name)));
     tables.chain(views).chain(sequences).collect()
 }
 
 /// Returns an object's name for messages.
-fn shown(schema: &str, name: &str) -> String {
+fn qualified_name(schema: &str, name: &str) -> String {
     match schema {
         PUBLIC_SCHEMA => name.to_owned(),
         schema => format!("{schema}.{name}"),

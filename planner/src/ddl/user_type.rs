@@ -26,7 +26,7 @@ use super::cascades::tell;
 use super::changes::Changes;
 use super::ownership::claim;
 use super::routine::drop_routines;
-use super::view::{drop_views, remove_views, shown};
+use super::view::{drop_views, remove_views, view_description};
 use super::{DdlCx, Notice, extension};
 use crate::exec::Cx;
 use crate::index;
@@ -270,14 +270,15 @@ fn lost_domains(after: &[TypeDef], ddl: &DdlCx<'_>) -> Vec<&'static str> {
         let definition = ty.as_domain()?.definition();
         let texts = || definition.checks.iter().map(|check| check.text.as_str());
         let understood = |catalog| domain_conditions(definition, texts(), catalog).is_ok();
-        (understood(ddl.snapshot) && !understood(&there)).then_some(definition.shown.as_str())
+        (understood(ddl.snapshot) && !understood(&there))
+            .then_some(definition.display_name.as_str())
     });
     lost.collect()
 }
 
 /// Returns error 42809.
 fn not_an_enum(ty: &TypeDef) -> SqlError {
-    let message = format!("{} is not an enum", ty.shown());
+    let message = format!("{} is not an enum", ty.display_name());
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
 }
 
@@ -508,7 +509,7 @@ pub async fn drop_types(
                 base.is_some_and(|base| is_of(base, of))
             };
             let below = types.iter().find(below).unwrap_or(ty);
-            descriptions.push((format!("type {}", ty.shown()), below));
+            descriptions.push((format!("type {}", ty.display_name()), below));
         }
         for table in ddl.snapshot.tables() {
             let goes = is_dropped(table.id) || table.materialized.is_some();
@@ -538,7 +539,9 @@ pub async fn drop_types(
         (what, &first)
     });
     descriptions.extend(of_routines.collect::<Vec<_>>());
-    let of_views = views.iter().map(|view| (shown(view, ddl), &first));
+    let of_views = views
+        .iter()
+        .map(|view| (view_description(view, ddl), &first));
     descriptions.extend(of_views.collect::<Vec<_>>());
     if !descriptions.is_empty() && !cascade {
         return Err(needed(&first, &descriptions).into());
@@ -575,7 +578,7 @@ fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Resu
         for field in &of.definition().fields {
             let needs = |ty: &&Arc<TypeDef>| is_made_of(field.ty.kind, ty.id);
             if let Some(ty) = types.iter().find(needs) {
-                let (column, shown) = (quote_ident(&field.name), &of.definition().shown);
+                let (column, shown) = (quote_ident(&field.name), &of.definition().display_name);
                 descriptions.push((format!("column {column} of composite type {shown}"), ty));
             }
         }
@@ -658,14 +661,14 @@ fn notice(ddl: &mut DdlCx<'_>, message: String) {
 /// Returns error 2BP01.
 fn needed(first: &TypeDef, descriptions: &[(String, &Arc<TypeDef>)]) -> SqlError {
     let lines = descriptions.iter().map(|(what, ty)| {
-        let name = ty.shown();
+        let name = ty.display_name();
         format!("{what} depends on type {name}")
     });
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,
         format!(
             "cannot drop type {} because other objects depend on it",
-            first.shown()
+            first.display_name()
         ),
     )
     .detail(lines.collect::<Vec<_>>().join("\n"))

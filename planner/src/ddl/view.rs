@@ -173,7 +173,7 @@ pub fn drop_views(
     let mut next = 0;
     while next < going.len() {
         let view = Arc::clone(&going[next]);
-        let (id, on) = (view.id, shown(&view, ddl));
+        let (id, on) = (view.id, view_description(&view, ddl));
         add_readers((id, &on), &[], cascade, (&all, &mut going), ddl)?;
         next += 1;
     }
@@ -194,11 +194,11 @@ fn add_readers(
         if goes || !other.reads(id) {
             continue;
         }
-        let shown = shown(other, ddl);
+        let description = view_description(other, ddl);
         if !cascade {
-            return Err(needed(on, &shown));
+            return Err(needed(on, &description));
         }
-        tell(shown, ddl);
+        tell(description, ddl);
         going.push(Arc::clone(other));
     }
     Ok(())
@@ -223,7 +223,7 @@ pub async fn drop_views_of(
     }
     let mut next = 0;
     while let Some(view) = going.get(next).cloned() {
-        let on = shown(&view, ddl);
+        let on = view_description(&view, ddl);
         add_readers((view.id, &on), &dropped, cascade, (&all, &mut going), ddl)?;
         next += 1;
     }
@@ -273,7 +273,7 @@ pub async fn touch(
 }
 
 /// Returns the description of a view for messages.
-pub fn shown(view: &ViewDef, ddl: &DdlCx<'_>) -> String {
+pub fn view_description(view: &ViewDef, ddl: &DdlCx<'_>) -> String {
     let table = ddl.snapshot.table_by_id(view.id).ok().flatten();
     let kind = table.map_or("view", |table| table.kind_name());
     format!("{kind} {}", view.name)

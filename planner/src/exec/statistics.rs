@@ -53,7 +53,7 @@ pub async fn rows(
         "_indexes" => {
             let totals = totals(eval).await?;
             for table in of(snapshot, whose) {
-                for index in shown(&table) {
+                for index in visible_indexes(&table) {
                     let counts = [
                         ("idx_scan", totals.of(index.id, Count::Scans)),
                         ("idx_tup_read", totals.of(index.id, Count::Returned)),
@@ -72,7 +72,7 @@ pub async fn rows(
         }
         "io_indexes" => {
             for table in of(snapshot, whose) {
-                shown(&table).for_each(|index| rows.add(of_index(&table, index)));
+                visible_indexes(&table).for_each(|index| rows.add(of_index(&table, index)));
             }
         }
         "io_sequences" => {
@@ -156,7 +156,7 @@ fn of_index(table: &TableDef, index: &IndexDef) -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the indexes that are visible to clients.
-fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
+fn visible_indexes(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
@@ -178,9 +178,13 @@ async fn live(table: &TableDef, machine: &Machine) -> Result<Option<i64>, Statem
 
 fn add_table(rows: &mut Rows, table: &TableDef, totals: &Totals, live: Option<i64>) {
     let own = |what| totals.of(table.id, what);
-    let indexed = |what: Count| match shown(table).next() {
+    let indexed = |what: Count| match visible_indexes(table).next() {
         None => Value::Null,
-        Some(_) => Value::Int8(shown(table).map(|index| totals.of(index.id, what)).sum()),
+        Some(_) => Value::Int8(
+            visible_indexes(table)
+                .map(|index| totals.of(index.id, what))
+                .sum(),
+        ),
     };
     let (put, changed, taken) = (
         own(Count::Inserted),

@@ -128,7 +128,7 @@ impl Portals {
     }
 
     /// Returns the cursors as `pg_cursors` shows them.
-    pub fn shown(&self) -> impl Iterator<Item = CursorInfo> {
+    pub fn infos(&self) -> impl Iterator<Item = CursorInfo> {
         self.open.iter().map(|(name, portal)| CursorInfo {
             name: name.clone(),
             statement: portal.text.clone(),

@@ -355,7 +355,7 @@ pub(super) fn plain_argument(arg: &ast::FunctionArg) -> Result<&ast::Expr, SqlEr
 pub(super) fn no_function(name: &str, types: &[Type]) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
-        format!("function {}({}) does not exist", name, shown(types)),
+        format!("function {}({}) does not exist", name, type_names(types)),
     )
     .hint(
         "No function matches the given name and argument types. You might need to add explicit \
@@ -363,7 +363,7 @@ pub(super) fn no_function(name: &str, types: &[Type]) -> SqlError {
     )
 }
 
-fn shown(types: &[Type]) -> String {
+fn type_names(types: &[Type]) -> String {
     let names: Vec<&str> = types.iter().map(|t| t.kind.name()).collect();
     names.join(", ")
 }
@@ -462,7 +462,7 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
     let mut fitting: Vec<&'f F> = known().filter(arity).filter(|f| f.fits(types)).collect();
     if fitting.is_empty() {
         return Err(match known().next().is_none() && is_elsewhere(name) {
-            true => SqlError::unsupported(format!("function {name}({})", shown(types))),
+            true => SqlError::unsupported(format!("function {name}({})", type_names(types))),
             false => no_function(name, types),
         });
     }
@@ -479,7 +479,7 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
         [one] => Ok(one),
         _ => Err(SqlError::new(
             SqlState::AMBIGUOUS_FUNCTION,
-            format!("function {name}({}) is not unique", shown(types)),
+            format!("function {name}({}) is not unique", type_names(types)),
         )
         .hint(
             "Could not choose a best candidate function. You might need to add explicit type \

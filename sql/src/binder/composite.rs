@@ -45,7 +45,7 @@ impl Binder<'_> {
                             SqlState::UNDEFINED_TABLE,
                             format!(
                                 "relation \"{}\" does not exist",
-                                super::names::shown(schema, name)
+                                super::names::qualified_name(schema, name)
                             ),
                         ),
                     });

@@ -274,7 +274,7 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, name) = names::table_name(name)?;
-            let shown = names::shown(schema.as_deref(), &name);
+            let shown = names::qualified_name(schema.as_deref(), &name);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table(schema.as_deref(), &name)? {
                 Some(table) if table.materialized.is_some() != materialized => {
@@ -316,7 +316,7 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, name) = names::table_name(name)?;
-            let shown = names::shown(schema.as_deref(), &name);
+            let shown = names::qualified_name(schema.as_deref(), &name);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table_of_index(schema.as_deref(), &name)? {
                 Some(table) => drop.indexes.push((table, name)),

@@ -49,7 +49,7 @@ pub(super) fn table_name(name: &ObjectName) -> Result<(Option<String>, String), 
 }
 
 /// Returns the name as messages display it.
-pub(super) fn shown(schema: Option<&str>, name: &str) -> String {
+pub(super) fn qualified_name(schema: Option<&str>, name: &str) -> String {
     match schema {
         Some(schema) => format!("{schema}.{name}"),
         None => name.to_owned(),
@@ -60,7 +60,10 @@ pub(super) fn shown(schema: Option<&str>, name: &str) -> String {
 pub(super) fn no_relation(schema: Option<&str>, name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_TABLE,
-        format!("relation \"{}\" does not exist", shown(schema, name)),
+        format!(
+            "relation \"{}\" does not exist",
+            qualified_name(schema, name)
+        ),
     )
 }
 

@@ -152,7 +152,7 @@ impl Binder<'_> {
         kind: Option<RoutineKind>,
     ) -> Result<Result<Arc<RoutineDef>, SqlError>, SqlError> {
         let what = kind.map_or("routine", RoutineKind::name);
-        let shown = names::shown(name.schema.as_deref(), &name.name);
+        let shown = names::qualified_name(name.schema.as_deref(), &name.name);
         let mut found = self.catalog.routines(name.schema.as_deref(), &name.name);
         let mut types = None;
         if let Some(args) = &name.args {

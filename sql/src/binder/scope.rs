@@ -235,7 +235,7 @@ impl Scope {
             SqlState::UNDEFINED_TABLE,
             format!(
                 "missing FROM-clause entry for table \"{}\"",
-                names::shown(None, alias)
+                names::qualified_name(None, alias)
             ),
         ))
     }

@@ -24,7 +24,7 @@ impl Binder<'_> {
                 to,
             } => {
                 let found = self.object_if_there(object, *if_exists)?;
-                let shown = names::shown(object.name.schema.as_deref(), &object.name.name);
+                let shown = names::qualified_name(object.name.schema.as_deref(), &object.name.name);
                 Ok(Statement::AlterOwner(AlterOwner {
                     object: found,
                     name: (object.kind, shown),
@@ -41,7 +41,7 @@ impl Binder<'_> {
                 self.schema_oid(to)?;
                 Ok(Statement::SetSchema(SetSchema {
                     object: found,
-                    name: names::shown(object.name.schema.as_deref(), &object.name.name),
+                    name: names::qualified_name(object.name.schema.as_deref(), &object.name.name),
                     to: to.clone(),
                     tag,
                 }))
@@ -55,7 +55,7 @@ impl Binder<'_> {
                 let found = self.object_if_there(object, *if_exists)?;
                 Ok(Statement::RenameView(RenameView {
                     object: found,
-                    name: names::shown(object.name.schema.as_deref(), &object.name.name),
+                    name: names::qualified_name(object.name.schema.as_deref(), &object.name.name),
                     column: column.clone(),
                     to: to.clone(),
                 }))
@@ -172,7 +172,10 @@ impl Binder<'_> {
             ))),
             None => Err(SqlError::new(
                 SqlState::UNDEFINED_TABLE,
-                format!("relation \"{}\" does not exist", names::shown(schema, name)),
+                format!(
+                    "relation \"{}\" does not exist",
+                    names::qualified_name(schema, name)
+                ),
             )),
         }
     }

@@ -112,7 +112,7 @@ impl Binder<'_> {
         let (schema, name) = qualified(&name)?;
         self.check_schema(schema.as_deref(), false)?;
         self.check_usage(schema.as_deref())?;
-        let shown = names::shown(schema.as_deref(), &name);
+        let shown = names::qualified_name(schema.as_deref(), &name);
         if let Some(sequence) = self.catalog.sequence(schema.as_deref(), &name)? {
             let id = Value::Int8(i64::from(sequence.id));
             return Ok(Expr::constant(Type::INT8, id));

@@ -152,7 +152,7 @@ impl Binder<'_> {
     ) -> Result<Arc<RoutineDef>, SqlError> {
         let found = self.catalog.routines(schema.as_deref(), name);
         let routine = found.into_iter().find(|r| r.inputs().next().is_none());
-        let shown = names::shown(schema.as_deref(), name);
+        let shown = names::qualified_name(schema.as_deref(), name);
         let routine = routine.ok_or_else(|| {
             SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,

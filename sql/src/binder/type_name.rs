@@ -64,7 +64,7 @@ impl Binder<'_> {
                 SqlState::WRONG_OBJECT_TYPE,
                 format!("{kind} is not an enum"),
             ),
-            None => no_type(&names::shown(schema, name)),
+            None => no_type(&names::qualified_name(schema, name)),
         })
     }
 
@@ -92,7 +92,7 @@ impl Binder<'_> {
                 .hint(format!("You can drop table {name} instead.")))
             }
             (None, None) if may_miss => Ok(()),
-            (None, None) => Err(no_type(&names::shown(schema, name))),
+            (None, None) => Err(no_type(&names::qualified_name(schema, name))),
         }
     }
 }
@@ -294,7 +294,7 @@ fn custom(
                     format!("schema \"{schema}\" does not exist"),
                 ))
             }
-            _ => Err(no_type(&names::shown(schema, &folded))),
+            _ => Err(no_type(&names::qualified_name(schema, &folded))),
         },
     }
 }

@@ -266,7 +266,7 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, plain) = names::table_name(name)?;
-            let shown = names::shown(schema.as_deref(), &plain);
+            let shown = names::qualified_name(schema.as_deref(), &plain);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.view(name)? {
                 Some(view) => drop.views.push(view),

@@ -271,7 +271,7 @@ impl RoutineDef {
         if let Some(called) = &self.as_called {
             return called.signature.to_string();
         }
-        let types: Vec<String> = self.inputs().map(|arg| shown_type(&arg.ty)).collect();
+        let types: Vec<String> = self.inputs().map(|arg| type_name(&arg.ty)).collect();
         format!("{}({})", self.name, types.join(", "))
     }
 
@@ -289,7 +289,7 @@ impl RoutineDef {
 }
 
 /// Returns the name of a type without its length.
-fn shown_type(ty: &Type) -> String {
+fn type_name(ty: &Type) -> String {
     Type::of(ty.kind).name()
 }
 

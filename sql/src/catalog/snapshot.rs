@@ -396,7 +396,7 @@ impl Snapshot {
     }
 
     /// Returns the description of an object in messages.
-    pub fn shown_object(&self, object: Object) -> String {
+    pub fn object_description(&self, object: Object) -> String {
         let name = match object.kind {
             ObjectKind::Schema => namespace_name(self, object.id),
             ObjectKind::Function | ObjectKind::Procedure => {

@@ -87,7 +87,7 @@ impl TypeDef {
     }
 
     /// Returns the name in messages, with the schema unless that is `public`.
-    pub fn shown(&self) -> &'static str {
+    pub fn display_name(&self) -> &'static str {
         self.kind().name()
     }
 }

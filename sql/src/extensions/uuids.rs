@@ -45,11 +45,11 @@ const fn of_name(
 }
 
 pub(super) static FUNCTIONS: &[ExtensionFunction] = &[
-    constant("uuid_nil", |_, _| shown(Uuid::nil())),
-    constant("uuid_ns_dns", |_, _| shown(Uuid::NAMESPACE_DNS)),
-    constant("uuid_ns_url", |_, _| shown(Uuid::NAMESPACE_URL)),
-    constant("uuid_ns_oid", |_, _| shown(Uuid::NAMESPACE_OID)),
-    constant("uuid_ns_x500", |_, _| shown(Uuid::NAMESPACE_X500)),
+    constant("uuid_nil", |_, _| to_value(Uuid::nil())),
+    constant("uuid_ns_dns", |_, _| to_value(Uuid::NAMESPACE_DNS)),
+    constant("uuid_ns_url", |_, _| to_value(Uuid::NAMESPACE_URL)),
+    constant("uuid_ns_oid", |_, _| to_value(Uuid::NAMESPACE_OID)),
+    constant("uuid_ns_x500", |_, _| to_value(Uuid::NAMESPACE_X500)),
     fresh("uuid_generate_v1", |_, cx| {
         /// The node of all version 1 UUIDs of this process.
         static NODE: OnceLock<[u8; 6]> = OnceLock::new();
@@ -64,22 +64,22 @@ pub(super) static FUNCTIONS: &[ExtensionFunction] = &[
     }),
     of_name("uuid_generate_v3", |args, _| {
         let name = named(args)?;
-        shown(Builder::from_md5_bytes(md5(&name)).into_uuid())
+        to_value(Builder::from_md5_bytes(md5(&name)).into_uuid())
     }),
     fresh("uuid_generate_v4", |_, _| {
         let mut bytes = [0; 16];
         random::fill(&mut bytes)?;
-        shown(Builder::from_random_bytes(bytes).into_uuid())
+        to_value(Builder::from_random_bytes(bytes).into_uuid())
     }),
     of_name("uuid_generate_v5", |args, _| {
         let hash = digest::digest(&SHA1, &named(args)?);
         let bytes = hash.as_ref().first_chunk::<16>();
         let bytes = bytes.ok_or_else(|| mismatch("uuid_generate_v5"))?;
-        shown(Builder::from_sha1_bytes(*bytes).into_uuid())
+        to_value(Builder::from_sha1_bytes(*bytes).into_uuid())
     }),
 ];
 
-fn shown(uuid: Uuid) -> Outcome {
+fn to_value(uuid: Uuid) -> Outcome {
     Ok(Value::Uuid(uuid.into_bytes()))
 }
 
@@ -112,7 +112,7 @@ fn of_time(cx: &EvalContext, mut node: [u8; 6]) -> Outcome {
     let last = [&sequence[..], &node[..]].concat();
     let last = last.first_chunk::<8>();
     let last = last.ok_or_else(|| mismatch("a UUID of a time"))?;
-    shown(Uuid::from_fields(low, middle, high & 0x0fff | 0x1000, last))
+    to_value(Uuid::from_fields(low, middle, high & 0x0fff | 0x1000, last))
 }
 
 #[cfg(test)]

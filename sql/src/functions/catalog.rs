@@ -168,7 +168,7 @@ fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
         None => VisibleColumns::Nothing,
     };
     let reader = pg::reader(&catalog, cx, is_pretty(args));
-    Ok(Value::text(pg::shown_expression(&reader, stored, over)))
+    Ok(Value::text(pg::deparsed_expression(&reader, stored, over)))
 }
 
 fn oid(args: &[Value]) -> u32 {
@@ -399,7 +399,7 @@ fn routine(args: &[Value], cx: &EvalContext) -> Option<(Arc<RoutineDef>, Arc<Sna
 }
 
 /// Returns the name of a type in a routine's signature, qualified if it is not on the search path.
-fn type_shown(ty: Type, catalog: &Snapshot, cx: &EvalContext) -> String {
+fn type_text(ty: Type, catalog: &Snapshot, cx: &EvalContext) -> String {
     match ty.plain() == ty && !ty.kind.is_users() {
         true => ty.name(),
         false => pg::type_name(catalog, ty.oid(), cx).unwrap_or_else(|| ty.name()),
@@ -408,7 +408,7 @@ fn type_shown(ty: Type, catalog: &Snapshot, cx: &EvalContext) -> String {
 
 fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
     if let Some((routine, catalog)) = routine(args, cx) {
-        let named = |ty| type_shown(ty, &catalog, cx);
+        let named = |ty| type_text(ty, &catalog, cx);
         return Ok(text(pg::routine_result(&routine, &named)));
     }
     let function = pg::Procedure::of(oid(args));
@@ -432,7 +432,7 @@ fn described(args: &[Value], cx: &EvalContext) -> Outcome {
         return Ok(text(routine.map(|of| {
             let types = of
                 .inputs()
-                .map(|arg| type_shown(Type::of(arg.ty.kind), &catalog, cx));
+                .map(|arg| type_text(Type::of(arg.ty.kind), &catalog, cx));
             let types = types.collect::<Vec<_>>().join(",");
             let (kind, name) = (of.kind.name(), super::quote_ident(&of.name));
             match search_path(&*catalog, cx).contains(&of.schema) {
@@ -443,12 +443,12 @@ fn described(args: &[Value], cx: &EvalContext) -> Outcome {
     }
     let object = catalog.object_of(class, id);
     let object = object.filter(|of| catalog.has_object(class, of.id));
-    Ok(text(object.map(|of| catalog.shown_object(of))))
+    Ok(text(object.map(|of| catalog.object_description(of))))
 }
 
 fn function_arguments(args: &[Value], to_name: bool, cx: &EvalContext) -> Outcome {
     if let Some((routine, catalog)) = routine(args, cx) {
-        let named = |ty| type_shown(ty, &catalog, cx);
+        let named = |ty| type_text(ty, &catalog, cx);
         return Ok(Value::text(pg::routine_arguments(
             &routine, to_name, &named,
         )));
@@ -461,7 +461,7 @@ fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some((routine, catalog)) = routine(args, cx) else {
         return Ok(Value::Null);
     };
-    let named = |ty| type_shown(ty, &catalog, cx);
+    let named = |ty| type_text(ty, &catalog, cx);
     Ok(Value::text(pg::routine_definition(&routine, &named)))
 }
 

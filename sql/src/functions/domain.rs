@@ -57,7 +57,10 @@ fn null_refused(domain: Domain) -> SqlError {
         data_type: Some(definition.name.clone()),
         ..ErrorFields::new(
             SqlState::NOT_NULL_VIOLATION,
-            format!("domain {} does not allow null values", definition.shown),
+            format!(
+                "domain {} does not allow null values",
+                definition.display_name
+            ),
         )
     })
 }
@@ -74,7 +77,7 @@ fn refused(domain: Domain, constraint: &str) -> SqlError {
             SqlState::CHECK_VIOLATION,
             format!(
                 "value for domain {} violates check constraint \"{constraint}\"",
-                definition.shown
+                definition.display_name
             ),
         )
     })

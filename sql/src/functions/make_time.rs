@@ -84,7 +84,7 @@ fn clock(hours: i32, minutes: i32, seconds: f64) -> Result<i64, SqlError> {
             SqlState::DATETIME_FIELD_OVERFLOW,
             format!(
                 "time field value out of range: {hours}:{minutes:02}:{}",
-                shown(seconds)
+                format_seconds(seconds)
             ),
         ));
     }
@@ -92,7 +92,7 @@ fn clock(hours: i32, minutes: i32, seconds: f64) -> Result<i64, SqlError> {
 }
 
 /// Formats seconds with two digits before the point, for the error message.
-fn shown(seconds: f64) -> String {
+fn format_seconds(seconds: f64) -> String {
     let text = seconds.to_string();
     match text.split('.').next() {
         Some(whole) if whole.len() < 2 => format!("0{text}"),

@@ -22,7 +22,7 @@ pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, S
     };
     let name = match oid {
         0 => "-".to_owned(),
-        _ => shown(&snapshot, oid, kind, cx).unwrap_or_else(|| oid.to_string()),
+        _ => object_name(&snapshot, oid, kind, cx).unwrap_or_else(|| oid.to_string()),
     };
     let name = name.into();
     Ok(Value::Object(Box::new(Object { oid, name })))
@@ -222,7 +222,7 @@ pub fn parts(text: &str) -> Result<Vec<String>, SqlError> {
 }
 
 /// Returns the displayed name of an object.
-fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Option<String> {
+fn object_name(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Option<String> {
     match kind {
         TypeKind::RegClass => {
             let (schema, name) = pg_catalog::relation_name(snapshot, oid)?;
@@ -239,11 +239,11 @@ fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Opt
         TypeKind::RegRole => pg_catalog::role_name(snapshot, oid).map(|name| quoted(&name)),
         TypeKind::RegCollation => pg_catalog::collation_name(oid).map(quoted),
         TypeKind::RegProcedure => signatures::signature(snapshot, oid, cx),
-        TypeKind::RegOper => signatures::operator_shown(oid),
+        TypeKind::RegOper => signatures::operator_text(oid),
         TypeKind::RegOperator => signatures::operator_signature(snapshot, oid, cx),
         _ => {
             let Some(routine) = snapshot.routine_by_id(oid) else {
-                return Procedure::of(oid).map(Procedure::shown);
+                return Procedure::of(oid).map(Procedure::display_name);
             };
             let found = search_path(snapshot, cx).contains(&routine.schema);
             let name = quoted(&routine.name);

@@ -51,7 +51,7 @@ pub fn routine_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlErro
 
 /// Returns a function as regprocedure shows it: `length(text)`.
 pub fn signature(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<String> {
-    let type_name = |oid| type_shown(snapshot, oid, cx);
+    let type_name = |oid| type_text(snapshot, oid, cx);
     let Some(routine) = snapshot.routine_by_id(oid) else {
         let of = Procedure::of(oid)?;
         let types: Vec<String> = of.args.iter().map(|oid| type_name(*oid)).collect();
@@ -115,7 +115,7 @@ pub fn operator_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlErr
 }
 
 /// Returns an operator as regoper shows it: qualified if its name is ambiguous.
-pub fn operator_shown(oid: u32) -> Option<String> {
+pub fn operator_text(oid: u32) -> Option<String> {
     let of = Operator::of(oid)?;
     Some(match Operator::named(of.name).nth(1) {
         None => of.name.to_owned(),
@@ -128,13 +128,13 @@ pub fn operator_signature(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Op
     let of = Operator::of(oid)?;
     let type_name = |oid| match oid {
         0 => "NONE".to_owned(),
-        oid => type_shown(snapshot, oid, cx),
+        oid => type_text(snapshot, oid, cx),
     };
     let (left, right) = (type_name(of.left), type_name(of.right));
     Some(format!("{}({left},{right})", of.name))
 }
 
-fn type_shown(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> String {
+fn type_text(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> String {
     let name = pg_catalog::type_name(snapshot, oid, cx);
     name.unwrap_or_else(|| oid.to_string())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::definitions::{condition, expression as shown_expression, view_definition};
+use super::definitions::{condition, expression as deparsed_expression, view_definition};
 use super::names::namespaces;
 use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
@@ -236,7 +236,8 @@ pub fn domains(rows: &mut Rows, around: &RowInputs<'_>) {
         let definition = domain.definition();
         let default = definition.default.as_deref();
         let default = default.map(|text| typed_text(text, definition.base));
-        let default = default.map(|text| shown_expression(&reader, &text, VisibleColumns::Nothing));
+        let default =
+            default.map(|text| deparsed_expression(&reader, &text, VisibleColumns::Nothing));
         let own = [
             ("udt_catalog", Value::text(around.database)),
             ("dtd_identifier", Value::text("1")),
@@ -365,7 +366,7 @@ pub fn columns(rows: &mut Rows, around: &RowInputs<'_>) {
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 default.map_or(Value::Null, |text| {
-                    Value::text(shown_expression(
+                    Value::text(deparsed_expression(
                         &reader,
                         &text,
                         VisibleColumns::Table(&table),
@@ -395,7 +396,7 @@ pub fn columns(rows: &mut Rows, around: &RowInputs<'_>) {
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 expression(column).map_or(Value::Null, |text| {
-                    Value::text(shown_expression(&reader, &text, VisibleColumns::Nothing))
+                    Value::text(deparsed_expression(&reader, &text, VisibleColumns::Nothing))
                 }),
                 yes(true),
                 yes(changes && updatable),

@@ -62,7 +62,7 @@ use crate::value::Value;
 pub use builtin::{Operator, Procedure};
 pub use definition_text::{Constraint, index_column, index_definition, without_parentheses};
 pub(crate) use definition_text::{look, with_options};
-pub use definitions::{expression as shown_expression, reader, view_definition};
+pub use definitions::{expression as deparsed_expression, reader, view_definition};
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
     relation_name, relation_oid, role_name, role_oid, type_name, type_oid,
@@ -72,7 +72,7 @@ pub use objects::{collation, comment, serial_sequence, takes_values_of};
 pub use partition_hierarchy::{
     bound_text, edges_text, partition_bound, partition_constraint, partition_key,
 };
-pub use privileges::{comment as comment_on, shown as shown_acl};
+pub use privileges::{acl_value, comment as comment_on};
 pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
 pub use rows::Rows;

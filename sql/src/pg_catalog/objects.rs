@@ -43,7 +43,7 @@ fn namespace(around: &RowInputs<'_>, schema: &str) -> Value {
 }
 
 /// Returns the indexes that are visible to users.
-pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
+pub fn visible_indexes(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
@@ -108,7 +108,10 @@ pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
                 "relfilenode",
                 Value::Oid(if table.is_parent() { 0 } else { table.id }),
             ),
-            ("relhasindex", Value::Bool(shown(&table).next().is_some())),
+            (
+                "relhasindex",
+                Value::Bool(visible_indexes(&table).next().is_some()),
+            ),
             ("relchecks", Value::Int2(table.rules.checks.len() as i16)),
             (
                 "relhastriggers",
@@ -147,7 +150,7 @@ pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
         };
         let all = common(table.id, &table.name, kind, table.columns.len());
         rows.add(all.into_iter().chain(own));
-        for index in shown(&table) {
+        for index in visible_indexes(&table) {
             let own = [
                 ("relnamespace", namespace(around, &table.schema)),
                 ("relpersistence", persistence_of(&table)),
@@ -329,7 +332,7 @@ pub fn attributes(rows: &mut Rows, around: &RowInputs<'_>) {
             let column = column(&of.name, of.declared(), of.attnum);
             rows.add(column.into_iter().chain(own));
         }
-        for index in shown(&table) {
+        for index in visible_indexes(&table) {
             let keys = index.columns.iter().map(|key| key.column);
             let all = keys.chain(index.more.include.iter().copied());
             for (number, at) in (1..).zip(all) {

@@ -24,12 +24,12 @@ pub fn acl(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
     let security = snapshot.security();
     let object = Object::new(kind, id);
     if object.key() == (class::SCHEMA, PUBLIC_NAMESPACE) {
-        return shown(security, &security.acl(object));
+        return acl_value(security, &security.acl(object));
     }
     let about = security.about(object);
     about
         .and_then(|about| about.acl.as_ref())
-        .map_or(Value::Null, |acl| shown(security, acl))
+        .map_or(Value::Null, |acl| acl_value(security, acl))
 }
 
 /// Returns the privileges on a column; NULL if none were granted.
@@ -37,18 +37,18 @@ pub fn column_acl(snapshot: &Snapshot, kind: ObjectKind, id: u32, column: i16) -
     let security = snapshot.security();
     let about = security.about(Object::new(kind, id));
     let acl = about.and_then(|about| about.columns.iter().find(|(of, _)| *of == column));
-    acl.map_or(Value::Null, |(_, acl)| shown(security, acl))
+    acl.map_or(Value::Null, |(_, acl)| acl_value(security, acl))
 }
 
 /// Returns a list of privileges as PostgreSQL shows it.
-pub fn shown(security: &Security, acl: &Acl) -> Value {
+pub fn acl_value(security: &Security, acl: &Acl) -> Value {
     let items = acl
         .iter()
-        .map(|item| Value::text(shown_item(security, item)));
+        .map(|item| Value::text(acl_item_text(security, item)));
     Array::of(items.collect()).into()
 }
 
-fn shown_item(security: &Security, item: &AclItem) -> String {
+fn acl_item_text(security: &Security, item: &AclItem) -> String {
     let name = |role: u32| match role {
         PUBLIC => String::new(),
         role => quote_ident(&security.role_name(role)),
@@ -107,7 +107,7 @@ pub fn defaults(rows: &mut Rows, around: &RowInputs<'_>) {
             ("defaclrole", Value::Oid(of.role)),
             ("defaclnamespace", Value::Oid(of.schema)),
             ("defaclobjtype", Value::text(letter)),
-            ("defaclacl", shown(security, &of.acl)),
+            ("defaclacl", acl_value(security, &of.acl)),
         ]);
     }
 }
@@ -123,7 +123,7 @@ pub fn initial(rows: &mut Rows, around: &RowInputs<'_>) {
         ("objoid", Value::Oid(PUBLIC_NAMESPACE)),
         ("classoid", Value::Oid(class::SCHEMA)),
         ("privtype", Value::text("i")),
-        ("initprivs", shown(around.snapshot.security(), &acl)),
+        ("initprivs", acl_value(around.snapshot.security(), &acl)),
     ]);
 }
 

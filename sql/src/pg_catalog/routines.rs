@@ -269,7 +269,7 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
             out,
             " SET {} TO {}",
             quoted(name),
-            shown_setting(name, value)
+            setting_text(name, value)
         );
     }
     if routine.atomic {
@@ -310,7 +310,7 @@ fn six_digits(number: f32) -> String {
 }
 
 /// Formats the value of a setting; the elements of a list are quoted separately.
-fn shown_setting(name: &str, value: &str) -> String {
+fn setting_text(name: &str, value: &str) -> String {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     if !crate::settings::is_list(name) {
         return literal(value);

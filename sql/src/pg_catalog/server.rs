@@ -158,7 +158,7 @@ pub fn database_settings(rows: &mut Rows, around: &RowInputs<'_>) {
             rows.add([
                 ("setdatabase", Value::Oid(database)),
                 ("setrole", Value::Oid(role)),
-                ("setconfig", shown_settings(settings)),
+                ("setconfig", settings_value(settings)),
             ]);
         }
     };
@@ -177,17 +177,17 @@ pub fn database_settings(rows: &mut Rows, around: &RowInputs<'_>) {
     }
 }
 
-fn shown_settings(settings: &[(String, String)]) -> Value {
+fn settings_value(settings: &[(String, String)]) -> Value {
     let settings = settings.iter();
-    let shown = settings.map(|(name, value)| Value::text(format!("{name}={value}")));
-    crate::value::Array::of(shown.collect()).into()
+    let texts = settings.map(|(name, value)| Value::text(format!("{name}={value}")));
+    crate::value::Array::of(texts.collect()).into()
 }
 
 /// Returns the default settings of a role for all databases.
 fn config(role: &RoleDef) -> Value {
     let mut all = role.settings.iter();
     let of = all.find(|of| of.database == 0);
-    of.map_or(Value::Null, |of| shown_settings(&of.settings))
+    of.map_or(Value::Null, |of| settings_value(&of.settings))
 }
 
 /// Adds the rows of `pg_tablespace`.
@@ -219,21 +219,21 @@ pub fn cursors(rows: &mut Rows, around: &RowInputs<'_>) {
 /// executions are not counted.
 pub fn prepared_statements(rows: &mut Rows, around: &RowInputs<'_>) {
     for (name, statement) in around.prepared {
-        let shown = statement.shown();
-        let types = shown.types.into_iter().map(|oid| {
+        let info = statement.info();
+        let types = info.types.into_iter().map(|oid| {
             let users = || Some(around.snapshot.type_by_id(oid)?.name.clone());
             let name = super::types::sql_name(oid).or_else(users);
             object(oid, &name.unwrap_or_default())
         });
         rows.add([
             ("name", Value::text(name)),
-            ("statement", Value::text(&shown.text)),
-            ("prepare_time", Value::TimestampTz(shown.made)),
+            ("statement", Value::text(&info.text)),
+            ("prepare_time", Value::TimestampTz(info.made)),
             (
                 "parameter_types",
                 crate::value::Array::of(types.collect()).into(),
             ),
-            ("from_sql", Value::Bool(shown.from_sql)),
+            ("from_sql", Value::Bool(info.from_sql)),
             ("generic_plans", Value::Null),
             ("custom_plans", Value::Null),
         ]);

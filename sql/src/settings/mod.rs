@@ -292,18 +292,18 @@ impl Settings {
 
     /// Returns all settings for SHOW ALL: name, value, description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
-        let shown = rows::settings().filter(|s| s.is_shown());
+        let visible = rows::settings().filter(|s| s.is_visible());
         let row = |s: &SettingDefinition| {
             let value = self.get(s.name).unwrap_or_default().into_owned();
             (s.name, value, s.description)
         };
-        shown.map(row).collect()
+        visible.map(row).collect()
     }
 
     /// Returns all settings as `pg_settings` shows them.
     pub fn described(&self) -> impl Iterator<Item = SettingDescription> + '_ {
-        let shown = rows::settings().filter(|s| s.is_shown());
-        shown.map(|s| {
+        let visible = rows::settings().filter(|s| s.is_visible());
+        visible.map(|s| {
             let name = lower(s.name);
             let value = self.get(s.name).unwrap_or_default();
             let source = match (

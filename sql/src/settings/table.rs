@@ -63,7 +63,7 @@ impl SettingDefinition {
     }
 
     /// Returns whether `pg_settings` and SHOW ALL include the setting.
-    pub(super) fn is_shown(&self) -> bool {
+    pub(super) fn is_visible(&self) -> bool {
         self.category != HIDDEN
     }
 
@@ -84,9 +84,11 @@ impl SettingDefinition {
             Kind::Int(low, high) | Kind::Size(_, low, high) => {
                 ("integer", range(low.to_string(), high.to_string()), None)
             }
-            Kind::Real(low, high) | Kind::Span(low, high) => {
-                ("real", range(unit::shown(low), unit::shown(high)), None)
-            }
+            Kind::Real(low, high) | Kind::Span(low, high) => (
+                "real",
+                range(unit::format_number(low), unit::format_number(high)),
+                None,
+            ),
             Kind::Enum(all) => ("enum", None, Some(all)),
             Kind::Text | Kind::Name | Kind::DateStyle | Kind::Encoding | Kind::Zone => {
                 ("string", None, None)
@@ -101,7 +103,7 @@ impl SettingDefinition {
             Some(unit) => unit.read(canonical),
             None => None,
         };
-        number.map_or_else(|| canonical.to_owned(), unit::shown)
+        number.map_or_else(|| canonical.to_owned(), unit::format_number)
     }
 
     /// Returns the canonical form of `value`. `now` is the current value.
@@ -131,18 +133,18 @@ impl SettingDefinition {
                 let number = unit.read(trimmed);
                 let number = number.ok_or_else(|| self.bad_value(value).hint(unit.hint()))?;
                 let number = self.whole(number, Some(unit), value, (low, high))?;
-                Ok(unit.show(number as f64))
+                Ok(unit.format_with_unit(number as f64))
             }
             Kind::Real(low, high) => {
                 let number = unit::number(trimmed).ok_or_else(|| self.bad_value(value))?;
                 self.in_range(number, None, (low, high))?;
-                Ok(unit::shown(number))
+                Ok(unit::format_number(number))
             }
             Kind::Span(low, high) => {
                 let number = Unit::Ms.read(trimmed);
                 let number = number.ok_or_else(|| self.bad_value(value).hint(Unit::Ms.hint()))?;
                 self.in_range(number, Some(Unit::Ms), (low, high))?;
-                Ok(Unit::Ms.show(number))
+                Ok(Unit::Ms.format_with_unit(number))
             }
             Kind::Enum(options) => {
                 let lowered = trimmed.to_ascii_lowercase();
@@ -216,10 +218,10 @@ impl SettingDefinition {
         let unit = unit.map_or_else(String::new, |unit| format!(" {}", unit.name()));
         Err(invalid(format!(
             "{}{unit} is outside the valid range for parameter \"{}\" ({} .. {})",
-            unit::shown(number),
+            unit::format_number(number),
             self.name,
-            unit::shown(low),
-            unit::shown(high)
+            unit::format_number(low),
+            unit::format_number(high)
         )))
     }
 

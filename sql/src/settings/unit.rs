@@ -97,15 +97,15 @@ impl Unit {
     }
 
     /// Formats a number in the largest unit in which it is an integer.
-    pub(super) fn show(self, number: f64) -> String {
+    pub(super) fn format_with_unit(self, number: f64) -> String {
         if number <= 0.0 {
-            return shown(number);
+            return format_number(number);
         }
         let base = number * self.size();
         let whole = |(_, size): &&(&str, f64)| (base / size).fract() == 0.0;
         match self.known().iter().find(whole) {
-            Some((name, size)) => format!("{}{name}", shown(base / size)),
-            None => format!("{}{}", shown(number), self.name()),
+            Some((name, size)) => format!("{}{name}", format_number(base / size)),
+            None => format!("{}{}", format_number(number), self.name()),
         }
     }
 }
@@ -154,7 +154,7 @@ fn leading(text: &str) -> Option<(f64, &str)> {
 }
 
 /// Formats a number with six digits, like `%g`.
-pub(super) fn shown(number: f64) -> String {
+pub(super) fn format_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
     }
@@ -194,13 +194,13 @@ mod tests {
             (Unit::Ms, "0.5", 0.5, "500us"),
         ] {
             assert_eq!(unit.read(given), Some(number), "{given}");
-            assert_eq!(unit.show(number), text);
+            assert_eq!(unit.format_with_unit(number), text);
         }
         for bad in ["", "much", "1 parsec", "1 GB", "0x", "--1", "1s s"] {
             assert_eq!(Unit::Ms.read(bad), None, "{bad}");
         }
-        assert_eq!(shown(1.1), "1.1");
-        assert_eq!(shown(0.0025), "0.0025");
-        assert_eq!(shown(f64::MAX), "1.79769e+308");
+        assert_eq!(format_number(1.1), "1.1");
+        assert_eq!(format_number(0.0025), "0.0025");
+        assert_eq!(format_number(f64::MAX), "1.79769e+308");
     }
 }

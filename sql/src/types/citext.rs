@@ -22,17 +22,17 @@ pub struct CitextDef {
     /// The name in the catalog.
     pub name: String,
     /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
-    pub shown: String,
+    pub display_name: String,
     /// The name of the array type in the catalog.
     pub array_name: String,
     /// The name of the array type in messages.
-    pub array_shown: String,
+    pub array_display_name: String,
 }
 
 impl CitextDef {
     /// Creates the definition for a schema and name.
     pub fn named(id: u32, array_id: u32, (schema, name): (&str, &str)) -> CitextDef {
-        let shown = match schema {
+        let display_name = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
             schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
         };
@@ -41,8 +41,8 @@ impl CitextDef {
             array_id,
             name: name.to_owned(),
             array_name: format!("_{name}"),
-            array_shown: format!("{shown}[]"),
-            shown,
+            array_display_name: format!("{display_name}[]"),
+            display_name,
         }
     }
 }

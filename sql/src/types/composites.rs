@@ -40,11 +40,11 @@ pub struct CompositeDef {
     /// The name in the catalog.
     pub name: String,
     /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
-    pub shown: String,
+    pub display_name: String,
     /// The name of the array type in the catalog.
     pub array_name: String,
     /// The name of the array type in messages.
-    pub array_shown: String,
+    pub array_display_name: String,
     /// The fields, in order.
     pub fields: Vec<Field>,
     /// The number of places that have ever been used.
@@ -74,9 +74,9 @@ impl CompositeDef {
             array_id,
             relation,
             name: String::new(),
-            shown: String::new(),
+            display_name: String::new(),
             array_name: String::new(),
-            array_shown: String::new(),
+            array_display_name: String::new(),
             places: fields.iter().map(|f| f.place + 1).max().unwrap_or(0),
             fields,
         };
@@ -86,13 +86,13 @@ impl CompositeDef {
 
     /// Renames the type.
     pub fn rename(&mut self, schema: &str, name: &str) {
-        self.shown = match schema {
+        self.display_name = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
             schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
         };
         self.name = name.to_owned();
         self.array_name = format!("_{name}");
-        self.array_shown = format!("{}[]", self.shown);
+        self.array_display_name = format!("{}[]", self.display_name);
     }
 
     /// Returns whether it is the row type of a table.

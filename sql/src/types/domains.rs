@@ -34,7 +34,7 @@ pub struct DomainDef {
     /// The name in the catalog.
     pub name: String,
     /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
-    pub shown: String,
+    pub display_name: String,
     /// The base type, which can be a domain, too.
     pub base: Type,
     /// NOT NULL
@@ -65,7 +65,7 @@ impl DomainDef {
             id,
             schema: String::new(),
             name: String::new(),
-            shown: String::new(),
+            display_name: String::new(),
             base,
             not_null: false,
             default: None,
@@ -77,7 +77,7 @@ impl DomainDef {
 
     /// Renames the domain.
     pub fn rename(&mut self, schema: &str, name: &str) {
-        self.shown = match schema {
+        self.display_name = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
             schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
         };
@@ -248,6 +248,6 @@ mod tests {
         assert!(second.is_not_null() && !second.is_free());
         assert_eq!(second.levels(), [code, second]);
         assert!(second.is_over(20_001) && second.is_over(1043) && !code.is_over(20_002));
-        assert_eq!(second.definition().shown, "s.\"Code\"");
+        assert_eq!(second.definition().display_name, "s.\"Code\"");
     }
 }

@@ -98,9 +98,9 @@ impl Element {
     pub(super) const fn array_name(self) -> &'static str {
         match self.0 {
             ElementKind::Listed(place) => ARRAYS[place as usize].2,
-            ElementKind::Enum(of) => of.definition().array_shown.as_str(),
-            ElementKind::Citext(of) => of.definition().array_shown.as_str(),
-            ElementKind::Composite(of) => of.definition().array_shown.as_str(),
+            ElementKind::Enum(of) => of.definition().array_display_name.as_str(),
+            ElementKind::Citext(of) => of.definition().array_display_name.as_str(),
+            ElementKind::Composite(of) => of.definition().array_display_name.as_str(),
         }
     }
 

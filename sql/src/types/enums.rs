@@ -35,13 +35,13 @@ pub struct EnumDef {
     /// The name in the catalog.
     pub name: String,
     /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
-    pub shown: String,
+    pub display_name: String,
     /// The labels (ENUM-2).
     pub labels: Vec<Label>,
     /// The name of the array type in the catalog.
     pub array_name: String,
     /// The name of the array type in messages.
-    pub array_shown: String,
+    pub array_display_name: String,
 }
 
 impl EnumDef {
@@ -52,7 +52,7 @@ impl EnumDef {
         (schema, name): (&str, &str),
         labels: Vec<Label>,
     ) -> EnumDef {
-        let shown = match schema {
+        let display_name = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
             schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
         };
@@ -61,8 +61,8 @@ impl EnumDef {
             array_id,
             name: name.to_owned(),
             array_name: format!("_{name}"),
-            array_shown: format!("{shown}[]"),
-            shown,
+            array_display_name: format!("{display_name}[]"),
+            display_name,
             labels,
         }
     }
@@ -124,7 +124,10 @@ impl Enum {
         all.find(|value| value.name() == name).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_TEXT_REPRESENTATION,
-                format!("invalid input value for enum {}: \"{name}\"", self.0.shown),
+                format!(
+                    "invalid input value for enum {}: \"{name}\"",
+                    self.0.display_name
+                ),
             )
         })
     }

@@ -263,7 +263,7 @@ fn verbose(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
     let start = out.len();
     // All signs are relative to that of the first field.
     let mut ago = None;
-    let mut shown = |value: i64, unit: &str, out: &mut Vec<u8>| {
+    let mut append_field = |value: i64, unit: &str, out: &mut Vec<u8>| {
         if value == 0 {
             return;
         }
@@ -276,11 +276,11 @@ fn verbose(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
             out.push(b's');
         }
     };
-    shown(parts.years, "year", out);
-    shown(parts.months, "mon", out);
-    shown(parts.days, "day", out);
-    shown(parts.hours, "hour", out);
-    shown(parts.minutes, "min", out);
+    append_field(parts.years, "year", out);
+    append_field(parts.months, "mon", out);
+    append_field(parts.days, "day", out);
+    append_field(parts.hours, "hour", out);
+    append_field(parts.minutes, "min", out);
     if parts.seconds != 0 || parts.us != 0 {
         let negative = parts.seconds < 0 || parts.us < 0;
         let ago = *ago.get_or_insert(negative);
@@ -359,20 +359,20 @@ fn iso(span: &Interval, parts: &IntervalFields, out: &mut Vec<u8>) {
         return;
     }
     out.push(b'P');
-    let shown = |value: i64, unit: u8, out: &mut Vec<u8>| {
+    let append_field = |value: i64, unit: u8, out: &mut Vec<u8>| {
         if value != 0 {
             integer::format(value, out);
             out.push(unit);
         }
     };
-    shown(parts.years, b'Y', out);
-    shown(parts.months, b'M', out);
-    shown(parts.days, b'D', out);
+    append_field(parts.years, b'Y', out);
+    append_field(parts.months, b'M', out);
+    append_field(parts.days, b'D', out);
     if span.us != 0 {
         out.push(b'T');
     }
-    shown(parts.hours, b'H', out);
-    shown(parts.minutes, b'M', out);
+    append_field(parts.hours, b'H', out);
+    append_field(parts.minutes, b'M', out);
     if parts.seconds != 0 || parts.us != 0 {
         if parts.seconds < 0 || parts.us < 0 {
             out.push(b'-');

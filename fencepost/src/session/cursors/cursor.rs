@@ -125,7 +125,7 @@ impl Cursor {
         self.portal.execution = Execution::default();
     }
 
-    pub fn shown(&self, name: &str) -> CursorInfo {
+    pub fn info(&self, name: &str) -> CursorInfo {
         CursorInfo {
             name: name.into(),
             statement: match &self.declared {

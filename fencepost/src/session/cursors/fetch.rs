@@ -176,7 +176,7 @@ impl Session {
                     lost += 1;
                     continue;
                 }
-                sink.row(cursor.portal.shown(row))?;
+                sink.row(cursor.portal.client_columns(row))?;
                 cursor.stands_on(row);
             }
             given += 1;
@@ -231,7 +231,7 @@ async fn backward(
     let given = wanted.map_or(before, |wanted| wanted.min(before));
     for nth in 0..given {
         if let Some(row) = cursor.materialized.get(before - nth) {
-            sink.row(cursor.portal.shown(row))?;
+            sink.row(cursor.portal.client_columns(row))?;
             cursor.stands_on(row);
         }
         if sink.should_flush() {

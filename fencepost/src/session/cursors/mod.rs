@@ -302,8 +302,8 @@ impl Session {
     /// Updates `pg_cursors`.
     fn cursors_changed(&mut self) {
         let all = self.cursors.named.iter();
-        let of_routines = self.scratch.routines.portals.shown();
-        let all = all.map(|(name, cursor)| cursor.shown(name));
+        let of_routines = self.scratch.routines.portals.infos();
+        let all = all.map(|(name, cursor)| cursor.info(name));
         let mut shown: Vec<CursorInfo> = all.chain(of_routines).collect();
         shown.sort_by_key(|cursor| cursor.created);
         self.eval.cursors = shown.into();

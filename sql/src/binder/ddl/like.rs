@@ -34,7 +34,7 @@ impl Binder<'_> {
             return Ok(Vec::new());
         }
         let Some(source) = self.catalog.table(schema, name)? else {
-            let shown = names::shown(schema, name);
+            let shown = names::qualified_name(schema, name);
             if self.catalog.sequence(schema, name)?.is_some() {
                 let message = format!("relation \"{name}\" is invalid in LIKE clause");
                 let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);

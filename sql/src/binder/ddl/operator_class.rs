@@ -78,7 +78,7 @@ pub(super) fn check(
             SqlState::UNDEFINED_OBJECT,
             format!(
                 "operator class \"{}\" does not exist for access method \"{method}\"",
-                names::shown(schema.as_deref(), &plain)
+                names::qualified_name(schema.as_deref(), &plain)
             ),
         ));
     };

@@ -59,20 +59,20 @@ impl Deparser<'_, '_> {
             for (arg, ty) in list.args.iter().zip(types) {
                 let (arg, variadic) = argument(arg)?;
                 spread |= variadic;
-                let shown = self.expr(arg, level)?;
+                let deparsed = self.expr(arg, level)?;
                 args.push(match ty.kind.is_polymorphic() {
-                    true => self.as_known(shown)?,
-                    false => self.coerced(shown, Type::of(ty.kind), false)?,
+                    true => self.as_known(deparsed)?,
+                    false => self.coerced(deparsed, Type::of(ty.kind), false)?,
                 });
             }
             if args.len() != list.args.len() {
                 return Err(SqlError::unsupported("a variadic call"));
             }
-            let shown = match spread {
+            let deparsed = match spread {
                 true => spread_call(name, args),
                 false => call_named(name, args),
             };
-            return Ok(DeparsedExpr::new(shown, bound.ty));
+            return Ok(DeparsedExpr::new(deparsed, bound.ty));
         }
         let name = function_name(&function.name)?;
         let ty = bound.ty;
@@ -90,8 +90,8 @@ impl Deparser<'_, '_> {
                 } else {
                     document
                 };
-                let shown = self.expr(argument(arg)?.0, level)?;
-                args.push(self.coerced_unknown(shown, unknown)?);
+                let deparsed = self.expr(argument(arg)?.0, level)?;
+                args.push(self.coerced_unknown(deparsed, unknown)?);
             }
             return Ok(DeparsedExpr::new(spread_call(quoted(&name), args), ty));
         }
@@ -127,8 +127,8 @@ impl Deparser<'_, '_> {
             };
             args.push(match nth == 0 && takes_sequence(&name) {
                 true => {
-                    let shown = self.expr(under_regclass(arg), level)?;
-                    self.coerced(shown, Type::of(TypeKind::RegClass), false)?
+                    let deparsed = self.expr(under_regclass(arg), level)?;
+                    self.coerced(deparsed, Type::of(TypeKind::RegClass), false)?
                 }
                 false => self.expr(arg, level)?,
             });
@@ -391,14 +391,14 @@ impl Deparser<'_, '_> {
     ) -> Result<Vec<SortKey>, SqlError> {
         let mut all = Vec::new();
         for key in keys {
-            let mut shown = self.settled(&key.expr, level)?;
+            let mut deparsed = self.settled(&key.expr, level)?;
             let same = |arg: &ast::Expr| arg.to_string() == key.expr.to_string();
             let is_argument = |arg| plain_argument(arg).is_ok_and(same);
-            if shown.ty.kind.is_string() && arguments.iter().any(is_argument) {
-                shown = self.coerced(shown, Type::TEXT, false)?;
+            if deparsed.ty.kind.is_string() && arguments.iter().any(is_argument) {
+                deparsed = self.coerced(deparsed, Type::TEXT, false)?;
             }
             all.push(SortKey {
-                by: SortBy::Tree(shown.tree),
+                by: SortBy::Tree(deparsed.tree),
                 suffix: suffix(key),
             });
         }
@@ -563,11 +563,11 @@ impl Deparser<'_, '_> {
         level: &Level,
     ) -> Result<[Tree; N], SqlError> {
         let all = self.exprs(exprs, level)?;
-        let are_bytes = all.iter().any(|shown| shown.ty.kind == TypeKind::Bytea);
+        let are_bytes = all.iter().any(|expr| expr.ty.kind == TypeKind::Bytea);
         let ty = if are_bytes { Type::BYTEA } else { Type::TEXT };
         let trees = all
             .into_iter()
-            .map(|shown| Ok(self.coerced(shown, ty, false)?.tree));
+            .map(|deparsed| Ok(self.coerced(deparsed, ty, false)?.tree));
         let trees = trees.collect::<Result<Vec<Tree>, SqlError>>()?;
         <[Tree; N]>::try_from(trees).map_err(|_| SqlError::internal("strings are missing"))
     }

@@ -144,16 +144,16 @@ impl Deparser<'_, '_> {
             let mut constants = Vec::new();
             for item in list {
                 let reads = self.bound(item, level)?.has_columns();
-                let shown = self.expr(item, level)?;
+                let deparsed = self.expr(item, level)?;
                 if reads {
-                    single.push(shown);
+                    single.push(deparsed);
                 } else {
-                    constants.push(shown);
+                    constants.push(deparsed);
                 }
             }
             if constants.len() > 1 {
                 let mut types = vec![left.ty];
-                types.extend(constants.iter().map(|shown| shown.ty));
+                types.extend(constants.iter().map(|deparsed| deparsed.ty));
                 let element = Type::of(self.common(&types)?.kind);
                 let ty = element.array();
                 let ty = ty.ok_or_else(|| SqlError::unsupported("an array of these"))?;
@@ -239,8 +239,8 @@ impl Deparser<'_, '_> {
             Some(row) => self.exprs(row, level)?,
             None => vec![self.expr(left, level)?],
         };
-        let types = self.inside(level, |shower| {
-            let select = shower.binder.query(query)?;
+        let types = self.inside(level, |deparser| {
+            let select = deparser.binder.query(query)?;
             let columns = select.columns().iter();
             Ok(columns.map(|target| target.expr.ty).collect::<Vec<_>>())
         })?;
@@ -282,10 +282,10 @@ impl Deparser<'_, '_> {
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
         use crate::types::TypeKind as T;
-        let shown = self.expr(expr, level)?;
-        match shown.ty.kind {
-            T::BpChar | T::Name | T::Citext(_) => Ok(shown),
-            _ => self.coerced(shown, Type::TEXT, false),
+        let deparsed = self.expr(expr, level)?;
+        match deparsed.ty.kind {
+            T::BpChar | T::Name | T::Citext(_) => Ok(deparsed),
+            _ => self.coerced(deparsed, Type::TEXT, false),
         }
     }
 

@@ -70,25 +70,25 @@ impl Deparser<'_, '_> {
     /// Converts the expression to another type.
     pub(super) fn coerced(
         &mut self,
-        shown: DeparsedExpr,
+        deparsed: DeparsedExpr,
         to: Type,
         explicit: bool,
     ) -> Result<DeparsedExpr, SqlError> {
         if to.kind == TypeKind::Unknown {
-            return Ok(shown);
+            return Ok(deparsed);
         }
         let base = to.plain();
-        let shown = match shown.ty == Type::UNKNOWN {
-            true => self.typed_constant(shown, base)?,
-            false => shown,
+        let deparsed = match deparsed.ty == Type::UNKNOWN {
+            true => self.typed_constant(deparsed, base)?,
+            false => deparsed,
         };
-        let same_length = to.typmod == shown.ty.typmod || (to.typmod == -1 && !explicit);
-        if shown.ty.kind == to.kind && same_length {
-            return Ok(shown);
+        let same_length = to.typmod == deparsed.ty.typmod || (to.typmod == -1 && !explicit);
+        if deparsed.ty.kind == to.kind && same_length {
+            return Ok(deparsed);
         }
         Ok(DeparsedExpr::new(
             Tree::Cast {
-                input: Box::new(match (shown.tree, explicit) {
+                input: Box::new(match (deparsed.tree, explicit) {
                     // The conversion and the cast to a length are displayed as one cast.
                     (
                         Tree::Cast {
@@ -97,7 +97,7 @@ impl Deparser<'_, '_> {
                             ..
                         },
                         true,
-                    ) if shown.ty.kind == base.kind => *input,
+                    ) if deparsed.ty.kind == base.kind => *input,
                     (tree, _) => tree,
                 }),
                 kind: to.kind,
@@ -109,10 +109,14 @@ impl Deparser<'_, '_> {
     }
 
     /// Converts a literal or NULL of unknown type to this type.
-    fn typed_constant(&mut self, shown: DeparsedExpr, to: Type) -> Result<DeparsedExpr, SqlError> {
+    fn typed_constant(
+        &mut self,
+        deparsed: DeparsedExpr,
+        to: Type,
+    ) -> Result<DeparsedExpr, SqlError> {
         let plain = Type::of(to.kind);
-        let Tree::Const { text, .. } = shown.tree else {
-            return Ok(DeparsedExpr::new(shown.tree, plain));
+        let Tree::Const { text, .. } = deparsed.tree else {
+            return Ok(DeparsedExpr::new(deparsed.tree, plain));
         };
         let Some(text) = text else {
             return Ok(self.value(&Value::Null, plain));
@@ -126,10 +130,10 @@ impl Deparser<'_, '_> {
     }
 
     /// Converts an expression that is still of unknown type to text.
-    pub(super) fn as_known(&mut self, shown: DeparsedExpr) -> Result<DeparsedExpr, SqlError> {
-        match shown.ty == Type::UNKNOWN {
-            true => self.coerced(shown, Type::TEXT, false),
-            false => Ok(shown),
+    pub(super) fn as_known(&mut self, deparsed: DeparsedExpr) -> Result<DeparsedExpr, SqlError> {
+        match deparsed.ty == Type::UNKNOWN {
+            true => self.coerced(deparsed, Type::TEXT, false),
+            false => Ok(deparsed),
         }
     }
 
@@ -138,9 +142,11 @@ impl Deparser<'_, '_> {
         &mut self,
         all: Vec<DeparsedExpr>,
     ) -> Result<(Type, Vec<DeparsedExpr>), SqlError> {
-        let types: Vec<Type> = all.iter().map(|shown| shown.ty).collect();
+        let types: Vec<Type> = all.iter().map(|deparsed| deparsed.ty).collect();
         let ty = Type::of(self.common(&types)?.kind);
-        let all = all.into_iter().map(|shown| self.coerced(shown, ty, false));
+        let all = all
+            .into_iter()
+            .map(|deparsed| self.coerced(deparsed, ty, false));
         Ok((ty, all.collect::<Result<_, _>>()?))
     }
 

@@ -22,14 +22,14 @@ impl Deparser<'_, '_> {
         expr: &ast::Expr,
         level: &Level,
     ) -> Result<DeparsedExpr, SqlError> {
-        let shown = self.expr(expr, level)?;
-        self.as_known(shown)
+        let deparsed = self.expr(expr, level)?;
+        self.as_known(deparsed)
     }
 
     /// Deparses a condition.
     pub(super) fn condition(&mut self, expr: &ast::Expr, level: &Level) -> Result<Tree, SqlError> {
-        let shown = self.expr(expr, level)?;
-        Ok(self.coerced(shown, Type::BOOL, false)?.tree)
+        let deparsed = self.expr(expr, level)?;
+        Ok(self.coerced(deparsed, Type::BOOL, false)?.tree)
     }
 
     pub(super) fn exprs<'e>(
@@ -88,11 +88,11 @@ impl Deparser<'_, '_> {
                 {
                     return Ok(row);
                 }
-                let shown = match &**expr {
+                let deparsed = match &**expr {
                     E::Array(array) => self.array(&array.elem, Some(to), level)?,
                     other => self.expr(other, level)?,
                 };
-                self.coerced(shown, to, true)
+                self.coerced(deparsed, to, true)
             }
             E::Tuple(fields) => {
                 let ty = self.bound(expr, level)?.ty;
@@ -164,12 +164,12 @@ impl Deparser<'_, '_> {
                 level,
             ),
             E::Collate { expr, collation } => {
-                let shown = self.settled(expr, level)?;
+                let deparsed = self.settled(expr, level)?;
                 let name = collation.0.last().and_then(|part| part.as_ident());
                 let name = name.map(names::fold).unwrap_or_default();
-                let ty = shown.ty;
+                let ty = deparsed.ty;
                 let name = DeparsedExpr::new(Tree::Var(crate::functions::quote_ident(&name)), ty);
-                Ok(DeparsedExpr::new(operation(shown, "COLLATE", name), ty))
+                Ok(DeparsedExpr::new(operation(deparsed, "COLLATE", name), ty))
             }
             E::Subquery(query) => {
                 let ty = self.bound(expr, level)?.ty;
@@ -387,7 +387,7 @@ impl Deparser<'_, '_> {
         query: &ast::Query,
         (ty, level): (Type, &Level),
     ) -> Result<DeparsedExpr, SqlError> {
-        let query = self.inside(level, |shower| shower.query(query, None))?;
+        let query = self.inside(level, |deparser| deparser.query(query, None))?;
         let query = Box::new(query);
         Ok(DeparsedExpr::new(Tree::Query { kind, left, query }, ty))
     }
@@ -408,7 +408,7 @@ impl Deparser<'_, '_> {
                 };
                 all.push(self.array(&array.elem, to, level)?);
             }
-            let ty = all.first().map_or(Type::UNKNOWN, |shown| shown.ty);
+            let ty = all.first().map_or(Type::UNKNOWN, |deparsed| deparsed.ty);
             return Ok(DeparsedExpr::new(elements_of(all, None), ty));
         }
         let mut all = Vec::with_capacity(elements.len());
@@ -425,7 +425,7 @@ impl Deparser<'_, '_> {
         let element = match wanted {
             Some(wanted) => Type::of(wanted.kind),
             None => {
-                let types: Vec<Type> = all.iter().map(|shown| shown.ty).collect();
+                let types: Vec<Type> = all.iter().map(|deparsed| deparsed.ty).collect();
                 Type::of(self.common(&types)?.kind)
             }
         };
@@ -442,7 +442,7 @@ impl Deparser<'_, '_> {
     ) -> Result<DeparsedExpr, SqlError> {
         let all = all
             .into_iter()
-            .map(|shown| self.coerced(shown, element, false));
+            .map(|deparsed| self.coerced(deparsed, element, false));
         let all = all.collect::<Result<Vec<_>, _>>()?;
         let empty = all.is_empty().then(|| self.type_name(ty));
         Ok(DeparsedExpr::new(elements_of(all, empty), ty))
@@ -454,8 +454,8 @@ impl Deparser<'_, '_> {
         level: &Level,
     ) -> Result<Subscript, SqlError> {
         let mut int = |expr: &ast::Expr| {
-            let shown = self.expr(expr, level)?;
-            Ok::<Tree, SqlError>(self.coerced(shown, Type::INT4, false)?.tree)
+            let deparsed = self.expr(expr, level)?;
+            Ok::<Tree, SqlError>(self.coerced(deparsed, Type::INT4, false)?.tree)
         };
         Ok(match subscript {
             ast::Subscript::Index { index } => Subscript::At(int(index)?),
@@ -495,10 +495,10 @@ impl Deparser<'_, '_> {
         }
         let (ty, mut results) = self.unified(results)?;
         let otherwise = Box::new(results.remove(0).tree);
-        let results = results.into_iter().map(|shown| shown.tree);
+        let results = results.into_iter().map(|deparsed| deparsed.tree);
         Ok(DeparsedExpr::new(
             Tree::Case {
-                operand: operand.map(|shown| Box::new(shown.tree)),
+                operand: operand.map(|deparsed| Box::new(deparsed.tree)),
                 branches: whens.into_iter().zip(results).collect(),
                 otherwise,
             },
@@ -517,8 +517,8 @@ fn like_symbol(expr: &ast::Expr, sense: Sense) -> &'static str {
     }
 }
 
-fn negated(shown: DeparsedExpr) -> DeparsedExpr {
-    DeparsedExpr::boolean(Tree::Not(Box::new(shown.tree)))
+fn negated(deparsed: DeparsedExpr) -> DeparsedExpr {
+    DeparsedExpr::boolean(Tree::Not(Box::new(deparsed.tree)))
 }
 
 /// Returns a node for an SQL keyword that is a value, such as CURRENT_DATE.
@@ -531,11 +531,11 @@ pub(super) fn words(text: String) -> Tree {
 
 fn elements_of(all: Vec<DeparsedExpr>, label: Option<String>) -> Tree {
     let mut pieces = vec![Piece::Text("ARRAY[".to_owned())];
-    for (i, shown) in all.into_iter().enumerate() {
+    for (i, deparsed) in all.into_iter().enumerate() {
         if i > 0 {
             pieces.push(Piece::Text(", ".to_owned()));
         }
-        pieces.push(Piece::Tree(shown.tree));
+        pieces.push(Piece::Tree(deparsed.tree));
     }
     pieces.push(Piece::Text("]".to_owned()));
     if let Some(label) = label {

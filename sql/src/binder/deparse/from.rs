@@ -136,7 +136,7 @@ impl Deparser<'_, '_> {
                 args: None,
                 ..
             } => {
-                let (shown, plain) = self.relation(name)?;
+                let (deparsed, plain) = self.relation(name)?;
                 let refname = level.names.get(at).cloned().flatten();
                 let mut text = String::new();
                 let renamed = refname.is_some() && refname.as_ref() != Some(&plain);
@@ -148,7 +148,7 @@ impl Deparser<'_, '_> {
                 }
                 Ok(FromItem::Leaf {
                     lateral: false,
-                    source: Source::Name(shown),
+                    source: Source::Name(deparsed),
                     alias: text,
                 })
             }
@@ -158,7 +158,7 @@ impl Deparser<'_, '_> {
                 alias,
                 ..
             } => {
-                let query = self.inside(level, |shower| shower.query(subquery, None))?;
+                let query = self.inside(level, |deparser| deparser.query(subquery, None))?;
                 let columns = alias
                     .as_ref()
                     .is_some_and(|alias| !alias.columns.is_empty());
@@ -222,33 +222,38 @@ impl Deparser<'_, '_> {
         for arg in args {
             lateral |= self.bound(arg, level)?.has_columns();
         }
-        let mut shown = self.exprs(args.iter().copied(), level)?;
+        let mut deparsed = self.exprs(args.iter().copied(), level)?;
         let called = function_name(name);
         if matches!(called.as_deref(), Ok("generate_series")) {
             let time = |ty: Type| ty.kind.category() == TypeCategory::DateTime;
-            let timed = shown.iter().any(|shown| time(shown.ty));
-            let step = (shown.len() == 3 && timed).then(|| shown.pop()).flatten();
-            shown = self.unified(shown)?.1;
+            let timed = deparsed.iter().any(|deparsed| time(deparsed.ty));
+            let step = (deparsed.len() == 3 && timed)
+                .then(|| deparsed.pop())
+                .flatten();
+            deparsed = self.unified(deparsed)?.1;
             if let Some(step) = step {
-                shown.push(self.coerced(step, Type::INTERVAL, false)?);
+                deparsed.push(self.coerced(step, Type::INTERVAL, false)?);
             }
         }
         if let Ok(name) = &called
             && gives_rows(name)
         {
-            shown = self.rows_arguments(name, shown)?;
+            deparsed = self.rows_arguments(name, deparsed)?;
         }
         if let Ok(name) = &called
             && JsonRows::of(name).is_some()
-            && let Some(document) = shown.pop()
+            && let Some(document) = deparsed.pop()
         {
             let kind = match name.starts_with("jsonb") {
                 true => TypeKind::Jsonb,
                 false => TypeKind::Json,
             };
-            shown.push(self.coerced_unknown(document, Type::of(kind))?);
+            deparsed.push(self.coerced_unknown(document, Type::of(kind))?);
         }
-        if shown.iter().any(|shown| shown.ty.kind == TypeKind::Unknown) {
+        if deparsed
+            .iter()
+            .any(|deparsed| deparsed.ty.kind == TypeKind::Unknown)
+        {
             return Err(SqlError::unsupported(
                 "a literal of a type that is not known",
             ));
@@ -264,7 +269,7 @@ impl Deparser<'_, '_> {
         Ok(FromItem::Leaf {
             lateral,
             source: Source::Call {
-                call: call_named(name, shown),
+                call: call_named(name, deparsed),
                 ordinality,
             },
             alias: self.alias(at, Some(definition), level)?,
@@ -300,9 +305,9 @@ impl Deparser<'_, '_> {
     /// Returns the name by which the reader must refer to a relation, and its unqualified name.
     fn relation(&self, name: &ast::ObjectName) -> Result<(String, String), SqlError> {
         let (schema, plain) = names::table_name(name)?;
-        let shown = quoted(&plain);
+        let deparsed = quoted(&plain);
         if schema.is_none() && self.binder.is_named(&plain) {
-            return Ok((shown, plain));
+            return Ok((deparsed, plain));
         }
         let is_in = |schema: &str| relation_oid(self.reader.snapshot, Some(schema), &plain);
         let schemas: Vec<&str> = match &schema {
@@ -312,18 +317,18 @@ impl Deparser<'_, '_> {
         let found = schemas.into_iter().find_map(|of| Some((of, is_in(of)?)));
         let Some((schema, oid)) = found else {
             // It is a system relation.
-            return Ok((shown, plain));
+            return Ok((deparsed, plain));
         };
         let first = self.seen.iter().find_map(|of| is_in(of));
         let renamed = self.reader.renaming.and_then(|of| of.of_relation(oid));
-        let (shown, plain) = match renamed {
+        let (deparsed, plain) = match renamed {
             Some(to) => (quoted(to), to.to_owned()),
-            None => (shown, plain),
+            None => (deparsed, plain),
         };
         Ok(
             match first == Some(oid) || schema == crate::catalog::CATALOG_SCHEMA {
-                true => (shown, plain),
-                false => (format!("{}.{shown}", quoted(schema)), plain),
+                true => (deparsed, plain),
+                false => (format!("{}.{deparsed}", quoted(schema)), plain),
             },
         )
     }

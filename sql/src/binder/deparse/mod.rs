@@ -77,12 +77,12 @@ pub enum VisibleColumns<'a> {
 impl DeparseContext<'_> {
     /// Returns an expression; `None` if it can only be displayed as it was written.
     pub fn expression(&self, text: &str, over: VisibleColumns<'_>) -> Option<String> {
-        self.shown(text, over).map(|(text, _)| text)
+        self.deparse(text, over).map(|(text, _)| text)
     }
 
     /// Returns the expression of an index: in parentheses unless it is a function call.
     pub fn index_expression(&self, text: &str, over: VisibleColumns<'_>) -> Option<String> {
-        let (text, call) = self.shown(text, over)?;
+        let (text, call) = self.deparse(text, over)?;
         Some(match call {
             true => text,
             false => format!("({text})"),
@@ -90,20 +90,24 @@ impl DeparseContext<'_> {
     }
 
     /// Returns the expression, and whether it is a function call.
-    fn shown(&self, text: &str, over: VisibleColumns<'_>) -> Option<(String, bool)> {
-        on_large_stack(|| self.shown_here(text, over)).ok()
+    fn deparse(&self, text: &str, over: VisibleColumns<'_>) -> Option<(String, bool)> {
+        on_large_stack(|| self.deparse_on_stack(text, over)).ok()
     }
 
-    fn shown_here(&self, text: &str, over: VisibleColumns<'_>) -> Result<(String, bool), SqlError> {
+    fn deparse_on_stack(
+        &self,
+        text: &str,
+        over: VisibleColumns<'_>,
+    ) -> Result<(String, bool), SqlError> {
         let parsed = parse_expression(text)?;
         let schema = match over {
             VisibleColumns::Table(table) | VisibleColumns::Trigger(table) => table.schema.as_str(),
             _ => PUBLIC_SCHEMA,
         };
-        let tree = self.along(schema, text, |shower| {
+        let tree = self.along(schema, text, |deparser| {
             let level = level_over(over)?;
-            let shown = shower.settled(&parsed, &level)?;
-            Ok(shown.tree)
+            let deparsed = deparser.settled(&parsed, &level)?;
+            Ok(deparsed.tree)
         });
         let tree = tree?;
         let mut writer = Writer::new(self.style);
@@ -119,8 +123,8 @@ impl DeparseContext<'_> {
 
     fn view_here(&self, view: &ViewDef) -> Result<String, SqlError> {
         let parsed = parse_query(&view.text)?;
-        let query = self.along(&view.schema, &view.text, |shower| {
-            shower.query(&parsed, None)
+        let query = self.along(&view.schema, &view.text, |deparser| {
+            deparser.query(&parsed, None)
         });
         let names: Vec<String> = view.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut writer = Writer::new(self.style);
@@ -128,12 +132,12 @@ impl DeparseContext<'_> {
         Ok(writer.text)
     }
 
-    /// Runs `show` with names resolved in `schema`.
+    /// Runs `deparse` with names resolved in `schema`.
     fn along<T>(
         &self,
         schema: &str,
         text: &str,
-        show: impl FnOnce(&mut Deparser<'_, '_>) -> Result<T, SqlError>,
+        deparse: impl FnOnce(&mut Deparser<'_, '_>) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         let path = [schema.to_owned(), PUBLIC_SCHEMA.to_owned()];
         let along = PathView {
@@ -146,7 +150,7 @@ impl DeparseContext<'_> {
             Some(_) => Vec::new(),
             None => search_path(self.snapshot, self.cx),
         };
-        show(&mut Deparser {
+        deparse(&mut Deparser {
             binder,
             reader: self,
             seen: &seen,

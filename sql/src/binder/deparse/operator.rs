@@ -54,11 +54,11 @@ impl Deparser<'_, '_> {
             && l != TypeKind::Jsonb
             && r != TypeKind::Jsonb
         {
-            let side = |shower: &mut Self, shown: DeparsedExpr| match shown.ty {
+            let side = |deparser: &mut Self, deparsed: DeparsedExpr| match deparsed.ty {
                 ty if ty == Type::UNKNOWN || ty.kind.is_string() => {
-                    shower.coerced(shown, Type::TEXT, false)
+                    deparser.coerced(deparsed, Type::TEXT, false)
                 }
-                _ => Ok(shown),
+                _ => Ok(deparsed),
             };
             return Ok((side(self, left)?, side(self, right)?));
         }
@@ -68,9 +68,9 @@ impl Deparser<'_, '_> {
             return Ok((left, right));
         }
         if matches!(symbol, "~~" | "!~~" | "~~*" | "!~~*") {
-            let side = |shower: &mut Self, shown: DeparsedExpr| match shown.ty.kind {
-                TypeKind::BpChar | TypeKind::Name => Ok(shown),
-                _ => shower.coerced(shown, Type::TEXT, false),
+            let side = |deparser: &mut Self, deparsed: DeparsedExpr| match deparsed.ty.kind {
+                TypeKind::BpChar | TypeKind::Name => Ok(deparsed),
+                _ => deparser.coerced(deparsed, Type::TEXT, false),
             };
             return Ok((side(self, left)?, side(self, right)?));
         }
@@ -92,13 +92,13 @@ impl Deparser<'_, '_> {
     /// Casts one operand of an operator that takes `to`; the other operand has the type `other`.
     fn operand(
         &mut self,
-        shown: DeparsedExpr,
+        deparsed: DeparsedExpr,
         to: TypeKind,
         other: TypeKind,
     ) -> Result<DeparsedExpr, SqlError> {
-        let kind = shown.ty.kind;
+        let kind = deparsed.ty.kind;
         if to.is_polymorphic() || to == TypeKind::Any {
-            return self.as_known(shown);
+            return self.as_known(deparsed);
         }
         let is_time = |kind: TypeKind| {
             matches!(
@@ -114,19 +114,19 @@ impl Deparser<'_, '_> {
                 && to != TypeKind::Float8)
                 || (is_time(kind) && (!is_time(other) || is_span(kind) || is_span(other))));
         match stays {
-            true => Ok(shown),
-            false => self.coerced(shown, Type::of(to), false),
+            true => Ok(deparsed),
+            false => self.coerced(deparsed, Type::of(to), false),
         }
     }
 
     pub(super) fn coerced_unknown(
         &mut self,
-        shown: DeparsedExpr,
+        deparsed: DeparsedExpr,
         to: Type,
     ) -> Result<DeparsedExpr, SqlError> {
-        match shown.ty == Type::UNKNOWN {
-            true => self.coerced(shown, Type::of(to.kind), false),
-            false => Ok(shown),
+        match deparsed.ty == Type::UNKNOWN {
+            true => self.coerced(deparsed, Type::of(to.kind), false),
+            false => Ok(deparsed),
         }
     }
 
@@ -173,10 +173,10 @@ impl Deparser<'_, '_> {
             let number = super::super::literal::number(&format!("-{text}"))?;
             return self.evaluated(&number);
         }
-        let shown = self.expr(input, level)?;
+        let deparsed = self.expr(input, level)?;
         let (symbol, to) = match op {
             U::Not => {
-                let input = self.coerced(shown, Type::BOOL, false)?;
+                let input = self.coerced(deparsed, Type::BOOL, false)?;
                 return Ok(DeparsedExpr::boolean(Tree::Not(Box::new(input.tree))));
             }
             U::Plus => ("+", None),
@@ -187,15 +187,15 @@ impl Deparser<'_, '_> {
             U::BitwiseNot => ("~", None),
             other => return Err(SqlError::unsupported(format!("operator {other}"))),
         };
-        let shown = match to {
-            Some(to) => self.coerced(shown, to, false)?,
-            None => shown,
+        let deparsed = match to {
+            Some(to) => self.coerced(deparsed, to, false)?,
+            None => deparsed,
         };
-        let ty = Type::of(shown.ty.kind);
+        let ty = Type::of(deparsed.ty.kind);
         let tree = Tree::Op {
             symbol: symbol.to_owned(),
             left: None,
-            right: Box::new(shown.tree),
+            right: Box::new(deparsed.tree),
         };
         Ok(DeparsedExpr::new(tree, ty))
     }

@@ -35,19 +35,19 @@ impl Deparser<'_, '_> {
     ) -> Result<Vec<SortKey>, SqlError> {
         let mut all = Vec::new();
         for key in keys {
-            let mut shown = self.settled(&key.expr, level)?;
-            if kind == Some(OrderedSet::PercentileCont) && shown.ty.kind != TypeKind::Interval {
-                let cast = shown.ty != Type::FLOAT8;
-                shown = self.coerced(shown, Type::FLOAT8, false)?;
+            let mut deparsed = self.settled(&key.expr, level)?;
+            if kind == Some(OrderedSet::PercentileCont) && deparsed.ty.kind != TypeKind::Interval {
+                let cast = deparsed.ty != Type::FLOAT8;
+                deparsed = self.coerced(deparsed, Type::FLOAT8, false)?;
                 if cast {
                     // Such a cast is a function call, which sort keys display in parentheses.
-                    let pieces = vec![Piece::Tree(shown.tree)];
+                    let pieces = vec![Piece::Tree(deparsed.tree)];
                     let function = true;
-                    shown = DeparsedExpr::new(Tree::Call { pieces, function }, Type::FLOAT8);
+                    deparsed = DeparsedExpr::new(Tree::Call { pieces, function }, Type::FLOAT8);
                 }
             }
             all.push(SortKey {
-                by: SortBy::Tree(shown.tree),
+                by: SortBy::Tree(deparsed.tree),
                 suffix: suffix(key),
             });
         }

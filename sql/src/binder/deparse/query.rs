@@ -24,20 +24,20 @@ use crate::stack;
 use crate::types::Type;
 
 impl Deparser<'_, '_> {
-    /// Runs `show` for a subquery in an expression of the query of `level`.
+    /// Runs `deparse` for a subquery in an expression of the query of `level`.
     pub(super) fn inside<T>(
         &mut self,
         level: &Level,
-        show: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+        deparse: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         self.levels.push(level.clone());
         let mut surroundings = OuterQuery::new(level.scope.clone(), level.clause);
         surroundings.aggregates = level.aggregates.then(Aggregates::default);
         self.binder.surroundings.push(surroundings);
-        let shown = show(self);
+        let deparsed = deparse(self);
         self.binder.surroundings.pop();
         self.levels.pop();
-        shown
+        deparsed
     }
 
     /// Deparses a query; its literals may take the types of the columns that they are stored in.
@@ -47,9 +47,9 @@ impl Deparser<'_, '_> {
         wanted: Option<&[Type]>,
     ) -> Result<Query, SqlError> {
         let named = self.binder.named.len();
-        let shown = stack::enough(|| self.query_here(query, wanted));
+        let deparsed = stack::enough(|| self.query_here(query, wanted));
         self.binder.named.truncate(named);
-        shown
+        deparsed
     }
 
     fn query_here(
@@ -73,12 +73,12 @@ impl Deparser<'_, '_> {
                 around.names = self.names_for(&scope);
             }
             self.levels.push(around);
-            let shown = self.with(written);
+            let deparsed = self.with(written);
             self.levels.pop();
-            with = shown?;
+            with = deparsed?;
         }
         let order = order_keys(query)?;
-        let mut shown = Query {
+        let mut deparsed = Query {
             recursive: query.with.as_ref().is_some_and(|with| with.recursive),
             with,
             body: Body::Values(Vec::new()),
@@ -91,17 +91,17 @@ impl Deparser<'_, '_> {
         match &*query.body {
             ast::SetExpr::Select(select) => {
                 let (select, keys, locks) = self.select(select, order, &query.locks, &types)?;
-                shown.body = Body::Select(Box::new(select));
-                (shown.order, shown.locks) = (keys, locks);
+                deparsed.body = Body::Select(Box::new(select));
+                (deparsed.order, deparsed.locks) = (keys, locks);
             }
             ast::SetExpr::Values(values) => {
-                shown.body = Body::Values(self.values(values)?);
+                deparsed.body = Body::Values(self.values(values)?);
                 let width = values.rows.first().map_or(0, |row| row.content.len());
                 let names: Vec<String> = (1..=width).map(|n| format!("column{n}")).collect();
-                shown.order = numbered(order, &names)?;
+                deparsed.order = numbered(order, &names)?;
             }
             ast::SetExpr::Query(inner)
-                if order.is_empty() && query.limit_clause.is_none() && shown.with.is_empty() =>
+                if order.is_empty() && query.limit_clause.is_none() && deparsed.with.is_empty() =>
             {
                 return self.query(inner, wanted);
             }
@@ -109,13 +109,13 @@ impl Deparser<'_, '_> {
                 let Side::Set(set) = self.side(&query.body, &types)? else {
                     return Err(SqlError::internal("a set operation that is none"));
                 };
-                shown.order = numbered(order, &set.names())?;
-                shown.body = Body::Set(set);
+                deparsed.order = numbered(order, &set.names())?;
+                deparsed.body = Body::Set(set);
             }
             _ => return Err(SqlError::unsupported("this kind of query")),
         }
-        self.limits(query, &mut shown)?;
-        Ok(shown)
+        self.limits(query, &mut deparsed)?;
+        Ok(deparsed)
     }
 
     fn with(&mut self, with: &ast::With) -> Result<Vec<CteText>, SqlError> {
@@ -197,14 +197,14 @@ impl Deparser<'_, '_> {
             let column = values.rows.iter().filter_map(|row| row.content.get(column));
             let column = self.exprs(column, &level)?;
             let (_, column) = self.unified(column)?;
-            for (row, shown) in rows.iter_mut().zip(column) {
-                row.push(shown.tree);
+            for (row, deparsed) in rows.iter_mut().zip(column) {
+                row.push(deparsed.tree);
             }
         }
         Ok(rows)
     }
 
-    fn limits(&mut self, query: &ast::Query, shown: &mut Query) -> Result<(), SqlError> {
+    fn limits(&mut self, query: &ast::Query, deparsed: &mut Query) -> Result<(), SqlError> {
         let level = Level {
             clause: Clause::Limit,
             ..Level::default()
@@ -214,17 +214,17 @@ impl Deparser<'_, '_> {
             if matches!(expr, ast::Expr::Identifier(ident) if is_all(ident)) {
                 return Ok(words("ALL".to_owned()));
             }
-            let shown = self.expr(expr, &level)?;
-            Ok::<Tree, SqlError>(self.coerced(shown, Type::INT8, false)?.tree)
+            let deparsed = self.expr(expr, &level)?;
+            Ok::<Tree, SqlError>(self.coerced(deparsed, Type::INT8, false)?.tree)
         };
         if let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
-            shown.limit = limit.as_ref().map(&mut count).transpose()?;
+            deparsed.limit = limit.as_ref().map(&mut count).transpose()?;
             let offset = offset.as_ref().map(|offset| count(&offset.value));
-            shown.offset = offset.transpose()?;
+            deparsed.offset = offset.transpose()?;
         }
         if let Some(fetch) = &query.fetch {
-            shown.ties = fetch.with_ties;
-            shown.limit = Some(match &fetch.quantity {
+            deparsed.ties = fetch.with_ties;
+            deparsed.limit = Some(match &fetch.quantity {
                 Some(quantity) => count(quantity)?,
                 None => words("1".to_owned()),
             });
@@ -280,7 +280,7 @@ impl Deparser<'_, '_> {
         for lock in locks {
             locked.extend(self.locked(lock, select, &level)?);
         }
-        let shown = Select {
+        let deparsed = Select {
             distinct,
             targets: targets.into_iter().map(|(target, _)| target).collect(),
             from,
@@ -289,7 +289,7 @@ impl Deparser<'_, '_> {
             having,
             windows,
         };
-        Ok((shown, keys, locked))
+        Ok((deparsed, keys, locked))
     }
 
     /// Deparses the target list, with `*` expanded.
@@ -334,14 +334,14 @@ impl Deparser<'_, '_> {
                 }
                 _ => return Err(SqlError::unsupported("this kind of select item")),
             };
-            let shown = self.expr(expr, level)?;
-            let shown = match types.get(targets.len()) {
-                Some(ty) if shown.ty == Type::UNKNOWN => {
-                    self.coerced(shown, Type::of(ty.kind), false)?
+            let deparsed = self.expr(expr, level)?;
+            let deparsed = match types.get(targets.len()) {
+                Some(ty) if deparsed.ty == Type::UNKNOWN => {
+                    self.coerced(deparsed, Type::of(ty.kind), false)?
                 }
-                _ => self.as_known(shown)?,
+                _ => self.as_known(deparsed)?,
             };
-            targets.push(target(shown, name));
+            targets.push(target(deparsed, name));
         }
         Ok(targets)
     }
@@ -453,18 +453,18 @@ fn has_more_than_tables(item: &ast::TableWithJoins) -> bool {
     !is_table(&item.relation) || !item.joins.iter().all(|join| is_table(&join.relation))
 }
 
-fn target(shown: DeparsedExpr, name: String) -> (Target, Type) {
+fn target(deparsed: DeparsedExpr, name: String) -> (Target, Type) {
     // The column name of `t.a` is `a`.
-    let column = match &shown.tree {
+    let column = match &deparsed.tree {
         Tree::Var(text) => Some(last_part(text)),
         _ => None,
     };
     let target = Target {
-        tree: shown.tree,
+        tree: deparsed.tree,
         name,
         column,
     };
-    (target, shown.ty)
+    (target, deparsed.ty)
 }
 
 /// Returns the column of `relation.column`, without quotes.

@@ -68,13 +68,13 @@ impl Deparser<'_, '_> {
         if types.len() != fields.len() {
             return Ok(None);
         }
-        let mut shown = Vec::with_capacity(fields.len());
+        let mut deparsed = Vec::with_capacity(fields.len());
         for (field, of) in fields.iter().zip(types.iter()) {
             let field = self.expr(field, level)?;
-            shown.push(self.coerced(field, of.ty, false)?);
+            deparsed.push(self.coerced(field, of.ty, false)?);
         }
         let label = format!("::{}", self.type_name(to));
-        Ok(Some(row(shown, label, to)))
+        Ok(Some(row(deparsed, label, to)))
     }
 }
 

@@ -213,20 +213,20 @@ impl Writer {
         for (i, target) in targets.iter().enumerate() {
             self.put(if i > 0 { ", " } else { " " });
             let name = names.and_then(|names| names.get(i)).unwrap_or(&target.name);
-            let shown = self.apart(|writer| {
+            let deparsed = self.apart(|writer| {
                 writer.tree(&target.tree, true);
                 if target.column.as_deref().or(unnamed) != Some(name) {
                     writer.put(&format!(" AS {}", quoted(name)));
                 }
             });
             if self.style.indented {
-                match shown.starts_with('\n') {
+                match deparsed.starts_with('\n') {
                     true => self.trim(),
                     false if i > 0 => self.line("", -CLAUSE, CLAUSE, VAR),
                     false => {}
                 }
             }
-            self.put(&shown);
+            self.put(&deparsed);
         }
     }
 
@@ -245,14 +245,14 @@ impl Writer {
                 continue;
             }
             self.put(", ");
-            let shown = self.apart(|writer| writer.item(from));
+            let deparsed = self.apart(|writer| writer.item(from));
             if self.style.indented {
-                match shown.starts_with('\n') {
+                match deparsed.starts_with('\n') {
                     true => self.trim(),
                     false => self.line("", -CLAUSE, CLAUSE, VAR),
                 }
             }
-            self.put(&shown);
+            self.put(&deparsed);
         }
     }
 

@@ -257,7 +257,7 @@ mod tests {
             Some(second.definition()),
             ty.as_enum().map(Enum::definition)
         );
-        assert_eq!(second.definition().array_shown, "s.\"Mood\"[]");
+        assert_eq!(second.definition().array_display_name, "s.\"Mood\"[]");
         for bytes in &both {
             for cut in 0..bytes.len() {
                 let cut = [both[1].clone(), bytes[..cut].to_vec()];

@@ -130,7 +130,7 @@ impl Procedure {
     }
 
     /// Returns the name as regproc shows it: qualified if the name is ambiguous.
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         let name = quote_ident(self.name);
         match Procedure::named(self.name).nth(1) {
             None => name,
@@ -141,7 +141,7 @@ impl Procedure {
     /// Returns the regproc value for an oid.
     pub fn value(oid: u32) -> Value {
         match Procedure::of(oid) {
-            Some(of) => object(oid, &of.shown()),
+            Some(of) => object(oid, &of.display_name()),
             None => object(oid, "-"),
         }
     }
