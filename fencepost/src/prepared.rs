@@ -195,21 +195,21 @@ impl PreparedStatement {
 
     /// Returns the text with its original literals, cut to [`SHOWN_BYTES`].
     pub(crate) fn text(&self) -> String {
-        let mut shown = String::new();
+        let mut text = String::new();
         let mut rest = self.planned.text.as_str();
         for (at, literal) in self.literals.iter().enumerate() {
             let sign = format!("${}", at + 1);
             if let Some((before, after)) = rest.split_once(&sign) {
-                shown.push_str(before);
+                text.push_str(before);
                 let ty = self.planned.params.get(at).copied();
-                shown.push_str(&as_literal(literal, ty.unwrap_or(Type::UNKNOWN)));
+                text.push_str(&as_literal(literal, ty.unwrap_or(Type::UNKNOWN)));
                 rest = after;
             }
         }
-        shown.push_str(rest);
-        let end = shown.floor_char_boundary(SHOWN_BYTES);
-        shown.truncate(end);
-        shown
+        text.push_str(rest);
+        let end = text.floor_char_boundary(SHOWN_BYTES);
+        text.truncate(end);
+        text
     }
 
     /// Returns the text that was prepared. In a text that had no parameters, `$n` may stand for
@@ -347,12 +347,12 @@ impl Portal {
     /// Returns the client's parameters as text, `None` for NULL.
     pub fn parameters(&self, settings: &Settings) -> Vec<Option<String>> {
         let types = self.prepared.parameter_types().iter();
-        let shown = types.zip(&self.params).map(|(ty, value)| {
+        let texts = types.zip(&self.params).map(|(ty, value)| {
             let mut text = Vec::new();
             text_out(value, ty, settings, &mut text);
             (!value.is_null()).then(|| String::from_utf8_lossy(&text).into_owned())
         });
-        shown.collect()
+        texts.collect()
     }
 
     /// Returns whether the statement is a query that changes nothing.

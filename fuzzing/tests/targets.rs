@@ -96,17 +96,17 @@ fn run(name: &'static str) {
         let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
         let messages = std::mem::take(&mut *panics);
         drop(panics);
-        let shown = input.escape_ascii();
+        let escaped = input.escape_ascii();
         assert!(
             done.is_ok() && messages.is_empty(),
-            "{name}, seed {seed}, input {count}: b\"{shown}\"\n{}",
+            "{name}, seed {seed}, input {count}: b\"{escaped}\"\n{}",
             messages.join("\n")
         );
         let most = ALLOCATOR.max_allocated();
         let bound = before + target.memory_bytes + 100 * input.len();
         assert!(
             most <= highest.max(bound),
-            "{name}, seed {seed}, input {count}: b\"{shown}\" takes {} bytes of memory",
+            "{name}, seed {seed}, input {count}: b\"{escaped}\" takes {} bytes of memory",
             most - before
         );
     }

@@ -214,13 +214,13 @@ impl Encoding {
             }
             _ => 0,
         };
-        let shown = &bytes[start..bytes.len().min(start + 2)];
+        let excerpt = &bytes[start..bytes.len().min(start + 2)];
         SqlError::new(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
             format!(
                 "invalid byte sequence for encoding \"{}\": {}",
                 self.name,
-                hex(shown)
+                hex(excerpt)
             ),
         )
     }
@@ -307,8 +307,8 @@ fn one(of: &'static rs::Encoding, byte: u8) -> Option<char> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let shown: Vec<String> = bytes.iter().map(|b| format!("0x{b:02x}")).collect();
-    shown.join(" ")
+    let digits: Vec<String> = bytes.iter().map(|b| format!("0x{b:02x}")).collect();
+    digits.join(" ")
 }
 
 /// Returns error 22P05 for a character without an equivalent in the target encoding.

@@ -74,11 +74,11 @@ pub(super) fn around_the_kill(title: &str, run: &Run) -> String {
     let until = (1.6 * over).max(100.0).min(last.max(1.0));
     let first = (run.killed_ns / BUCKET_NS).saturating_sub(BEFORE as u64) as usize;
     let end = ((killed + until) as usize).min(run.counts.len());
-    let shown = rates(&run.counts[first.min(end)..end], 1);
+    let rate_points = rates(&run.counts[first.min(end)..end], 1);
     let x = ("milliseconds after the kill", (-BEFORE, until));
-    let y = ("commits in a millisecond", (0.0, top(&shown)));
+    let y = ("commits in a millisecond", (0.0, top(&rate_points)));
     let mut drawing = ChartCanvas::new(title, x, y);
-    drawing.steps(first as f64 - killed, 1.0, &shown);
+    drawing.steps(first as f64 - killed, 1.0, &rate_points);
     marks(&mut drawing, run);
     drawing.svg()
 }
@@ -86,12 +86,12 @@ pub(super) fn around_the_kill(title: &str, run: &Run) -> String {
 /// Draws a whole run.
 pub(super) fn whole(title: &str, run: &Run) -> String {
     let killed = ms(run.killed_ns);
-    let shown = rates(&run.counts, COARSE);
-    let end = shown.len() as f64 * COARSE as f64 - killed;
+    let rate_points = rates(&run.counts, COARSE);
+    let end = rate_points.len() as f64 * COARSE as f64 - killed;
     let x = ("milliseconds after the kill", (-killed, end.max(1.0)));
-    let y = ("commits in a millisecond", (0.0, top(&shown)));
+    let y = ("commits in a millisecond", (0.0, top(&rate_points)));
     let mut drawing = ChartCanvas::new(title, x, y);
-    drawing.steps(-killed, COARSE as f64, &shown);
+    drawing.steps(-killed, COARSE as f64, &rate_points);
     marks(&mut drawing, run);
     drawing.svg()
 }

@@ -66,11 +66,15 @@ pub(super) fn decode(raw: &[u8]) -> Result<Decimal, Box<dyn Error + Sync + Send>
     // decimal places that are shown.
     let power = (i32::from(weight) - i32::from(count) + 1) * BASE_DIGITS as i32 + scale as i32;
     let ten = |power: u32| 10i128.checked_pow(power).ok_or(too_long);
-    let shown = match u32::try_from(power) {
+    let magnitude = match u32::try_from(power) {
         Ok(power) => mantissa.checked_mul(ten(power)?).ok_or(too_long)?,
         Err(_) => mantissa / ten(power.unsigned_abs())?,
     };
-    let signed = if sign == NEGATIVE { -shown } else { shown };
+    let signed = if sign == NEGATIVE {
+        -magnitude
+    } else {
+        magnitude
+    };
     Ok(Decimal::try_from_i128_with_scale(signed, scale)?)
 }
 

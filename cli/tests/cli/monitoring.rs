@@ -163,12 +163,12 @@ fn dashboard_uses_existing_metrics() {
     let targets = panels
         .iter()
         .filter_map(|panel| panel["targets"].as_array());
-    let shown: Vec<&str> = targets
+    let expressions: Vec<&str> = targets
         .flatten()
         .map(|target| target["expr"].as_str().expect("an expression"))
         .collect();
-    assert!(shown.len() > 20, "{shown:?}");
-    for expression in shown {
+    assert!(expressions.len() > 20, "{expressions:?}");
+    for expression in expressions {
         for name in names(expression) {
             assert!(
                 known.contains(&name),

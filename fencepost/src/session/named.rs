@@ -84,8 +84,8 @@ impl Session {
             made: self.eval.clock_now(),
             prepare,
         });
-        let shown: Arc<dyn NamedStatement> = Arc::clone(&named) as _;
-        self.eval.prepared.insert(name.into(), shown);
+        let entry: Arc<dyn NamedStatement> = Arc::clone(&named) as _;
+        self.eval.prepared.insert(name.into(), entry);
         self.named.insert(name.into(), named);
     }
 

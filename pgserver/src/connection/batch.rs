@@ -76,7 +76,7 @@ impl ClientSession<'_> {
         let Ok(opened) = opened.collect::<Result<Vec<OpenPortal>, SqlError>>() else {
             return Ok(0);
         };
-        let (mut portals, shown): (Vec<Portal>, Vec<_>) = opened
+        let (mut portals, formats_of_steps): (Vec<Portal>, Vec<_>) = opened
             .into_iter()
             .map(|open| (open.portal, (open.prepared, open.formats)))
             .unzip();
@@ -95,7 +95,7 @@ impl ClientSession<'_> {
                 return Ok(size);
             }
         };
-        for (at, (step, (prepared, formats))) in steps.iter().zip(&shown).enumerate() {
+        for (at, (step, (prepared, formats))) in steps.iter().zip(&formats_of_steps).enumerate() {
             let columns = engine::columns(prepared).unwrap_or_default();
             let before = io.out.len();
             encode::bind_complete(&mut io.out);

@@ -120,7 +120,7 @@ pub(crate) fn parameters(values: &[Option<String>], bytes_max: Option<usize>) ->
     if values.is_empty() || bytes_max == Some(0) {
         return None;
     }
-    let shown = |(at, value): (usize, &Option<String>)| match value {
+    let value_text = |(at, value): (usize, &Option<String>)| match value {
         None => format!("${} = NULL", at + 1),
         Some(value) => {
             let end = value.floor_char_boundary(bytes_max.unwrap_or(value.len()));
@@ -129,7 +129,7 @@ pub(crate) fn parameters(values: &[Option<String>], bytes_max: Option<usize>) ->
             format!("${} = '{quoted}{more}'", at + 1)
         }
     };
-    let all: Vec<String> = values.iter().enumerate().map(shown).collect();
+    let all: Vec<String> = values.iter().enumerate().map(value_text).collect();
     Some(format!("parameters: {}", all.join(", ")))
 }
 

@@ -77,12 +77,12 @@ impl ProtoError {
             Ok(_) => 0,
             Err(e) => e.valid_up_to(),
         };
-        let shown: Vec<String> = bytes
+        let digits: Vec<String> = bytes
             .iter()
             .skip(bad)
             .take(4)
             .map(|b| format!("0x{b:02x}"))
             .collect();
-        ProtoError::Encoding(shown.join(" "))
+        ProtoError::Encoding(digits.join(" "))
     }
 }

@@ -136,8 +136,8 @@ fn deep_statements_are_answered() {
     let server = server();
     let mut client = Client::start(server.local_addr());
     for statement in statements() {
-        let shown: String = statement.chars().take(60).collect();
-        println!("{shown}");
+        let beginning: String = statement.chars().take(60).collect();
+        println!("{beginning}");
         client.send(&query(&statement));
         assert_eq!(client.until('Z').last().map(|m| m.tag), Some('Z'));
     }

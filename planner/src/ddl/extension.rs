@@ -343,8 +343,8 @@ pub fn check_free(object: Object, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     let Some(extension) = ddl.snapshot.extension_of(object) else {
         return Ok(());
     };
-    let (shown, name) = (ddl.snapshot.object_description(object), &extension.name);
-    let message = format!("cannot drop {shown} because extension {name} requires it");
+    let (description, name) = (ddl.snapshot.object_description(object), &extension.name);
+    let message = format!("cannot drop {description} because extension {name} requires it");
     Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
         .hint(format!("You can drop extension {name} instead.")))
 }

@@ -405,8 +405,8 @@ fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
             && let Some(object) = snapshot.object_of(about.class, about.id)
             && counts(&object)
         {
-            let shown = snapshot.object_description(object);
-            uses.push(format!("privileges for {shown}"));
+            let description = snapshot.object_description(object);
+            uses.push(format!("privileges for {description}"));
         }
     }
     for of in security.defaults() {

@@ -258,12 +258,12 @@ pub async fn drop_row_users(
     users.retain(|routine| routine.names_type(ty) && !changes.has_dropped(routine.id));
     if let (false, Some(_)) = (cascade, users.first()) {
         let object = ddl.snapshot.object_of_relation(ty & !ROW_TYPE);
-        let shown = object.map_or_else(String::new, |of| ddl.snapshot.object_description(of));
+        let description = object.map_or_else(String::new, |of| ddl.snapshot.object_description(of));
         let needs = users.iter().map(|of| {
             let (kind, signature) = (of.kind.name(), of.signature());
             format!("{kind} {signature} depends on type {relation}")
         });
-        let message = format!("cannot drop {shown} because other objects depend on it");
+        let message = format!("cannot drop {description} because other objects depend on it");
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
             .detail(needs.collect::<Vec<_>>().join("\n"))
             .hint("Use DROP ... CASCADE to drop the dependent objects too.")

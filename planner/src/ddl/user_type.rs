@@ -445,8 +445,11 @@ pub async fn drop_type(
                 notice(ddl, message);
             }
             (None, _) => {
-                let shown = plain.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
-                notice(ddl, format!("type \"{shown}\" does not exist, skipping"));
+                let qualified = plain.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+                notice(
+                    ddl,
+                    format!("type \"{qualified}\" does not exist, skipping"),
+                );
             }
         }
     }
@@ -578,8 +581,8 @@ fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Resu
         for field in &of.definition().fields {
             let needs = |ty: &&Arc<TypeDef>| is_made_of(field.ty.kind, ty.id);
             if let Some(ty) = types.iter().find(needs) {
-                let (column, shown) = (quote_ident(&field.name), &of.definition().display_name);
-                descriptions.push((format!("column {column} of composite type {shown}"), ty));
+                let (column, type_name) = (quote_ident(&field.name), &of.definition().display_name);
+                descriptions.push((format!("column {column} of composite type {type_name}"), ty));
             }
         }
     }

@@ -32,8 +32,8 @@ impl BodyExecution {
         if let Some(format) = &raise.format {
             let mut args = Vec::with_capacity(raise.args.len());
             for arg in &raise.args {
-                let shown = self.text_of(*arg, cx).await?;
-                args.push(shown.unwrap_or_else(|| "<NULL>".to_owned()));
+                let text = self.text_of(*arg, cx).await?;
+                args.push(text.unwrap_or_else(|| "<NULL>".to_owned()));
             }
             message = Some(formatted(format, &args));
         }

@@ -90,7 +90,7 @@ pub fn no_partition(
 ) -> SqlError {
     let columns = &level.key.columns;
     let values: Vec<Value> = columns.iter().map(|column| row[*column].clone()).collect();
-    let (names, shown) = values_text(table, columns, &values, settings);
+    let (names, value_texts) = values_text(table, columns, &values, settings);
     let name = match level.table == table.id {
         true => table.name.clone(),
         false => {
@@ -103,7 +103,7 @@ pub fn no_partition(
         format!("no partition of relation \"{name}\" found for row"),
     )
     .detail(format!(
-        "Partition key of the failing row contains ({names}) = ({shown})."
+        "Partition key of the failing row contains ({names}) = ({value_texts})."
     ))
     .table(&table.schema, &name)
 }
@@ -138,7 +138,7 @@ pub fn not_present(
     values: &[Value],
     settings: &Settings,
 ) -> SqlError {
-    let (names, shown) = values_text(child, &key.columns, values, settings);
+    let (names, value_texts) = values_text(child, &key.columns, values, settings);
     foreign_key_error(
         format!(
             "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
@@ -147,7 +147,7 @@ pub fn not_present(
         (child, &key.name),
     )
     .detail(format!(
-        "Key ({names})=({shown}) is not present in table \"{}\".",
+        "Key ({names})=({value_texts}) is not present in table \"{}\".",
         parent.name
     ))
 }
@@ -160,7 +160,7 @@ pub fn still_referenced(
     values: &[Value],
     settings: &Settings,
 ) -> SqlError {
-    let (names, shown) = values_text(parent, &key.parent_columns, values, settings);
+    let (names, value_texts) = values_text(parent, &key.parent_columns, values, settings);
     foreign_key_error(
         format!(
             "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \
@@ -170,7 +170,7 @@ pub fn still_referenced(
         (child, &key.name),
     )
     .detail(format!(
-        "Key ({names})=({shown}) is still referenced from table \"{}\".",
+        "Key ({names})=({value_texts}) is still referenced from table \"{}\".",
         child.name
     ))
 }
@@ -184,7 +184,7 @@ pub fn still_in_partition(
     (partition, values): (&TableDef, &[Value]),
     settings: &Settings,
 ) -> SqlError {
-    let (names, shown) = values_text(parent, &key.parent_columns, values, settings);
+    let (names, value_texts) = values_text(parent, &key.parent_columns, values, settings);
     foreign_key_error(
         format!(
             "removing partition \"{}\" violates foreign key constraint \"{}\"",
@@ -193,7 +193,7 @@ pub fn still_in_partition(
         (child, &key.name),
     )
     .detail(format!(
-        "Key ({names})=({shown}) is still referenced from table \"{}\".",
+        "Key ({names})=({value_texts}) is still referenced from table \"{}\".",
         child.name
     ))
 }
@@ -225,11 +225,11 @@ fn values_text(
 ) -> (String, String) {
     let defs = columns.iter().map(|c| &table.columns[*c]);
     let names: Vec<&str> = defs.clone().map(|c| c.name.as_str()).collect();
-    let shown: Vec<String> = defs
+    let value_texts: Vec<String> = defs
         .zip(values)
         .map(|(c, v)| text(v, c.ty, settings))
         .collect();
-    (names.join(", "), shown.join(", "))
+    (names.join(", "), value_texts.join(", "))
 }
 
 /// Returns error 23502: `row` has NULL in a NOT NULL column.

@@ -259,10 +259,10 @@ impl Binder<'_> {
             true => "materialized view",
             false => "table",
         };
-        let wrong = |shown: &str, hint: &str| {
+        let wrong = |qualified: &str, hint: &str| {
             let message = match materialized {
-                true => format!("\"{shown}\" is not a materialized view"),
-                false => format!("\"{shown}\" is not a table"),
+                true => format!("\"{qualified}\" is not a materialized view"),
+                false => format!("\"{qualified}\" is not a table"),
             };
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint))
         };
@@ -274,14 +274,14 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, name) = names::table_name(name)?;
-            let shown = names::qualified_name(schema.as_deref(), &name);
+            let qualified = names::qualified_name(schema.as_deref(), &name);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table(schema.as_deref(), &name)? {
                 Some(table) if table.materialized.is_some() != materialized => {
                     return match materialized {
-                        true => wrong(&shown, "Use DROP TABLE to remove a table."),
+                        true => wrong(&qualified, "Use DROP TABLE to remove a table."),
                         false => wrong(
-                            &shown,
+                            &qualified,
                             "Use DROP MATERIALIZED VIEW to remove a materialized view.",
                         ),
                     };
@@ -289,13 +289,13 @@ impl Binder<'_> {
                 Some(table) if drop.tables.iter().any(|t| t.id == table.id) => {}
                 Some(table) => drop.tables.push(table),
                 None if self.catalog.view(schema.as_deref(), &name)?.is_some() => {
-                    return wrong(&shown, "Use DROP VIEW to remove a view.");
+                    return wrong(&qualified, "Use DROP VIEW to remove a view.");
                 }
-                None if if_exists => drop.missing.push(shown),
+                None if if_exists => drop.missing.push(qualified),
                 None => {
                     return Err(SqlError::new(
                         SqlState::UNDEFINED_TABLE,
-                        format!("{what} \"{shown}\" does not exist"),
+                        format!("{what} \"{qualified}\" does not exist"),
                     ));
                 }
             }
@@ -316,15 +316,15 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, name) = names::table_name(name)?;
-            let shown = names::qualified_name(schema.as_deref(), &name);
+            let qualified = names::qualified_name(schema.as_deref(), &name);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table_of_index(schema.as_deref(), &name)? {
                 Some(table) => drop.indexes.push((table, name)),
-                None if if_exists => drop.missing.push(shown),
+                None if if_exists => drop.missing.push(qualified),
                 None => {
                     return Err(SqlError::new(
                         SqlState::UNDEFINED_OBJECT,
-                        format!("index \"{shown}\" does not exist"),
+                        format!("index \"{qualified}\" does not exist"),
                     ));
                 }
             }

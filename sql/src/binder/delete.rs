@@ -43,7 +43,7 @@ impl Binder<'_> {
         let mut leaf = table_leaf(&table, alias, first_slot);
         let reads = self.need_change(&table, Privileges::DELETE);
         leaf.reads = Some(Rc::clone(&reads));
-        let shown = leaf.alias.clone();
+        let alias_name = leaf.alias.clone();
         scope.push(leaf)?;
         scope.width = width;
         let using = match &delete.using {
@@ -77,7 +77,7 @@ impl Binder<'_> {
                 Some(_) => None,
             },
             table,
-            alias: shown,
+            alias: alias_name,
             using,
             filter,
             current,

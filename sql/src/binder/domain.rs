@@ -213,7 +213,7 @@ impl Binder<'_> {
     }
 
     fn domain_named(&self, schema: Option<&str>, name: &str) -> Result<Arc<TypeDef>, SqlError> {
-        let shown = names::qualified_name(schema, name);
+        let qualified = names::qualified_name(schema, name);
         let ty = match self.type_named(schema, name) {
             Ok(ty) => ty,
             Err(error) if error.sqlstate() == SqlState::WRONG_OBJECT_TYPE => {
@@ -225,7 +225,7 @@ impl Binder<'_> {
         };
         match ty.as_domain() {
             Some(_) => Ok(ty),
-            None => Err(not_a_domain(&shown)),
+            None => Err(not_a_domain(&qualified)),
         }
     }
 

@@ -210,7 +210,7 @@ impl Binder<'_> {
             origin: None,
             hidden: false,
         };
-        let shown = fields
+        let visible = fields
             .iter()
             .map(|field| (field.name.clone(), field.ty.plain()));
         let numbered = ordinality.then(|| ("ordinality".to_owned(), Type::INT8));
@@ -219,7 +219,7 @@ impl Binder<'_> {
             table_name: None,
             schema: None,
             first_slot: scope.width,
-            columns: shown.chain(numbered).map(column).collect(),
+            columns: visible.chain(numbered).map(column).collect(),
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,

@@ -38,7 +38,7 @@ impl Binder<'_> {
         let mut scope = Scope::default();
         let mut leaf = table_leaf(&table, alias, 0);
         leaf.reads = Some(self.need_change(&table, Privileges::NONE));
-        let shown = leaf.alias.clone();
+        let alias_name = leaf.alias.clone();
         scope.push(leaf)?;
         let source = ast::TableWithJoins {
             relation: merge.source.clone(),
@@ -94,7 +94,7 @@ impl Binder<'_> {
         let integrity = self.integrity(&table, change)?;
         Ok(Statement::Merge(Box::new(Merge {
             table,
-            alias: shown,
+            alias: alias_name,
             source,
             on,
             whens,

@@ -123,8 +123,8 @@ impl Binder<'_> {
                 let what = format!("SET {name} of a function");
                 return Err(SqlError::unsupported(what));
             }
-            let shown = display_name(name);
-            let place = all.iter().position(|(of, _)| of == shown);
+            let setting_name = display_name(name);
+            let place = all.iter().position(|(of, _)| of == setting_name);
             let mut trial = Settings::new();
             let Some(mut value) = value else {
                 trial.reset(name)?;
@@ -139,7 +139,7 @@ impl Binder<'_> {
             trial.set(name, &value)?;
             match place {
                 Some(place) => all[place].1 = value,
-                None => all.push((shown.to_owned(), value)),
+                None => all.push((setting_name.to_owned(), value)),
             }
         }
         Ok(all)
@@ -152,7 +152,7 @@ impl Binder<'_> {
         kind: Option<RoutineKind>,
     ) -> Result<Result<Arc<RoutineDef>, SqlError>, SqlError> {
         let what = kind.map_or("routine", RoutineKind::name);
-        let shown = names::qualified_name(name.schema.as_deref(), &name.name);
+        let qualified = names::qualified_name(name.schema.as_deref(), &name.name);
         let mut found = self.catalog.routines(name.schema.as_deref(), &name.name);
         let mut types = None;
         if let Some(args) = &name.args {
@@ -172,7 +172,7 @@ impl Binder<'_> {
             ([one], ..) => Ok(Arc::clone(one)),
             ([first, ..], _, Some(_)) => Ok(Arc::clone(first)),
             ([_, ..], _, None) => {
-                let message = format!("{what} name \"{shown}\" is not unique");
+                let message = format!("{what} name \"{qualified}\" is not unique");
                 let hint = format!("Specify the argument list to select the {what} unambiguously.");
                 Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message).hint(hint))
             }
@@ -182,11 +182,11 @@ impl Binder<'_> {
             }
             ([], None, types) => {
                 let message = match types {
-                    Some(types) => format!("{what} {shown}({types}) does not exist"),
+                    Some(types) => format!("{what} {qualified}({types}) does not exist"),
                     None if kind == Some(RoutineKind::Procedure) => {
-                        format!("could not find a procedure named \"{shown}\"")
+                        format!("could not find a procedure named \"{qualified}\"")
                     }
-                    None => format!("could not find a {what} named \"{shown}\""),
+                    None => format!("could not find a {what} named \"{qualified}\""),
                 };
                 Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
             }

@@ -233,11 +233,11 @@ impl Binder<'_> {
         };
         let types: Vec<Type> = given.plain.iter().map(|arg| arg.ty).collect();
         let missing = || {
-            let shown: Vec<String> = types.iter().map(Type::name).collect();
-            let shown = shown.join(", ");
+            let type_names: Vec<String> = types.iter().map(Type::name).collect();
+            let type_names = type_names.join(", ");
             SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,
-                format!("procedure {}({shown}) does not exist", function.name),
+                format!("procedure {}({type_names}) does not exist", function.name),
             )
             .hint(
                 "No procedure matches the given name and argument types. You might need to add \
@@ -450,7 +450,7 @@ impl Binder<'_> {
             return Ok(None);
         };
         check_function(&call.routine)?;
-        let shown = match alias {
+        let alias_name = match alias {
             Some(alias) => names::fold(&alias.name),
             None => plain,
         };
@@ -482,7 +482,7 @@ impl Binder<'_> {
         let mut columns = call.columns.clone();
         columns.iter_mut().for_each(|(_, ty)| *ty = ty.plain());
         if columns.is_empty() {
-            columns.push((shown.clone(), ty));
+            columns.push((alias_name.clone(), ty));
         }
         if ordinality {
             columns.push(("ordinality".to_owned(), Type::INT8));
@@ -503,7 +503,7 @@ impl Binder<'_> {
             hidden: false,
         };
         let leaf = ScopeLeaf {
-            alias: shown,
+            alias: alias_name,
             table_name: None,
             schema: None,
             first_slot: scope.width,
@@ -578,10 +578,10 @@ fn check_function(routine: &RoutineDef) -> Result<(), SqlError> {
 }
 
 fn not_a_procedure(name: &str, types: &[Type]) -> SqlError {
-    let shown: Vec<String> = types.iter().map(Type::name).collect();
+    let type_names: Vec<String> = types.iter().map(Type::name).collect();
     SqlError::new(
         SqlState::WRONG_OBJECT_TYPE,
-        format!("{name}({}) is not a procedure", shown.join(", ")),
+        format!("{name}({}) is not a procedure", type_names.join(", ")),
     )
     .hint("To call a function, use SELECT.")
 }

@@ -141,7 +141,7 @@ impl Binder<'_> {
         })?;
         let in_from = !alias.is_some_and(|alias| is_own(&alias.name.value));
         let rows = self.rows_call(name, bound, (ordinality, in_from))?;
-        let shown = match alias {
+        let alias_name = match alias {
             Some(alias) => names::fold(&alias.name),
             None => name.to_owned(),
         };
@@ -157,7 +157,7 @@ impl Binder<'_> {
         let is_scalar = alone && !ordinality && !is_wide;
         let column = |(column, ty): (String, Type)| ScopeColumn {
             name: match column.as_str() {
-                "" if alone => shown.clone(),
+                "" if alone => alias_name.clone(),
                 "" => name.to_owned(),
                 _ => column,
             },
@@ -166,7 +166,7 @@ impl Binder<'_> {
             hidden: false,
         };
         let leaf = ScopeLeaf {
-            alias: shown.clone(),
+            alias: alias_name.clone(),
             table_name: None,
             schema: None,
             first_slot: scope.width,

@@ -92,7 +92,7 @@ impl Binder<'_> {
             columns.push(("ordinality".to_owned(), Type::INT8));
             select.visible = columns.len();
         }
-        let shown = match (alias, calls) {
+        let alias_name = match (alias, calls) {
             (Some(alias), _) => names::fold(&alias.name),
             (None, [(name, _), ..]) => names::table_name(name)?.1,
             (None, []) => String::new(),
@@ -104,7 +104,7 @@ impl Binder<'_> {
             hidden: false,
         };
         let leaf = ScopeLeaf {
-            alias: shown,
+            alias: alias_name,
             table_name: None,
             schema: None,
             first_slot: scope.width,
@@ -180,7 +180,7 @@ fn targets(columns: &[(String, Type)], first_slot: usize) -> Vec<Target> {
 /// Joins all functions into one query whose hidden last target is the row number. Returns it with
 /// the columns.
 fn joined(all: Vec<NumberedRows>) -> (Option<Select>, Vec<(String, Type)>) {
-    let (mut from, mut numbers, mut shown) = (None, Vec::new(), Vec::new());
+    let (mut from, mut numbers, mut visible_targets) = (None, Vec::new(), Vec::new());
     let mut columns = Vec::new();
     let mut slot = 0;
     for of in all {
@@ -203,14 +203,14 @@ fn joined(all: Vec<NumberedRows>) -> (Option<Select>, Vec<(String, Type)>) {
                 on: Some(equal(number_of(&numbers), mine.clone())),
             })),
         });
-        shown.extend(targets(&of.columns, slot));
+        visible_targets.extend(targets(&of.columns, slot));
         slot += of.columns.len() + 1;
         columns.extend(of.columns);
         numbers.push(mine);
     }
     let select = from.map(|from| {
-        shown.push(number(number_of(&numbers)));
-        let mut select = Select::over(from, shown);
+        visible_targets.push(number(number_of(&numbers)));
+        let mut select = Select::over(from, visible_targets);
         select.visible = columns.len();
         select.order_by = vec![OrderKey {
             target: columns.len(),

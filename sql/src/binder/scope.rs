@@ -292,8 +292,8 @@ impl Scope {
             if is_own(&leaf.alias) {
                 continue;
             }
-            let shown = leaf.columns.iter().enumerate().filter(|(_, c)| !c.hidden);
-            out.extend(shown.map(|(i, _)| StarColumn::Of(leaf, i)));
+            let visible = leaf.columns.iter().enumerate().filter(|(_, c)| !c.hidden);
+            out.extend(visible.map(|(i, _)| StarColumn::Of(leaf, i)));
         }
         out
     }

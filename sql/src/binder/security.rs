@@ -24,10 +24,11 @@ impl Binder<'_> {
                 to,
             } => {
                 let found = self.object_if_there(object, *if_exists)?;
-                let shown = names::qualified_name(object.name.schema.as_deref(), &object.name.name);
+                let qualified =
+                    names::qualified_name(object.name.schema.as_deref(), &object.name.name);
                 Ok(Statement::AlterOwner(AlterOwner {
                     object: found,
-                    name: (object.kind, shown),
+                    name: (object.kind, qualified),
                     to: to.clone(),
                 }))
             }

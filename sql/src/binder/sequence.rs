@@ -112,7 +112,7 @@ impl Binder<'_> {
         let (schema, name) = qualified(&name)?;
         self.check_schema(schema.as_deref(), false)?;
         self.check_usage(schema.as_deref())?;
-        let shown = names::qualified_name(schema.as_deref(), &name);
+        let qualified = names::qualified_name(schema.as_deref(), &name);
         if let Some(sequence) = self.catalog.sequence(schema.as_deref(), &name)? {
             let id = Value::Int8(i64::from(sequence.id));
             return Ok(Expr::constant(Type::INT8, id));
@@ -127,7 +127,7 @@ impl Binder<'_> {
         match self.catalog.table(schema.as_deref(), &name)? {
             Some(_) => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
-                format!("\"{shown}\" is not a sequence"),
+                format!("\"{qualified}\" is not a sequence"),
             )),
             None => Err(names::no_relation(schema.as_deref(), &name)),
         }

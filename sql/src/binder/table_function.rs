@@ -38,17 +38,17 @@ impl Binder<'_> {
                 (call.ty, LeafSource::Values(vec![vec![call]]))
             }
         };
-        let shown = match alias {
+        let alias_name = match alias {
             Some(alias) => names::fold(&alias.name),
             None => name,
         };
         let leaf = ScopeLeaf {
-            alias: shown.clone(),
+            alias: alias_name.clone(),
             table_name: None,
             schema: None,
             first_slot: scope.width,
             columns: vec![ScopeColumn {
-                name: shown,
+                name: alias_name,
                 ty,
                 origin: None,
                 hidden: false,

@@ -152,18 +152,18 @@ impl Binder<'_> {
     ) -> Result<Arc<RoutineDef>, SqlError> {
         let found = self.catalog.routines(schema.as_deref(), name);
         let routine = found.into_iter().find(|r| r.inputs().next().is_none());
-        let shown = names::qualified_name(schema.as_deref(), name);
+        let qualified = names::qualified_name(schema.as_deref(), name);
         let routine = routine.ok_or_else(|| {
             SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,
-                format!("function {shown}() does not exist"),
+                format!("function {qualified}() does not exist"),
             )
         })?;
         match routine.result.trigger {
             true => Ok(routine),
             false => Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
-                format!("function {shown} must return type trigger"),
+                format!("function {qualified} must return type trigger"),
             )),
         }
     }

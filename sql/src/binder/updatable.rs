@@ -62,7 +62,7 @@ impl Level {
 #[derive(Debug)]
 pub(super) struct ViewChain {
     /// The view as a table; its columns inherit properties of the base columns.
-    pub(super) shown: Arc<TableDef>,
+    pub(super) view_table: Arc<TableDef>,
     /// The base relation.
     pub(super) base: Arc<TableDef>,
     /// The views; the first one is the view that the statement names.
@@ -79,7 +79,7 @@ impl ViewChain {
     fn of(levels: Vec<Level>) -> Option<ViewChain> {
         let (first, last) = (levels.first()?, levels.last()?);
         let base = Arc::clone(&last.under);
-        let mut shown = first.view.as_table();
+        let mut view_table = first.view.as_table();
         // From the lowest view up: the columns and the condition of each view over the row of
         // `base`.
         let mut columns: Vec<Expr> = Vec::new();
@@ -98,7 +98,7 @@ impl ViewChain {
             columns = level.columns.iter().map(over_base).collect();
         }
         conditions.reverse();
-        for (at, column) in shown.columns.iter_mut().enumerate() {
+        for (at, column) in view_table.columns.iter_mut().enumerate() {
             let mut of = Some(at);
             for level in &levels {
                 let Some(place) = of else { break };
@@ -137,7 +137,7 @@ impl ViewChain {
             _ => Some(Expr::new(crate::types::Type::BOOL, Node::And(all))),
         };
         Some(ViewChain {
-            shown: Arc::new(shown),
+            view_table: Arc::new(view_table),
             base,
             columns,
             filter,

@@ -41,7 +41,7 @@ impl Binder<'_> {
         let mut leaf = table_leaf(&table, alias_name.clone(), first_slot);
         let reads = self.need_change(&table, Privileges::UPDATE);
         leaf.reads = Some(Rc::clone(&reads));
-        let shown = leaf.alias.clone();
+        let alias_name = leaf.alias.clone();
         scope.push(leaf)?;
         scope.width = width;
         let from = match &update.from {
@@ -84,7 +84,7 @@ impl Binder<'_> {
                 Some(_) => None,
             },
             table,
-            alias: shown,
+            alias: alias_name,
             from,
             filter,
             current,

@@ -266,7 +266,7 @@ impl Binder<'_> {
         };
         for name in list {
             let (schema, plain) = names::table_name(name)?;
-            let shown = names::qualified_name(schema.as_deref(), &plain);
+            let qualified = names::qualified_name(schema.as_deref(), &plain);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.view(name)? {
                 Some(view) => drop.views.push(view),
@@ -276,14 +276,14 @@ impl Binder<'_> {
                             Some(_) => "Use DROP MATERIALIZED VIEW to remove a materialized view.",
                             None => "Use DROP TABLE to remove a table.",
                         };
-                        let message = format!("\"{shown}\" is not a view");
+                        let message = format!("\"{qualified}\" is not a view");
                         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint));
                     }
-                    None if if_exists => drop.missing.push(shown),
+                    None if if_exists => drop.missing.push(qualified),
                     None => {
                         return Err(SqlError::new(
                             SqlState::UNDEFINED_TABLE,
-                            format!("view \"{shown}\" does not exist"),
+                            format!("view \"{qualified}\" does not exist"),
                         ));
                     }
                 },

@@ -112,7 +112,7 @@ impl Binder<'_> {
         }
         let through = self.through(&view, event)?;
         Ok(ChangeTarget {
-            table: Arc::clone(&through.shown),
+            table: Arc::clone(&through.view_table),
             through: Some(through),
         })
     }
@@ -222,7 +222,7 @@ impl Binder<'_> {
         }
         through.place_in_targets(&mut insert.returning, 0);
         let back = |to: &usize| {
-            let mut all = 0..through.shown.columns.len();
+            let mut all = 0..through.view_table.columns.len();
             all.find(|at| through.written(*at, Event::Insert).ok() == Some(*to))
         };
         let updated: Vec<usize> = updates.iter().filter_map(back).collect();

@@ -225,17 +225,17 @@ pub fn same(one: &Acl, other: &Acl) -> bool {
 
 /// Returns the letters of an item's privileges in PostgreSQL's form.
 pub fn letters(item: &AclItem) -> String {
-    let mut shown = String::new();
+    let mut text = String::new();
     for (at, (letter, _)) in ALL.iter().enumerate() {
         let one = Privileges(1 << at);
         if item.privileges.has(one) {
-            shown.push(*letter);
+            text.push(*letter);
         }
         if item.options.has(one) {
-            shown.push('*');
+            text.push('*');
         }
     }
-    shown
+    text
 }
 
 #[cfg(test)]
@@ -258,8 +258,8 @@ mod tests {
         assert_eq!(letters(&acl[1]), "r*");
         let revoked = revoke(&mut acl, (owner, a), both, (true, true), owner);
         assert_eq!(revoked, Ok(()));
-        let shown: Vec<String> = acl.iter().map(letters).collect();
-        assert_eq!(shown, ["ar", "r"]);
+        let texts: Vec<String> = acl.iter().map(letters).collect();
+        assert_eq!(texts, ["ar", "r"]);
     }
 
     #[test]

@@ -181,11 +181,11 @@ fn md5_crypt(password: &[u8], salt: &str) -> String {
         text.extend_from_slice(if own { &hash } else { password });
         hash = md5(&text);
     }
-    let mut shown = format!("$1${}$", String::from_utf8_lossy(salt));
+    let mut encoded = format!("$1${}$", String::from_utf8_lossy(salt));
     let mut put = |bits: u32, characters: usize| {
         for at in 0..characters {
             let six = bits >> (6 * at) & 0x3f;
-            shown.push(char::from(ALPHABET[six as usize]));
+            encoded.push(char::from(ALPHABET[six as usize]));
         }
     };
     let of = |at: usize| u32::from(hash[at]);
@@ -193,5 +193,5 @@ fn md5_crypt(password: &[u8], salt: &str) -> String {
         put(of(a) << 16 | of(b) << 8 | of(c), 4);
     }
     put(of(11), 2);
-    shown
+    encoded
 }

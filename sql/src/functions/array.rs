@@ -81,10 +81,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("array_dims", &[AnyArray], Text, |a, _| {
         let array = array(a, 0)?;
-        let shown = |d: &Dimension| format!("[{}:{}]", d.lower, d.upper());
+        let bounds = |d: &Dimension| format!("[{}:{}]", d.lower, d.upper());
         Ok(match array.dims.is_empty() {
             true => Value::Null,
-            false => Value::text(array.dims.iter().map(shown).collect::<String>()),
+            false => Value::text(array.dims.iter().map(bounds).collect::<String>()),
         })
     }),
     pure("array_length", &[AnyArray, Int4], Int4, |a, _| dimension(a, |d| d.len)),

@@ -314,8 +314,8 @@ fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     // A wrap column as the argument also requests pretty-printing.
     let wraps = matches!(args.get(1), Some(Value::Int4(_)));
     let reader = pg::reader(&snapshot, cx, wraps || is_pretty(args));
-    let shown = |view: &Arc<ViewDef>| pg::view_definition(&reader, view);
-    Ok(text(view.as_ref().map(shown)))
+    let definition = |view: &Arc<ViewDef>| pg::view_definition(&reader, view);
+    Ok(text(view.as_ref().map(definition)))
 }
 
 /// Returns which events a relation allows. For views, also returns which columns can be updated.
@@ -468,7 +468,7 @@ fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 fn arguments(of: &pg::Procedure, cx: &EvalContext) -> String {
     let catalog = cx.catalog();
     let last = of.args.len().saturating_sub(1);
-    let shown = of.args.iter().enumerate().map(|(at, ty)| {
+    let arguments = of.args.iter().enumerate().map(|(at, ty)| {
         let name = pg::type_name(&catalog, *ty, cx).unwrap_or_else(|| ty.to_string());
         if of.is_variadic() && at == last {
             format!("VARIADIC {name}")
@@ -476,7 +476,7 @@ fn arguments(of: &pg::Procedure, cx: &EvalContext) -> String {
             name
         }
     });
-    shown.collect::<Vec<_>>().join(", ")
+    arguments.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the schemas of the search path.

@@ -131,16 +131,16 @@ fn date_field(field: &str, local: i128) -> Field {
     let (days, of_day) = days_and_time(local);
     let (year, month, day) = civil_from_days(days);
     // The year as shown: there is no year 0, and 1 BC is -1.
-    let shown = i64::from(if year > 0 { year } else { year - 1 });
+    let displayed_year = i64::from(if year > 0 { year } else { year - 1 });
     let period = |length: i64| {
-        if shown > 0 {
-            (shown + length - 1) / length
+        if displayed_year > 0 {
+            (displayed_year + length - 1) / length
         } else {
-            -((length - 1 - shown) / length)
+            -((length - 1 - displayed_year) / length)
         }
     };
     match field {
-        "year" | "years" | "y" | "yr" | "yrs" => whole(shown),
+        "year" | "years" | "y" | "yr" | "yrs" => whole(displayed_year),
         "month" | "months" | "mon" | "mons" => whole(i64::from(month)),
         "day" | "days" | "d" => whole(i64::from(day)),
         "quarter" => whole(i64::from((month - 1) / 3 + 1)),

@@ -318,8 +318,8 @@ fn moved_by(us: i64, by: i64) -> Result<i64, SqlError> {
 /// Returns the UTC offset that an interval means as a time zone, in microseconds.
 fn offset(by: &Interval) -> Result<i64, SqlError> {
     if by.months != 0 || by.days != 0 {
-        let shown = Value::Interval(*by);
-        let text = to_text(&shown, &Type::INTERVAL, &Settings::new());
+        let value = Value::Interval(*by);
+        let text = to_text(&value, &Type::INTERVAL, &Settings::new());
         return Err(SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
             format!("interval time zone \"{text}\" must not include months or days"),

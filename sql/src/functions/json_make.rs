@@ -119,17 +119,17 @@ fn iso(text: &str) -> String {
         return text.to_owned();
     };
     let (time, era) = rest.split_once(' ').unwrap_or((rest, ""));
-    let mut shown = format!("{date}T{time}");
+    let mut timestamp = format!("{date}T{time}");
     if let Some(sign) = time.find(['+', '-'])
         && time.len() - sign == 3
     {
-        shown.push_str(":00");
+        timestamp.push_str(":00");
     }
     if !era.is_empty() {
-        shown.push(' ');
-        shown.push_str(era);
+        timestamp.push(' ');
+        timestamp.push_str(era);
     }
-    shown
+    timestamp
 }
 
 fn level(

@@ -149,12 +149,12 @@ fn groups(input: &str, found: &compiled::Match) -> Value {
         None => Value::Null,
     };
     let spans = &found.spans;
-    let shown = if spans.len() > 1 {
+    let groups = if spans.len() > 1 {
         &spans[1..]
     } else {
         &spans[..]
     };
-    Array::of(shown.iter().map(piece).collect()).into()
+    Array::of(groups.iter().map(piece).collect()).into()
 }
 
 fn first_match(args: &[Value], flags: &str) -> Outcome {

@@ -96,7 +96,7 @@ fn extract(args: &[Value], _: &EvalContext) -> Outcome {
         return Err(mismatch("extract"));
     };
     let name = canonical(unit);
-    let shown = unit.to_ascii_lowercase();
+    let lower_case = unit.to_ascii_lowercase();
     let (found, of) = match value {
         Value::Interval(span) => (of_span(&name, span), "interval"),
         Value::Time(us) => (of_clock(&name, *us, None), "time without time zone"),
@@ -108,7 +108,7 @@ fn extract(args: &[Value], _: &EvalContext) -> Outcome {
     };
     match found {
         Some(value) => value.map(Value::Numeric),
-        None => Err(refused(&shown, is_unit(&name), of)),
+        None => Err(refused(&lower_case, is_unit(&name), of)),
     }
 }
 

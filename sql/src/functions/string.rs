@@ -409,20 +409,20 @@ fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
         "hex" => {
             let mut settings = crate::settings::Settings::clone(&cx.settings);
             settings.bytea_output = ByteaOutput::Hex;
-            let shown = to_text(&args[0], &Type::BYTEA, &settings);
-            Ok(Value::text(&shown[2..]))
+            let hex = to_text(&args[0], &Type::BYTEA, &settings);
+            Ok(Value::text(&hex[2..]))
         }
         // This escapes fewer bytes than the output function of bytea.
         "escape" => {
-            let mut shown = String::with_capacity(bytes.len());
+            let mut escaped = String::with_capacity(bytes.len());
             for byte in bytes {
                 match byte {
-                    0 | 0x80.. => shown += &format!("\\{byte:03o}"),
-                    b'\\' => shown += "\\\\",
-                    _ => shown.push(char::from(*byte)),
+                    0 | 0x80.. => escaped += &format!("\\{byte:03o}"),
+                    b'\\' => escaped += "\\\\",
+                    _ => escaped.push(char::from(*byte)),
                 }
             }
-            Ok(Value::text(shown))
+            Ok(Value::text(escaped))
         }
         "base64" => {
             const LINE: usize = 76;

@@ -204,7 +204,7 @@ pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) ->
         };
         let value = argument(specifier.place)?;
         let text = (!value.is_null()).then(|| to_text(value, &Type::TEXT, settings));
-        let shown = match (specifier.kind, text) {
+        let formatted = match (specifier.kind, text) {
             ('s', text) => text.unwrap_or_default(),
             ('I', Some(text)) => super::string::quote_ident(&text),
             ('I', None) => {
@@ -217,13 +217,13 @@ pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) ->
             (_, None) => "NULL".to_owned(),
         };
         let left = specifier.left || width < 0;
-        let short = (width.unsigned_abs() as usize).saturating_sub(shown.chars().count());
+        let short = (width.unsigned_abs() as usize).saturating_sub(formatted.chars().count());
         if short > PADDING_MAX {
             return Err(too_wide());
         }
         let blanks = " ".repeat(short);
         let (before, behind) = if left { ("", &*blanks) } else { (&*blanks, "") };
-        out.extend([before, &shown, behind]);
+        out.extend([before, &formatted, behind]);
     }
     Ok(Value::text(out))
 }

@@ -31,8 +31,8 @@ fn key(
         return quoted(&table.columns[column].name);
     };
     let text = &expression.text;
-    if let Some(shown) = reader.and_then(|reader| index_expression(reader, table, text)) {
-        return shown;
+    if let Some(deparsed) = reader.and_then(|reader| index_expression(reader, table, text)) {
+        return deparsed;
     }
     let pretty = reader.is_none_or(|reader| reader.style.pretty);
     match (&expression.value.node, pretty) {
@@ -81,8 +81,8 @@ pub fn index_definition(reader: &DeparseContext<'_>, table: &TableDef, index: &I
     text += index.more.of_nulls();
     text += &with_options(&index.more.options);
     if let Some(predicate) = &index.more.predicate {
-        let shown = condition(reader, &predicate.text, VisibleColumns::Table(table));
-        text += &format!(" WHERE {shown}");
+        let deparsed = condition(reader, &predicate.text, VisibleColumns::Table(table));
+        text += &format!(" WHERE {deparsed}");
     }
     text
 }
@@ -225,9 +225,9 @@ impl<'a> Constraint<'a> {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
             Constraint::Check(check) => {
-                let shown = condition(reader, &check.text, VisibleColumns::Table(table));
+                let deparsed = condition(reader, &check.text, VisibleColumns::Table(table));
                 let inherit = if check.no_inherit { " NO INHERIT" } else { "" };
-                format!("CHECK ({shown}){inherit}{}", self.validity())
+                format!("CHECK ({deparsed}){inherit}{}", self.validity())
             }
             Constraint::Foreign(key) => {
                 foreign_definition((reader.snapshot, path), table, key) + self.validity()

@@ -22,8 +22,8 @@ pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> 
 
 /// Deparses an expression.
 pub fn expression(reader: &DeparseContext<'_>, text: &str, over: VisibleColumns<'_>) -> String {
-    let shown = reader.expression(text, over);
-    shown.unwrap_or_else(|| match reader.style.pretty {
+    let deparsed = reader.expression(text, over);
+    deparsed.unwrap_or_else(|| match reader.style.pretty {
         true => without_parentheses(text).to_owned(),
         false => text.to_owned(),
     })
@@ -59,8 +59,8 @@ pub fn domain_check(
     base: crate::types::Type,
 ) -> String {
     let valid = if check.validated { "" } else { " NOT VALID" };
-    let shown = condition(reader, &check.text, VisibleColumns::Domain(base));
-    format!("CHECK ({shown}){valid}")
+    let deparsed = condition(reader, &check.text, VisibleColumns::Domain(base));
+    format!("CHECK ({deparsed}){valid}")
 }
 
 /// The form of `.*` in a parsed text, after a row in parentheses.

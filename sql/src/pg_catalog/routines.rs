@@ -171,9 +171,9 @@ pub fn routine_arguments(
     to_name: bool,
     named: &dyn Fn(Type) -> String,
 ) -> String {
-    let shown = routine.args.iter().filter(|arg| arg.mode != ArgMode::Table);
+    let visible = routine.args.iter().filter(|arg| arg.mode != ArgMode::Table);
     let procedure = routine.kind == RoutineKind::Procedure;
-    let texts = shown.map(|arg| {
+    let texts = visible.map(|arg| {
         let mut text = match arg.mode {
             ArgMode::In if procedure => "IN ".to_owned(),
             ArgMode::In | ArgMode::Table => String::new(),

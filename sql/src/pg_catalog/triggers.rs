@@ -231,8 +231,8 @@ fn definition(
     text += "FOR EACH ";
     text += if trigger.row { "ROW " } else { "STATEMENT " };
     if let Some(condition) = &trigger.condition {
-        let shown = condition_of(reader, condition, VisibleColumns::Trigger(table));
-        text += &format!("WHEN ({shown}) ");
+        let deparsed = condition_of(reader, condition, VisibleColumns::Trigger(table));
+        text += &format!("WHEN ({deparsed}) ");
     }
     text += &format!("EXECUTE FUNCTION {}", call(snapshot, trigger, Some(path)));
     text

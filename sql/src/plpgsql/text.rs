@@ -107,8 +107,8 @@ impl Compiler<'_> {
             Some(super::NameMeaning::Place(cursor, ..)) => Target::Variable(cursor),
             Some(super::NameMeaning::Rows(_)) => return Err(self.cursor.unexpected()),
             None => {
-                let shown = path.join(".");
-                let message = format!("\"{shown}\" is not a known variable");
+                let name = path.join(".");
+                let message = format!("\"{name}\" is not a known variable");
                 let position = token.map_or(0, |t| self.position(&t));
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).or_at(position));
             }

@@ -53,8 +53,8 @@ pub(super) fn put_one(value: &Value, out: &mut [u8]) -> usize {
         }
         (_, None) => put_varying(value, &mut out[4..]),
     };
-    let shown = if value.is_null() { NULL } else { length as u32 };
-    out[..4].copy_from_slice(&shown.to_le_bytes());
+    let stored_length = if value.is_null() { NULL } else { length as u32 };
+    out[..4].copy_from_slice(&stored_length.to_le_bytes());
     4 + length
 }
 

@@ -24,7 +24,7 @@ pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
         0xf0..=0xf7 => 4,
         _ => 1,
     };
-    let shown: Vec<String> = bytes[bad_at..]
+    let digits: Vec<String> = bytes[bad_at..]
         .iter()
         .take(length)
         .map(|b| format!("0x{b:02x}"))
@@ -33,7 +33,7 @@ pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
         SqlState::CHARACTER_NOT_IN_REPERTOIRE,
         format!(
             "invalid byte sequence for encoding \"UTF8\": {}",
-            shown.join(" ")
+            digits.join(" ")
         ),
     ))
 }

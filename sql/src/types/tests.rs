@@ -164,8 +164,8 @@ fn binary_formats_match_postgresql() {
         let value = text_in(&ty, text, &Settings::new()).expect(text);
         let mut bytes = Vec::new();
         binary_out(&value, &ty, &mut bytes);
-        let shown: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(shown, hex, "{text}");
+        let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(digits, hex, "{text}");
         assert_eq!(binary_in(&ty, &bytes).expect(text), value, "{text}");
     }
 }

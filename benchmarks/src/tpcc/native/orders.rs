@@ -47,8 +47,8 @@ impl Tables {
         let place = home.customer.must_find(tx, key).await?;
         copy(tx, place, &mut row).await?;
         let discount = row[column::C_DISCOUNT] as i64;
-        let mut shown = CUSTOMER.text(&row, column::C_LAST).len();
-        shown += CUSTOMER.text(&row, column::C_CREDIT).len();
+        let mut read_bytes = CUSTOMER.text(&row, column::C_LAST).len();
+        read_bytes += CUSTOMER.text(&row, column::C_CREDIT).len();
 
         let all_local = lines.iter().all(|line| line.supply == warehouse);
         let (count, carrier) = (lines.len() as i64, NULL);
@@ -78,7 +78,7 @@ impl Tables {
             sum += amount;
             let original = is_original(ITEM.text(&row, column::I_DATA));
             let (info, brand) = self.of(line.supply).take_stock(tx, at, line).await?;
-            shown += usize::from(original && brand);
+            read_bytes += usize::from(original && brand);
             let mut row = ORDER_LINE.pack(&Row {
                 numbers: vec![
                     warehouse,
@@ -101,7 +101,7 @@ impl Tables {
         let place = home.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
         let [w_tax] = words(tx, place, [column::W_TAX]).await?;
         let total = sum * (10_000 - discount) * (10_000 + w_tax + d_tax);
-        std::hint::black_box((total, shown));
+        std::hint::black_box((total, read_bytes));
         Ok(Attempt::Committed)
     }
 }

@@ -304,8 +304,8 @@ impl Session {
         let all = self.cursors.named.iter();
         let of_routines = self.scratch.routines.portals.infos();
         let all = all.map(|(name, cursor)| cursor.info(name));
-        let mut shown: Vec<CursorInfo> = all.chain(of_routines).collect();
-        shown.sort_by_key(|cursor| cursor.created);
-        self.eval.cursors = shown.into();
+        let mut infos: Vec<CursorInfo> = all.chain(of_routines).collect();
+        infos.sort_by_key(|cursor| cursor.created);
+        self.eval.cursors = infos.into();
     }
 }

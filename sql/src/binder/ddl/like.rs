@@ -34,14 +34,14 @@ impl Binder<'_> {
             return Ok(Vec::new());
         }
         let Some(source) = self.catalog.table(schema, name)? else {
-            let shown = names::qualified_name(schema, name);
+            let qualified = names::qualified_name(schema, name);
             if self.catalog.sequence(schema, name)?.is_some() {
                 let message = format!("relation \"{name}\" is invalid in LIKE clause");
                 let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
                 let detail = "This operation is not supported for sequences.";
                 return Err(error.detail(detail).at(at + "LIKE ".len() as u32));
             }
-            let message = format!("relation \"{shown}\" does not exist");
+            let message = format!("relation \"{qualified}\" does not exist");
             let error = SqlError::new(SqlState::UNDEFINED_TABLE, message);
             return Err(error.at(at + "LIKE ".len() as u32));
         };

@@ -103,10 +103,10 @@ fn create_role(role: &RoleDef, with_password: bool) -> String {
         text += &format!(" PASSWORD {}", quote_literal(verifier));
     }
     if let Some(until) = role.valid_until {
-        let mut shown = Vec::new();
+        let mut limit = Vec::new();
         let (ty, settings) = (Type::of(TypeKind::TimestampTz), Settings::new());
-        text_out(&Value::TimestampTz(until), &ty, &settings, &mut shown);
-        text += &format!(" VALID UNTIL '{}'", String::from_utf8_lossy(&shown));
+        text_out(&Value::TimestampTz(until), &ty, &settings, &mut limit);
+        text += &format!(" VALID UNTIL '{}'", String::from_utf8_lossy(&limit));
     }
     text
 }

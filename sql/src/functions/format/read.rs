@@ -117,19 +117,19 @@ impl<'a> InputCursor<'a> {
         let found = body.bytes().take_while(u8::is_ascii_digit).count();
         let count = if alone { found } else { found.min(digits) };
         if count == 0 {
-            let shown: String = self.rest.chars().take(digits).collect();
+            let excerpt: String = self.rest.chars().take(digits).collect();
             return Err(invalid(
-                format!("invalid value \"{shown}\" for \"{name}\""),
+                format!("invalid value \"{excerpt}\" for \"{name}\""),
                 "Value must be an integer.",
             ));
         }
         if !alone && found < digits && name != "Y" {
-            let shown = &body[..found];
+            let excerpt = &body[..found];
             return Err(invalid(
                 format!("source string too short for \"{name}\" formatting field"),
                 &format!("Field requires {digits} characters, but only {found} remain."),
             )
-            .hint(if shown.is_empty() {
+            .hint(if excerpt.is_empty() {
                 ""
             } else {
                 "If your source string is not fixed-width, try using the \"FM\" modifier."
@@ -173,13 +173,13 @@ impl<'a> InputCursor<'a> {
                 Ok(i)
             }
             None => {
-                let shown: String = self
+                let excerpt: String = self
                     .rest
                     .chars()
                     .take_while(|c| !c.is_whitespace())
                     .collect();
                 Err(invalid(
-                    format!("invalid value \"{shown}\" for \"{name}\""),
+                    format!("invalid value \"{excerpt}\" for \"{name}\""),
                     "The given value did not match any of the allowed values for this field.",
                 ))
             }

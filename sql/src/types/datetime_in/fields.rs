@@ -461,8 +461,12 @@ impl Fields {
         if hour > 12 {
             return Err(Fault::Range);
         }
-        let shown = if hour == 12 { us - 12 * HOUR_US } else { us };
-        self.time_us = Some(if pm { shown + 12 * HOUR_US } else { shown });
+        let half_day_us = if hour == 12 { us - 12 * HOUR_US } else { us };
+        self.time_us = Some(if pm {
+            half_day_us + 12 * HOUR_US
+        } else {
+            half_day_us
+        });
         Ok(())
     }
 }
