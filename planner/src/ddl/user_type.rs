@@ -270,8 +270,7 @@ fn lost_domains(after: &[TypeDef], ddl: &DdlCx<'_>) -> Vec<&'static str> {
         let definition = ty.as_domain()?.definition();
         let texts = || definition.checks.iter().map(|check| check.text.as_str());
         let understood = |catalog| domain_conditions(definition, texts(), catalog).is_ok();
-        (understood(ddl.snapshot) && !understood(&there))
-            .then_some(definition.display_name.as_str())
+        (understood(ddl.snapshot) && !understood(&there)).then_some(&*definition.display_name)
     });
     lost.collect()
 }
@@ -445,11 +444,8 @@ pub async fn drop_type(
                 notice(ddl, message);
             }
             (None, _) => {
-                let qualified = plain.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
-                notice(
-                    ddl,
-                    format!("type \"{qualified}\" does not exist, skipping"),
-                );
+                let name = plain.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+                notice(ddl, format!("type \"{name}\" does not exist, skipping"));
             }
         }
     }
@@ -542,9 +538,7 @@ pub async fn drop_types(
         (what, &first)
     });
     descriptions.extend(of_routines.collect::<Vec<_>>());
-    let of_views = views
-        .iter()
-        .map(|view| (view_description(view, ddl), &first));
+    let of_views = views.iter().map(|v| (view_description(v, ddl), &first));
     descriptions.extend(of_views.collect::<Vec<_>>());
     if !descriptions.is_empty() && !cascade {
         return Err(needed(&first, &descriptions).into());

@@ -587,9 +587,8 @@ impl Changer {
         row: &mut [Value],
     ) -> Result<bool, StatementStop> {
         let table = &plan.table;
-        if let Some(triggers) = &mut self.triggers {
-            let before =
-                triggers.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
+        if let Some(pending) = &mut self.triggers {
+            let before = pending.before(cx, table, StatementEvent::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
                 return Ok(false);
             }

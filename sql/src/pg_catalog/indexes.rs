@@ -1,7 +1,7 @@
 //! `pg_index`: the indexes of tables and the order of their keys.
 
 use super::RowInputs;
-use super::objects::{DEFAULT_COLLATION, visible_indexes};
+use super::objects::{DEFAULT_COLLATION, visible};
 use super::rows::{Rows, vector};
 use crate::catalog::{Collation, IndexDef, IndexKind, TableDef};
 use crate::types::TypeKind;
@@ -10,7 +10,7 @@ use crate::value::Value;
 /// Adds the rows of `pg_index`.
 pub fn indexes(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables() {
-        for index in visible_indexes(&table) {
+        for index in visible(&table) {
             let keys = index.columns.iter();
             let every = |of: &dyn Fn(usize) -> Value| vector((0..index.columns.len()).map(of));
             let option = |at: usize| {

@@ -43,7 +43,7 @@ fn namespace(around: &RowInputs<'_>, schema: &str) -> Value {
 }
 
 /// Returns the indexes that are visible to users.
-pub fn visible_indexes(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
+pub fn visible(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
@@ -108,10 +108,7 @@ pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
                 "relfilenode",
                 Value::Oid(if table.is_parent() { 0 } else { table.id }),
             ),
-            (
-                "relhasindex",
-                Value::Bool(visible_indexes(&table).next().is_some()),
-            ),
+            ("relhasindex", Value::Bool(visible(&table).next().is_some())),
             ("relchecks", Value::Int2(table.rules.checks.len() as i16)),
             (
                 "relhastriggers",
@@ -150,7 +147,7 @@ pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
         };
         let all = common(table.id, &table.name, kind, table.columns.len());
         rows.add(all.into_iter().chain(own));
-        for index in visible_indexes(&table) {
+        for index in visible(&table) {
             let own = [
                 ("relnamespace", namespace(around, &table.schema)),
                 ("relpersistence", persistence_of(&table)),
@@ -332,7 +329,7 @@ pub fn attributes(rows: &mut Rows, around: &RowInputs<'_>) {
             let column = column(&of.name, of.declared(), of.attnum);
             rows.add(column.into_iter().chain(own));
         }
-        for index in visible_indexes(&table) {
+        for index in visible(&table) {
             let keys = index.columns.iter().map(|key| key.column);
             let all = keys.chain(index.more.include.iter().copied());
             for (number, at) in (1..).zip(all) {

@@ -1,7 +1,7 @@
 //! `pg_tables`, `pg_indexes`, `pg_views`, `pg_matviews` and `pg_sequences`.
 
 use super::definitions::view_definition;
-use super::objects::visible_indexes;
+use super::objects::visible;
 use super::privileges::owner_name;
 use super::rows::{Rows, object};
 use super::{Relation, RowInputs, index_definition, reader};
@@ -27,7 +27,7 @@ pub fn tables(rows: &mut Rows, around: &RowInputs<'_>) {
     let mut all = around.snapshot.tables();
     all.retain(|table| table.materialized.is_none());
     for table in all {
-        let indexed = visible_indexes(&table).next().is_some();
+        let indexed = visible(&table).next().is_some();
         add(table.id, &table.schema, &table.name, indexed);
     }
 }
@@ -36,7 +36,7 @@ pub fn tables(rows: &mut Rows, around: &RowInputs<'_>) {
 pub fn indexes(rows: &mut Rows, around: &RowInputs<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
-        for index in visible_indexes(&table) {
+        for index in visible(&table) {
             rows.add([
                 ("schemaname", Value::text(&table.schema)),
                 ("tablename", Value::text(&table.name)),
@@ -80,10 +80,7 @@ pub fn materialized(rows: &mut Rows, around: &RowInputs<'_>) {
                 "matviewowner",
                 owner_name(around.snapshot, ObjectKind::Table, table.id),
             ),
-            (
-                "hasindexes",
-                Value::Bool(visible_indexes(&table).next().is_some()),
-            ),
+            ("hasindexes", Value::Bool(visible(&table).next().is_some())),
             ("ispopulated", Value::Bool(query.populated)),
             ("definition", Value::text(view_definition(&reader, &view))),
         ]);

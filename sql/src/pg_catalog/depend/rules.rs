@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::Constraint;
-use super::super::objects::{parent_index, visible_indexes};
+use super::super::objects::{parent_index, visible};
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, class};
 use crate::binder::{References, VisibleColumns};
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, TableDef};
@@ -74,7 +74,7 @@ impl Dependencies<'_, '_> {
     }
 
     pub(super) fn indexes(&mut self, table: &TableDef) {
-        for index in visible_indexes(table) {
+        for index in visible(table) {
             let of = (class::RELATION, index.id, 0);
             if let Some(parents) = table.link(index.id) {
                 self.of_partition(of, (class::RELATION, parents), table.id);
