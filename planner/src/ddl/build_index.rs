@@ -128,8 +128,8 @@ pub async fn build(
         None => None,
     };
     let sorted = gather.sort(cx).await?;
-    if let Some(twin) = duplicate_key.or(sorted) {
-        read_row(cx.tx, twin.place.addr, &mut words).await?;
+    if let Some(duplicate) = duplicate_key.or(sorted) {
+        read_row(cx.tx, duplicate.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());
     }

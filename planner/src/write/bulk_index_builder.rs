@@ -123,7 +123,7 @@ impl EntryBuffer {
             let entry = entries[*at as usize];
             let before = place.checked_sub(1).map(|before| order[before]);
             if before.is_some_and(|before| key(before) == key(*at))
-                && duplicate_key.is_none_or(|twin| entry.nth < twin.nth)
+                && duplicate_key.is_none_or(|found| entry.nth < found.nth)
             {
                 duplicate_key = Some(entry);
             }

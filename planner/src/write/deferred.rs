@@ -35,7 +35,7 @@ pub struct DeferredWork {
 enum DeferredItem {
     Check(Arc<References>, Check),
     Trigger(QueuedTrigger),
-    Twin(DuplicateKey),
+    DuplicateKey(DuplicateKey),
 }
 
 impl DeferredItem {
@@ -45,7 +45,7 @@ impl DeferredItem {
         match self {
             DeferredItem::Check(references, check) => of_key(&references.keys[check.key].def),
             DeferredItem::Trigger(queued) => queued.waits(),
-            DeferredItem::Twin(twin) => twin.waits(),
+            DeferredItem::DuplicateKey(duplicate) => duplicate.waits(),
         }
     }
 }
@@ -104,7 +104,7 @@ impl DeferredWork {
 
     pub(super) fn push_duplicate(&mut self, duplicate_key: DuplicateKey) {
         self.has_unchecked_duplicates = true;
-        self.waiting.push(DeferredItem::Twin(duplicate_key));
+        self.waiting.push(DeferredItem::DuplicateKey(duplicate_key));
     }
 
     /// Returns whether duplicate keys were queued that no end of a statement has checked.
@@ -116,7 +116,9 @@ impl DeferredWork {
     pub(super) fn new_duplicates(&mut self) -> Vec<DuplicateKey> {
         let new = self.waiting.iter().skip(self.seen);
         let due = new.filter_map(|waiting| match waiting {
-            DeferredItem::Twin(twin) if !self.waits(twin.waits()) => Some(twin.clone()),
+            DeferredItem::DuplicateKey(duplicate) if !self.waits(duplicate.waits()) => {
+                Some(duplicate.clone())
+            }
             _ => None,
         });
         let due = due.collect();
@@ -153,7 +155,7 @@ impl DeferredWork {
         waiting.any(|(position, waiting)| match waiting {
             DeferredItem::Check(references, _) => references.tables.iter().any(|t| t.def.id == id),
             DeferredItem::Trigger(queued) => queued.table() == id && !self.ran.contains(&position),
-            DeferredItem::Twin(twin) => twin.table() == id,
+            DeferredItem::DuplicateKey(duplicate) => duplicate.table() == id,
         })
     }
 
@@ -168,9 +170,9 @@ impl DeferredWork {
                     cx.breathe().await?;
                     verify(cx, &references, &check).await?;
                 }
-                DeferredItem::Twin(twin) if due => {
+                DeferredItem::DuplicateKey(duplicate) if due => {
                     cx.breathe().await?;
-                    twin.verify(cx).await?;
+                    duplicate.verify(cx).await?;
                 }
                 DeferredItem::Trigger(queued) if due && !self.ran.contains(&position) => {
                     self.ran.push(position);

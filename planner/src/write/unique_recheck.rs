@@ -128,9 +128,9 @@ pub async fn recheck_unique_keys(cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         Some(deferred) if deferred.has_new_duplicates() => deferred.new_duplicates(),
         _ => return Ok(()),
     };
-    for twin in due {
+    for duplicate in due {
         cx.breathe().await?;
-        twin.verify(cx).await?;
+        duplicate.verify(cx).await?;
     }
     Ok(())
 }
