@@ -45,7 +45,10 @@ enum Task {
 fn run(task: &Task) -> Result<Verdict, Box<dyn Error>> {
     Ok(match task {
         Task::Tidy(options) => tidy::run(options)?,
-        Task::Docs(options) => reference::run(options)?,
+        Task::Docs(options) => {
+            children::stop_on_signals(|| {})?;
+            reference::run(options)?
+        }
         Task::Ci(options) => ci::run(options)?,
         Task::Console(options) => {
             children::stop_on_signals(|| {})?;

@@ -26,6 +26,11 @@ pub fn postgres_folder(names: &[&str]) -> Option<PathBuf> {
     })
 }
 
+/// Returns the path of a program of PostgreSQL, of the newest version that has it.
+pub fn postgres_program(name: &str) -> Option<PathBuf> {
+    Some(postgres_folder(&[name])?.join(name))
+}
+
 fn newest(versions: &Path, names: &[&str]) -> Option<PathBuf> {
     let entries = std::fs::read_dir(versions).ok()?;
     let folders = entries.filter_map(|entry| {
@@ -67,6 +72,10 @@ mod tests {
         }
         let found = newest(folder.path(), &["psql", "pgbench"]);
         assert_eq!(found, Some(folder.path().join("15/bin")));
+        assert_eq!(
+            newest(folder.path(), &["psql"]),
+            Some(folder.path().join("16/bin"))
+        );
         assert_eq!(newest(folder.path(), &["initdb"]), None);
         assert_eq!(newest(&folder.path().join("none"), &["psql"]), None);
     }

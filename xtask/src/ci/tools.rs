@@ -45,7 +45,7 @@ fn has_clients() -> bool {
     let names = ["psql", "pgbench"];
     names
         .iter()
-        .all(|name| programs::find(name).is_some() || programs::postgres_folder(&[name]).is_some())
+        .all(|name| programs::postgres_program(name).is_some())
 }
 
 /// Installs packages; on failure updates the lists of packages and tries once more.

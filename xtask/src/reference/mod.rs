@@ -32,6 +32,7 @@ use markers::Section;
 use psql::Psql;
 use server::Server;
 
+use crate::programs;
 use crate::tidy::{Verdict, repository};
 
 /// The program that `cargo build -p fencepost-cli` builds, from the root of the repository.
@@ -62,7 +63,7 @@ struct Page {
 /// The program is missing or fails, the markers of a page are wrong, or a file cannot be accessed.
 pub fn run(options: &Options) -> Result<Verdict, ReferenceError> {
     let root = repository::root()?;
-    let Some(psql) = psql::find() else {
+    let Some(psql) = programs::postgres_program("psql") else {
         return Ok(report_missing_psql(options));
     };
     let program = program(&root, options)?;

@@ -3,17 +3,14 @@
 //! Fields and rows are separated by control characters that no catalog has in a value, so values
 //! may hold line breaks.
 
-use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use super::error::ReferenceError;
 
 const FIELD_SEPARATOR: char = '\u{1f}';
 const ROW_SEPARATOR: char = '\u{1e}';
-/// The folder below which Debian installs the programs of each major version.
-const VERSIONS_FOLDER: &str = "/usr/lib/postgresql";
 
 /// Reaction to a statement that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,27 +110,6 @@ pub fn parse_rows<const N: usize>(output: &str) -> Result<Vec<[String; N]>, Refe
     rows.collect()
 }
 
-/// Returns the path of psql: from the search path, else of the newest installed version.
-pub fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    find_in(&path, Path::new(VERSIONS_FOLDER))
-}
-
-fn find_in(search_path: &OsStr, versions: &Path) -> Option<PathBuf> {
-    let programs = std::env::split_paths(search_path).map(|folder| folder.join("psql"));
-    if let Some(program) = programs.into_iter().find(|program| program.is_file()) {
-        return Some(program);
-    }
-    let folders = std::fs::read_dir(versions).ok()?;
-    let versions = folders.filter_map(|folder| {
-        let folder = folder.ok()?;
-        let version: u32 = folder.file_name().to_str()?.parse().ok()?;
-        let program = folder.path().join("bin/psql");
-        program.is_file().then_some((version, program))
-    });
-    versions.max().map(|(_, program)| program)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,26 +122,5 @@ mod tests {
         let error = parse_rows::<2>("a\u{1f}b\u{1f}c\n").err();
         let text = error.map(|error| error.to_string());
         assert!(text.is_some_and(|text| text.ends_with("a | b | c")));
-    }
-
-    #[test]
-    fn search_path_goes_before_the_newest_version() {
-        let root = tempfile::tempdir().expect("a folder");
-        let program = |folder: &str| {
-            let folder = root.path().join(folder);
-            std::fs::create_dir_all(&folder).expect("created");
-            let program = folder.join("psql");
-            std::fs::write(&program, "").expect("written");
-            program
-        };
-        let empty = OsStr::new("");
-        let versions = root.path().join("versions");
-        assert_eq!(find_in(empty, &versions), None);
-        program("versions/9/bin");
-        let newest = program("versions/15/bin");
-        assert_eq!(find_in(empty, &versions), Some(newest));
-        let own = program("bin");
-        let path = root.path().join("bin");
-        assert_eq!(find_in(path.as_os_str(), &versions), Some(own));
     }
 }

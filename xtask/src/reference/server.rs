@@ -1,18 +1,20 @@
 //! A server that lives as long as one run: in memory, on a free port of the loopback address.
 //!
-//! *Failure.* The server is killed by its process id when the value is dropped, so it also ends
-//! when the generation fails. Its environment is empty: options of the caller have no effect.
+//! *Failure.* The server is killed when the value is dropped or a signal ends xtask, so it also
+//! ends when the generation fails. Its environment is empty: options of the caller have no effect.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 use super::error::ReferenceError;
+use crate::children::{Running, StopSignal};
 
 /// A running server.
 pub struct Server {
-    child: Child,
+    process: Running,
     port: u16,
 }
 
@@ -26,15 +28,17 @@ impl Server {
             program: program.to_owned(),
             source,
         };
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["start", "--listen", "127.0.0.1:0"])
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .spawn();
+            .process_group(0);
+        let process = Running::spawn(&mut command, StopSignal::KillGroup);
         let mut server = Server {
-            child: child.map_err(failure)?,
+            process: process.map_err(failure)?,
             port: 0,
         };
         let log = server.collect_log();
@@ -63,7 +67,7 @@ impl Server {
 
     /// Reads the log in a thread, so that the server never waits for a full pipe.
     fn collect_log(&mut self) -> Option<JoinHandle<String>> {
-        let mut stderr = self.child.stderr.take()?;
+        let mut stderr = self.process.take_stderr()?;
         Some(std::thread::spawn(move || {
             let mut bytes = Vec::new();
             // A broken pipe ends the log.
@@ -75,7 +79,7 @@ impl Server {
     /// Waits for the line that a server prints when it is ready; empty if the server ended.
     fn first_line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
-        if let Some(stdout) = self.child.stdout.take() {
+        if let Some(stdout) = self.process.take_stdout() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         Ok(line)
@@ -85,8 +89,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The data are in memory only, and a server that has ended needs no signal.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.stop();
+        let _ = self.process.wait();
     }
 }
 
