@@ -10,7 +10,7 @@ use std::ops::Range;
 use sqlparser::ast;
 
 use super::lexer::{Kind, Token};
-use super::patch::put;
+use super::patch::put_padded;
 
 /// The column name that replaces CURRENT OF.
 const MARK: &str = "$of";
@@ -54,9 +54,7 @@ fn changes(text: &str, before: &[Token]) -> bool {
 /// Replaces the ranges by the mark, padded with blanks so that later text keeps its position.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
-        let shorter = format!("\"{MARK}\" =");
-        let blanks = " ".repeat(range.len().saturating_sub(shorter.len()));
-        put(patched, range.clone(), &(shorter + &blanks));
+        put_padded(patched, range.clone(), &format!("\"{MARK}\" ="));
     }
 }
 

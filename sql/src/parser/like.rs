@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::lexer::{self, Kind, Token};
-use super::patch::put;
+use super::patch::put_padded;
 use crate::error::SqlError;
 
 /// The column definition that replaces a LIKE; it is no longer than the shortest LIKE.
@@ -78,8 +78,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
 /// Replaces the LIKE clauses by columns.
 pub(super) fn apply(patched: &mut String, elements: &[Range<usize>]) {
     for bytes in elements {
-        let blanks = " ".repeat(bytes.len().saturating_sub(COLUMN.len()));
-        put(patched, bytes.clone(), &(COLUMN.to_owned() + &blanks));
+        put_padded(patched, bytes.clone(), COLUMN);
     }
 }
 

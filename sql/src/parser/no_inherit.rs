@@ -2,7 +2,7 @@
 //! PostgreSQL 15 does not have.
 
 use super::lexer::{Kind, Token, syntax_error};
-use super::patch::put;
+use super::patch::put_padded;
 use crate::error::SqlError;
 
 /// The byte range of a NO INHERIT, including a NOT VALID before it.
@@ -60,7 +60,6 @@ pub(super) fn apply(patched: &mut String, all: &[NoInherit]) {
             true => "ENFORCED NOT VALID",
             false => "ENFORCED",
         };
-        let blanks = " ".repeat((of.end - of.start).saturating_sub(words.len()));
-        put(patched, of.start..of.end, &(words.to_owned() + &blanks));
+        put_padded(patched, of.start..of.end, words);
     }
 }

@@ -12,6 +12,12 @@ pub(super) fn put(text: &mut String, range: Range<usize>, with: &str) {
     }
 }
 
+/// Replaces a range by a text that is not longer, and by blanks up to the length of the range.
+pub(super) fn put_padded(text: &mut String, range: Range<usize>, with: &str) {
+    let blanks = " ".repeat(range.len().saturating_sub(with.len()));
+    put(text, range, &(with.to_owned() + &blanks));
+}
+
 /// Inserts text at a byte offset; skips an offset within a character.
 pub(super) fn insert(text: &mut String, at: usize, what: &str) {
     if text.is_char_boundary(at) {
@@ -33,5 +39,14 @@ mod tests {
         put(&mut text, 1..3, "e");
         insert(&mut text, 3, "c");
         assert_eq!(text, "aebc");
+    }
+
+    #[test]
+    fn padded_patch_keeps_the_length_of_the_text() {
+        let mut text = "a long b".to_owned();
+        put_padded(&mut text, 2..6, "s");
+        assert_eq!(text, "a s    b");
+        put_padded(&mut text, 2..3, "");
+        assert_eq!(text, "a      b");
     }
 }

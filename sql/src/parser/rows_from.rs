@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
-use super::patch::put;
+use super::patch::put_padded;
 use crate::error::SqlError;
 
 /// The function name that replaces ROWS FROM.
@@ -54,8 +54,6 @@ fn is_call(text: &str, tokens: &[Token]) -> bool {
 /// Replaces the ranges by the function name, which is shorter.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
-        let mark = format!("\"{ROWS_FROM}\"");
-        let blanks = " ".repeat(range.len().saturating_sub(mark.len()));
-        put(patched, range.clone(), &(mark + &blanks));
+        put_padded(patched, range.clone(), &format!("\"{ROWS_FROM}\""));
     }
 }

@@ -7,7 +7,7 @@
 use super::cursor::Cursor;
 use super::dialect::EVERY_FIELD;
 use super::lexer::{self, Kind, Token};
-use super::patch::put;
+use super::patch::put_padded;
 use super::search_cycle::opening;
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
@@ -155,23 +155,29 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), SqlError> {
     }
 }
 
+/// Reads `name [= value]`. The name can have a prefix, such as `toast`.
+pub(super) fn parameter<'a>(c: &mut Cursor<'a>) -> Result<(String, Option<&'a str>), SqlError> {
+    let mut name = c.identifier()?;
+    if c.accept_kind(Kind::Dot).is_some() {
+        name = format!("{name}.{}", c.identifier()?);
+    }
+    let mut value = None;
+    if c.accept_operator("=") {
+        value = Some(c.text_until(&|_, token| token.kind == Kind::Comma));
+    }
+    Ok((name, value))
+}
+
 /// Reads `name [= value], …`.
 pub(super) fn list(c: &mut Cursor<'_>) -> Result<StorageOptions, SqlError> {
     let mut all = StorageOptions::new();
     while c.peek().is_some_and(|token| token.kind != Kind::Close) {
-        let mut name = c.identifier()?;
-        if c.accept_kind(Kind::Dot).is_some() {
-            name = format!("{name}.{}", c.identifier()?);
-        }
-        let mut value = "true";
-        if c.accept_operator("=") {
-            value = c.text_until(&|_, token| token.kind == Kind::Comma);
-        }
+        let (name, value) = parameter(c)?;
         if all.iter().any(|(other, _)| *other == name) {
             let message = format!("parameter \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
-        let value = value.trim_matches('\'');
+        let value = value.unwrap_or("true").trim_matches('\'');
         let value = match value.bytes().all(|b| b.is_ascii_alphabetic()) {
             true => value.to_ascii_lowercase(),
             false => value.to_owned(),
@@ -257,13 +263,12 @@ pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: 
         let Some(range) = with_at(text, tokens, *at) else {
             continue;
         };
-        let (start, end) = (tokens[*at].start, tokens[*range.end()].end);
+        let bytes = tokens[*at].start..tokens[*range.end()].end;
         let comment = format!("COMMENT '{EVERY_FIELD}{at}'");
         // A shorter WITH has no valid parameter and is rejected.
-        let Some(blanks) = (end - start).checked_sub(comment.len()) else {
-            continue;
-        };
-        put(patched, start..end, &(comment + &" ".repeat(blanks)));
+        if comment.len() <= bytes.len() {
+            put_padded(patched, bytes, &comment);
+        }
     }
 }
 

@@ -351,16 +351,10 @@ fn statistics(c: &mut Cursor<'_>) -> Result<(), SqlError> {
 fn options(c: &mut Cursor<'_>, known: &dyn Fn(&str) -> bool) -> Result<(), SqlError> {
     c.expect_kind(Kind::Open)?;
     loop {
-        let mut name = c.identifier()?;
-        if c.accept_kind(Kind::Dot).is_some() {
-            name = format!("{name}.{}", c.identifier()?);
-        }
+        let (name, _) = storage::parameter(c)?;
         if !known(&name) {
             let message = format!("unrecognized parameter \"{name}\"");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-        if c.accept_operator("=") {
-            c.text_until(&|_, token| token.kind == Kind::Comma);
         }
         if c.accept_kind(Kind::Comma).is_none() {
             break;

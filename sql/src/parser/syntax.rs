@@ -9,7 +9,7 @@ use sqlparser::tokenizer::{Token as SqlToken, Tokenizer};
 
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
-use super::patch::put;
+use super::patch::{put, put_padded};
 use super::retoken::retoken;
 use super::{
     Statement, budget, column_list, column_types, current_of, exclusion, identity, included, lexer,
@@ -274,24 +274,17 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         );
     }
     if let Some([materialized, view]) = altered {
-        let blanks = " ".repeat(view.end - materialized.start - "table".len());
-        put(
-            &mut patched,
-            materialized.start..view.end,
-            &("TABLE".to_owned() + &blanks),
-        );
+        put_padded(&mut patched, materialized.start..view.end, "TABLE");
     }
     if let Some(target) = target {
         // A column replaces the expressions, which are parsed separately.
-        let blanks = " ".repeat(target.len() - 1);
-        put(&mut patched, target, &("x".to_owned() + &blanks));
+        put_padded(&mut patched, target, "x");
     }
     let respelled = respelled
         .into_iter()
         .map(|(range, shorter)| (range, shorter.to_owned()));
-    for (range, mut shorter) in respelled.chain(decoded) {
-        shorter += &" ".repeat(range.len() - shorter.len());
-        put(&mut patched, range, &shorter);
+    for (range, shorter) in respelled.chain(decoded) {
+        put_padded(&mut patched, range, &shorter);
     }
     for table in &tables {
         put(&mut patched, table.start..table.end, "FROM ");
@@ -300,8 +293,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         put(&mut patched, comma.start..comma.end, ".");
     }
     for token in blanked {
-        let blanks = " ".repeat(token.end - token.start);
-        put(&mut patched, token.start..token.end, &blanks);
+        put_padded(&mut patched, token.start..token.end, "");
     }
     exclusion::apply(&mut patched, &exclusions);
     subscripts::apply(&mut patched, &subscripted);

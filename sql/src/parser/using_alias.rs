@@ -3,7 +3,7 @@
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
-use super::patch::put;
+use super::patch::put_padded;
 
 /// The byte range of `) AS alias` and the marked name.
 pub(super) struct Alias {
@@ -48,9 +48,7 @@ pub(super) fn aliases(text: &str, tokens: &[Token]) -> Vec<Alias> {
 /// Moves the aliases into the lists; the length of the text stays the same.
 pub(super) fn apply(patched: &mut String, aliases: &[Alias]) {
     for of in aliases {
-        let within = format!(",{})", of.name);
-        let blanks = " ".repeat((of.end - of.start).saturating_sub(within.len()));
-        put(patched, of.start..of.end, &(within + &blanks));
+        put_padded(patched, of.start..of.end, &format!(",{})", of.name));
     }
 }
 

@@ -62,7 +62,21 @@ impl Context {
 
     /// Returns whether a session can set it after connection start.
     pub(super) fn is_settable(self) -> bool {
-        matches!(self, Context::Superuser | Context::User)
+        self.obstacle().is_none()
+    }
+
+    /// Returns the reason why a session cannot set it, in the words of the error; `None` if a
+    /// session can.
+    pub(super) fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Context::Superuser | Context::User => None,
+            Context::Internal => Some("cannot be changed"),
+            Context::Postmaster => Some("cannot be changed without restarting the server"),
+            Context::Sighup => Some("cannot be changed now"),
+            Context::Backend | Context::SuperuserBackend => {
+                Some("cannot be set after connection start")
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::table::{Context, SettingDefinition, known};
 use super::{lower, unrecognized};
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 
 /// Values that replace the built-in defaults of settings, by lower-case name, in canonical form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,10 +65,7 @@ pub fn check_alterable(name: &str, value: Option<&str>) -> Result<(), SqlError> 
 fn alterable(name: &str) -> Result<&'static SettingDefinition, SqlError> {
     let name = lower(name);
     match known(&name) {
-        Some(known) if known.context == Context::Internal => Err(SqlError::new(
-            SqlState::CANT_CHANGE_RUNTIME_PARAM,
-            format!("parameter \"{}\" cannot be changed", known.name),
-        )),
+        Some(known) if known.context == Context::Internal => known.check_settable().map(|()| known),
         Some(known) => Ok(known),
         None => Err(unrecognized(&name)),
     }

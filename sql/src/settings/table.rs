@@ -49,17 +49,13 @@ fn clean_name(value: &str) -> String {
 impl SettingDefinition {
     /// Returns error 55P02 if sessions cannot set it.
     pub(super) fn check_settable(&self) -> Result<(), SqlError> {
-        let why = match self.context {
-            Context::Superuser | Context::User => return Ok(()),
-            Context::Internal => "cannot be changed",
-            Context::Postmaster => "cannot be changed without restarting the server",
-            Context::Sighup => "cannot be changed now",
-            Context::Backend | Context::SuperuserBackend => "cannot be set after connection start",
-        };
-        Err(SqlError::new(
-            SqlState::CANT_CHANGE_RUNTIME_PARAM,
-            format!("parameter \"{}\" {why}", self.name),
-        ))
+        match self.context.obstacle() {
+            Some(obstacle) => Err(SqlError::new(
+                SqlState::CANT_CHANGE_RUNTIME_PARAM,
+                format!("parameter \"{}\" {obstacle}", self.name),
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether `pg_settings` and SHOW ALL include the setting.

@@ -1,6 +1,6 @@
 //! The settings from A to K, in the order of their names.
 
-use super::{INT_MAX, ISOLATION, LEVELS, row};
+use super::{CLIENT_LEVELS, INT_MAX, ISOLATION, row};
 use crate::settings::definition::Context::{
     Backend, Internal, Postmaster, Sighup, Superuser, SuperuserBackend, User,
 };
@@ -104,7 +104,7 @@ pub(super) const ROWS: &[SettingDefinition] = &[
     row("client_encoding", "UTF8", Kind::Encoding, User,
         "Client Connection Defaults / Locale and Formatting",
         "Sets the client's character set encoding."),
-    row("client_min_messages", "notice", Kind::Enum(LEVELS), User,
+    row("client_min_messages", "notice", Kind::Enum(CLIENT_LEVELS), User,
         "Client Connection Defaults / Statement Behavior",
         "Sets the message levels that are sent to the client."),
     row("cluster_name", "", Kind::Text, Postmaster, "Reporting and Logging / Process Title",

@@ -1,6 +1,6 @@
 //! The settings from L to Z, in the order of their names.
 
-use super::{INT_MAX, ISOLATION, row};
+use super::{INT_MAX, ISOLATION, LOG_LEVELS, row};
 use crate::settings::definition::Context::{
     Backend, Internal, Postmaster, Sighup, Superuser, SuperuserBackend, User,
 };
@@ -66,14 +66,10 @@ pub(super) const ROWS: &[SettingDefinition] = &[
         "Reporting and Logging / When to Log",
         "Sets the minimum execution time above which all statements will be logged."),
     row("log_min_error_statement", "error",
-        Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning",
-            "error", "log", "fatal", "panic"]),
-        Superuser, "Reporting and Logging / When to Log",
+        Kind::Enum(LOG_LEVELS), Superuser, "Reporting and Logging / When to Log",
         "Causes all statements generating error at or above this level to be logged."),
     row("log_min_messages", "warning",
-        Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning",
-            "error", "log", "fatal", "panic"]),
-        Superuser, "Reporting and Logging / When to Log",
+        Kind::Enum(LOG_LEVELS), Superuser, "Reporting and Logging / When to Log",
         "Sets the message levels that are logged."),
     row("log_parameter_max_length", "-1", Kind::Size(Unit::B, -1, 1073741823), Superuser,
         "Reporting and Logging / What to Log",

@@ -30,8 +30,14 @@ const fn row(
     }
 }
 
-const LEVELS: &[&str] = &[
+/// The levels of messages to a client.
+const CLIENT_LEVELS: &[&str] = &[
     "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
+];
+/// The levels of messages in the log of the server.
+const LOG_LEVELS: &[&str] = &[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
+    "fatal", "panic",
 ];
 const ISOLATION: &[&str] = &[
     "serializable",
