@@ -2,7 +2,8 @@
 //!
 //! `.ci/clients/run` installs each client from the network. The installation goes on beside the
 //! step `clippy`, and its failures are told by the clients that are skipped then. Both runs of the
-//! clients go on at once, because most of either is waiting.
+//! clients go on at once, because most of either is waiting. A program that runs beside others
+//! reads nothing from the terminal: a question of an installer would wait for an answer unseen.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,6 +20,7 @@ const PYTHON: &str = "python3";
 pub fn begin_installation(context: &mut Context) {
     if context.is_selected("clients") && programs::find(PYTHON).is_some() {
         let mut command = context.script("clients/run", &["--install"]);
+        command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         context.installation = context::start(&mut command).ok();
     }
@@ -50,6 +52,7 @@ pub fn run(context: &mut Context) -> StepResult {
     let errors = output.try_clone().map_err(file_error)?;
     let arguments = ["--program", &program, "--machines", "3"];
     let mut three = context.script("clients/run", &arguments);
+    three.stdin(Stdio::null());
     let running = context::start(three.stdout(output).stderr(errors))?;
     let one = context::run(&mut context.script("clients/run", &["--program", &program]));
     let three = context::finish(running, &three);

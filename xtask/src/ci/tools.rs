@@ -50,7 +50,7 @@ fn has_clients() -> bool {
 
 /// Installs packages; on failure updates the lists of packages and tries once more.
 fn install_packages(context: &Context, packages: &[&str]) {
-    if !rustix::process::getuid().is_root() || programs::find("apt-get").is_none() {
+    if !rustix::process::geteuid().is_root() || programs::find("apt-get").is_none() {
         return;
     }
     let install = ["install", "-y", "-q", "--no-install-recommends"];
