@@ -72,7 +72,7 @@ fn readmitted_machine_with_disk_keeps_its_incarnation() {
             let mut incarnations = BTreeSet::new();
             while !over.load(Ordering::Relaxed) {
                 let there = stranger.who(last).ok();
-                incarnations.extend(there.map(|there| (there.machine, there.life)));
+                incarnations.extend(there.map(|there| (there.machine, there.incarnation)));
                 thread::sleep(Duration::from_millis(1));
             }
             incarnations
