@@ -54,6 +54,35 @@ const PLANS: &[(&str, &str)] = &[
         "Index Scan using t_pkey on t\n  Index Cond: ((a > 1) AND (a <= 9))",
     ),
     (
+        "SELECT * FROM t WHERE a BETWEEN 1 AND 3 OR a > 9",
+        "Index Scan using t_pkey on t\n  \
+             Index Cond: (((a >= 1) AND (a <= 3)) OR (a > 9))",
+    ),
+    (
+        "SELECT * FROM t WHERE a < 3 OR a > 9 ORDER BY a DESC LIMIT 2",
+        "Limit\n  ->  Index Scan Backward using t_pkey on t\n        \
+             Index Cond: ((a < 3) OR (a > 9))",
+    ),
+    (
+        "SELECT * FROM t WHERE (b = 3 AND c < 'x') OR (b = 4 AND a = 1)",
+        "Index Scan using t_bc on t\n  \
+             Index Cond: (((b = 3) AND (c < 'x'::text)) OR (b = 4))\n  \
+             Filter: (((b = 3) AND (c < 'x'::text)) OR ((b = 4) AND (a = 1)))",
+    ),
+    (
+        "SELECT * FROM t WHERE a > 9 OR c = 'x'",
+        "Seq Scan on t\n  Filter: ((a > 9) OR (c = 'x'::text))",
+    ),
+    (
+        "SELECT * FROM t WHERE (a = 1 AND c = 'x') OR (a = 1 AND c = 'y')",
+        "Index Scan using t_pkey on t\n  Index Cond: (a = 1)\n  \
+             Filter: ((c = 'x'::text) OR (c = 'y'::text))",
+    ),
+    (
+        "SELECT * FROM t, u WHERE (a = x AND y = 1) OR (a = x AND y = 2)",
+        "?",
+    ),
+    (
         "SELECT * FROM t WHERE b = 3 AND c < 'x'",
         "Index Scan using t_bc on t\n  Index Cond: ((b = 3) AND (c < 'x'::text))",
     ),
