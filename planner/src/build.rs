@@ -12,19 +12,17 @@ use fencepost_sql::bound::{
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{OrderedBy, Path, Scope, WantedOrder, choose};
+use crate::access::{Access, KeyTerm, OrderedBy, Path, Scope, WantedOrder, choose};
 use crate::analytics;
 use crate::conjuncts::{conjunction, conjuncts};
 use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::late::postpone;
 use crate::locking::{RowLock, hide_targets};
-use crate::plan::{
-    Access, Hints, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan, is_array,
-};
+use crate::plan::{Hints, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan};
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
-use crate::terms::{SlotRange, reads_only, terms};
+use crate::terms::{SlotRange, is_array, reads_only, terms};
 use crate::unions::balanced;
 
 /// A table that a statement changes or locks, so that the plan must deliver its row addresses.

@@ -20,8 +20,9 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 
+use crate::access::{Access, KeyBounds, KeyTerm};
 use crate::exec::{Fit, fit};
-use crate::plan::{Access, KeyBounds, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::write::{Action, ChangePlan, InsertPlan, InsertSource};
 

@@ -18,10 +18,10 @@ use fencepost_sql::bound::{
 use fencepost_sql::error::SqlError;
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{Scope, choose};
+use crate::access::{Access, Scope, choose};
 use crate::build::{TargetTable, for_each_leaf, mark_select};
 use crate::conjuncts::{conjunction, conjuncts};
-use crate::plan::{Access, Scan, Source, TablePlan};
+use crate::plan::{Scan, Source, TablePlan};
 use crate::terms::terms;
 
 /// The lock on each row that a SELECT returns.

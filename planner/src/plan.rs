@@ -24,6 +24,7 @@ use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::ObjectLocation;
 
+use crate::access::{Access, KeyTerm};
 use crate::analytics::Shape;
 use crate::exec::{Cx, Prune};
 use crate::home::HomeKey;
@@ -343,72 +344,6 @@ pub enum Hints {
     Passing,
     /// All rows and the index nodes too: SKIP LOCKED must not conflict with rows that it skips.
     All,
-}
-
-/// How a scan reaches its rows.
-#[derive(Debug)]
-pub enum Access {
-    /// The whole index, from one end to the other.
-    Full,
-    /// Whole unique keys; each has at most one row.
-    Points(Vec<KeyTerm>),
-    /// Key ranges: one set of bounds, or one for each branch of an OR. The ranges of two branches
-    /// may overlap; the scan reads each key once.
-    Ranges(Vec<KeyBounds>),
-}
-
-/// A range of keys: equality on the leading columns, then optionally bounds on the next column.
-#[derive(Debug)]
-pub struct KeyBounds {
-    /// Equality on the leading key columns.
-    pub prefix: Vec<KeyTerm>,
-    /// The lower bound of the next column, and whether the bound is inclusive.
-    pub lower: Option<(Expr, bool)>,
-    /// The upper bound of the next column, and whether the bound is inclusive.
-    pub upper: Option<(Expr, bool)>,
-}
-
-impl KeyBounds {
-    /// Returns the value of the first key column, if the range fixes that column to one value.
-    pub fn first_value(&self) -> Option<&Expr> {
-        match self.prefix.first() {
-            Some(KeyTerm::One(value)) => Some(value),
-            Some(KeyTerm::Any(_) | KeyTerm::Members(_)) | None => None,
-        }
-    }
-
-    /// Returns the expressions of the bounds of the column behind the prefix.
-    pub fn ends(&self) -> impl Iterator<Item = &Expr> {
-        self.lower.iter().chain(&self.upper).map(|(value, _)| value)
-    }
-}
-
-/// The values that one key column must equal.
-#[derive(Debug)]
-pub enum KeyTerm {
-    /// A single value.
-    One(Expr),
-    /// One of several values. An access has at most one `Any` or `Members` term. A single array
-    /// here stands for its elements.
-    Any(Vec<Expr>),
-    /// One of the values that a subquery returns. The expression is the condition `… = ANY
-    /// (query)`.
-    Members(Expr),
-}
-
-/// Returns whether all terms are single parameters or constants, which are free to evaluate.
-#[inline]
-pub fn are_plain(terms: &[KeyTerm]) -> bool {
-    let is_plain = |term: &KeyTerm| match term {
-        KeyTerm::One(expr) => matches!(expr.node, Node::Param(_) | Node::Const(_)),
-        KeyTerm::Any(_) | KeyTerm::Members(_) => false,
-    };
-    terms.iter().all(is_plain)
-}
-
-/// Returns whether these values are a single array that stands for its elements.
-pub fn is_array(values: &[Expr]) -> bool {
-    matches!(values, [one] if one.ty.kind.element().is_some())
 }
 
 /// A join of two sources. For right and full joins, too, `method` selects a hash join or a nested

@@ -7,10 +7,11 @@ use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
+use crate::access::are_plain;
 use crate::analytics::pays;
 use crate::copy::CopyWriter;
 use crate::exec::{Batch, Cx, Queries, SelectState, fetch_point, point_key};
-use crate::plan::{SelectPlan, are_plain};
+use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;

@@ -22,7 +22,8 @@ use fencepost_sql::types::TypeKind;
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
-use crate::plan::{Access, Scan, SelectPlan, Source};
+use crate::access::Access;
+use crate::plan::{Scan, SelectPlan, Source};
 use crate::statement::Plan;
 
 /// The output of a part of a SELECT.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
 use fencepost_sql::catalog::RoutineDef;
 
+use crate::access::{Access, KeyBounds, KeyTerm};
 use crate::build::plan_select;
-use crate::plan::{Access, KeyBounds, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
 

@@ -3,7 +3,10 @@
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, SubqueryKind, Volatility};
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::plan::is_array;
+/// Returns whether these values are a single array that stands for its elements.
+pub fn is_array(values: &[Expr]) -> bool {
+    matches!(values, [one] if one.ty.kind.element().is_some())
+}
 
 /// Slots from the first up to, but not including, the second.
 pub type SlotRange = (usize, usize);

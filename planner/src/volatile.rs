@@ -3,7 +3,8 @@
 
 use fencepost_sql::bound::{Expr, Grouping, TableFunction, Target, Volatility};
 
-use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
+use crate::access::{Access, KeyTerm};
+use crate::plan::{JoinMethod, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::InsertSource;
 

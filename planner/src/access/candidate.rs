@@ -3,8 +3,8 @@
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 
+use super::keys::{Access, KeyBounds, KeyTerm};
 use super::path::{Path, WantedOrder};
-use crate::plan::{Access, KeyBounds, KeyTerm};
 use crate::terms::{Term, TermKind};
 
 /// The rank of a candidate path. Fields are compared in the order of declaration.
@@ -22,8 +22,8 @@ pub struct Score {
     pub is_primary: bool,
 }
 
-/// Returns the path through the index at `position` under `terms`, and its rank; `None` if the index
-/// cannot serve them.
+/// Returns the path through the index at `position` under `terms`, and its rank; `None` if the
+/// index cannot serve them.
 pub fn candidate(
     table: &TableDef,
     position: usize,
@@ -31,46 +31,83 @@ pub fn candidate(
     terms: &[Term],
     wanted: &[WantedOrder],
 ) -> Option<(Score, Path)> {
-    let mut served = Vec::new();
-    let mut prefix = Vec::new();
-    let mut pinned = Vec::new();
-    let mut several = false;
-    for key in &index.columns {
-        let Some((term, key_term)) = equality(terms, key.column, several) else {
-            break;
-        };
-        several |= matches!(key_term, KeyTerm::Any(_) | KeyTerm::Members(_));
-        if matches!(key_term, KeyTerm::One(_)) {
-            pinned.push(key.column);
-        }
-        served.push(term.conjunct);
-        prefix.push(key_term);
-    }
-    let whole = !index.columns.is_empty() && prefix.len() == index.columns.len();
+    let leading = Leading::of(index, terms);
+    let whole = !index.columns.is_empty() && leading.terms.len() == index.columns.len();
     if index.kind == IndexKind::Hash && !whole {
         // A hash index can be scanned in full, in no order, only if it is the primary index.
-        return (position == 0).then(|| (Score::of_full(true, false), Path::full_primary()));
+        return (position == 0).then(|| (Score::of_full_primary(), Path::full_primary()));
     }
+    if !whole || !index.unique {
+        return Some(range_path(table, (position, index), leading, terms, wanted));
+    }
+    let score = Score {
+        whole_unique_key: true,
+        equal_columns: leading.terms.len(),
+        bounds: 0,
+        ordered: false,
+        is_primary: position == 0,
+    };
+    let path = Path {
+        index: position,
+        ordered: !leading.several || wanted.is_empty(),
+        access: Access::Points(leading.terms),
+        backward: false,
+        merged: false,
+        served: leading.served,
+    };
+    Some((score, path))
+}
+
+/// The leading columns of an index that terms fix.
+#[derive(Default)]
+struct Leading {
+    terms: Vec<KeyTerm>,
+    /// The columns that have a single value.
+    pinned: Vec<usize>,
+    /// Whether one of the columns has several values; a path has at most one such column.
+    several: bool,
+    /// The conjuncts of the terms.
+    served: Vec<usize>,
+}
+
+impl Leading {
+    fn of(index: &IndexDef, terms: &[Term]) -> Leading {
+        let mut leading = Leading::default();
+        for key in &index.columns {
+            let found = if leading.several {
+                single_value(terms, key.column)
+            } else {
+                equality(terms, key.column)
+            };
+            let Some((term, key_term)) = found else {
+                break;
+            };
+            match key_term {
+                KeyTerm::One(_) => leading.pinned.push(key.column),
+                KeyTerm::Any(_) | KeyTerm::Members(_) => leading.several = true,
+            }
+            leading.served.push(term.conjunct);
+            leading.terms.push(key_term);
+        }
+        leading
+    }
+}
+
+/// Returns the path by ranges of keys, or over the whole index if no term serves it.
+fn range_path(
+    table: &TableDef,
+    (position, index): (usize, &IndexDef),
+    leading: Leading,
+    terms: &[Term],
+    wanted: &[WantedOrder],
+) -> (Score, Path) {
+    let Leading {
+        terms: prefix,
+        pinned,
+        several,
+        mut served,
+    } = leading;
     let equal_columns = prefix.len();
-    if whole && index.unique {
-        let score = Score {
-            whole_unique_key: true,
-            equal_columns,
-            bounds: 0,
-            ordered: false,
-            is_primary: position == 0,
-        };
-        let access = Access::Points(prefix);
-        let path = Path {
-            index: position,
-            ordered: !several || wanted.is_empty(),
-            access,
-            backward: false,
-            merged: false,
-            served,
-        };
-        return Some((score, path));
-    }
     let (lower, upper) = match index.columns.get(equal_columns) {
         Some(next) => bounds(terms, next.column, &mut served),
         None => (None, None),
@@ -89,14 +126,13 @@ pub fn candidate(
         ordered: direction.is_some() && !wanted.is_empty(),
         is_primary: position == 0,
     };
-    let access = if equal_columns + bound_count == 0 {
-        Access::Full
-    } else {
-        Access::Ranges(vec![KeyBounds {
+    let access = match equal_columns + bound_count {
+        0 => Access::Full,
+        _ => Access::Ranges(vec![KeyBounds {
             prefix,
             lower,
             upper,
-        }])
+        }]),
     };
     let path = Path {
         index: position,
@@ -106,37 +142,39 @@ pub fn candidate(
         ordered: direction.is_some(),
         served,
     };
-    Some((score, path))
+    (score, path)
 }
 
 impl Score {
-    fn of_full(is_primary: bool, ordered: bool) -> Score {
+    fn of_full_primary() -> Score {
         Score {
             whole_unique_key: false,
             equal_columns: 0,
             bounds: 0,
-            ordered,
-            is_primary,
+            ordered: false,
+            is_primary: true,
         }
     }
 }
 
-/// Returns the term that fixes `column`. A single value is preferred to several values, and only
-/// one column of a path may have several (`several`: one already has).
-pub fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyTerm)> {
-    let on_column = || terms.iter().filter(move |t| t.column == column);
-    for term in on_column() {
-        if let TermKind::Equal(value) = &term.kind {
-            return Some((term, KeyTerm::One(value.clone())));
-        }
-    }
-    if several {
-        return None;
-    }
-    on_column().find_map(|term| match &term.kind {
-        TermKind::Any(values) => Some((term, KeyTerm::Any(values.clone()))),
-        TermKind::Members(condition) => Some((term, KeyTerm::Members(condition.clone()))),
-        _ => None,
+/// Returns the term that fixes `column`. A single value is preferred to several values.
+pub fn equality(terms: &[Term], column: usize) -> Option<(&Term, KeyTerm)> {
+    single_value(terms, column).or_else(|| {
+        let mut on_column = terms.iter().filter(|term| term.column == column);
+        on_column.find_map(|term| match &term.kind {
+            TermKind::Any(values) => Some((term, KeyTerm::Any(values.clone()))),
+            TermKind::Members(condition) => Some((term, KeyTerm::Members(condition.clone()))),
+            TermKind::Equal(_) | TermKind::Lower(..) | TermKind::Upper(..) => None,
+        })
+    })
+}
+
+/// Returns the term that fixes `column` to a single value.
+fn single_value(terms: &[Term], column: usize) -> Option<(&Term, KeyTerm)> {
+    let mut on_column = terms.iter().filter(|term| term.column == column);
+    on_column.find_map(|term| match &term.kind {
+        TermKind::Equal(value) => Some((term, KeyTerm::One(value.clone()))),
+        TermKind::Any(_) | TermKind::Members(_) | TermKind::Lower(..) | TermKind::Upper(..) => None,
     })
 }
 

@@ -12,9 +12,9 @@ use fencepost_sql::bound::{Expr, Node};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 
 use super::candidate::{Score, candidate, order_direction};
+use super::keys::{Access, KeyBounds};
 use super::path::{Path, Scope, WantedOrder};
 use crate::conjuncts::conjuncts;
-use crate::plan::{Access, KeyBounds};
 use crate::terms::{Term, TermKind, terms};
 
 /// The most branches of an OR that become ranges.

@@ -11,6 +11,7 @@
 
 mod candidate;
 mod disjunction;
+mod keys;
 mod path;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use fencepost_sql::catalog::TableDef;
 
 use candidate::{Score, candidate, equality};
 use disjunction::or_candidates;
+pub use keys::{Access, KeyBounds, KeyTerm, are_plain};
 pub use path::{OrderedBy, Path, Scope, WantedOrder};
 
 use crate::terms::Term;
@@ -65,7 +67,7 @@ fn is_implied(predicate: &Expr, terms: &[Term], scope: &Scope<'_>) -> bool {
             input,
         } = &part.node
             && let Node::Column(column) = input.node
-            && equality(terms, column, false).is_some()
+            && equality(terms, column).is_some()
         {
             return true;
         }

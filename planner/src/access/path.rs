@@ -3,7 +3,7 @@
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{EXPRESSION, IndexDef};
 
-use crate::plan::Access;
+use super::keys::Access;
 use crate::terms::{SlotRange, Term, expression_terms};
 
 /// The conditions on a table, and the slots that they read.

@@ -9,9 +9,10 @@ use fencepost_sql::settings::Analytics;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, Stop};
 
+use crate::access::Access;
 use crate::build::access_rows;
 use crate::index::trees;
-use crate::plan::{Access, JoinMethod, Scan, SelectPlan, Source};
+use crate::plan::{JoinMethod, Scan, SelectPlan, Source};
 
 /// The cost in rows above which DataFusion pays off: it takes about a millisecond to start.
 const MUCH: f64 = 100_000.0;

@@ -13,7 +13,9 @@ use fencepost_storage::FatPtr;
 use super::cx::Cx;
 use super::routed::{leaf, routed_keys};
 use super::scan::pointer_of;
-use crate::plan::{Access, KeyBounds, KeyTerm, Scan, is_array};
+use crate::access::{Access, KeyBounds, KeyTerm};
+use crate::plan::Scan;
+use crate::terms::is_array;
 
 /// The keys that a scan reads.
 #[derive(Debug)]
@@ -82,8 +84,8 @@ impl KeyRange {
         }
     }
 
-    /// Extends the range by `next`, which begins at or after it. Returns false, and changes nothing,
-    /// if there are keys between the two, or if they are in different partitions.
+    /// Extends the range by `next`, which begins at or after it. Returns false, and changes
+    /// nothing, if there are keys between the two, or if they are in different partitions.
     fn absorb(&mut self, next: &mut KeyRange) -> bool {
         let reaches = self.upper.as_ref().is_none_or(|upper| *upper >= next.lower);
         if !reaches || self.partition != next.partition || self.among != next.among {

@@ -13,8 +13,9 @@ use fencepost_sql::value::Value;
 
 use super::cx::Cx;
 use super::range::{Fit, KeyRange, Keys, disjoint, elements, fit, prefixes, range};
-use crate::plan::{Access, KeyTerm, Scan, is_array};
-use crate::terms::{Term, TermKind};
+use crate::access::{Access, KeyTerm};
+use crate::plan::Scan;
+use crate::terms::{Term, TermKind, is_array};
 
 /// A condition on a routing column of a partitioned table.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use super::cx::Cx;
 use super::lock::lock_row;
 use super::merge::Merge;
 use super::range::{Keys, keys};
+use crate::access::Access;
 use crate::index::{find, tree, trees};
-use crate::plan::{Access, Hints, Scan};
+use crate::plan::{Hints, Scan};
 use crate::store::read_columns;
 
 const FIRST_CHUNK: usize = 32;

@@ -7,12 +7,12 @@ mod text;
 use fencepost_sql::bound::{JoinKind, OrderKey, SetOp, Target};
 use fencepost_txn::MachineId;
 
-use crate::plan::{
-    Access, Join, JoinMethod, KeyBounds, KeyTerm, Scan, SelectPlan, Source, is_array,
-};
+use crate::access::{Access, KeyBounds, KeyTerm};
+use crate::plan::{Join, JoinMethod, Scan, SelectPlan, Source};
 use crate::split::PartOutput;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
+use crate::terms::is_array;
 use crate::write::{ChangePlan, InsertSource};
 use document::Entry;
 pub use document::{PlanDescription, RunInformation};

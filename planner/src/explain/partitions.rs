@@ -10,8 +10,9 @@ use fencepost_sql::functions::eval;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, MachineId};
 
+use crate::access::{Access, KeyTerm};
 use crate::exec::{Fit, fit, leaves};
-use crate::plan::{Access, KeyTerm, Scan, TablePlan};
+use crate::plan::{Scan, TablePlan};
 
 /// The information that is available when a plan is explained.
 pub struct ExplainContext<'a> {

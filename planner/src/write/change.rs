@@ -25,11 +25,12 @@ use super::returning::Returning;
 use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
 use super::triggers::{PendingTriggers, StatementEvent, already_modified, check_unchanged};
+use crate::access::are_plain;
 use crate::build::{Builder, TargetTable, mark, mark_joins};
 use crate::conjuncts::{conjunction, conjuncts};
 use crate::exec::{Cx, LockedRowState, PointRow, decided_by, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
-use crate::plan::{Hints, Scan, Source, TablePlan, are_plain};
+use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::subplans::{Subplans, any_deep, inits};
 
 /// The plan of an UPDATE, DELETE or MERGE.
