@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, JoinKind, Node, OrderKey, RowLockOptions, RowRules, SetOp, TableFunction,
+    Cte, Expr, Grouping, JoinKind, OrderKey, RowLockOptions, RowRules, SetOp, TableFunction,
     Target, WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
