@@ -12,13 +12,9 @@
 //! Ranges are read from disks and from peers: decoding bounds every count and returns
 //! [`BadRecord`].
 
-use fencepost_storage::header::Header;
 use fencepost_storage::{ObjectRef, View};
 
 use crate::record::BadRecord;
-use crate::start::BIRTH;
-use crate::transaction::Context;
-use crate::write_set::{Write, WriteKind};
 
 /// Largest size in words, 256 bytes, of an object that is always sent whole.
 pub(crate) const LEAST_WORDS: usize = 32;
@@ -29,34 +25,6 @@ const GAP: usize = 2;
 const STRIDE: usize = 64;
 const FROM_SHIFT: u32 = 32;
 const COUNT_MASK: u64 = (1 << FROM_SHIFT) - 1;
-
-impl Context {
-    /// Appends the ranges in which `new`, the new image of an entry, differs from its base. The
-    /// object is at `header` now: at the base version, or locked at it. Returns `false` if replicas
-    /// get the whole object: it is small, the ranges are not clearly smaller, or the base is not
-    /// known here.
-    pub(crate) fn put_changes(
-        &self,
-        out: &mut Vec<u64>,
-        (write, new): (&Write, &[u64]),
-        header: Header,
-    ) -> bool {
-        let overwrites = matches!(write.what, WriteKind::Image { .. } | WriteKind::Patched(_));
-        // Backups have not been sent a version that no transaction has written.
-        let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
-        if !overwrites || !sent || write.image.1 <= LEAST_WORDS {
-            return false;
-        }
-        if self.machine.is_far(write.addr) {
-            let base = self.writes.bases.get(write.addr, write.base);
-            return base.is_some_and(|base| put_if_less(out, new, &View::Own(base)));
-        }
-        let object = self.machine.regions().object(write.addr);
-        object.is_some_and(|object| {
-            put_if_less(out, new, &View::Live(object)) && object.unchanged(header)
-        })
-    }
-}
 
 /// Returns the most words that the ranges of an object of `len` words take. Each range but the
 /// first costs a word, and follows more than one skipped word.

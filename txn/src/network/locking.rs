@@ -11,14 +11,16 @@
 
 use fencepost_fabric::Completion;
 use fencepost_storage::header::Header;
-use fencepost_storage::{Addr, Timestamp};
+use fencepost_storage::{Addr, Timestamp, View};
 
 use super::Network;
 use super::message::{self, Kind, LockReply, Slot};
 use super::participants::{LOCK, LOCK_MOVED, kind_of};
+use crate::changes;
 use crate::lock::LockFailure;
 use crate::node::NodeKind;
 use crate::record;
+use crate::start::BIRTH;
 use crate::stop::AbortReason;
 use crate::transaction::Context;
 use crate::write_set::{Write, WriteKind};
@@ -185,5 +187,31 @@ impl Context {
             self.remote.participants[at].promised[LOCK_MOVED] = 0;
         }
         self.remote.record = record;
+    }
+
+    /// Appends the ranges in which `new`, the new image of an entry, differs from its base. The
+    /// object is at `header` now: at the base version, or locked at it. Returns `false` if replicas
+    /// get the whole object: it is small, the ranges are not clearly smaller, or the base is not
+    /// known here.
+    pub(super) fn put_changes(
+        &self,
+        out: &mut Vec<u64>,
+        (write, new): (&Write, &[u64]),
+        header: Header,
+    ) -> bool {
+        let overwrites = matches!(write.what, WriteKind::Image { .. } | WriteKind::Patched(_));
+        // Backups have not been sent a version that no transaction has written.
+        let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
+        if !overwrites || !sent || write.image.1 <= changes::LEAST_WORDS {
+            return false;
+        }
+        if self.machine.is_far(write.addr) {
+            let base = self.writes.bases.get(write.addr, write.base);
+            return base.is_some_and(|base| changes::put_if_less(out, new, &View::Own(base)));
+        }
+        let object = self.machine.regions().object(write.addr);
+        object.is_some_and(|object| {
+            changes::put_if_less(out, new, &View::Live(object)) && object.unchanged(header)
+        })
     }
 }
