@@ -24,7 +24,8 @@ use crate::image::{self, Frame};
 use crate::key;
 use crate::kind::LEAF;
 use crate::node::{FLAG_RIGHT_EDGE, HEADER_WORDS, Node, heap_words};
-use crate::tree::{BTree, longest_key};
+use crate::options::longest_key;
+use crate::tree::BTree;
 
 /// A node under construction, the last one of its level.
 struct Level {

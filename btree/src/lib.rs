@@ -13,7 +13,8 @@
 //!   condition (key absent, inside the fences, enough space) that is checked again at commit. So
 //!   inserts of different keys into one leaf do not conflict. A note records the keys on which a
 //!   scan or an unsuccessful lookup depends.
-//! * `walk`, `tree`, `scan`: descents, single keys, ranges.
+//! * `options`, `create`: the options of a tree, and its creation.
+//! * `walk`, `tree`, `change`, `scan`: descents, single keys, their changes, ranges.
 //! * `grow`, `shrink`: splits and merges, in transactions of their own.
 //! * `bulk`, `check`: building from sorted entries, and verifying.
 //!
@@ -35,9 +36,9 @@
 //! created and not committed yet directly.
 //!
 //! # Reading order
-//! `key`, `node`, `image`; then `walk` and `tree` (descents and single keys), `note` and `scan`
-//! (ranges), `kind` and `op` (what the commit applies), `grow` and `shrink`; `bulk` and `check`
-//! last.
+//! `key`, `node`, `image`; then `walk`, `tree` and `change` (descents and single keys), `note` and
+//! `scan` (ranges), `kind` and `op` (what the commit applies), `grow` and `shrink`; `bulk` and
+//! `check` last.
 //!
 //! # Use
 //! A tree is read and changed in a transaction, by the task that owns the transaction. A call waits
@@ -48,8 +49,10 @@
 //! [`fencepost_txn::Stop`].
 
 mod bulk;
+mod change;
 mod check;
 mod counters;
+mod create;
 mod entries;
 mod error;
 mod grow;
@@ -60,6 +63,7 @@ mod kind;
 mod node;
 mod note;
 mod op;
+mod options;
 mod scan;
 mod shrink;
 mod size;
@@ -69,14 +73,14 @@ mod tree;
 mod walk;
 
 pub use bulk::Bulk;
+pub use change::Insert;
 pub use check::Report;
 pub use counters::{Counters, counters};
 pub use entries::ScanBatch;
 pub use error::IndexError;
 pub use fencepost_txn::Problem;
 pub use inspect::leaf;
+pub use options::{DEFAULT_NODE_WORDS, MAX_NODE_WORDS, MIN_NODE_WORDS, TreeOptions, longest_key};
 pub use scan::{Cursor, Direction};
 pub use size::TreeSize;
-pub use tree::{
-    BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, TreeOptions, longest_key,
-};
+pub use tree::BTree;

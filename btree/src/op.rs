@@ -32,6 +32,33 @@ pub(crate) fn encode(what: KeyChange, tree: Addr, key: &[u8], value: [u64; 2], o
     key::put_words(key, &mut out[KEY_AT..]);
 }
 
+/// A buffer for a patch, on the stack if the key is short.
+#[derive(Default)]
+pub(crate) struct OpBuffer {
+    short: [u64; 16],
+    long: Vec<u64>,
+}
+
+impl OpBuffer {
+    pub(crate) fn fill(
+        &mut self,
+        what: KeyChange,
+        tree: Addr,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> &[u64] {
+        let words = words(key.len());
+        let buffer = if words <= self.short.len() {
+            &mut self.short[..words]
+        } else {
+            self.long.resize(words, 0);
+            &mut self.long[..]
+        };
+        encode(what, tree, key, value, buffer);
+        buffer
+    }
+}
+
 /// A decoded patch.
 pub(crate) struct Op {
     pub(crate) what: KeyChange,
