@@ -1,8 +1,8 @@
 //! The tree: lookups of single keys, and re-routing.
 //!
-//! A lookup finds its leaf by a descent, and looks again if the leaf was split or merged since. Then
-//! patches of the transaction may be in the wrong leaf. They are re-routed: made again in the leaves
-//! that have their keys now.
+//! A lookup finds its leaf by a descent, and looks again if the leaf was split or merged since.
+//! Then patches of the transaction may be in the wrong leaf. They are re-routed: made again in the
+//! leaves that have their keys now.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{AbortReason, ReadEntry, RerouteFuture, Stop, Transaction, Work};
