@@ -18,46 +18,27 @@
 //! # Failure
 //! At the memory limit [`Lane::alloc`] returns [`OutOfMemory`]; slots already carved stay usable.
 
+mod slabs;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::{Mutex, MutexGuard};
+
+pub(crate) use slabs::charge_of;
+use slabs::{ClassSlabs, Slab};
 
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
 use crate::classes::{CLASSES, Class};
 use crate::old_versions::OldVersionLane;
-use crate::region::{BLOCK_BYTES, BlockId, Regions, SlotTreatment};
+use crate::region::{BlockId, Regions, SlotTreatment};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
 
-/// A block is charged in steps of this many bytes as it is carved.
-const CHARGE_BYTES: usize = 64 << 10;
-
 /// Capacity for retired slots that a lane always keeps.
 const RETIRED_CAPACITY: usize = 4096;
-
-/// The free slots of one block in one lane.
-#[derive(Default)]
-struct Slab {
-    /// Byte offsets of the free slots in the region.
-    free: Vec<u32>,
-    /// First slot that was never handed out; the number of slots if the whole block is carved.
-    carved: usize,
-    /// Bytes of the block that have been charged.
-    charged: usize,
-}
-
-/// One size class of a lane.
-#[derive(Default)]
-struct ClassSlabs {
-    slabs: BTreeMap<BlockId, Slab>,
-    /// Bytes charged for carved blocks without a free slot, which have no slab.
-    full: BTreeMap<BlockId, usize>,
-    /// The slab that had a slot at the last allocation.
-    current: Option<BlockId>,
-    /// Number of free slots in all slabs.
-    free: usize,
-}
 
 /// One lane: free slots by size class, and retired slots.
 pub struct Lane {
@@ -174,16 +155,6 @@ impl Lanes {
             }
         }
     }
-}
-
-/// Returns the bytes to charge for a block of which `bytes` are in use.
-fn charge_up_to(bytes: usize) -> usize {
-    bytes.next_multiple_of(CHARGE_BYTES).min(BLOCK_BYTES)
-}
-
-/// Returns the bytes to charge for a block of which `slots` slots are in use.
-pub(crate) fn charge_of(class: Class, slots: usize) -> usize {
-    charge_up_to(slots * class.slot_words() * WORD_BYTES)
 }
 
 impl LaneResources<'_> {
@@ -352,250 +323,6 @@ impl Lane {
         }
         if self.retired.capacity() > RETIRED_CAPACITY && self.retired.len() < RETIRED_CAPACITY {
             self.retired.shrink_to(RETIRED_CAPACITY);
-        }
-    }
-}
-
-impl ClassSlabs {
-    fn forget(&mut self, region: RegionId, account: &Account) {
-        let there = |id: &BlockId| id.region == region;
-        for (_, slab) in self.slabs.extract_if(.., |id, _| there(id)) {
-            self.free -= slab.free.len();
-            account.release(slab.charged as u64);
-        }
-        for (_, charged) in self.full.extract_if(.., |id, _| there(id)) {
-            account.release(charged as u64);
-        }
-        self.current = self.current.filter(|id| !there(id));
-    }
-
-    /// Removes slabs without free slots from the search.
-    fn drop_full(&mut self, class: Class) {
-        let full = &mut self.full;
-        self.slabs.retain(|id, slab| {
-            let keep = slab.has_free_slot(class);
-            if !keep {
-                full.insert(*id, slab.charged);
-            }
-            keep
-        });
-    }
-
-    fn take(
-        &mut self,
-        account: &Account,
-        id: BlockId,
-        class: Class,
-    ) -> Result<Option<Addr>, OutOfMemory> {
-        let Some(slab) = self.slabs.get_mut(&id) else {
-            return Ok(None);
-        };
-        if let Some(offset) = slab.free.pop() {
-            self.free -= 1;
-            return Ok(Some(Addr::new(id.region, offset)));
-        }
-        if slab.carved >= class.slots() {
-            return Ok(None);
-        }
-        slab.charge(account, (slab.carved + 1) * class.slot_words() * WORD_BYTES)?;
-        slab.carved += 1;
-        Ok(Some(id.slot(class, slab.carved - 1)))
-    }
-}
-
-impl Slab {
-    fn has_free_slot(&self, class: Class) -> bool {
-        !self.free.is_empty() || self.carved < class.slots()
-    }
-
-    fn charge(&mut self, account: &Account, upto: usize) -> Result<(), OutOfMemory> {
-        if upto > self.charged {
-            let target = charge_up_to(upto);
-            account.charge((target - self.charged) as u64)?;
-            self.charged = target;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-pub(crate) mod tests {
-    use super::*;
-    use crate::region::MIN_REGION_BYTES;
-    use proptest::prelude::*;
-    use std::collections::HashSet;
-
-    /// Returns a supply of memory without active readers.
-    pub(crate) fn supply<'a>(regions: &'a Regions, account: &'a Account) -> LaneResources<'a> {
-        LaneResources {
-            regions,
-            account,
-            oldest: &|| Timestamp::ZERO,
-            may_reuse_blocks: &|| true,
-        }
-    }
-
-    /// Returns empty regions, an account of `limit_bytes`, and lanes.
-    fn memory(limit_bytes: u64, lanes: usize) -> (Regions, Account, Lanes) {
-        let regions = Regions::new(MIN_REGION_BYTES);
-        (regions, Account::new(limit_bytes), Lanes::new(lanes))
-    }
-
-    /// Generates a step: its kind, its lane, a payload in words, and an allocated slot.
-    fn step() -> impl Strategy<Value = (usize, usize, usize, prop::sample::Index)> {
-        (
-            0usize..3,
-            0usize..2,
-            1usize..3000,
-            any::<prop::sample::Index>(),
-        )
-    }
-
-    #[test]
-    fn near_finds_the_block_then_the_region() {
-        let (regions, account, lanes) = memory(1 << 30, 1);
-        let class = Class::for_payload(1000).expect("fits");
-        let mut lane = lanes.enter(0);
-        let mut all = Vec::new();
-        for _ in 0..class.slots() * 2 + 1 {
-            all.push(
-                lane.alloc(supply(&regions, &account), class, Addr::NULL)
-                    .expect("fits"),
-            );
-        }
-        let (first, middle) = (all[3], all[class.slots() + 3]);
-        lane.give_back(&regions, first);
-        lane.give_back(&regions, middle);
-        let near = all[class.slots() + 5];
-        assert_eq!(
-            lane.alloc(supply(&regions, &account), class, near),
-            Ok(middle)
-        );
-        assert_eq!(
-            lane.alloc(supply(&regions, &account), class, all[0]),
-            Ok(first)
-        );
-    }
-
-    #[test]
-    fn run_is_consecutive_and_retired_slot_waits() {
-        let (regions, account, lanes) = memory(1 << 30, 1);
-        let class = Class::for_payload(30).expect("fits");
-        let mut lane = lanes.enter(0);
-        let first = lane
-            .alloc_run(supply(&regions, &account), class, 100)
-            .expect("fits a block");
-        let next = lane
-            .alloc(supply(&regions, &account), class, Addr::NULL)
-            .expect("fits");
-        assert_eq!(
-            next.offset() - first.offset(),
-            (100 * class.slot_words() * WORD_BYTES) as u32
-        );
-        lane.retire(next, Timestamp::from_raw(10));
-        lane.reuse_retired(&regions, Timestamp::from_raw(9));
-        assert_ne!(
-            lane.alloc(supply(&regions, &account), class, next),
-            Ok(next)
-        );
-        lane.reuse_retired(&regions, Timestamp::from_raw(10));
-        assert_eq!(
-            lane.alloc(supply(&regions, &account), class, next),
-            Ok(next)
-        );
-    }
-
-    #[test]
-    fn at_the_limit_nothing_more_is_given_and_nothing_is_lost() {
-        let (regions, account, lanes) = memory(256 << 10, 1);
-        let class = Class::for_payload(100).expect("fits");
-        let mut lane = lanes.enter(0);
-        let mut got = Vec::new();
-        while let Ok(addr) = lane.alloc(supply(&regions, &account), class, Addr::NULL) {
-            got.push(addr);
-        }
-        assert!(account.used() <= 256 << 10 && got.len() > 200);
-        let back = got[17];
-        lane.give_back(&regions, back);
-        assert_eq!(
-            lane.alloc(supply(&regions, &account), class, Addr::NULL),
-            Ok(back)
-        );
-    }
-
-    #[test]
-    fn at_the_limit_a_free_slot_is_found_though_other_blocks_could_be_carved() {
-        let (regions, account, lanes) = memory((1 << 20) + (128 << 10), 1);
-        let class = Class::for_payload(1000).expect("fits");
-        let mut lane = lanes.enter(0);
-        let mut got = Vec::new();
-        while let Ok(addr) = lane.alloc(supply(&regions, &account), class, Addr::NULL) {
-            got.push(addr);
-        }
-        assert!(got.len() > class.slots(), "a second block was begun");
-        lane.give_back(&regions, got[3]);
-        let last = got[got.len() - 1];
-        assert_eq!(
-            lane.alloc(supply(&regions, &account), class, last),
-            Ok(got[3])
-        );
-    }
-
-    #[test]
-    fn block_freed_into_other_lane_is_returned_whole() {
-        let (regions, account, lanes) = memory(1 << 30, 2);
-        let class = Class::for_payload(1000).expect("fits");
-        // One slot more than a block has, so that the first block leaves the search of its lane.
-        let all: Vec<Addr> = (0..=class.slots())
-            .map(|_| {
-                lanes
-                    .enter(0)
-                    .alloc(supply(&regions, &account), class, Addr::NULL)
-                    .expect("fits")
-            })
-            .collect();
-        for addr in all {
-            lanes.enter(1).give_back(&regions, addr);
-        }
-        lanes.release_empty_blocks(&regions, &account, || Timestamp::from_raw(1));
-        assert_eq!((regions.blocks(), account.used()), (vec![], 0));
-    }
-
-    proptest! {
-        /// Compares with a model: no slot is allocated twice, and slots of a block do not overlap.
-        /// When all slots are returned, every block returns to the regions and the account to zero.
-        #[test]
-        fn slot_is_allocated_only_once(steps in proptest::collection::vec(step(), 1..300)) {
-            let (regions, account, lanes) = memory(1 << 40, 2);
-            let mut held: Vec<(Addr, Class)> = Vec::new();
-            let mut set = HashSet::new();
-            for (what, lane, words, pick) in steps {
-                let mut lane = lanes.enter(lane);
-                if what < 2 || held.is_empty() {
-                    let class = Class::for_payload(words).expect("small");
-                    let mut near = Addr::NULL;
-                    if what == 1 && !held.is_empty() {
-                        near = held[pick.index(held.len())].0;
-                    }
-                    let addr = lane.alloc(supply(&regions, &account), class, near);
-                    let addr = addr.expect("no limit");
-                    prop_assert!(set.insert(addr), "{addr} twice");
-                    prop_assert_eq!(regions.class_of(addr), Some(class));
-                    let within = addr.offset() as usize % BLOCK_BYTES;
-                    prop_assert_eq!(within % (class.slot_words() * WORD_BYTES), 0);
-                    held.push((addr, class));
-                } else {
-                    let (addr, _) = held.swap_remove(pick.index(held.len()));
-                    set.remove(&addr);
-                    lane.give_back(&regions, addr);
-                }
-            }
-            for (addr, _) in held.drain(..) {
-                lanes.enter(1).give_back(&regions, addr);
-            }
-            lanes.release_empty_blocks(&regions, &account, || Timestamp::from_raw(1));
-            prop_assert_eq!(regions.blocks(), vec![]);
-            prop_assert_eq!(account.used(), 0);
         }
     }
 }
