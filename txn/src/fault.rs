@@ -88,7 +88,7 @@ mistakes! {
     /// A commit that may have been seen is given up at the next configuration.
     AbortInDoubt in "network/distributed_commit.rs",
     /// Slots that were reserved at the primary before become objects.
-    KeepStaleSlots in "network/slot_reservations.rs",
+    KeepStaleSlots in "network/slot_stocks.rs",
     /// A reader that has no old version of a promoted region's object takes it for new.
     ForgetFloor in "read.rs",
     /// A region that moved in a configuration that a machine never applied counts as one that

@@ -13,6 +13,7 @@
 //! remote_lock_wait.rs  intents on rows of other machines, at both ends
 //! distributed_deadlock.rs  distributed deadlock detection
 //! slot_reservations.rs  slots of peers for new objects ──► slot_leases.rs  slot leases of peers
+//! slot_stocks.rs  the reserved slots       slot_messages.rs  RESERVE and its reply
 //! call/       requests between machines
 //! time.rs     the CM's time, for machines of other hosts
 //! leasing/    leases: which peers are suspected, and whether this machine may still answer
@@ -69,7 +70,9 @@ mod rest;
 pub mod restart;
 mod retained_data;
 mod slot_leases;
+mod slot_messages;
 mod slot_reservations;
+mod slot_stocks;
 mod status_page;
 mod steps;
 mod time;
@@ -120,7 +123,7 @@ use region_allocation::RegionAllocationClient;
 use region_allocation::ReplicaSet;
 pub(crate) use remote_lock_wait::ReturnSubject;
 pub(crate) use retained_data::RetainedData;
-pub(crate) use slot_reservations::{ReservedSlot, SlotRequest};
+pub(crate) use slot_messages::{ReservedSlot, SlotRequest};
 use status_page::STATUS_PAGE;
 pub use steps::steps;
 use traffic::TrafficCounters;
@@ -161,7 +164,7 @@ pub(crate) struct Network {
     tickets: AtomicU64,
     /// Pending requests for headers of peers' objects, by ticket.
     askers: Mutex<HashMap<u64, headers::HeaderRequest, FixedState>>,
-    slot_reservations: slot_reservations::SlotReservations,
+    slot_reservations: slot_stocks::SlotReservations,
     /// The services that peers may call.
     services: Services,
     /// Additional work of the thread that attends the machine.
@@ -254,7 +257,7 @@ impl Network {
             remote_lock_waits: Mutex::default(),
             tickets: AtomicU64::new(1),
             askers: Mutex::default(),
-            slot_reservations: slot_reservations::SlotReservations::default(),
+            slot_reservations: slot_stocks::SlotReservations::default(),
             services: Services::default(),
             work: OnceLock::new(),
             in_flight: InFlightCommits::default(),

@@ -31,7 +31,7 @@ use super::primary::Primary;
 use super::region_allocation;
 use super::remote_lock_wait::{self, RemoteWaiters};
 use super::restart::copied::{Copies, SegmentCopy};
-use super::slot_reservations;
+use super::slot_messages;
 use super::time;
 use super::truncated::TruncationLog;
 use super::versions;
@@ -364,13 +364,13 @@ impl PeerReceiver {
                 }
             }
             versions::VERSIONS_ARE => network.take_versions(self.peer, words)?,
-            slot_reservations::RESERVE => {
+            slot_messages::RESERVE => {
                 if let Some(sender) = network.sender(self.peer) {
                     let slot_leases = &mut self.primary.slot_leases;
                     slot_leases.reserve((machine, network), LANE, sender, words)?;
                 }
             }
-            slot_reservations::RESERVED => network.take_answer(self.peer, words, machine.now())?,
+            slot_messages::RESERVED => network.take_answer(self.peer, words, machine.now())?,
             region_allocation::REGIONS => network.take_regions(machine, self.peer, words)?,
             time::TIME => {
                 if let Some(sender) = network.sender(self.peer) {

@@ -21,7 +21,7 @@ use foldhash::fast::FixedState;
 
 use super::message::{Slot, WordReader};
 use super::region_allocation::ROUNDS;
-use super::slot_reservations::{self, RESERVED, ReservedSlot, SlotRequest};
+use super::slot_messages::{self, RESERVED, ReservedSlot, SlotRequest};
 use super::{Network, PeerSender};
 use crate::machine::Machine;
 use crate::record::BadRecord;
@@ -99,7 +99,7 @@ impl SlotLeases {
             return;
         }
         self.slots.extend(slots.iter().map(|slot| slot.addr));
-        slot_reservations::answer(ask.ticket, &slots, |words| {
+        slot_messages::answer(ask.ticket, &slots, |words| {
             sender.send_surely(RESERVED, words)
         });
     }
@@ -136,8 +136,8 @@ impl SlotLeases {
                     self.lend(local, lane, sender, ask);
                 }
                 // Without a region there is no memory.
-                Ok(false) => slot_reservations::answer(ask.ticket, &[], send),
-                Err(_) => slot_reservations::answer_later(ask.ticket, send),
+                Ok(false) => slot_messages::answer(ask.ticket, &[], send),
+                Err(_) => slot_messages::answer_later(ask.ticket, send),
             }
         }
         any
