@@ -71,7 +71,7 @@ mistakes! {
     /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
     TruncateTooEarly in "network/in_flight.rs",
     /// An acknowledgement counts although a record before it was lost with its connection.
-    TrustAcksBehindHoles in "network/peer_sender.rs",
+    TrustAcksBehindHoles in "network/peer_sender/readiness.rs",
     /// A commit that others may have seen is given up when no client waits for it any more.
     AbortWhatMayBeSeen in "network/participants.rs",
     /// Slots and old versions are reused while a transaction may still read their contents.

@@ -11,6 +11,9 @@
 //!   behind a hole, though the memory acknowledges them. So no ack counts on a sender that is not
 //!   whole.
 
+mod readiness;
+mod truncation;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,26 +22,19 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::ring;
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError};
 use fencepost_fabric::{MachineId, RingFull, RingWriter};
-use fencepost_fabric::{Place, SegmentId};
 use parking_lot::Mutex;
 
-use super::call::CALLS;
 use super::disk;
 use super::traffic::{PostKind, TrafficCounters};
 use super::truncated::Numbers;
-use crate::fault::{self, Fault};
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
 pub(super) const LOG: u16 = 0;
 /// Lane of the message queues.
 pub(super) const MESSAGES: u16 = 1;
-/// All rings to a peer.
-const LANES: [u16; 3] = [LOG, MESSAGES, CALLS];
 /// Words of a message queue.
 pub(super) const MESSAGE_WORDS: usize = 1 << 14;
-/// Ids of one TRUNCATE record.
-const TRUNCATED_AT_ONCE: usize = 64;
 
 /// The sender to one peer.
 pub(crate) struct PeerSender {
@@ -132,95 +128,6 @@ impl PeerSender {
         })
     }
 
-    /// Returns whether the peer can be written to. Waits for its receiving ends if necessary.
-    pub async fn is_up(&self) -> bool {
-        if !self.ready.load(Ordering::Acquire) {
-            for lane in LANES {
-                if self.look(lane).await.is_err() {
-                    return false;
-                }
-            }
-            self.begin();
-        }
-        !self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Marks the peer as ready and sends everything that waited for that.
-    fn begin(&self) {
-        let mut log = self.log.lock();
-        if !self.is_ready() {
-            let losses = self.losses.load(Ordering::Acquire);
-            self.losses_before.store(losses, Ordering::Release);
-        }
-        // Under the lock: a caller that stages a record later also flushes it.
-        self.ready.store(true, Ordering::Release);
-        drop(log.ring.flush());
-        drop(log);
-        self.pay();
-    }
-
-    /// Returns the flag that tells whether the peer has its receiving ends, for its channel of
-    /// calls.
-    pub(super) fn ready(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.ready)
-    }
-
-    fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
-    }
-
-    /// Returns whether the peer is not ready yet and is to be probed.
-    pub fn is_awaited(&self) -> bool {
-        !self.is_ready() && !self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Reads the peer's end of a ring.
-    fn look(&self, lane: u16) -> Completion<Box<[u64]>> {
-        let end = Place {
-            machine: self.peer,
-            segment: SegmentId::new(SegmentId::RING, lane, self.fabric.me().0),
-            word: 0,
-        };
-        self.fabric.read(end, 1)
-    }
-
-    /// Does the same as [`Self::is_up`] without waiting: begins or continues to probe, and may
-    /// return `true` later.
-    pub fn probe(&self) -> bool {
-        if !self.ready.load(Ordering::Acquire) {
-            let mut probing = self.probing.lock();
-            if probing.is_empty() {
-                probing.extend(LANES.map(|lane| self.look(lane)));
-            }
-            while let Some(look) = probing.last_mut() {
-                match look.take() {
-                    None => return false,
-                    Some(Ok(_)) => drop(probing.pop()),
-                    Some(Err(_)) => {
-                        probing.clear();
-                        return false;
-                    }
-                }
-            }
-            drop(probing);
-            self.begin();
-        }
-        self.was_up()
-    }
-
-    /// Returns whether no connection was lost since the first write to the peer (LINK-3). If so
-    /// after an ack, the peer will see the record that it acknowledged.
-    pub fn is_whole(&self) -> bool {
-        let losses = self.losses.load(Ordering::Acquire);
-        losses == self.losses_before.load(Ordering::Acquire)
-            || fault::injected(Fault::TrustAcksBehindHoles)
-    }
-
-    /// Returns whether the peer was reachable at the last write.
-    pub fn was_up(&self) -> bool {
-        self.ready.load(Ordering::Acquire) && !self.broken.load(Ordering::Relaxed)
-    }
-
     /// Begins the next configuration: drops reservations and truncations of earlier ones, and
     /// writes a mark where they end (SOSP'15 §5.3 step 2).
     pub fn begin_configuration(&self, id: ConfigurationId) {
@@ -235,12 +142,7 @@ impl PeerSender {
         log.mark();
     }
 
-    /// Marks the peer as lost: no further write to it arrives.
-    pub fn give_up(&self) {
-        self.broken.store(true, Ordering::Relaxed);
-    }
-
-    /// SlotReservations space for records of these sizes, all or none. Size 0 needs none.
+    /// Reserves space for records of these sizes, all or none. Size 0 needs none.
     pub fn reserve(&self, sizes: &[usize]) -> Result<(), RingFull> {
         if !self.is_ready() {
             return Err(RingFull);
@@ -359,63 +261,6 @@ impl PeerSender {
         })
     }
 
-    /// Queues a transaction that the peer may forget. Numbers must come in order.
-    pub fn truncate(&self, number: u64, id: TxnId) {
-        self.log.lock().truncated.push((number, id));
-    }
-
-    /// Returns the first number of a transaction that the peer may not have truncated, or may not
-    /// have truncated on its disk if `on_disk` (DISK-3).
-    pub fn oldest_truncated(&self, on_disk: bool) -> Option<u64> {
-        let mut log = self.log.lock();
-        let released = match on_disk {
-            true => self.durable.lock().upto,
-            false => log.ring.released(),
-        };
-        while log
-            .posted
-            .pop_front_if(|(end, _)| *end <= released)
-            .is_some()
-        {}
-        let posted = log.posted.front().map(|(_, number)| *number);
-        posted.or_else(|| log.truncated.first().map(|(number, _)| *number))
-    }
-
-    /// Sends the low bound periodically if no TRUNCATE does. Truncations that a peer remembers keep
-    /// its disk's log from being cut.
-    pub fn tell_low(&self) {
-        /// Calls between two such records.
-        const SPARED: u32 = 512;
-        let mut log = self.log.lock();
-        let low = log.numbers.low();
-        if log.remembered.is_none_or(|upto| upto > low) || !log.truncated.is_empty() {
-            return;
-        }
-        log.spared += 1;
-        // A full ring has traffic, which carries the bound.
-        if log.spared > SPARED && log.ring.push(record::TRUNCATE, &[&[low]]).is_ok() {
-            (log.spared, log.remembered) = (0, None);
-            drop(log.ring.flush());
-            self.counting.count(PostKind::Truncate);
-        }
-    }
-
-    /// Writes the queued truncations, if no record has carried them.
-    pub fn flush_truncated(&self) {
-        self.flush(&mut self.log.lock());
-    }
-
-    fn flush(&self, log: &mut LogEnd) {
-        if log.flush_truncated() {
-            self.counting.count(PostKind::Truncate);
-        }
-    }
-
-    /// Returns whether truncations are queued that no record has carried.
-    pub fn has_truncated(&self) -> bool {
-        !self.log.lock().truncated.is_empty()
-    }
-
     /// Returns whether nothing is left to write: no truncation, no message, and no reservation of
     /// space.
     pub fn is_at_rest(&self) -> bool {
@@ -476,7 +321,7 @@ pub(super) const TRUNCATE_WORDS: usize = 1 + TRUNCATED_WORDS;
 /// Words of the mark of a configuration.
 const MARK_WORDS: usize = 1;
 
-/// SlotReservations space in a new log for the mark of the next configuration.
+/// Reserves space in a new log for the mark of the next configuration.
 fn marked(mut ring: RingWriter) -> RingWriter {
     // An empty ring has the space.
     let _ = ring.reserve(MARK_WORDS);
@@ -491,7 +336,7 @@ impl LogEnd {
         }
     }
 
-    /// SlotReservations space for the mark of the next configuration.
+    /// Reserves space for the mark of the next configuration.
     fn mark(&mut self) {
         let _ = self.ring.reserve(MARK_WORDS);
     }
@@ -499,109 +344,5 @@ impl LogEnd {
     /// Returns whether more is reserved than the mark needs.
     fn is_promised(&self) -> bool {
         self.ring.promised() > ring::promise(MARK_WORDS)
-    }
-
-    fn stage_truncated(&mut self) {
-        while !self.truncated.is_empty() {
-            let many = self.truncated.len().min(TRUNCATED_AT_ONCE);
-            let mut words = Vec::with_capacity(1 + many * TRUNCATED_WORDS);
-            words.push(self.numbers.low());
-            let first = self.truncated[0].0;
-            for (number, id) in self.truncated.drain(..many) {
-                self.remembered = Some(number + 1);
-                words.push(number);
-                words.extend(id.words());
-            }
-            // Together they need no more space than was reserved for each.
-            (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
-            if self.ring.reserve(words.len()).is_err() {
-                // Happens only if the peer has withdrawn space that it had granted. The sender
-                // cannot recover from that.
-                return;
-            }
-            self.ring.push_reserved(record::TRUNCATE, &[&words]);
-            self.posted.push_back((self.ring.position(), first));
-        }
-    }
-
-    /// Writes the queued truncations. Returns whether there were any.
-    fn flush_truncated(&mut self) -> bool {
-        let any = !self.truncated.is_empty();
-        if any {
-            self.stage_truncated();
-            drop(self.ring.flush());
-        }
-        any
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fencepost_fabric::ring::RingReader;
-    use fencepost_fabric::{Member, SimKnobs, SimNet, TapVerdict};
-
-    use super::*;
-
-    const A: MachineId = MachineId(1);
-    const B: MachineId = MachineId(2);
-    const WORDS: usize = 1 << 10;
-
-    /// Reads the new records of the log and returns the first word of each ABORT.
-    fn seen(log: &mut RingReader) -> Vec<u64> {
-        let (mut seen, mut record) = (Vec::new(), Vec::new());
-        while let Ok(Some((tag, held_record))) = log.next(&mut record) {
-            if tag == record::ABORT {
-                seen.push(record[0]);
-            }
-            log.release(held_record);
-        }
-        seen
-    }
-
-    #[test]
-    fn acknowledgement_behind_gap_does_not_count() {
-        let net = SimNet::new(1, SimKnobs::default());
-        let members = [A, B].map(|id| Member {
-            id,
-            address: String::new(),
-        });
-        let [a, b] = [A, B].map(|id| {
-            let fabric: Arc<dyn Fabric> = Arc::new(net.join(id).expect("new"));
-            fabric.set_members(&members).expect("a member");
-            fabric
-        });
-        let ends = LANES.map(|lane| ring::receive(&b, A, lane, WORDS).expect("memory"));
-        let [mut log, ..] = ends;
-        let run = || while net.step().is_some() {};
-        run();
-        let (counting, numbers) = (Arc::default(), Arc::default());
-        let sender = PeerSender::new(&a, &counting, B, WORDS, &numbers).expect("memory");
-        while !sender.probe() {
-            net.step().expect("its answer comes");
-        }
-        let append = |number| {
-            sender
-                .append_unpromised(record::ABORT, &[number])
-                .expect("room")
-        };
-        let mut before = append(1);
-        run();
-        assert_eq!((before.take(), seen(&mut log)), (Some(Ok(())), vec![1]));
-        assert!(sender.is_whole());
-        let breaks = Arc::new(AtomicBool::new(true));
-        net.tap(Box::new(move |_, _, _| {
-            match breaks.swap(false, Ordering::Relaxed) {
-                true => TapVerdict::Breaks,
-                false => TapVerdict::Goes,
-            }
-        }));
-        let mut lost = append(2);
-        run();
-        assert_eq!(lost.take(), Some(Err(FabricError::Lost)));
-        let mut after = append(3);
-        run();
-        assert_eq!(after.take(), Some(Ok(())), "the memory has it");
-        assert_eq!(seen(&mut log), [0; 0], "the peer receives no record");
-        assert!(!sender.is_whole(), "LINK-3");
     }
 }
