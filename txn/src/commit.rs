@@ -27,13 +27,14 @@ use fencepost_storage::Timestamp;
 use fencepost_storage::log::Lsn;
 
 use crate::backoff::{SPINS, moment};
+use crate::context::Context;
 use crate::counters::Event;
 use crate::intent::Strength;
 use crate::lock::LockFailure;
 use crate::log_commit::Ready;
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Outcome, Stop};
-use crate::transaction::{Context, Coordinator, Transaction};
+use crate::transaction::{Coordinator, Transaction};
 use crate::work::Work;
 use crate::write_set::{Write, WriteKind};
 

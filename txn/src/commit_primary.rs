@@ -10,7 +10,7 @@ use fencepost_storage::header::{Header, LinkWord, OldVersionPtr};
 use fencepost_storage::old_versions::ReplacedVersion;
 use fencepost_storage::{Addr, Timestamp};
 
-use crate::transaction::Context;
+use crate::context::Context;
 use crate::write_set::{Payload, Write, WriteKind};
 
 impl Context {

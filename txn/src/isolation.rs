@@ -26,8 +26,9 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::context::Context;
 use crate::fault::{self, Fault};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 
 /// The isolation level of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -34,6 +34,7 @@ mod checkpointer;
 mod clock;
 pub mod commit;
 mod commit_primary;
+mod context;
 pub mod counters;
 pub mod fault;
 mod in_force;

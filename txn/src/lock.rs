@@ -9,11 +9,11 @@ use fencepost_storage::ObjectRef;
 use fencepost_storage::header::Header;
 
 use crate::backoff::moment;
+use crate::context::Context;
 use crate::counters::Event;
 use crate::node::Refusal;
 use crate::refresh::MisplacedPatch;
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::Context;
 use crate::validate::unreachable;
 use crate::work::Work;
 use crate::write_set::{NO_BASE, Payload, WriteKind};

@@ -18,9 +18,10 @@ use fencepost_storage::log::{Log, LogError, Lsn, RECORD_HEADER_BYTES};
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Timestamp, View};
 
+use crate::context::Context;
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::work::Work;
 use crate::write_set::{Write, WriteKind, WriteSet};
 

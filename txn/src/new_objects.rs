@@ -12,9 +12,10 @@ use fencepost_storage::lanes::{Lane, LaneResources};
 use fencepost_storage::layout::{LINE_WORDS, payload_words};
 use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
+use crate::context::Context;
 use crate::network::{ReservedSlot, Slot, SlotRequest};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::work::Work;
 use crate::write_set::{Payload, Write, WriteKind};
 

@@ -18,6 +18,7 @@ use fencepost_storage::old_versions::ChainSearch;
 use fencepost_storage::{Addr, View};
 
 use crate::backoff::{SPINS, moment};
+use crate::context::Context;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
@@ -25,7 +26,7 @@ use crate::node::NodeKind;
 use crate::read_set::ReadEntry;
 use crate::statement_snapshot::EntryState;
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Mode, Transaction};
+use crate::transaction::{Mode, Transaction};
 use crate::work::Work;
 use crate::write_set::{Payload, WriteKind};
 

@@ -10,6 +10,7 @@ use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::backoff::{SPINS, moment};
+use crate::context::Context;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lock::BACKOFF_ROUNDS_MAX;
@@ -17,7 +18,7 @@ use crate::machine::Machine;
 use crate::network::{ExpectedHeader, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Mode, Transaction};
+use crate::transaction::{Mode, Transaction};
 use crate::validate::together;
 use crate::work::Work;
 use crate::write_set::{NO_BASE, WriteKind};

@@ -5,10 +5,11 @@
 //! change that is rolled back had a condition (its key was absent, the version was this). The
 //! condition joins the read set, because the client may know that the change succeeded.
 
+use crate::context::Context;
 use crate::isolation::Isolation;
 use crate::read_set::ReadEntry;
 use crate::statement_snapshot::{MarkIndex, OpenMark};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::write_set::{Payload, Write, WriteKind};
 
 /// A point to which a transaction can roll back.

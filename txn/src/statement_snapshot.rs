@@ -20,9 +20,10 @@ use std::ops::{Deref, DerefMut};
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
+use crate::context::Context;
 use crate::savepoint::{Savepoint, Undo, Undos};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::write_set::Write;
 
 /// A point of a transaction whose state can be read until the mark is released or rolled back.

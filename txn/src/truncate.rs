@@ -5,7 +5,7 @@
 
 use fencepost_storage::Timestamp;
 
-use crate::transaction::Context;
+use crate::context::Context;
 use crate::write_set::WriteKind;
 
 impl Context {

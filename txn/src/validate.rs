@@ -11,6 +11,7 @@ use std::ops::Range;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
+use crate::context::Context;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::lock::LockFailure;
@@ -18,7 +19,6 @@ use crate::network::{ExpectedHeader, Headers, Network};
 use crate::node::Revalidate;
 use crate::read_set::Read;
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::Context;
 use crate::work::Work;
 
 /// Most nodes into which one scanned node may have been split.

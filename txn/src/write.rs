@@ -5,13 +5,14 @@ use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
 
 use crate::changes::LEAST_WORDS;
+use crate::context::Context;
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::node::{NodeKind, Refusal};
 use crate::read_set::ReadEntry;
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Mode, Transaction};
+use crate::transaction::{Mode, Transaction};
 use crate::write_set::{Write, WriteKind};
 
 /// Write sets are charged to the account in steps of this many bytes.

@@ -7,9 +7,10 @@ use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
 
 use super::{IntentRequest, Strength, WaitEnd};
+use crate::context::Context;
 use crate::network::{Network, ReturnSubject};
 use crate::stop::Stop;
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::work::Work;
 
 /// Longest list of intents that is searched before another is taken.

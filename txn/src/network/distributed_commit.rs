@@ -36,13 +36,14 @@ use super::participants::{COMMIT_BACKUP, LOCK};
 use super::peer_sender::PeerSender;
 use crate::backoff::yield_now;
 use crate::commit::CommitResult;
+use crate::context::Context;
 use crate::counters::Event;
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::Transaction;
 use crate::work::Work;
 
 /// Attempts of a commit to reserve space in the participants' logs before it aborts.

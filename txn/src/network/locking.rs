@@ -17,12 +17,12 @@ use super::Network;
 use super::message::{self, Kind, LockReply, Slot};
 use super::participants::{LOCK, LOCK_MOVED, kind_of};
 use crate::changes;
+use crate::context::Context;
 use crate::lock::LockFailure;
 use crate::node::NodeKind;
 use crate::record;
 use crate::start::BIRTH;
 use crate::stop::AbortReason;
-use crate::transaction::Context;
 use crate::write_set::{Write, WriteKind};
 
 /// Returns the word of an entry that is stamped, and the node kind that stamps it.

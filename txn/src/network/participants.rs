@@ -11,11 +11,11 @@ use foldhash::fast::FixedState;
 use super::Network;
 use super::message::{self, Kind, Slot};
 use super::peer_sender::{PeerSender, TRUNCATE_WORDS};
+use crate::context::Context;
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::Context;
 use crate::write_set::{Payload, Write, WriteKind};
 
 /// The distributed part of a commit: the coordinator's state about its participants.

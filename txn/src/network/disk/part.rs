@@ -5,13 +5,13 @@ use fencepost_fabric::Completion;
 use fencepost_storage::Timestamp;
 
 use super::Disk;
+use crate::context::Context;
 use crate::fault::{self, Fault};
 use crate::lock::LockFailure;
 use crate::network::Network;
 use crate::network::message;
 use crate::network::participants::kind_of;
 use crate::record::{COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART};
-use crate::transaction::Context;
 
 impl Context {
     /// Logs COMMIT-BACKUP for all writes of the commit to regions of this machine, also as their
