@@ -1,6 +1,15 @@
 //! A machine returns, or joins, while the others run.
 
-use super::*;
+use fencepost_cluster::join::{DurableData, JoinOutcome};
+use fencepost_fabric::random::Random;
+use fencepost_fabric::{CrashLoss, SimDisk};
+use fencepost_txn::network::disk::Contents;
+use fencepost_txn::{Addr, Mode, Outcome};
+
+use super::disks::{Disks, MACHINES};
+use super::world::World;
+use super::{holds, objects};
+use crate::disk::durable;
 
 /// An evicted machine returns while the others run, under a new number and without data, and gets
 /// its replicas. Then another machine fails, then all, at any time since the return. No data is

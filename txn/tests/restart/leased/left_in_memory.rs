@@ -1,9 +1,18 @@
 //! A machine whose process has ended returns while the others run, and its memory still exists.
 
-use fencepost_fabric::{EvictedMemory, Memory, RetainedMemory, SegmentId};
-use fencepost_storage::region::Image;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::*;
+use fencepost_cluster::join::{DurableData, JoinOutcome};
+use fencepost_fabric::{EvictedMemory, Fabric, LocalNetwork, Memory, RetainedMemory, SegmentId};
+use fencepost_storage::region::Image;
+use fencepost_txn::network::{Configuration, NetworkOptions, members};
+use fencepost_txn::{Addr, MachineId, Mode, Outcome};
+
+use super::disks::MACHINES;
+use super::environment::SharedEnvironment;
+use super::world::World;
 
 const MANY: usize = 400;
 const WORDS: usize = 200;

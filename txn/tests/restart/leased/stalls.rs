@@ -1,6 +1,14 @@
 //! A client stalls during a commit while its machine continues.
 
-use super::*;
+use std::sync::Arc;
+use std::task::Poll;
+
+use fencepost_fabric::SimDisk;
+use fencepost_txn::{Addr, Machine, MachineId, Mode, ObjectLocation, Outcome};
+
+use super::disks::{Disks, MACHINES};
+use super::world::poll;
+use crate::SHORT;
 
 /// Polls after which the client stalls: at each step of a commit.
 const POLLS: usize = 10;
