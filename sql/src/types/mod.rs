@@ -24,6 +24,8 @@ mod interval_in;
 pub mod json;
 pub mod jsonpath;
 mod kind;
+mod kind_names;
+mod kind_properties;
 mod network;
 pub mod numeric;
 mod oid;
