@@ -80,6 +80,7 @@ mod system_columns;
 mod table_function;
 mod target_calls;
 mod target_levels;
+mod target_list;
 mod target_rows;
 #[cfg(test)]
 mod tests;
