@@ -303,7 +303,7 @@ impl Deparser<'_, '_> {
         if let Some(escape) = escape {
             args.push(self.string(&ast::Expr::Value(escape.clone()), level)?);
         }
-        let right = DeparsedExpr::new(super::call::call(function, args), Type::TEXT);
+        let right = DeparsedExpr::new(super::call_pieces::call(function, args), Type::TEXT);
         Ok(DeparsedExpr::boolean(operation(left, symbol, right)))
     }
 }

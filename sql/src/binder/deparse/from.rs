@@ -7,7 +7,7 @@ use super::super::join::using_name;
 use super::super::json_rows::JsonRows;
 use super::super::names;
 use super::super::rows::gives_rows;
-use super::call::call_named;
+use super::call_pieces::call_named;
 use super::tree::{FromItem, Source, Tree};
 use super::{Deparser, Level};
 use crate::bound::{Expr, Node};

@@ -10,12 +10,15 @@
 //! their original text: whole rows, composite fields, and set-returning functions in a target list.
 //! So does syntax that a rewrite changes before parsing (EXCLUDE in frames).
 
+mod aggregate_call;
 mod call;
+mod call_pieces;
 mod comparison;
 mod constant;
 mod expr;
 mod from;
 mod groups;
+mod keyword_call;
 mod operator;
 mod ordered_set;
 mod query;

@@ -2,7 +2,7 @@
 
 use sqlparser::ast;
 
-use super::call::suffix;
+use super::call_pieces::suffix;
 use super::tree::{Piece, SortBy, SortKey, Tree};
 use super::{DeparsedExpr, Deparser, Level};
 use crate::bound::OrderedSet;

@@ -12,7 +12,7 @@ use super::super::scope::Scope;
 use super::super::set::operation;
 use super::super::subquery::OuterQuery;
 use super::super::window::named_windows;
-use super::call::suffix;
+use super::call_pieces::suffix;
 use super::expr::words;
 use super::tree::{Body, CteText, Query, Select, Set, Side, SortBy, SortKey, Target, Tree};
 use super::{DeparsedExpr, Deparser, Level};

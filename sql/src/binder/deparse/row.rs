@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::super::call::plain_argument;
 use super::super::whole_row::is_row_call;
-use super::call::list_of;
+use super::call_pieces::list_of;
 use super::tree::{Piece, Tree};
 use super::{DeparsedExpr, Deparser, Level};
 use crate::error::SqlError;
