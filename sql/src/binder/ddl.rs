@@ -1,6 +1,9 @@
 //! CREATE, DROP, ALTER and TRUNCATE.
 
 mod alter;
+mod alter_action;
+mod alter_column;
+mod column_errors;
 mod constraint;
 mod constraint_actions;
 mod identity;
