@@ -58,7 +58,9 @@ mod polymorphic_types;
 mod query;
 mod references;
 mod routine;
+mod routine_body;
 mod routine_call;
+mod routine_signature;
 mod row_compare;
 mod rows;
 mod rows_from;
@@ -116,7 +118,7 @@ pub use params::ParamTypes;
 pub(crate) use path::PathView;
 pub use path::{explicit_path, search_path};
 pub use references::{ObjectPart, References};
-pub use routine::{BoundBody, bind_body};
+pub use routine_body::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
 pub use stored::{StoredText, calling, unbound};
 #[cfg(test)]

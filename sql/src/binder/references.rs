@@ -14,7 +14,7 @@ use super::deparse::scope_over;
 use super::expr::Clause;
 use super::needs::{Columns, object_of};
 use super::path::PathView;
-use super::routine::{Arguments, parsed_body};
+use super::routine_body::{Arguments, parsed_body};
 use super::variables::Variables;
 use super::{Binder, DeparseContext, ParamTypes, VisibleColumns, search_path};
 use crate::catalog::{
