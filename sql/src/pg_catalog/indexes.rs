@@ -1,7 +1,8 @@
 //! `pg_index`: the indexes of tables and the order of their keys.
 
 use super::RowInputs;
-use super::objects::{DEFAULT_COLLATION, visible};
+use super::attributes::DEFAULT_COLLATION;
+use super::objects::visible;
 use super::rows::{Rows, vector};
 use crate::catalog::{Collation, IndexDef, IndexKind, TableDef};
 use crate::types::TypeKind;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::attributes::{expression, typed_text};
+use super::constraints::parent_index;
 use super::definitions::{condition, expression as deparsed_expression, view_definition};
 use super::names::namespaces;
-use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
+use super::sequences::is_of_identity;
 use super::{Constraint, RowInputs, reader};
 use crate::binder::{VisibleColumns, view_is_updatable};
 use crate::catalog::{

@@ -3,7 +3,11 @@
 //! # Picture
 //! ```text
 //! relations.txt ─► relation.rs     the relations and their columns
-//! Snapshot ──────► objects.rs      pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
+//! Snapshot ──────► objects.rs      pg_class, pg_description
+//!      attributes.rs  pg_attribute, pg_attrdef
+//!      constraints.rs pg_constraint
+//!      indexes.rs     pg_index
+//!      sequences.rs   pg_sequence
 //! types.txt ─────► types.rs        pg_type
 //!      builtin/       pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
 //!      partition_hierarchy.rs  partitioned tables and partitions
@@ -26,8 +30,10 @@
 //! relation without rows here concerns a feature that does not exist, and is empty. Objects that
 //! PostgreSQL has have PostgreSQL's oids. The oids of user objects begin at 16384.
 
+mod attributes;
 mod builtin;
 pub mod class;
+mod constraints;
 mod definition_text;
 mod definitions;
 mod depend;
@@ -42,6 +48,7 @@ mod privileges;
 mod relation;
 mod routines;
 mod rows;
+mod sequences;
 mod server;
 mod standard;
 mod triggers;
@@ -59,6 +66,7 @@ use crate::cursors::CursorInfo;
 use crate::statements::NamedStatement;
 use crate::value::Value;
 
+pub use attributes::collation;
 pub use builtin::{Operator, Procedure};
 pub use definition_text::{Constraint, index_column, index_definition, without_parentheses};
 pub(crate) use definition_text::{look, with_options};
@@ -67,8 +75,7 @@ pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
     relation_name, relation_oid, role_name, role_oid, type_name, type_oid,
 };
-pub(crate) use objects::SEQUENCE_COLUMNS;
-pub use objects::{collation, comment, serial_sequence, takes_values_of};
+pub use objects::comment;
 pub use partition_hierarchy::{
     bound_text, edges_text, partition_bound, partition_constraint, partition_key,
 };
@@ -76,6 +83,8 @@ pub use privileges::{acl_value, comment as comment_on};
 pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
 pub use rows::Rows;
+pub(crate) use sequences::SEQUENCE_COLUMNS;
+pub use sequences::{serial_sequence, takes_values_of};
 pub use server::{DATABASE_OID, collation_name, collation_oid};
 pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
@@ -100,11 +109,11 @@ pub fn rows(relation: &'static Relation, around: &RowInputs<'_>) -> Vec<Vec<Valu
     let mut rows = rows::Rows::of(relation);
     let make: fn(&mut rows::Rows, &RowInputs<'_>) = match (relation.schema, relation.name) {
         ("pg_catalog", "pg_class") => objects::classes,
-        ("pg_catalog", "pg_attribute") => objects::attributes,
-        ("pg_catalog", "pg_attrdef") => objects::defaults,
+        ("pg_catalog", "pg_attribute") => attributes::attributes,
+        ("pg_catalog", "pg_attrdef") => attributes::defaults,
         ("pg_catalog", "pg_index") => indexes::indexes,
-        ("pg_catalog", "pg_constraint") => objects::constraints,
-        ("pg_catalog", "pg_sequence") => objects::sequences,
+        ("pg_catalog", "pg_constraint") => constraints::constraints,
+        ("pg_catalog", "pg_sequence") => sequences::sequences,
         ("pg_catalog", "pg_trigger") => triggers::triggers,
         ("pg_catalog", "pg_partitioned_table") => partition_hierarchy::partitioned_tables,
         ("pg_catalog", "pg_inherits") => partition_hierarchy::inherits,

@@ -1,6 +1,6 @@
 //! The user-defined types in `pg_type` and `pg_enum`.
 
-use super::objects::{collation, shape, typed_text};
+use super::attributes::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
 use super::rows::{Rows, object};
 use super::{RowInputs, definitions, namespace_oid};

@@ -18,8 +18,8 @@ mod tables;
 
 use std::collections::HashMap;
 
+use super::attributes::part_oid;
 use super::names::namespaces;
-use super::objects::part_oid;
 use super::rows::Rows;
 use super::triggers::TRIGGER_CLASS;
 use super::{RowInputs, class, reader};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::super::Constraint;
-use super::super::objects::{parent_index, visible};
+use super::super::constraints::parent_index;
+use super::super::objects::visible;
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, class};
 use crate::binder::{References, VisibleColumns};
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, TableDef};

@@ -1,6 +1,7 @@
 //! Dependencies of tables, their columns and defaults, partitions, and triggers.
 
-use super::super::objects::{expression, part_oid, sequences_of};
+use super::super::attributes::{expression, part_oid};
+use super::super::sequences::sequences_of;
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, TRIGGER_CLASS, class};
 use crate::binder::VisibleColumns;
 use crate::catalog::{ColumnDef, TableDef, TriggerDef};
