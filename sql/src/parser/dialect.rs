@@ -8,14 +8,17 @@ use std::any::TypeId;
 
 use sqlparser::ast::{
     BinaryOperator, ColumnOption, DataType, Expr, Ident, KeyOrIndexDisplay, NullsDistinctOption,
-    Query, TrimWhereField, TypedString, UnaryOperator, UniqueConstraint, Value, ValueWithSpan,
+    TrimWhereField, TypedString, UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-use super::prefixes::{arguments, call, prefixed};
+use super::bracketed_query::{of_values, query_in_brackets};
+use super::like_operator::{like_all, pattern_and_escape};
+use super::lookahead::{is_isnull, is_other_operator, is_word, prefix_operator, trim_side};
+use super::prefixes::prefixed;
 use super::subscripts::is_moved;
 use super::{budget, is_reserved};
 
@@ -68,56 +71,6 @@ fn between(
     })
 }
 
-fn is_word(parser: &Parser<'_>, n: usize, keyword: Keyword) -> bool {
-    matches!(&parser.peek_nth_token_ref(n).token, Token::Word(word) if word.keyword == keyword)
-}
-
-/// Returns whether ISNULL follows, which is not a keyword of sqlparser.
-fn is_isnull(parser: &Parser<'_>) -> bool {
-    let Token::Word(word) = &parser.peek_nth_token_ref(0).token else {
-        return false;
-    };
-    word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull")
-}
-
-/// Returns whether the next token is an operator with PostgreSQL's precedence of "other operators",
-/// to which sqlparser gives another precedence.
-fn is_other_operator(parser: &Parser<'_>) -> bool {
-    let quoted = || parser.peek_nth_token_ref(1).token == Token::LParen;
-    match &parser.peek_nth_token_ref(0).token {
-        Token::Word(word) => word.keyword == Keyword::OPERATOR && quoted(),
-        Token::Tilde
-        | Token::TildeAsterisk
-        | Token::ExclamationMarkTilde
-        | Token::ExclamationMarkTildeAsterisk
-        | Token::DoubleTilde
-        | Token::DoubleTildeAsterisk
-        | Token::ExclamationMarkDoubleTilde
-        | Token::ExclamationMarkDoubleTildeAsterisk => true,
-        _ => false,
-    }
-}
-
-/// Returns a prefix operator to which sqlparser gives a higher precedence than to `+`.
-fn prefix_operator(parser: &Parser<'_>) -> Option<UnaryOperator> {
-    match &parser.peek_nth_token_ref(0).token {
-        Token::Tilde => Some(UnaryOperator::BitwiseNot),
-        Token::AtSign => Some(UnaryOperator::PGAbs),
-        Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
-        Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
-        _ => None,
-    }
-}
-
-fn trim_side(keyword: Keyword) -> Option<TrimWhereField> {
-    match keyword {
-        Keyword::BOTH => Some(TrimWhereField::Both),
-        Keyword::LEADING => Some(TrimWhereField::Leading),
-        Keyword::TRAILING => Some(TrimWhereField::Trailing),
-        _ => None,
-    }
-}
-
 /// Parses the rest of a TRIM after FROM, if the TRIM does not name the characters to remove.
 fn trimmed(
     parser: &mut Parser<'_>,
@@ -131,118 +84,6 @@ fn trimmed(
         trim_what: None,
         trim_characters: None,
     })
-}
-
-/// The maximum number of parentheses that are searched for a query; the search takes quadratic
-/// time.
-const BRACKETS_MAX: usize = 64;
-
-/// Parses a query that does not begin with a keyword of queries: `(VALUES (1))` or `((SELECT 1)
-/// UNION SELECT 2)`.
-fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Result<Box<Query>, ParserError>> {
-    let opens = |n: usize| parser.peek_nth_token_ref(n).token == Token::LParen;
-    // Beyond this many parentheses, the outermost one is taken as part of an expression.
-    let brackets = (0..BRACKETS_MAX).find(|n| !opens(*n))?;
-    let begins = |keyword| is_word(parser, brackets, keyword);
-    let values = begins(Keyword::VALUES) && opens(brackets + 1);
-    let of_set = begins(Keyword::SELECT) && brackets > 1;
-    if brackets == 0 || !(values || of_set) || !holds_query(parser, brackets) {
-        return None;
-    }
-    Some(bracketed_query(parser))
-}
-
-fn bracketed_query(parser: &mut Parser<'_>) -> Result<Box<Query>, ParserError> {
-    parser.expect_token(&Token::LParen)?;
-    let query = parser.parse_query()?;
-    parser.expect_token(&Token::RParen)?;
-    Ok(query)
-}
-
-/// Words that continue a query after a query in parentheses.
-const QUERY_CONTINUATIONS: [Keyword; 8] = [
-    Keyword::EXCEPT,
-    Keyword::FETCH,
-    Keyword::FOR,
-    Keyword::INTERSECT,
-    Keyword::LIMIT,
-    Keyword::OFFSET,
-    Keyword::ORDER,
-    Keyword::UNION,
-];
-
-/// Returns whether the first of several opening parentheses encloses a query. The last of them
-/// does.
-///
-/// The token after each closing parenthesis decides. Trying both ways takes time exponential in the
-/// depth of the parentheses. A text without the closing parenthesis is an error either way.
-fn holds_query(parser: &Parser<'_>, brackets: usize) -> bool {
-    let mut depth = 0;
-    for at in parser.index().. {
-        match &parser.token_at(at).token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth < 2 => return true,
-            Token::RParen => {
-                let is_expression = depth <= brackets && !continues_query(parser, at + 1);
-                if is_expression {
-                    return false;
-                }
-                depth -= 1;
-            }
-            Token::EOF => return true,
-            _ => {}
-        }
-    }
-    true
-}
-
-fn continues_query(parser: &Parser<'_>, mut at: usize) -> bool {
-    while matches!(parser.token_at(at).token, Token::Whitespace(_)) {
-        at += 1;
-    }
-    match &parser.token_at(at).token {
-        Token::RParen | Token::EOF => true,
-        Token::Word(word) => QUERY_CONTINUATIONS.contains(&word.keyword),
-        _ => false,
-    }
-}
-
-/// Parses `= ANY (VALUES (1), (2))`.
-fn of_values(parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
-    let compare_op = match &parser.peek_nth_token_ref(0).token {
-        Token::Eq => BinaryOperator::Eq,
-        Token::Neq => BinaryOperator::NotEq,
-        Token::Lt => BinaryOperator::Lt,
-        Token::Gt => BinaryOperator::Gt,
-        Token::LtEq => BinaryOperator::LtEq,
-        Token::GtEq => BinaryOperator::GtEq,
-        _ => return None,
-    };
-    let all = is_word(parser, 1, Keyword::ALL);
-    let quantified = all || is_word(parser, 1, Keyword::ANY) || is_word(parser, 1, Keyword::SOME);
-    let opens = parser.peek_nth_token_ref(2).token == Token::LParen;
-    if !quantified || !opens || !is_word(parser, 3, Keyword::VALUES) {
-        return None;
-    }
-    (0..2).for_each(|_| parser.advance_token());
-    let right = match bracketed_query(parser) {
-        Ok(right) => right,
-        Err(error) => return Some(Err(error)),
-    };
-    let (left, right) = (Box::new(left.clone()), Box::new(Expr::Subquery(right)));
-    Some(Ok(match all {
-        true => Expr::AllOp {
-            left,
-            compare_op,
-            right,
-        },
-        false => Expr::AnyOp {
-            left,
-            compare_op,
-            right,
-            is_some: false,
-        },
-    }))
 }
 
 /// Returns the number of words in a type's name before a literal of the type; dots separate the
@@ -339,25 +180,6 @@ fn like_pattern(
     }))
 }
 
-fn pattern_and_escape(
-    parser: &mut Parser<'_>,
-    precedence: u8,
-) -> Result<(Expr, Option<ValueWithSpan>), ParserError> {
-    let pattern = parser.parse_subexpr(precedence)?;
-    if !parser.parse_keyword(Keyword::ESCAPE) {
-        return Ok((pattern, None));
-    }
-    Ok(match parser.parse_subexpr(precedence)? {
-        Expr::Value(literal) if !matches!(literal.value, Value::Placeholder(_)) => {
-            (pattern, Some(literal))
-        }
-        escape => (
-            call(Ident::new("like_escape"), arguments(vec![pattern, escape])),
-            None,
-        ),
-    })
-}
-
 /// Returns the operator that LIKE or ILIKE stands for.
 fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
     let at = usize::from(negated);
@@ -371,22 +193,6 @@ fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
         (_, true) => Some(BinaryOperator::PGILikeMatch),
         _ => None,
     }
-}
-
-/// Parses the rest of an expression after `LIKE ALL`.
-fn like_all(
-    parser: &mut Parser<'_>,
-    left: &Expr,
-    compare_op: BinaryOperator,
-) -> Result<Expr, ParserError> {
-    parser.expect_token(&Token::LParen)?;
-    let right = parser.parse_expr()?;
-    parser.expect_token(&Token::RParen)?;
-    Ok(Expr::AllOp {
-        left: Box::new(left.clone()),
-        compare_op,
-        right: Box::new(right),
-    })
 }
 
 /// Parses `NULLS NOT DISTINCT` and the deferrability after the UNIQUE of a column.

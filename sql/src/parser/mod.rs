@@ -14,6 +14,7 @@
 //!   test is `tests::deep_text_is_refused`.
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
+mod bracketed_query;
 mod budget;
 mod column_list;
 mod column_types;
@@ -32,6 +33,8 @@ mod included;
 pub(crate) mod lexer;
 mod lift;
 mod like;
+mod like_operator;
+mod lookahead;
 mod materialized;
 mod merge;
 mod misplaced;
