@@ -9,6 +9,7 @@ mod changes;
 mod composite;
 mod constraint_actions;
 mod create;
+mod cx;
 mod database;
 mod domain;
 mod drop;
@@ -44,64 +45,19 @@ mod user_type;
 mod view;
 
 use fencepost_sql::bound::Statement;
-use fencepost_sql::catalog::{Catalog, RoutineKind, Snapshot};
+use fencepost_sql::catalog::{Catalog, RoutineKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::StatementStop;
 use fencepost_txn::{Strength, Work};
 
 use crate::exec::Cx;
 
+pub use cx::{DdlCx, Notice};
 pub use locks::lock_for_ddl;
 pub use temporary::{
     drop_temporary_schema, end_temporary, made_until_commit, make_temporary_schema,
     makes_temporary, open_temporary_schema,
 };
-
-/// A NOTICE or WARNING for the client.
-#[derive(Clone, Debug)]
-pub struct Notice {
-    /// `NOTICE` or `WARNING`.
-    pub severity: &'static str,
-    /// The message, with its SQLSTATE.
-    pub report: SqlError,
-}
-
-impl Notice {
-    /// Creates a notice.
-    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Notice {
-        Notice {
-            severity: "NOTICE",
-            report: SqlError::new(sqlstate, message),
-        }
-    }
-
-    /// Creates a warning.
-    pub fn warning(sqlstate: SqlState, message: impl Into<String>) -> Notice {
-        Notice::of_warning(SqlError::new(sqlstate, message))
-    }
-
-    /// Creates a warning with this report.
-    pub fn of_warning(report: SqlError) -> Notice {
-        Notice {
-            severity: "WARNING",
-            report,
-        }
-    }
-}
-
-/// The catalog in the context of one DDL statement.
-pub struct DdlCx<'a> {
-    /// The catalog that stores definitions.
-    pub catalog: &'a Catalog,
-    /// The definitions that the statement was bound with.
-    pub snapshot: &'a Snapshot,
-    /// The notices for the client.
-    pub notices: &'a mut Vec<Notice>,
-    /// The number of rows that the statement has created, if its command tag reports them.
-    pub rows: Option<u64>,
-    /// Fresh random bytes for a password.
-    pub salt: [u8; 16],
-}
 
 /// Waits for other transactions that change the catalog, and takes the lock on changes. It runs
 /// before the statement is bound, so that the statement is bound with their changes.
