@@ -31,7 +31,7 @@ use super::rules::{
 use super::schema_elements::run_each;
 use super::sequence::{add_for_column, drop_owned};
 use super::trigger::{change_below, change_triggers};
-use super::user_type::check_not_type;
+use super::type_names::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;

@@ -13,7 +13,8 @@ use fencepost_sql::types::{Composite, Type};
 
 use super::changes::Changes;
 use super::ownership::claim;
-use super::user_type::{check_free, check_texts, replace};
+use super::type_names::check_free;
+use super::user_type::{check_texts, replace};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 

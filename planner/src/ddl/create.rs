@@ -22,7 +22,7 @@ use super::ownership::claim;
 use super::partition_hierarchy::{check_default, inherit, inherit_index};
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
-use super::user_type::check_not_type;
+use super::type_names::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index::{create, drop_index};

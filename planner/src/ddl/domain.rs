@@ -19,7 +19,8 @@ use fencepost_sql::value::Value;
 use super::changes::Changes;
 use super::ownership::claim;
 use super::rules::Rows;
-use super::user_type::{check_free, check_texts};
+use super::type_names::check_free;
+use super::user_type::check_texts;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 

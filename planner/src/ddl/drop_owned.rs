@@ -20,12 +20,12 @@ use super::DdlCx;
 use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::drop::drop_tables;
+use super::drop_type::drop_types;
 use super::extension::drop_extensions;
 use super::membership::touch_roles;
 use super::ownership::{role_of, store};
 use super::routine::drop_routines;
 use super::sequence::{drop_defaults, remove};
-use super::user_type::drop_types;
 use super::view::{drop_views, remove_views};
 use crate::exec::Cx;
 

@@ -20,9 +20,10 @@ use fencepost_sql::types::{Citext, Type};
 
 use super::authorize::Authorizer;
 use super::changes::Changes;
+use super::drop_type::drop_types;
 use super::ownership::claim_for;
 use super::routine::{drop_routines, duplicate, same};
-use super::user_type::{self, drop_types};
+use super::type_names;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -153,7 +154,7 @@ async fn create_citext(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
 ) -> Result<u32, StatementStop> {
-    user_type::check_free(schema, name, ddl)?;
+    type_names::check_free(schema, name, ddl)?;
     let id = ddl.catalog.next_oid(cx.tx).await?;
     let array_id = ddl.catalog.next_oid(cx.tx).await?;
     let ty = TypeDef {

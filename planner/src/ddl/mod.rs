@@ -15,6 +15,8 @@ mod domain;
 mod drop;
 mod drop_locks;
 mod drop_owned;
+mod drop_type;
+mod enum_labels;
 mod extension;
 mod follow;
 mod grant;
@@ -41,6 +43,8 @@ mod set_schema;
 mod temporary;
 mod touch;
 mod trigger;
+mod type_names;
+mod typed_columns;
 mod user_type;
 mod view;
 
@@ -137,7 +141,7 @@ async fn run_statement(
         Statement::CreateDomain(create) => domain::create_domain(create, cx, ddl).await,
         Statement::AlterDomain(alter) => domain::alter_domain(alter, cx, ddl).await,
         Statement::AlterType(alter) => user_type::alter_type(alter, cx, ddl).await,
-        Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
+        Statement::DropType(drop) => drop_type::drop_type(drop, cx, ddl).await,
         Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
         Statement::DropSchema(drop) => schema::drop_schema(drop, cx, ddl).await,
         Statement::RenameSchema(of) => rename_schema::rename_schema(of, cx, ddl).await,

@@ -10,7 +10,7 @@ use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::create::exists;
 use super::follow::rename_in_views;
-use super::user_type::check_not_type;
+use super::type_names::check_not_type;
 use super::view::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;

@@ -17,7 +17,7 @@ use fencepost_sql::stop::StatementStop;
 use super::authorize::Authorizer;
 use super::changes::Changes;
 use super::sequence::rename_defaults;
-use super::user_type::check_not_type;
+use super::type_names::check_not_type;
 use super::view::touch;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;

@@ -18,7 +18,7 @@ use super::drop::remove_table;
 use super::ownership::claim;
 use super::routine::drop_row_users;
 use super::trigger::change_triggers;
-use super::user_type::check_not_type;
+use super::type_names::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
