@@ -27,6 +27,7 @@ mod materialized;
 mod membership;
 mod names;
 mod ownership;
+mod partition_action;
 mod partition_hierarchy;
 mod referencing;
 mod rename_schema;
