@@ -9,7 +9,7 @@ use fencepost_storage::FatPtr;
 use fencepost_txn::{AbortReason, Stop, Timestamp};
 use foldhash::{HashSet, HashSetExt};
 
-use super::change::{Action, ChangePlan};
+use super::change_plan::{Action, ChangePlan};
 use crate::exec::{
     Batch, Cx, LockTarget, RowState, SourceState, decided_by, lock_anew, pointer_of, pointer_value,
 };

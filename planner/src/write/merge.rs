@@ -13,7 +13,8 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
-use super::change::{Action, ChangePlan, Changer, plan_change};
+use super::change::Changer;
+use super::change_plan::{Action, ChangePlan, plan_change};
 use super::find::{find_and_lock, is_changed};
 use super::triggers::{PendingTriggers, StatementEvent};
 use crate::exec::{Cx, pointer_of};

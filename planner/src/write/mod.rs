@@ -2,6 +2,8 @@
 
 mod bulk_index_builder;
 mod change;
+mod change_plan;
+mod change_row;
 mod deferred;
 mod errors;
 mod find;
@@ -17,7 +19,8 @@ mod unique_recheck;
 mod upsert;
 
 pub use bulk_index_builder::EntryBuffer;
-pub use change::{Action, ChangePlan, finish, plan_delete, plan_update, run_change};
+pub use change::{finish, run_change};
+pub use change_plan::{Action, ChangePlan, plan_delete, plan_update};
 pub use deferred::{DeferredMark, DeferredWork};
 pub use errors::{
     contains_nulls, key_text, no_partition, not_unique, outside_partition, still_in_partition,
