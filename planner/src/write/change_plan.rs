@@ -8,7 +8,6 @@ use fencepost_sql::bound::{
 };
 use fencepost_sql::catalog::TableDef;
 
-use super::find::hold_of;
 use super::merge::MergeClause;
 use super::references::References;
 use crate::build::{Builder, TargetTable, mark, mark_joins};
@@ -85,6 +84,16 @@ impl Action {
             Action::Delete => {}
             Action::Merge(whens) => whens.iter().for_each(|when| when.for_each_expr(f)),
         }
+    }
+}
+
+/// Returns the lock that an action takes on the rows it changes. An UPDATE lets other transactions
+/// reference its rows. If it changes a key, it locks the row again, more strongly
+/// ([`super::rows::RowWriter::update`]).
+fn hold_of(action: &Action) -> RowLockOptions {
+    match action {
+        Action::Update { .. } => RowLockOptions::CHANGED_NO_KEY,
+        Action::Delete | Action::Merge(_) => RowLockOptions::CHANGED,
     }
 }
 

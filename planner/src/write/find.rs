@@ -1,7 +1,7 @@
 //! The rows that an UPDATE, DELETE or MERGE changes. All of them are found before the first is
 //! changed.
 
-use fencepost_sql::bound::{Assignment, RowLockOptions};
+use fencepost_sql::bound::Assignment;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
@@ -50,16 +50,6 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
         rows.truncate(kept);
     }
     Ok(rows)
-}
-
-/// Returns the lock that an action takes on the rows it changes. An UPDATE lets other transactions
-/// reference its rows. If it changes a key, it locks the row again, more strongly
-/// ([`super::rows::RowWriter::update`]).
-pub(super) fn hold_of(action: &Action) -> RowLockOptions {
-    match action {
-        Action::Update { .. } => RowLockOptions::CHANGED_NO_KEY,
-        Action::Delete | Action::Merge(_) => RowLockOptions::CHANGED,
-    }
 }
 
 /// Finds rows as [`find_rows`] does, and locks each row. At READ COMMITTED, rows that others have
