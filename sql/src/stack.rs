@@ -33,16 +33,16 @@ pub const SHALLOW: usize = 250;
 pub(crate) const LEVELS_MAX: usize = 50_000;
 
 thread_local! {
-    /// Whether this thread runs on a large stack.
+    /// Whether this thread runs with the limits of a large stack.
     static ROOMY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A guard that resets `ROOMY`, even if the code panics.
-struct RoomyGuard;
+/// A guard that restores `ROOMY`, even if the code panics.
+struct LimitsGuard(bool);
 
-impl Drop for RoomyGuard {
+impl Drop for LimitsGuard {
     fn drop(&mut self) {
-        ROOMY.set(false);
+        ROOMY.set(self.0);
     }
 }
 
@@ -90,10 +90,16 @@ pub fn roomy<T>(f: impl FnOnce() -> T) -> T {
         return f();
     }
     stacker::grow(LARGE_STACK_BYTES, || {
-        ROOMY.set(true);
-        let _back = RoomyGuard;
+        let _back = LimitsGuard(ROOMY.replace(true));
         f()
     })
+}
+
+/// Runs `f` with the limits of a plain stack, also on a large one. A stored expression that `f`
+/// binds can be bound later by any thread.
+pub(crate) fn with_plain_limits<T>(f: impl FnOnce() -> T) -> T {
+    let _back = LimitsGuard(ROOMY.replace(false));
+    f()
 }
 
 /// Runs `f`, and again on a large stack if it fails with 54001.

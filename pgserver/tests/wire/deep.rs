@@ -168,3 +168,27 @@ fn statements_run_to_same_depth_as_in_postgresql() {
     let queries = nested("(SELECT * FROM ", "(VALUES (1)) t", ") t", 1_600);
     assert_eq!(client.value(&format!("SELECT * FROM {queries}")), "1");
 }
+
+#[test]
+fn deep_definitions_are_usable_or_refused() {
+    let server = server();
+    let mut client = Client::start(server.local_addr());
+    let deep = |inside: &str| "abs(1 + ".repeat(LEVELS) + inside + &")".repeat(LEVELS);
+    client.run("CREATE TABLE t (a int PRIMARY KEY, b int)");
+    // Each thread reads the definitions of indexes and domains, with a stack of any size.
+    for statement in [
+        format!("CREATE INDEX ON t (({}))", deep("a")),
+        format!("CREATE INDEX ON t (a) WHERE {} > 0", deep("a")),
+        format!("CREATE DOMAIN d AS int CHECK ({} > 0)", deep("value")),
+    ] {
+        assert_eq!(client.fails(&statement), "54001");
+    }
+    client.run("CREATE DOMAIN d AS int");
+    let check = format!("ALTER DOMAIN d ADD CHECK ({} > 0)", deep("value"));
+    assert_eq!(client.fails(&check), "54001");
+    client.run(&format!("ALTER TABLE t ADD CHECK ({} > 0)", deep("a")));
+    let default = format!("ALTER TABLE t ALTER b SET DEFAULT {}", deep("0"));
+    client.run(&default);
+    client.run("INSERT INTO t VALUES (1)");
+    assert_eq!(client.value("SELECT b FROM t"), LEVELS.to_string());
+}

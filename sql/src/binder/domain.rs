@@ -20,6 +20,7 @@ use crate::functions::CastContext;
 use crate::parser::lexer::{self, Kind};
 use crate::parser::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 use crate::settings::Settings;
+use crate::stack::with_plain_limits;
 use crate::types::domains::DomainDef;
 use crate::types::{Domain, Type, TypeCategory, TypeKind};
 
@@ -64,6 +65,7 @@ impl Binder<'_> {
         let alone = conditions_of(base, [text.as_str()].into_iter(), self.catalog, self.path);
         match alone {
             Ok(_) => Ok(text),
+            Err(error) if error.sqlstate() == SqlState::STATEMENT_TOO_COMPLEX => Err(error),
             Err(_) => Err(SqlError::unsupported(
                 "a function of users in a constraint of a domain",
             )),
@@ -333,9 +335,14 @@ fn conditions_of<'a>(
     for text in texts {
         let mut none = ParamTypes::new();
         let mut binder = Binder::of(text, (&along, path), &mut none, (&cx, 0));
-        let parsed = crate::parser::parse_expression(text)?;
-        let bound = binder.scalar(&parsed, &value_scope(Type::of(root.kind))?, Clause::Check)?;
-        conditions.push(binder.condition(bound, "CHECK")?);
+        let scope = value_scope(Type::of(root.kind))?;
+        // The domain is read by threads with a plain stack.
+        let condition = with_plain_limits(|| {
+            let parsed = crate::parser::parse_expression(text)?;
+            let bound = binder.scalar(&parsed, &scope, Clause::Check)?;
+            binder.condition(bound, "CHECK")
+        })?;
+        conditions.push(condition);
     }
     Ok(conditions)
 }

@@ -17,6 +17,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::order::StableSort;
 use crate::settings::Settings;
+use crate::stack::with_plain_limits;
 
 /// The kinds of change that a statement makes to the rows of a table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -423,7 +424,8 @@ fn alone(
     };
     let mut binder = Binder::of(text, (&along, &path), &mut none, (&cx, 0));
     binder.literal_settings = Some(settings);
-    bind(&mut binder)
+    // The definition is read by threads with a plain stack.
+    with_plain_limits(|| bind(&mut binder))
 }
 
 /// A view of a catalog that contains only its types.
