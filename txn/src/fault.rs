@@ -117,7 +117,7 @@ mistakes! {
     /// A new backup leaves out a block.
     SkipBlock in "network/driver/data_recovery/mod.rs",
     /// Allocated slots of a promoted region count as free.
-    ForgetAllocatedBits in "network/region_allocation/hands.rs",
+    ForgetAllocatedBits in "network/region_allocation/handover.rs",
     // Tables and their indexes, which only some runs have.
     /// A cached definition of a table is used without a look at its guard.
     SkipTableGuard in "simulator/src/workload/tables.rs",

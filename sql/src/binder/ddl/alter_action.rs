@@ -103,8 +103,8 @@ impl Binder<'_> {
             Op::EnableReplicaTrigger { name } => switched(name, TriggerState::Replica),
             Op::DisableTrigger { name } => switched(name, TriggerState::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
-            // The storage parameters of tables are parsed in `parser/keeping.rs`; these options are
-            // a view's.
+            // The storage parameters of tables are parsed in `parser/storage_actions.rs`; these
+            // options are those of a view.
             Op::SetOptionsParens { options } => {
                 let name = match options.first() {
                     Some(ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key)) => {
