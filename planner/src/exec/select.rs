@@ -178,7 +178,7 @@ impl SelectState {
         loop {
             let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
-            if !sorter.trim(cx).await? {
+            if !sorter.trim(cx, from).await? {
                 gathered.add_rows(cx, sorter.rows(), from)?;
             }
             if !more {

@@ -19,7 +19,10 @@ const SLACK: usize = 4096;
 pub struct Sorter {
     keys: Vec<OrderKey>,
     keep: usize,
+    /// Rows in order of arrival. Once `is_bounded`, the first `keep` are the best of an earlier
+    /// trim, sorted: a row that is not before the last of them is not among the result.
     rows: Batch,
+    is_bounded: bool,
     order: Vec<u32>,
     next: usize,
 }
@@ -36,6 +39,7 @@ impl Sorter {
             keys,
             keep: usize::try_from(keep).unwrap_or(usize::MAX),
             rows: Batch::new(width),
+            is_bounded: false,
             order: Vec::new(),
             next: 0,
         }
@@ -46,8 +50,12 @@ impl Sorter {
         &mut self.rows
     }
 
-    /// Discards, from time to time, rows that cannot be among the first. Returns whether it did.
-    pub async fn trim(&mut self, cx: &mut Cx<'_>) -> Result<bool, SqlError> {
+    /// Discards rows from `from` on, the ones added last, that cannot be among the first. Returns
+    /// true if it has discarded earlier rows too, which happens from time to time.
+    pub async fn trim(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<bool, SqlError> {
+        if self.is_bounded {
+            self.discard_late(from);
+        }
         if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
             return Ok(false);
         }
@@ -60,7 +68,22 @@ impl Sorter {
             take_row(&mut self.rows, row, best.push());
         }
         self.rows = best;
+        self.is_bounded = self.keep > 0;
         Ok(true)
+    }
+
+    /// Discards the rows from `from` on that are not before the last of the best rows. The sort is
+    /// stable, so of equal rows the earlier one is returned.
+    fn discard_late(&mut self, from: usize) {
+        let last = self.keep - 1;
+        let mut end = from;
+        for row in from..self.rows.len() {
+            if compare_rows(self.rows.row(row), self.rows.row(last), &self.keys).is_lt() {
+                self.rows.swap(end, row);
+                end += 1;
+            }
+        }
+        self.rows.truncate(end);
     }
 
     /// Sorts the rows, and skips the first `skip` rows.
