@@ -32,6 +32,7 @@ pub mod sequences;
 pub mod server;
 pub mod sessions;
 pub mod settings;
+mod spelling;
 pub mod stack;
 pub mod statements;
 pub mod stop;

@@ -17,6 +17,7 @@ use crate::catalog::{
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{self, Kind};
 use crate::parser::{self, CreateTrigger, TriggerAction, TriggerSyntax};
+use crate::spelling::expression_text;
 
 impl Binder<'_> {
     pub(super) fn trigger(&mut self, syntax: &TriggerSyntax) -> Result<Statement, SqlError> {
@@ -138,7 +139,7 @@ impl Binder<'_> {
             while let ast::Expr::Nested(inner) = parsed {
                 parsed = *inner;
             }
-            let text = folded(&parsed.to_string());
+            let text = folded(&expression_text(&parsed));
             let condition = self.trigger_condition(table, &text)?;
             check_condition(&trigger, table, &condition)?;
             trigger.condition = Some(text);

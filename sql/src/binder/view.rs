@@ -23,6 +23,7 @@ use crate::catalog::{
 };
 use crate::error::{SqlError, SqlState};
 use crate::parser::{spelled, view_options};
+use crate::spelling::query_text;
 
 impl Binder<'_> {
     /// Returns the view of this name; `None` if there is none.
@@ -244,7 +245,7 @@ impl Binder<'_> {
         }
         Ok(ViewDefinition {
             columns,
-            text: spelled(&query.to_string()),
+            text: spelled(&query_text(&query)),
             tables: recording.tables.into_inner(),
             views: recording.views.into_inner(),
             types: recording.types.into_inner(),

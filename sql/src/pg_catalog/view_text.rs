@@ -10,6 +10,7 @@ use super::relation_oid;
 use crate::catalog::{PUBLIC_SCHEMA, Snapshot, ViewDef};
 use crate::error::SqlError;
 use crate::parser::{ROWS_FROM, parse_query};
+use crate::spelling::query_text;
 use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
 
 /// Returns the query; `path` is the search path for unqualified names.
@@ -28,7 +29,7 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
     };
     let _ = query.walk_mut(&mut placed);
     let mark = format!("\"{ROWS_FROM}\"(");
-    query.to_string().replace(&mark, "ROWS FROM (")
+    query_text(&query).replace(&mark, "ROWS FROM (")
 }
 
 /// The names of WITH queries.

@@ -4,6 +4,7 @@
 use sqlparser::ast;
 
 use crate::binder::names;
+use crate::spelling::expression_text;
 use crate::walk::{TreeMut, VisitorMut};
 
 /// The words that may follow the first word of a type name.
@@ -72,7 +73,7 @@ impl VisitorMut for TableNameRemover<'_> {
 
 /// Returns the text of an expression.
 pub(in crate::binder) fn text_of(expr: &ast::Expr) -> String {
-    let text = expr.to_string();
+    let text = expression_text(expr);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(at) = rest.find(['\'', '"', ':']) {
