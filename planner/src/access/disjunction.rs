@@ -7,6 +7,9 @@
 //! A branch may use the conjuncts beside the OR, too, but it must use one of its own: otherwise the
 //! OR adds nothing to a path by the other conjuncts. The scan reads the union of the ranges, in
 //! index order.
+//!
+//! The bounds of all branches are evaluated when the scan opens. In `$1 <> 0 AND a < 9 / $1` the
+//! first conjunct guards the second: the index serves such a branch only if its bounds cannot fail.
 
 use fencepost_sql::bound::{Expr, Node};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
@@ -35,7 +38,9 @@ pub fn or_candidates<'a>(
             return None;
         };
         let is_tree = table.indexes[position].kind == IndexKind::BTree;
-        if !is_tree || branches.len() > MAX_BRANCHES || condition.has_subquery() {
+        // Values of one column are a list, which the path by the other terms uses.
+        let is_list = beside.iter().any(|term| term.conjunct == conjunct);
+        if !is_tree || is_list || branches.len() > MAX_BRANCHES || condition.has_subquery() {
             return None;
         }
         let union = BranchUnion {
@@ -80,6 +85,8 @@ impl BranchUnion<'_> {
         let paths = branches.iter().map(|branch| self.branch(branch));
         let paths = paths.collect::<Option<Vec<BranchPath>>>()?;
         let mut score = paths.iter().map(|path| path.score).min()?;
+        // It is no point access, which takes its row locks in another way.
+        score.whole_unique_key = false;
         let mut served = paths.first()?.served.clone();
         served.retain(|position| paths.iter().all(|path| path.served.contains(position)));
         if paths.iter().all(|path| path.whole) {
@@ -127,7 +134,8 @@ impl BranchUnion<'_> {
             .into_iter()
             .partition(|position| *position >= outside);
         let whole = (0..own.len()).all(|position| inside.contains(&(outside + position)));
-        (!inside.is_empty()).then_some(BranchPath {
+        let usable = !inside.is_empty() && (whole || bounds.values().all(cannot_fail));
+        usable.then_some(BranchPath {
             score,
             bounds,
             served: beside,
@@ -152,4 +160,12 @@ impl BranchUnion<'_> {
         let pinned: Vec<usize> = constant.collect();
         order_direction(self.table, (self.position, index), &pinned, wanted)
     }
+}
+
+/// Returns whether the evaluation of `expr` has a value in any case.
+fn cannot_fail(expr: &Expr) -> bool {
+    matches!(
+        expr.node,
+        Node::Const(_) | Node::Column(_) | Node::Param(_) | Node::Outer(_)
+    )
 }

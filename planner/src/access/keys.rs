@@ -34,6 +34,15 @@ impl KeyBounds {
         }
     }
 
+    /// Returns the expressions of the prefix and of the bounds.
+    pub fn values(&self) -> impl Iterator<Item = &Expr> {
+        let terms = self.prefix.iter().flat_map(|term| match term {
+            KeyTerm::One(value) | KeyTerm::Members(value) => std::slice::from_ref(value),
+            KeyTerm::Any(values) => values,
+        });
+        terms.chain(self.ends())
+    }
+
     /// Returns the expressions of the bounds of the column behind the prefix.
     pub fn ends(&self) -> impl Iterator<Item = &Expr> {
         self.lower.iter().chain(&self.upper).map(|(value, _)| value)

@@ -24,6 +24,7 @@ use disjunction::or_candidates;
 pub use keys::{Access, KeyBounds, KeyTerm, are_plain};
 pub use path::{OrderedBy, Path, Scope, WantedOrder};
 
+use crate::conjuncts::conjuncts;
 use crate::terms::Term;
 
 /// Returns the best path to the rows of `table` under `terms`, which are those of the scope.
@@ -57,11 +58,9 @@ pub fn choose(table: &TableDef, terms: &[Term], wanted: &[WantedOrder], scope: &
 /// of the predicate must be one of the conditions, or state that a column is not NULL that a
 /// condition compares for equality.
 fn is_implied(predicate: &Expr, terms: &[Term], scope: &Scope<'_>) -> bool {
-    let parts = match &predicate.node {
-        Node::And(parts) => parts.as_slice(),
-        _ => std::slice::from_ref(predicate),
-    };
-    parts.iter().all(|part| {
+    let mut parts = Vec::new();
+    conjuncts(Some(predicate.clone()), &mut parts);
+    parts.into_iter().all(|mut part| {
         if let Node::IsNull {
             negated: true,
             input,
@@ -71,7 +70,6 @@ fn is_implied(predicate: &Expr, terms: &[Term], scope: &Scope<'_>) -> bool {
         {
             return true;
         }
-        let mut part = part.clone();
         part.remap_columns(&mut |slot| slot + scope.own.0);
         scope.conditions.contains(&part)
     })

@@ -7,7 +7,7 @@
 //! The CM decides about the regions; this module manages their memory. Backups have a table of
 //! their own, so that no address leads there. Only the machine itself knows whether a replica is a
 //! primary or a backup: peers know its memory by the same name in either case. So nothing must be
-//! registered again when a backup becomes the primary ([`super::hands`]).
+//! registered again when a backup becomes the primary ([`super::handover`]).
 //!
 //! # Failure
 //! If there is no memory, or the id is too large, nothing is reserved. `keep` and `release` may be

@@ -5,8 +5,8 @@
 //! mod.rs      the table: the region of an address, and the slot there
 //! table.rs    the table's entries, and how they are replaced
 //! blocks.rs   one region: the header block, and blocks of slots
-//! growth.rs   which block is used next          given.rs    assigned regions and backups
-//! hands.rs    backups that become regions       restore.rs  restoring from log or checkpoint
+//! growth.rs   which block is used next          assigned.rs  assigned regions and backups
+//! handover.rs backups that become regions       restore.rs  restoring from log or checkpoint
 //! image.rs    the memory that ended machines have left
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing. A

@@ -2,7 +2,7 @@
 //! that have changed (`driver/data_recovery`).
 //!
 //! ```text
-//! on its disk      ─► the log, replayed aside (disk/before.rs)  ─┐
+//! on its disk      ─► the log, replayed aside (disk/retained_data.rs)  ─┐
 //! in its memory    ─► the files left by its process, unchanged  ─┴► each piece of a block:
 //!                                                                   equal versions? ─► taken
 //! ```

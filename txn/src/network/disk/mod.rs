@@ -9,7 +9,7 @@
 //!        └─► flushed ─┐ ◄──────────── DURABLE, up to a position ◄───┘
 //! COMMIT-PRIMARY ◄────┴ once all of it is durable
 //!
-//! all machines restart:  left.rs  the state of each ─► meet.rs  each machine reads all states
+//! all machines restart:  log_content.rs  the state of each ─► meet.rs  each reads all states
 //!                        ─► agree.rs  each machine decides the same
 //!                        ─► replay.rs  into its regions ─► the next configuration
 //! ```

@@ -32,7 +32,7 @@ struct Writes {
     w: Option<Timestamp>,
     /// The decision of recovery, if any; `w` is its write timestamp if it takes effect.
     decided: Option<bool>,
-    /// Content of PREPARED and TOLD records.
+    /// Content of PREPARED and EVIDENCE records.
     prepared: Vec<Vec<u64>>,
     /// COMMIT-BACKUP, or its parts.
     backups: Vec<Vec<u64>>,

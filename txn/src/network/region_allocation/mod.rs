@@ -5,7 +5,7 @@
 //! out of blocks ─► grow.rs ── ALLOCATE ──►┐                 ┌── PREPARE, COMMIT, ABORT ──► host.rs
 //!                                         CM: allocator ────┤                  memory of regions
 //! unknown region ─► find.rs ── FETCH ────►┘                 └── ALLOCATED, MAPPINGS ─────► cache
-//!                                          new configuration ── hands.rs ────► local_region_map.rs
+//!                                          new configuration ── handover.rs ─► local_region_map.rs
 //! ```
 //! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
 //! the message queues of [`super::peer_sender`], in order; a message to the machine itself is

@@ -3,8 +3,8 @@
 //!
 //! # Picture
 //! ```text
-//! while machines run  kept.rs    regions of a machine ─► HOLDINGS
-//!                     copied.rs  records that leave a log early ─► RECORD
+//! while machines run  retained_regions.rs  regions of a machine ─► HOLDINGS
+//!                     copied.rs            records that leave a log early ─► RECORD
 //! no machine runs     logs.rs    all remaining log records
 //!                     decide.rs  the outcome of each transaction
 //!                     order.rs   into the primaries ─► no lock, no old version ─► other replicas
