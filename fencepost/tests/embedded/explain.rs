@@ -80,7 +80,10 @@ const PLANS: &[(&str, &str)] = &[
     ),
     (
         "SELECT * FROM t, u WHERE (a = x AND y = 1) OR (a = x AND y = 2)",
-        "?",
+        "Nested Loop\n  ->  Index Scan using u_y_key on u\n        \
+             Index Cond: (u.y = ANY (1, 2))\n  \
+             ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (t.a = u.x)",
     ),
     (
         "SELECT * FROM t WHERE b = 3 AND c < 'x'",
