@@ -49,7 +49,7 @@ fn factored(branches: Vec<Expr>, out: &mut Vec<Expr>) {
     for branch in branches {
         let mut parts = Vec::new();
         conjuncts(Some(branch), &mut parts);
-        parts.retain(|part| !common.iter().any(|other| is_same(other, part)));
+        parts.retain(|part| !common.contains(part));
         remaining.push(conjunction(parts));
     }
     out.extend(common);
@@ -68,18 +68,12 @@ fn common_conjuncts(branches: &[Expr]) -> Vec<Expr> {
     for part in plain_conjuncts(first) {
         let everywhere = others
             .iter()
-            .all(|branch| plain_conjuncts(branch).any(|other| is_same(other, part)));
+            .all(|branch| plain_conjuncts(branch).any(|other| other == part));
         if everywhere && !common.contains(part) && part.volatility() < Volatility::Volatile {
             common.push(part.clone());
         }
     }
     common
-}
-
-/// Returns whether two conditions are written alike. Equal constants may differ in their scale or
-/// in the sign of zero, which the debug form shows.
-fn is_same(a: &Expr, b: &Expr) -> bool {
-    a == b && format!("{a:?}") == format!("{b:?}")
 }
 
 /// Returns the conjuncts of a branch as they are written.

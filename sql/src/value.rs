@@ -211,6 +211,24 @@ impl Value {
         matches!(self, Value::Null)
     }
 
+    /// Returns whether two values have the same representation. Equal numbers can differ in their
+    /// display scale or in the sign of zero, and NaN is identical to itself.
+    pub fn is_identical(&self, other: &Value) -> bool {
+        let all = |a: &[Value], b: &[Value]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_identical(b))
+        };
+        match (self, other) {
+            (Value::Numeric(a), Value::Numeric(b)) => a.serialize() == b.serialize(),
+            (Value::Float4(a), Value::Float4(b)) => a.to_bits() == b.to_bits(),
+            (Value::Float8(a), Value::Float8(b)) => a.to_bits() == b.to_bits(),
+            (Value::Array(a), Value::Array(b)) => a.dims == b.dims && all(&a.values, &b.values),
+            (Value::Record(a), Value::Record(b)) => {
+                a.fields == b.fields && all(&a.values, &b.values)
+            }
+            (a, b) => a == b,
+        }
+    }
+
     /// Returns the size of the heap memory of the value, in bytes.
     pub fn bytes_apart(&self) -> usize {
         match self {

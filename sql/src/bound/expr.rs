@@ -9,13 +9,24 @@ use crate::functions::{ScalarFunction, draws};
 use crate::types::Type;
 use crate::value::Value;
 
-/// An expression and its type.
-#[derive(Clone, Debug, PartialEq)]
+/// An expression and its type. Two expressions are equal if they have the same value and display
+/// wherever they are evaluated, so constants are compared by their representation.
+#[derive(Clone, Debug)]
 pub struct Expr {
     /// The type of its value.
     pub ty: Type,
     /// The operation, with its operands.
     pub node: Node,
+}
+
+impl PartialEq for Expr {
+    fn eq(&self, other: &Expr) -> bool {
+        let nodes = match (&self.node, &other.node) {
+            (Node::Const(a), Node::Const(b)) => a.is_identical(b),
+            (a, b) => a == b,
+        };
+        nodes && self.ty == other.ty
+    }
 }
 
 /// The operation of an expression.
