@@ -8,9 +8,8 @@ use std::sync::Arc;
 use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
 use fencepost_sql::catalog::RoutineDef;
 
-use crate::access::{Access, KeyBounds, KeyTerm};
 use crate::build::plan_select;
-use crate::plan::{Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
 
@@ -153,7 +152,7 @@ pub fn inits(source: &Source) -> Vec<Expr> {
 
 fn collect(source: &Source, out: &mut Vec<Expr>) {
     match source {
-        Source::Scan(scan) => for_each_key(scan, &mut |expr| queries(expr, out)),
+        Source::Scan(scan) => scan.access.values().for_each(|expr| queries(expr, out)),
         Source::Filter { input, .. } | Source::Analytics { input, .. } => collect(input, out),
         Source::Join(join) => {
             collect(&join.left, out);
@@ -178,19 +177,4 @@ fn queries(expr: &Expr, out: &mut Vec<Expr>) {
         return;
     }
     expr.for_each_part(|part| queries(part, out));
-}
-
-fn for_each_key<'a>(scan: &'a Scan, f: &mut dyn FnMut(&'a Expr)) {
-    let mut term = |term: &'a KeyTerm| match term {
-        KeyTerm::One(value) | KeyTerm::Members(value) => f(value),
-        KeyTerm::Any(values) => values.iter().for_each(&mut *f),
-    };
-    match &scan.access {
-        Access::Full => {}
-        Access::Points(terms) => terms.iter().for_each(term),
-        Access::Ranges(branches) => {
-            branches.iter().flat_map(|b| &b.prefix).for_each(&mut term);
-            branches.iter().flat_map(KeyBounds::ends).for_each(f);
-        }
-    }
 }

@@ -3,8 +3,7 @@
 
 use fencepost_sql::bound::{Expr, Grouping, TableFunction, Target, Volatility};
 
-use crate::access::{Access, KeyTerm};
-use crate::plan::{JoinMethod, Scan, SelectPlan, Source};
+use crate::plan::{JoinMethod, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::InsertSource;
 
@@ -105,7 +104,7 @@ impl Search {
             Source::Set(set) => self.select(&set.left) || self.select(&set.right),
             Source::Recursive(plan) => self.select(&plan.base) || self.select(&plan.step),
             Source::Lateral { input, .. } | Source::Analytics { input, .. } => self.source(input),
-            Source::Scan(scan) => self.any(&scan.filter) || self.access(scan),
+            Source::Scan(scan) => self.any(&scan.filter) || self.any(scan.access.values()),
             Source::Values { rows, .. } => rows.iter().any(|row| self.any(row)),
             Source::Function { function, args, .. } => {
                 let changing = [TableFunction::TxidStatus, TableFunction::Sequence];
@@ -123,20 +122,6 @@ impl Search {
                 };
                 keys || self.source(&join.left) || self.source(&join.right) || self.any(&join.on)
             }
-        }
-    }
-
-    fn access(&self, scan: &Scan) -> bool {
-        let one = |term: &KeyTerm| match term {
-            KeyTerm::One(value) | KeyTerm::Members(value) => self.expr(value),
-            KeyTerm::Any(values) => self.any(values),
-        };
-        match &scan.access {
-            Access::Full => false,
-            Access::Points(terms) => terms.iter().any(one),
-            Access::Ranges(branches) => branches
-                .iter()
-                .any(|bounds| bounds.prefix.iter().any(one) || self.any(bounds.ends())),
         }
     }
 }

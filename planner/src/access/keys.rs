@@ -14,6 +14,19 @@ pub enum Access {
     Ranges(Vec<KeyBounds>),
 }
 
+impl Access {
+    /// Returns the expressions of the keys.
+    pub fn values(&self) -> impl Iterator<Item = &Expr> {
+        let (terms, branches): (&[KeyTerm], &[KeyBounds]) = match self {
+            Access::Full => (&[], &[]),
+            Access::Points(terms) => (terms, &[]),
+            Access::Ranges(branches) => (&[], branches),
+        };
+        let points = terms.iter().flat_map(KeyTerm::values);
+        points.chain(branches.iter().flat_map(KeyBounds::values))
+    }
+}
+
 /// A range of keys: equality on the leading columns, then optionally bounds on the next column.
 #[derive(Debug)]
 pub struct KeyBounds {
@@ -36,16 +49,9 @@ impl KeyBounds {
 
     /// Returns the expressions of the prefix and of the bounds.
     pub fn values(&self) -> impl Iterator<Item = &Expr> {
-        let terms = self.prefix.iter().flat_map(|term| match term {
-            KeyTerm::One(value) | KeyTerm::Members(value) => std::slice::from_ref(value),
-            KeyTerm::Any(values) => values,
-        });
-        terms.chain(self.ends())
-    }
-
-    /// Returns the expressions of the bounds of the column behind the prefix.
-    pub fn ends(&self) -> impl Iterator<Item = &Expr> {
-        self.lower.iter().chain(&self.upper).map(|(value, _)| value)
+        let ends = self.lower.iter().chain(&self.upper);
+        let prefix = self.prefix.iter().flat_map(KeyTerm::values);
+        prefix.chain(ends.map(|(value, _)| value))
     }
 }
 
@@ -54,12 +60,22 @@ impl KeyBounds {
 pub enum KeyTerm {
     /// A single value.
     One(Expr),
-    /// One of several values. An access has at most one `Any` or `Members` term. A single array
-    /// here stands for its elements.
+    /// One of several values. A key or a range has at most one `Any` or `Members` term. A single
+    /// array here stands for its elements.
     Any(Vec<Expr>),
     /// One of the values that a subquery returns. The expression is the condition `… = ANY
     /// (query)`.
     Members(Expr),
+}
+
+impl KeyTerm {
+    /// Returns the expressions of the values.
+    pub fn values(&self) -> &[Expr] {
+        match self {
+            KeyTerm::One(value) | KeyTerm::Members(value) => std::slice::from_ref(value),
+            KeyTerm::Any(values) => values,
+        }
+    }
 }
 
 /// Returns whether all terms are single parameters or constants, which are free to evaluate.
