@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::super::system_columns::check_column_name;
 use super::super::{Binder, names};
-use super::column_errors::{check_own, in_partition_key};
+use super::column_errors::{check_own, depended_on, in_partition_key};
 use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::key_constraint;
 use super::table::{key_options, not_valid_key, uninherited};
@@ -318,18 +318,7 @@ impl Binder<'_> {
                     "DROP COLUMN CASCADE of a column that a view uses",
                 ));
             }
-            return Err(SqlError::new(
-                SqlState::DEPENDENT_OBJECTS,
-                format!(
-                    "cannot drop column {name} of table {} because other objects depend on it",
-                    table.name
-                ),
-            )
-            .detail(format!(
-                "view {first} depends on column {name} of table {}",
-                table.name
-            ))
-            .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(depended_on(table, &name, &format!("view {first}")));
         }
         let generated: Vec<String> = table
             .generated_from(column)
@@ -337,18 +326,8 @@ impl Binder<'_> {
             .map(|c| c.name.clone())
             .collect();
         if let (Some(first), false) = (generated.first(), cascade) {
-            return Err(SqlError::new(
-                SqlState::DEPENDENT_OBJECTS,
-                format!(
-                    "cannot drop column {name} of table {} because other objects depend on it",
-                    table.name
-                ),
-            )
-            .detail(format!(
-                "column {first} of table {} depends on column {name} of table {}",
-                table.name, table.name
-            ))
-            .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            let object = format!("column {first} of table {}", table.name);
+            return Err(depended_on(table, &name, &object));
         }
         table.remove_column(column);
         Ok(AlterAction::DropColumn { column, cascade })

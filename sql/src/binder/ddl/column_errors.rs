@@ -1,4 +1,5 @@
-//! The errors of ALTER TABLE for inherited columns and for columns of the partition key.
+//! The errors of ALTER TABLE for inherited columns, for columns of the partition key, and for
+//! columns on which others depend.
 
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
@@ -22,4 +23,17 @@ pub(super) fn in_partition_key(table: &TableDef, what: &str, column: &str) -> Sq
         table.name
     );
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+}
+
+/// Returns the error 2BP01 for the drop of a column on which `object` depends.
+pub(super) fn depended_on(table: &TableDef, column: &str, object: &str) -> SqlError {
+    let table = &table.name;
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!("cannot drop column {column} of table {table} because other objects depend on it"),
+    )
+    .detail(format!(
+        "{object} depends on column {column} of table {table}"
+    ))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
