@@ -57,7 +57,7 @@ rows=$((from - 1))
 end
 rate saved first
 # What dd makes of as many bytes, from memory to the disk and back: one after the other, and one for each machine at once.
-files=("$saves"/nvram/life-*/m*/memory)
+files=("$saves"/nvram/incarnation-*/m*/memory)
 bytes=$(stat -c %s "${files[@]}" | awk '{ all += $1 } END { print int(all / 1000000) }')
 cp "${files[0]}" "$memory/copy"
 write() {

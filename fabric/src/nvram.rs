@@ -2,15 +2,15 @@
 //!
 //! # Picture
 //! ```text
-//! DIR/lock                       held for short times by a process that checks which machines run
-//! DIR/life-7/lock                each machine of that incarnation holds it shared
-//! DIR/life-7/map                 the mappings of all regions at its start
-//! DIR/life-7/boot                the id of the host's boot at its start
-//! DIR/life-7/m1/saved            m1 has ended in good order, and all its memory is on the disk
-//! DIR/life-7/m1/...              m1's rings and other segments of one incarnation ([`crate::shm`])
-//! DIR/life-7/m1.loading          the memory of m1 is incomplete
-//! DIR/regions/m1/000100000...    m1's regions, which pass from one incarnation to the next; those
-//!                                of an evicted machine are for its replacement ([`evicted`])
+//! DIR/lock                      held for short times by a process that checks which machines run
+//! DIR/incarnation-7/lock        each machine of that incarnation holds it shared
+//! DIR/incarnation-7/map         the mappings of all regions at its start
+//! DIR/incarnation-7/boot        the id of the host's boot at its start
+//! DIR/incarnation-7/m1/saved    m1 has ended in good order, and all its memory is on the disk
+//! DIR/incarnation-7/m1/...      m1's rings and other segments of one incarnation ([`crate::shm`])
+//! DIR/incarnation-7/m1.loading  the memory of m1 is incomplete
+//! DIR/regions/m1/000100000...   m1's regions, which pass from one incarnation to the next; those
+//!                               of an evicted machine are for its replacement ([`evicted`])
 //! ```
 //! If memory is saved to another disk, `DIR` stands for two directories. One, such as a tmpfs, has
 //! the memory, that is, the contents of `m1`. The other one has the other files and the saves
@@ -59,7 +59,7 @@ const SAVED: &str = "saved";
 const LOADED: &str = "loaded";
 /// The system's file with the id of this boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const INCARNATION_PREFIX: &str = "life-";
+const INCARNATION_PREFIX: &str = "incarnation-";
 /// The number of characters of a segment's number in its file name.
 const NUMBER_CHARS: usize = 16;
 /// The number of attempts to take the lock, and the pause between them: another process may be

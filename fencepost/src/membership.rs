@@ -38,7 +38,7 @@ use crate::error::OpenError;
 /// The subdirectory of the shared directory that holds the configuration.
 pub(crate) const CONFIGURATION: &str = "configuration";
 /// The subdirectory of the configuration directory for join requests.
-pub(crate) const JOIN_DIRECTORY: &str = "door";
+pub(crate) const JOIN_DIRECTORY: &str = "join";
 /// The time limit for joining.
 pub(crate) const JOIN_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The time limit for one reply.

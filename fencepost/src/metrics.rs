@@ -311,7 +311,7 @@ impl Database {
         let mut uncertainty = Metric::new(
             MetricKind::Gauge,
             "fencepost_clock_uncertainty_seconds",
-            "How uncertain a machine was of the manager's time when it last told.",
+            "How uncertain a machine was of the manager's time when it last answered.",
         );
         for member in &members.machines {
             let id = member.id.to_string();
@@ -343,7 +343,7 @@ impl Database {
             "from",
             [
                 ("primary", copied.read_bytes),
-                ("kept", copied.retained_bytes),
+                ("retained", copied.retained_bytes),
             ],
         ));
     }

@@ -1,9 +1,9 @@
 //! A cluster whose configuration is in a ZooKeeper ensemble: how its machines start and join.
 //!
 //! ```text
-//! PATH/configuration     the current configuration
-//! PATH/founders/m1       m1 has started as an initial member
-//! PATH/door/…            join requests
+//! PATH/configuration       the current configuration
+//! PATH/initial-members/m1  m1 has started as an initial member
+//! PATH/join/…              join requests
 //! ```
 //! Each cluster has a path of its own. An initial member takes its place there once. If the place
 //! is taken, the machine has run before, and joins like a new machine. So no machine bootstraps the
@@ -147,7 +147,7 @@ mod joining {
                     (address, domain)
                 }
                 MachineIdentity::InitialMember(me) => {
-                    let place = format!("{path}/founders/{me}");
+                    let place = format!("{path}/initial-members/{me}");
                     if let Some(place) = begin(&config_store, place, &first)? {
                         return Ok(MachineRole {
                             me,
@@ -204,7 +204,7 @@ mod joining {
             let config_store =
                 ZookeeperStore::new(servers, &format!("{path}/configuration"), TIME_LIMIT);
             let config_store = Arc::new(config_store.map_err(store)?);
-            let messages = Arc::new(config_store.join_messages(&format!("{path}/door")));
+            let messages = Arc::new(config_store.join_messages(&format!("{path}/join")));
             Ok((
                 checked(config_store, first)?,
                 Arc::new(JoinEndpoint::at(messages, secret)),

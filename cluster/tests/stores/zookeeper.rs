@@ -180,7 +180,7 @@ fn join_messages_and_reservations_are_taken_once() {
     };
     let [ours, theirs] = [(); 2].map(|()| store(server.address));
     let [local, remote] =
-        [&ours, &theirs].map(|store| store.join_messages("/fencepost/tests/door"));
+        [&ours, &theirs].map(|store| store.join_messages("/fencepost/tests/join"));
     local.leave("1.ask", b"first").unwrap();
     local.leave("2.answer", b"another").unwrap();
     let take = |end: &str| loop {
@@ -197,11 +197,11 @@ fn join_messages_and_reservations_are_taken_once() {
         take(".answer"),
         [("2.answer".to_owned(), b"another".to_vec())]
     );
-    let place = "/fencepost/tests/founders/m1";
+    let place = "/fencepost/tests/initial-members/m1";
     assert!(block_on(ours.take_place(place)).unwrap());
     assert!(!block_on(theirs.take_place(place)).unwrap());
     assert!(!block_on(ours.take_place(place)).unwrap());
     block_on(ours.give_place_back(place)).unwrap();
     assert!(block_on(theirs.take_place(place)).unwrap());
-    assert!(block_on(ours.take_place("/fencepost/tests/founders/m2")).unwrap());
+    assert!(block_on(ours.take_place("/fencepost/tests/initial-members/m2")).unwrap());
 }

@@ -2,9 +2,9 @@
 //!
 //! # Picture
 //! ```text
-//! DIR2/life-7/m1/memory      the written parts of m1's files, in chunks ([`super::layout`])
-//! DIR2/life-7/m1/manifest    the list of files, and the checksums; written last
-//! DIR2/life-7/m1/saving      locked by the process that saves
+//! DIR2/incarnation-7/m1/memory    the written parts of m1's files, in chunks ([`super::layout`])
+//! DIR2/incarnation-7/m1/manifest  the list of files, and the checksums; written last
+//! DIR2/incarnation-7/m1/saving    locked by the process that saves
 //! ```
 //! Any process of the host may save an ended machine, because all of them can read the files and
 //! none writes them. A save is of one incarnation, and is never loaded over memory of a later one.
@@ -180,7 +180,7 @@ impl Nvram {
             return Err(LoadError::Damaged {
                 file: place.join(MANIFEST),
                 at: 0,
-                why: "this is of another machine or life",
+                why: "this is of another machine or incarnation",
             });
         }
         let loading = self.loading(incarnation, machine);

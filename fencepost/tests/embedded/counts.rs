@@ -36,7 +36,7 @@ fn conflict_counts_name_statements_and_table() {
         .batch("UPDATE t SET x = x + 10 WHERE k = 2; COMMIT")
         .expect_err("what it read has changed");
     assert_eq!(late.code(), SqlState::SERIALIZATION_FAILURE);
-    let sql = "SELECT relname, kind, query, winner, conflicts, told FROM pg_stat_conflicts";
+    let sql = "SELECT relname, kind, query, winner, conflicts, reported FROM pg_stat_conflicts";
     let rows = looks.query(sql, &[]).expect("rows");
     assert_eq!(rows.len(), 1);
     let text = |at: usize| rows[0].get::<String>(at).expect("a text");
@@ -44,7 +44,7 @@ fn conflict_counts_name_statements_and_table() {
     assert_eq!(text(2), "COMMIT");
     assert!(text(3).starts_with("UPDATE t SET x = x +"), "{}", text(3));
     assert_eq!(rows[0].get::<i64>("conflicts").expect("a number"), 1);
-    assert_eq!(rows[0].get::<i64>("told").expect("a number"), 1);
+    assert_eq!(rows[0].get::<i64>("reported").expect("a number"), 1);
     run(&mut looks, "SELECT pg_stat_reset()");
     assert!(looks.query(sql, &[]).expect("rows").is_empty());
 }
@@ -72,7 +72,7 @@ fn hidden_retry_is_counted_as_one_transaction() {
     // The previous query of `looks` has committed, too; the current one has not ended yet.
     let after = (number(&mut looks, commits), number(&mut looks, rollbacks));
     assert_eq!(after, (before.0 + 402, before.1));
-    let reported = "SELECT coalesce(sum(told), 0)::bigint FROM pg_stat_conflicts";
+    let reported = "SELECT coalesce(sum(reported), 0)::bigint FROM pg_stat_conflicts";
     assert_eq!(number(&mut looks, reported), 0);
     let others = "SELECT count(*) FROM pg_stat_conflicts WHERE relname <> 't'";
     assert_eq!(number(&mut looks, others), 0);

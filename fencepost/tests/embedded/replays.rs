@@ -52,8 +52,8 @@ fn commit_conflict_with_same_results_is_replayed() {
     run(&mut two.beside, "UPDATE account SET cents = 8 WHERE id = 1");
     run(&mut two.block, "COMMIT");
     assert_eq!(balances(&mut two), "8 7 100.0");
-    let counted =
-        "SELECT relname || ' ' || query || ' ' || conflicts || ' ' || told FROM pg_stat_conflicts";
+    let counted = "SELECT relname || ' ' || query || ' ' || conflicts || ' ' || reported \
+         FROM pg_stat_conflicts";
     assert_eq!(text(&mut two.beside, counted), "account COMMIT 1 0");
     let metrics = two.db.metrics();
     let saved = "fencepost_database_conflicts_saved_total";

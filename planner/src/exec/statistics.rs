@@ -291,7 +291,7 @@ async fn conflicts(
             ("query", some(&key.statement)),
             ("winner", some(&key.winner)),
             ("conflicts", Value::Int8(count.met as i64)),
-            ("told", Value::Int8(count.reported as i64)),
+            ("reported", Value::Int8(count.reported as i64)),
             ("last_conflict", Value::TimestampTz(count.last)),
         ]));
     }

@@ -212,7 +212,7 @@ impl Host {
     fn homes(&self, machine: u32) -> [PathBuf; 2] {
         let current = self.current.borrow();
         let incarnation = current.as_ref().map_or(1, |current| current.id().0);
-        let place = [format!("life-{incarnation}"), "regions".into()];
+        let place = [format!("incarnation-{incarnation}"), "regions".into()];
         place.map(|place| {
             self.directory
                 .path()

@@ -120,7 +120,6 @@ pub enum Reply {
     /// To [`Ask::Snapshot`].
     Snapshot(Result<InstallSnapshotResponse<NodeId>, RaftError<NodeId, InstallSnapshotError>>),
     /// To [`Ask::Who`].
-    #[serde(rename = "Here")]
     Description(NodeDescription),
     /// To [`Ask::Read`]: the configuration, sealed.
     Current(Option<Vec<u8>>),
@@ -137,7 +136,6 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
     /// The machine's incarnation.
-    #[serde(rename = "life")]
     pub incarnation: NodeId,
     /// The machine's id in the configurations.
     pub machine: u32,

@@ -175,7 +175,8 @@ fn damaged_save_is_refused_with_file_and_offset() {
     host.live(ME, 100);
     host.save(ME);
     host.boot();
-    let [memory, manifest] = [MEMORY, MANIFEST].map(|name| host.path("saves/life-3/m1").join(name));
+    let [memory, manifest] =
+        [MEMORY, MANIFEST].map(|name| host.path("saves/incarnation-3/m1").join(name));
     let refused = |file: &Path, at: u64, why: &str| {
         let error = host.load(ME).expect_err("it is damaged");
         assert_eq!(error, format!("{}: byte {at}: {why}", file.display()));
@@ -207,7 +208,7 @@ fn damaged_save_is_refused_with_file_and_offset() {
     assert!(host.has(ME, 100));
     host.boot();
     // The manifest belongs to another machine.
-    let other = host.path("saves/life-3/m2");
+    let other = host.path("saves/incarnation-3/m2");
     fs::create_dir_all(&other).expect("a directory");
     fs::copy(&manifest, other.join(MANIFEST)).expect("is copied");
     let error = host.load(PEER).expect_err("it is m1's");
@@ -235,7 +236,7 @@ fn interrupted_load_is_repeated() {
     // This is the state before the end of a load.
     fs::write(host.nvram.loading(INCARNATION, ME), "").expect("is written");
     fs::remove_file(
-        host.path("memory/life-3/m1")
+        host.path("memory/incarnation-3/m1")
             .join(format!("{:016x}.m2", RING.raw())),
     )
     .expect("it was there");
@@ -248,7 +249,7 @@ fn interrupted_load_is_repeated() {
 fn save_excludes_other_saves_and_starts() {
     let host = Host::new();
     host.live(ME, 100);
-    let place = host.path("saves/life-3/m1");
+    let place = host.path("saves/incarnation-3/m1");
     fs::create_dir_all(&place).expect("a directory");
     let other = File::create(place.join(SAVING)).expect("a file");
     other.lock().expect("no other process has the lock");
