@@ -17,11 +17,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 /// The largest number of threads.
 const EXECUTORS_MAX: usize = 4;
+/// The interval at which [`Executors::close`] looks whether a thread has ended.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A unit of work.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -301,16 +304,19 @@ impl Executors {
                 .is_some_and(|inline| inline.is_run_here())
     }
 
-    /// Lets the threads end after their tasks. If `waits`, waits for that; the caller must be no
-    /// task then.
-    pub fn close(&self, waits: bool) {
+    /// Lets the threads end after their tasks, and waits for that for at most `limit`. A task that
+    /// waits for a lost machine may never end; its thread is left behind. With a limit above zero
+    /// the caller must be no task.
+    pub fn close(&self, limit: Duration) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for handle in &threads {
             handle.executor.put(|inbox| inbox.closing = true);
         }
-        for handle in threads.into_iter().filter(|_| waits) {
-            // Panics of tasks are caught, so the result has no information.
-            let _ = handle.thread.join();
+        let deadline = Instant::now() + limit;
+        for handle in threads {
+            while !handle.thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(CLOSE_POLL_INTERVAL);
+            }
         }
         if let Some(inline) = self.inline_executor.get() {
             inline.clear();
@@ -336,6 +342,8 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     const TASKS: usize = 50;
+    /// A limit that a thread with ended tasks does not reach.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     /// Waits `number` times, is woken by itself or by others, and reports its end. One task panics.
     async fn task(number: usize, said: Sender<usize>) {
@@ -377,7 +385,7 @@ mod tests {
             );
         }
         drop(said);
-        executors.close(true);
+        executors.close(LIMIT);
         all_but_the_one_that_panics(heard.iter().collect());
         assert!(executors.spawn(Box::pin(async {})).is_err());
         assert!(executors.run_inline(Box::pin(async {})).is_err());
@@ -430,7 +438,21 @@ mod tests {
         all_but_the_one_that_panics(heard.iter().collect());
         call.send(false).expect("is heard");
         dispatch.join().expect("no panic");
-        executors.close(true);
+        executors.close(LIMIT);
+    }
+
+    #[test]
+    fn closing_leaves_thread_whose_task_never_ends() {
+        let executors = Executors::default();
+        executors.start(|| {}).expect("threads");
+        let (polled, was_polled) = channel();
+        let waits = async move {
+            polled.send(()).expect("is heard");
+            std::future::pending::<()>().await;
+        };
+        assert!(executors.spawn(Box::pin(waits)).is_ok());
+        was_polled.recv().expect("the task runs");
+        executors.close(Duration::from_millis(10));
     }
 
     #[test]
@@ -444,7 +466,7 @@ mod tests {
         };
         assert!(executors.run_inline(Box::pin(waits)).is_ok());
         assert!(executors.attend());
-        executors.close(true);
+        executors.close(LIMIT);
         assert!(heard.recv().is_err());
     }
 }
