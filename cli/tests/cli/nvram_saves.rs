@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::SqlSession;
 use fencepost_fabric::random::Random;
@@ -16,6 +16,9 @@ use crate::crash_bank::{Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill, session};
 
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "3"];
+
+/// The longest wait for a save.
+const SAVE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A simulated host with memory and a disk.
 struct Host {
@@ -70,6 +73,15 @@ impl Host {
         let of = |incarnation: &Path, machine| incarnation.join(format!("m{machine}")).join(name);
         let all = paths.flat_map(|path| (1..=MACHINES).map(move |machine| of(&path, machine)));
         all.filter(|file| file.exists()).collect()
+    }
+
+    /// Waits until at least `count` machines have saved this file.
+    fn wait_for(&self, name: &str, count: usize) {
+        let deadline = Instant::now() + SAVE_LIMIT;
+        while self.saved(name).len() < count {
+            assert!(Instant::now() < deadline, "a machine saves no {name}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -128,9 +140,7 @@ fn memory_of_killed_machine_is_saved_by_others() {
     for machine in [&machines[0], &machines[2]] {
         signal("-TERM", machine);
     }
-    while host.saved("manifest").len() < usize::from(MACHINES) {
-        thread::sleep(Duration::from_millis(5));
-    }
+    host.wait_for("manifest", usize::from(MACHINES));
     kill_all(cluster);
     host.boot();
     let cluster = host.start();
@@ -185,9 +195,7 @@ fn kill_during_save_leaves_all_or_nothing() {
         for machine in running.machines() {
             signal("-TERM", &machine);
         }
-        while host.saved("saving").is_empty() {
-            thread::sleep(Duration::from_millis(1));
-        }
+        host.wait_for("saving", 1);
         thread::sleep(Duration::from_millis(random.below(40)));
         kill_all(running);
     }
@@ -197,9 +205,7 @@ fn kill_during_save_leaves_all_or_nothing() {
     for machine in running.machines() {
         signal("-TERM", &machine);
     }
-    while host.saved("memory").is_empty() {
-        thread::sleep(Duration::from_millis(1));
-    }
+    host.wait_for("memory", 1);
     kill_all(running);
     host.boot();
     match host.saved("manifest").len() {
