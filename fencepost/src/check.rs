@@ -181,7 +181,9 @@ impl Check<'_> {
         let owner = self.owner("the outcomes of transactions".to_string());
         let outcomes = self.database.catalog().outcomes().tree();
         self.tree(owner, outcomes).await?;
-        Ok(())
+        let statistics = self.database.catalog().statistics().tree();
+        self.catalog_tree("the statistics of tables", statistics)
+            .await
     }
 
     /// Checks a tree of definitions and claims its rows.

@@ -1,11 +1,7 @@
 //! A machine of a database system: its databases, and the state that all of its sessions share.
 
-use std::future::Future;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use fencepost_sql::catalog::acl::Privileges;
 use fencepost_sql::catalog::{
@@ -29,6 +25,7 @@ use crate::counters;
 use crate::databases::{DatabaseState, Databases};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, FirstPassword, Options};
+use crate::patience::{CATALOG_PATIENCE, within};
 use crate::retry_turns::RetryTurns;
 use crate::saves::{LoadReport, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
@@ -39,10 +36,6 @@ use crate::sweeper::{self, SchemaSweeper};
 
 /// The SQL name of the first database.
 pub const DATABASE_NAME: &str = "postgres";
-
-/// The time limit for reading the newest catalog. After it, a statement is bound with the newest
-/// known catalog. A plan of an older catalog is planned again when it runs.
-const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The open databases of one machine. Clones share them; dropping the last clone closes them.
 ///
@@ -436,23 +429,6 @@ impl Shared {
     /// Returns the number for a new session.
     pub fn next_pid(&self) -> i32 {
         self.cancels.next_number(self.machine.number())
-    }
-}
-
-/// Returns the result of a future that is expected to be ready soon, or `None` after `patience`.
-/// The future may depend on a task of this same thread, so an unlimited wait could never end.
-fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let deadline = Instant::now() + patience;
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return Some(value);
-        }
-        if Instant::now() > deadline {
-            return None;
-        }
-        std::thread::yield_now();
     }
 }
 

@@ -7,12 +7,15 @@
 use std::sync::Arc;
 
 use fencepost_sql::catalog::{Catalog, DatabaseDef};
+use fencepost_sql::table_statistics::StatisticsSource;
+use fencepost_txn::Machine;
 use foldhash::HashMap;
 use parking_lot::RwLock;
 
 use crate::cache::PlanCache;
 use crate::counters::Tallies;
 use crate::statistics::Statistics;
+use crate::table_statistics::{AnalyzedTables, SessionStatistics};
 
 /// The state that all sessions of a database share.
 pub(crate) struct DatabaseState {
@@ -20,16 +23,24 @@ pub(crate) struct DatabaseState {
     pub plans: PlanCache,
     /// The cost statistics of statements.
     pub statistics: Arc<Statistics>,
+    /// The statistics of tables.
+    pub analyzed: Arc<AnalyzedTables>,
     /// The counters of the sessions.
     pub tallies: Tallies,
 }
 
 impl DatabaseState {
+    /// Returns the statistics that the sessions of a machine plan with.
+    pub fn table_statistics(&self, machine: &Arc<Machine>) -> Arc<dyn StatisticsSource> {
+        SessionStatistics::shared(machine, &self.catalog, &self.analyzed)
+    }
+
     fn of(catalog: Catalog) -> Arc<DatabaseState> {
         Arc::new(DatabaseState {
             catalog: Arc::new(catalog),
             plans: PlanCache::default(),
             statistics: Arc::default(),
+            analyzed: Arc::default(),
             tallies: Tallies::default(),
         })
     }

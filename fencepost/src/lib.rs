@@ -285,6 +285,7 @@ mod lock_wait;
 mod membership;
 mod metrics;
 mod options;
+mod patience;
 mod prepare_pipeline;
 mod prepared;
 mod raft_store;
@@ -299,6 +300,7 @@ mod ship;
 mod snapshots;
 mod statistics;
 mod sweeper;
+mod table_statistics;
 mod zookeeper_store;
 
 pub use blocking::BlockingSession;

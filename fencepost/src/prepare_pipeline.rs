@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fencepost_planner::{check_supported, ddl_command, plan};
+use fencepost_planner::{PlanContext, check_supported, ddl_command, plan};
 use fencepost_sql::binder::{ParamTypes, bind};
 use fencepost_sql::bound::{self, Explain, ResultColumn};
 use fencepost_sql::catalog::{Dependencies, Snapshot};
@@ -55,25 +55,28 @@ impl StatementSyntax {
     }
 }
 
-/// Plans a parsed statement.
+/// Plans a parsed statement. `literals` are the values of its first parameters, as far as they are
+/// known; estimates of rows depend on them.
 pub(crate) fn plan_statement(
     parsed: parser::ParsedStatement,
     snapshot: &Snapshot,
-    types: ParamTypes,
+    (types, literals): (ParamTypes, &[Literal]),
     cx: &EvalContext,
 ) -> Result<PlannedStatement, SqlError> {
-    stack::on_large_stack(|| plan_here(&parsed, snapshot, types.clone(), cx))
+    stack::on_large_stack(|| plan_here(&parsed, snapshot, (types.clone(), literals), cx))
 }
 
 fn plan_here(
     parsed: &parser::ParsedStatement,
     snapshot: &Snapshot,
-    mut types: ParamTypes,
+    (mut types, literals): (ParamTypes, &[Literal]),
     cx: &EvalContext,
 ) -> Result<PlannedStatement, SqlError> {
     let bound = bind(parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
+    let known = literal_values(literals, types.types(), cx).unwrap_or_default();
     let allowed = Allowed {
+        cx: PlanContext::of(cx).with_params(&known),
         names: Arc::clone(&cx.names),
         is_bound_here: cx.temporary().is_some() || stack::is_roomy(),
         depends: types.dependencies(snapshot.version()),
@@ -81,9 +84,10 @@ fn plan_here(
     planned(bound, parsed.text.clone(), &types, &allowed)
 }
 
-/// The role and the search path with which a statement was bound, and the objects that it depends
-/// on.
-struct Allowed {
+/// The surroundings in which a statement was bound: the session, the role, the search path, and the
+/// objects that it depends on.
+struct Allowed<'a> {
+    cx: PlanContext<'a>,
     names: Arc<str>,
     /// True if other machines must not run the plan. It may use temporary objects, or be too deep
     /// for the stacks of their threads.
@@ -95,7 +99,7 @@ fn planned(
     bound: bound::Statement,
     text: String,
     types: &ParamTypes,
-    allowed: &Allowed,
+    allowed: &Allowed<'_>,
 ) -> Result<PlannedStatement, SqlError> {
     let columns = columns(&bound);
     let body = body(bound, &text, types, allowed)?;
@@ -123,12 +127,12 @@ fn body(
     bound: bound::Statement,
     text: &str,
     types: &ParamTypes,
-    allowed: &Allowed,
+    allowed: &Allowed<'_>,
 ) -> Result<Body, SqlError> {
     match bound {
         bound::Statement::Explain(explained) => explain_body(explained, text, types, allowed),
         bound::Statement::Declare(declare) => declare_body(declare, text, types, allowed),
-        other => Ok(match plan(other) {
+        other => Ok(match plan(other, allowed.cx) {
             Ok(plan) => {
                 let used = plan.used(&allowed.depends);
                 Body::Plan(Box::new(plan), used)
@@ -142,7 +146,7 @@ fn explain_body(
     explained: Explain,
     text: &str,
     types: &ParamTypes,
-    allowed: &Allowed,
+    allowed: &Allowed<'_>,
 ) -> Result<Body, SqlError> {
     check_supported(&explained.statement)?;
     let ddl = ddl_command(&explained.statement).is_some();
@@ -168,7 +172,7 @@ fn explain_body(
         },
         other => other,
     };
-    match plan(statement) {
+    match plan(statement, allowed.cx) {
         Ok(plan) => {
             let used = plan.used(&allowed.depends);
             let body = Body::Plan(Box::new(plan), used);
@@ -209,7 +213,7 @@ fn declare_body(
     declare: bound::Declare,
     text: &str,
     types: &ParamTypes,
-    allowed: &Allowed,
+    allowed: &Allowed<'_>,
 ) -> Result<Body, SqlError> {
     let planned = planned(*declare.query, text.to_owned(), types, allowed)?;
     Ok(Body::Declare(Arc::new(DeclaredCursor {

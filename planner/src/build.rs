@@ -12,17 +12,19 @@ use fencepost_sql::bound::{
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{Access, KeyTerm, OrderedBy, Path, Scope, WantedOrder, choose};
+use crate::access::{OrderedBy, Path, Scope, WantedOrder, choose};
 use crate::analytics;
 use crate::conjuncts::{conjunction, conjuncts};
+use crate::context::PlanContext;
 use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::late::postpone;
 use crate::locking::{RowLock, hide_targets};
 use crate::plan::{Hints, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan};
+use crate::slots::{SlotRange, Slots};
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
-use crate::terms::{SlotRange, is_array, reads_only, terms};
+use crate::terms::{reads_only, terms};
 use crate::unions::balanced;
 
 /// A table that a statement changes or locks, so that the plan must deliver its row addresses.
@@ -36,6 +38,8 @@ pub struct TargetTable {
 
 /// The context in which the parts of a FROM clause are planned.
 pub struct Builder<'a> {
+    /// The surroundings of planning.
+    pub cx: PlanContext<'a>,
     /// For each slot, whether an expression reads it.
     pub needed: Vec<bool>,
     /// The order wanted from a scan, if it is the only source.
@@ -66,21 +70,21 @@ pub struct PlannedSource {
 }
 
 /// Plans `select`, which is a whole statement.
-pub fn plan_whole_select(select: Select) -> SelectPlan {
+pub fn plan_whole_select(select: Select, cx: PlanContext<'_>) -> SelectPlan {
     let copy = analytics::may_run(&select).then(|| select.clone());
-    let mut plan = plan_select(select);
+    let mut plan = plan_select(select, cx);
     if let Some(copy) = copy.filter(|_| analytics::reads_much(&plan)) {
-        plan.bulk = analytics::bulk(plan_with(copy, true)).map(Box::new);
+        plan.bulk = analytics::bulk(plan_with(copy, cx, true)).map(Box::new);
     }
     plan
 }
 
 /// Plans `select`.
-pub fn plan_select(select: Select) -> SelectPlan {
-    plan_with(select, false)
+pub fn plan_select(select: Select, cx: PlanContext<'_>) -> SelectPlan {
+    plan_with(select, cx, false)
 }
 
-fn plan_with(select: Select, hashes: bool) -> SelectPlan {
+fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
     let mut select = postpone(select);
     let from_width = select.from.width();
     let computed = take_computed(&mut select);
@@ -102,6 +106,7 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     computed.iter().for_each(|expr| mark(expr, &mut needed));
     let wanted = wanted_order(&select).filter(|_| !hashes);
     let builder = Builder {
+        cx,
         needed,
         wanted: wanted.as_deref().unwrap_or(&[]),
         locks: select.locking.as_ref().filter(|_| lock.is_none()),
@@ -118,7 +123,7 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     };
     let mut conditions = Vec::new();
     conjuncts(select.filter, &mut conditions);
-    let mut planned = builder.plan_from(select.from, conditions, (0, 0));
+    let mut planned = builder.plan_from(select.from, conditions, Slots::NONE);
     if let Some(lock) = &mut lock {
         lock.take_tables(&planned.source);
     }
@@ -348,7 +353,7 @@ fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<Or
 
 impl Builder<'_> {
     /// Plans `from` under `conditions`, which read its slots and the `known` slots to its left.
-    pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: SlotRange) -> PlannedSource {
+    pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: &Slots) -> PlannedSource {
         match from {
             From::Nothing => PlannedSource {
                 source: Source::One,
@@ -360,7 +365,7 @@ impl Builder<'_> {
         }
     }
 
-    fn plan_leaf(&self, leaf: Leaf, conditions: Vec<Expr>, known: SlotRange) -> PlannedSource {
+    fn plan_leaf(&self, leaf: Leaf, conditions: Vec<Expr>, known: &Slots) -> PlannedSource {
         let own = (leaf.first_slot, leaf.first_slot + leaf.width());
         let first_slot = leaf.first_slot;
         let source = match leaf.source {
@@ -368,7 +373,10 @@ impl Builder<'_> {
                 let table = Arc::clone(table);
                 return self.plan_scan(&table, leaf, conditions, own, known);
             }
-            other => plan_relation(other, first_slot, (leaf.alias, leaf.column_names)),
+            other => {
+                let names = (leaf.alias, leaf.column_names);
+                plan_relation(self.cx, other, first_slot, names)
+            }
         };
         let (mine, rest) = conditions.into_iter().partition(|c| reads_only(c, own));
         let source = match conjunction(mine) {
@@ -391,7 +399,7 @@ impl Builder<'_> {
         leaf: Leaf,
         conditions: Vec<Expr>,
         own: SlotRange,
-        known: SlotRange,
+        known: &Slots,
     ) -> PlannedSource {
         let found = terms(&conditions, own, known);
         let scope = Scope {
@@ -470,13 +478,14 @@ impl Builder<'_> {
 
 /// Plans a source other than a table.
 fn plan_relation(
+    cx: PlanContext<'_>,
     source: LeafSource,
     first_slot: usize,
     (alias, columns): (String, Vec<String>),
 ) -> Source {
     match source {
         LeafSource::Subquery(select) => Source::Subquery {
-            plan: Box::new(plan_select(*select)),
+            plan: Box::new(plan_select(*select, cx)),
             first_slot,
             alias,
         },
@@ -492,8 +501,8 @@ fn plan_relation(
             Source::Set(Box::new(SetPlan {
                 op: set.op,
                 all: set.all,
-                left: plan_select(set.left),
-                right: plan_select(set.right),
+                left: plan_select(set.left, cx),
+                right: plan_select(set.right, cx),
                 first_slot,
             }))
         }
@@ -505,8 +514,8 @@ fn plan_relation(
         LeafSource::Recursive(recursive) => Source::Recursive(Box::new(RecursivePlan {
             work: recursive.work,
             all: recursive.all,
-            base: plan_select(recursive.base),
-            step: plan_select(recursive.step),
+            base: plan_select(recursive.base, cx),
+            step: plan_select(recursive.step, cx),
             first_slot,
         })),
         LeafSource::Work(work) => Source::Work {
@@ -517,75 +526,14 @@ fn plan_relation(
         },
         LeafSource::Lateral(lateral) => Source::Lateral {
             args: lateral.args,
-            input: Box::new(plan_relation(lateral.source, first_slot, (alias, columns))),
+            input: Box::new(plan_relation(
+                cx,
+                lateral.source,
+                first_slot,
+                (alias, columns),
+            )),
         },
         // Tables are scanned; they never get here.
         LeafSource::Table(_) => Source::One,
-    }
-}
-
-/// Estimates how many rows `from` returns under `conditions`, given the values of the `known`
-/// slots.
-pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
-    const TABLE_ROWS: f64 = 10_000.0;
-    match from {
-        From::Nothing => 1.0,
-        From::Join(join) => {
-            let left = estimate(&join.left, conditions, known);
-            left.max(estimate(&join.right, conditions, known))
-        }
-        From::Leaf(leaf) => match &leaf.source {
-            LeafSource::Table(table) => {
-                let own = (leaf.first_slot, leaf.first_slot + leaf.width());
-                let found = terms(conditions, own, known);
-                let scope = Scope {
-                    conditions,
-                    own,
-                    known,
-                };
-                let path = choose(table, &found, &[], &scope);
-                access_rows(&path.access, TABLE_ROWS)
-            }
-            LeafSource::Values(rows) => rows.len() as f64,
-            LeafSource::Work(_) => TABLE_ROWS / 100.0,
-            LeafSource::Subquery(_)
-            | LeafSource::Function { .. }
-            | LeafSource::System(_)
-            | LeafSource::Set(_)
-            | LeafSource::Cte(_)
-            | LeafSource::Recursive(_)
-            | LeafSource::Lateral(_) => TABLE_ROWS / 10.0,
-        },
-    }
-}
-
-/// Estimates the number of rows that an access reaches, by rules of thumb.
-pub fn access_rows(access: &Access, table_rows: f64) -> f64 {
-    /// PostgreSQL's estimate of the length of an array of unknown size.
-    const ARRAY_ELEMENTS: f64 = 10.0;
-    let choices = |terms: &[KeyTerm]| -> f64 {
-        let lists = terms.iter().map(|t| match t {
-            KeyTerm::One(_) => 1.0,
-            KeyTerm::Any(list) if is_array(list) => ARRAY_ELEMENTS,
-            KeyTerm::Any(list) => list.len() as f64,
-            KeyTerm::Members(_) => 10.0,
-        });
-        lists.product()
-    };
-    match access {
-        Access::Full => table_rows,
-        Access::Points(terms) => choices(terms),
-        Access::Ranges(branches) => {
-            let rows = branches.iter().map(|bounds| {
-                let equal = 0.005_f64.powi(bounds.prefix.len() as i32).max(1e-4);
-                let bounded = match (&bounds.lower, &bounds.upper) {
-                    (Some(_), Some(_)) => 0.03,
-                    (None, None) => 1.0,
-                    _ => 0.3,
-                };
-                (table_rows * equal * bounded * choices(&bounds.prefix)).max(1.0)
-            });
-            rows.sum::<f64>().min(table_rows)
-        }
     }
 }

@@ -12,12 +12,15 @@
 
 mod access;
 mod analytics;
+mod analyze;
 mod build;
 mod by_key;
 mod conjuncts;
+mod context;
 mod copy;
 mod ddl;
 mod decorrelate;
+mod estimate;
 mod exec;
 mod explain;
 mod home;
@@ -32,8 +35,10 @@ mod materialized_rows;
 mod place;
 mod plan;
 mod routines;
+mod row_count;
 mod run;
 mod sink;
+mod slots;
 mod split;
 mod statement;
 mod statement_snapshot;
@@ -46,6 +51,8 @@ mod uses;
 mod volatile;
 mod write;
 
+pub use analyze::run_analyze;
+pub use context::PlanContext;
 pub use copy::CopyInput;
 pub use ddl::{
     DdlCx, Notice, await_catalog_lock, command_alone, ddl_command, drop_temporary_schema,
@@ -63,6 +70,7 @@ pub use locate::row_at;
 pub use materialized_rows::{MaterializedRows, MaterializedRowsSink};
 pub use plan::TablePlan;
 pub use routines::{CallState, OpenCursor, Portals, Procedure, Routines};
+pub use row_count::rows_of_local_trees;
 pub use run::{Execution, Progress};
 pub use sink::{FlushFuture, MemorySink, RowSink};
 pub use split::Split;

@@ -22,6 +22,7 @@ use crate::access::{Access, Scope, choose};
 use crate::build::{TargetTable, for_each_leaf, mark_select};
 use crate::conjuncts::{conjunction, conjuncts};
 use crate::plan::{Scan, Source, TablePlan};
+use crate::slots::Slots;
 use crate::terms::terms;
 
 /// The lock on each row that a SELECT returns.
@@ -167,11 +168,11 @@ fn reaches_one_row(select: &Select) -> bool {
     let mut conditions = Vec::new();
     conjuncts(select.filter.clone(), &mut conditions);
     let own = (leaf.first_slot, leaf.first_slot + leaf.width());
-    let found = terms(&conditions, own, (0, 0));
+    let found = terms(&conditions, own, Slots::NONE);
     let scope = Scope {
         conditions: &conditions,
         own,
-        known: (0, 0),
+        known: Slots::NONE,
     };
     let path = choose(table, &found, &[], &scope);
     matches!(path.access, Access::Points(_))

@@ -30,6 +30,7 @@ use crate::exec::{Cx, Prune};
 use crate::home::HomeKey;
 use crate::leaves::Leaves;
 use crate::locking::RowLock;
+use crate::slots::Slots;
 use crate::split::Split;
 use crate::subplans::Subplans;
 
@@ -358,10 +359,10 @@ pub struct Join {
     pub left: Source,
     /// The source of the right rows.
     pub right: Source,
-    /// The slots of the left side: first and one past the last.
-    pub left_slots: (usize, usize),
-    /// The slots of the right side: first and one past the last.
-    pub right_slots: (usize, usize),
+    /// The slots of the left side that expressions read.
+    pub left_slots: Slots,
+    /// The slots of the right side that expressions read.
+    pub right_slots: Slots,
     /// The rest of the join condition, over the from row.
     pub on: Option<Expr>,
     /// Whether the join condition contains a subquery.

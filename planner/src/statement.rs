@@ -15,6 +15,7 @@ use fencepost_txn::{Machine, Stop};
 
 use crate::analytics::pays;
 use crate::build::plan_whole_select;
+use crate::context::PlanContext;
 use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
@@ -49,10 +50,10 @@ pub enum Plan {
 }
 
 /// Plans a statement. Returns the statement itself if it does not run by a plan.
-pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
+pub fn plan(mut statement: Statement, cx: PlanContext<'_>) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
     decorrelate(&mut statement);
-    let mut queries = Subplans::of(&statement);
+    let mut queries = Subplans::of(&statement, cx);
     let needs_statement_snapshot = needs_statement_snapshot(&statement);
     if let Statement::With(changes) = statement {
         let unread = unread_changes(&changes);
@@ -61,7 +62,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
             changes.first.into_iter().map(Some).collect();
         let mut first = Vec::with_capacity(parts.len());
         for (id, change) in order.into_iter().filter_map(|at| parts[at].take()) {
-            let mut plan = plan_alone(change)?;
+            let mut plan = plan_alone(change, cx)?;
             if let Plan::Insert(insert) = &mut plan {
                 // The tables that its queries read are not known here.
                 insert.make_rows_first();
@@ -75,7 +76,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
         statement = changes.main;
     }
     let queries = queries.map(Arc::new);
-    let mut plan = plan_alone(statement)?;
+    let mut plan = plan_alone(statement, cx)?;
     if queries.is_some() {
         plan = match plan {
             Plan::Row(select) | Plan::Point(select) => Plan::Select(select),
@@ -96,25 +97,25 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
 }
 
 /// Plans a statement without the subqueries in its expressions.
-fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
+fn plan_alone(statement: Statement, cx: PlanContext<'_>) -> Result<Plan, Box<Statement>> {
     Ok(match statement {
         Statement::Select(select) => {
-            let plan = plan_whole_select(*select);
+            let plan = plan_whole_select(*select, cx);
             match plan.point_scan() {
                 Some(_) => Plan::Point(plan),
                 None if plan.is_single_row() => Plan::Row(plan),
                 None => Plan::Select(plan),
             }
         }
-        Statement::Insert(insert) => Plan::Insert(plan_insert(*insert)),
-        Statement::Update(update) => Plan::Update(plan_update(*update)),
-        Statement::Delete(delete) => Plan::Delete(plan_delete(*delete)),
-        Statement::Merge(merge) => Plan::Merge(plan_merge(*merge)),
+        Statement::Insert(insert) => Plan::Insert(plan_insert(*insert, cx)),
+        Statement::Update(update) => Plan::Update(plan_update(*update, cx)),
+        Statement::Delete(delete) => Plan::Delete(plan_delete(*delete, cx)),
+        Statement::Merge(merge) => Plan::Merge(plan_merge(*merge, cx)),
         Statement::Copy(mut copy) => match copy.direction {
             CopyDirection::In => Plan::CopyIn(copy),
             CopyDirection::Out => {
                 let select = copied_rows(&mut copy);
-                Plan::CopyOut(copy, plan_whole_select(select))
+                Plan::CopyOut(copy, plan_whole_select(select, cx))
             }
         },
         other => return Err(Box::new(other)),

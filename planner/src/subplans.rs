@@ -9,6 +9,7 @@ use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, 
 use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
+use crate::context::PlanContext;
 use crate::plan::{SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
@@ -43,7 +44,7 @@ pub struct Change {
 
 impl Subplans {
     /// Plans the subqueries of `statement`, if it has any.
-    pub fn of(statement: &Statement) -> Option<Subplans> {
+    pub fn of(statement: &Statement, cx: PlanContext<'_>) -> Option<Subplans> {
         let mut queries: Vec<Option<Arc<Select>>> = Vec::new();
         let mut outer_slots = 0;
         statement.for_each_subquery(&mut |sub| {
@@ -93,7 +94,7 @@ impl Subplans {
         if !any && routines.is_empty() {
             return None;
         }
-        let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q)));
+        let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q), cx));
         Some(Subplans {
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,

@@ -3,25 +3,24 @@
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, SubqueryKind, Volatility};
 use fencepost_sql::types::{Type, TypeKind};
 
+use crate::slots::{SlotRange, SlotSet, Slots};
+
 /// Returns whether these values are a single array that stands for its elements.
 pub fn is_array(values: &[Expr]) -> bool {
     matches!(values, [one] if one.ty.kind.element().is_some())
 }
 
-/// Slots from the first up to, but not including, the second.
-pub type SlotRange = (usize, usize);
-
-/// Returns whether `expr` reads only slots within `slots`.
-pub fn reads_only(expr: &Expr, slots: SlotRange) -> bool {
+/// Returns whether `expr` reads no other slots than those of `slots`.
+pub fn reads_only(expr: &Expr, slots: impl SlotSet) -> bool {
     let mut only = true;
-    expr.for_each_column(&mut |slot| only &= slots.0 <= slot && slot < slots.1);
+    expr.for_each_column(&mut |slot| only &= slots.contains(slot));
     only
 }
 
-/// Returns whether `expr` reads any slot within `slots`.
-pub fn reads_any(expr: &Expr, slots: SlotRange) -> bool {
+/// Returns whether `expr` reads a slot of `slots`.
+pub fn reads_any(expr: &Expr, slots: impl SlotSet) -> bool {
     let mut any = false;
-    expr.for_each_column(&mut |slot| any |= slots.0 <= slot && slot < slots.1);
+    expr.for_each_column(&mut |slot| any |= slots.contains(slot));
     any
 }
 
@@ -60,7 +59,7 @@ struct Subject<'a> {
 }
 
 /// Returns the terms on the leaf that owns `own`. Their other sides read only `known` slots.
-pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> {
+pub fn terms(conjuncts: &[Expr], own: SlotRange, known: &Slots) -> Vec<Term> {
     let subject = Subject {
         own,
         expression: None,
@@ -71,7 +70,7 @@ pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> 
 /// Returns the terms on an expression over the leaf, as terms of the column `column`.
 pub fn expression_terms(
     conjuncts: &[Expr],
-    (own, known): (SlotRange, SlotRange),
+    (own, known): (SlotRange, &Slots),
     expression: &Expr,
     column: usize,
 ) -> Vec<Term> {
@@ -84,7 +83,7 @@ pub fn expression_terms(
     about(conjuncts, subject, known, column)
 }
 
-fn about(conjuncts: &[Expr], of: Subject<'_>, known: SlotRange, first: usize) -> Vec<Term> {
+fn about(conjuncts: &[Expr], of: Subject<'_>, known: &Slots, first: usize) -> Vec<Term> {
     let mut found = Vec::new();
     for (position, conjunct) in conjuncts.iter().enumerate() {
         if let Some((column, kind)) = term(conjunct, of, known) {
@@ -98,7 +97,7 @@ fn about(conjuncts: &[Expr], of: Subject<'_>, known: SlotRange, first: usize) ->
     found
 }
 
-fn term(conjunct: &Expr, of: Subject<'_>, known: SlotRange) -> Option<(usize, TermKind)> {
+fn term(conjunct: &Expr, of: Subject<'_>, known: &Slots) -> Option<(usize, TermKind)> {
     let own = of.own;
     match &conjunct.node {
         Node::Compare {
@@ -153,7 +152,7 @@ fn term(conjunct: &Expr, of: Subject<'_>, known: SlotRange) -> Option<(usize, Te
 }
 
 /// Rewrites `a = 1 OR a = 2` as `a IN (1, 2)`.
-fn any_of(parts: &[Expr], of: Subject<'_>, known: SlotRange) -> Option<(usize, TermKind)> {
+fn any_of(parts: &[Expr], of: Subject<'_>, known: &Slots) -> Option<(usize, TermKind)> {
     let mut list = Vec::new();
     let mut column = None;
     for part in parts {
@@ -177,7 +176,7 @@ fn comparison(
     column: &Expr,
     other: &Expr,
     of: Subject<'_>,
-    known: SlotRange,
+    known: &Slots,
 ) -> Option<(usize, TermKind)> {
     let slot = own_column(column, of)?;
     if !is_known(other, of.own, known) {
@@ -244,7 +243,7 @@ fn same_values(from: &Type, to: &Type) -> bool {
 
 /// Returns whether a scan may use the value for its keys. A subquery in it has already run, so it
 /// must not read columns.
-fn is_known(expr: &Expr, own: SlotRange, known: SlotRange) -> bool {
+fn is_known(expr: &Expr, own: SlotRange, known: &Slots) -> bool {
     if expr.has_subquery() && expr.has_columns() {
         return false;
     }

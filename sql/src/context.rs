@@ -24,6 +24,7 @@ use crate::server::Server;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::statements::{NamedStatement, Statements};
+use crate::table_statistics::StatisticsSource;
 
 /// The context in which expressions of a statement are evaluated.
 #[derive(Debug)]
@@ -85,6 +86,8 @@ pub struct EvalContext {
     pub statements: Option<Arc<dyn Statements>>,
     /// The statistics counters of relations and of the database.
     pub counters: Option<Arc<dyn Counters>>,
+    /// The statistics of tables, for the planner.
+    pub table_statistics: Option<Arc<dyn StatisticsSource>>,
     /// The server process.
     pub server: Option<Arc<dyn Server>>,
     /// The lock manager of the session.
@@ -172,6 +175,7 @@ impl EvalContext {
             sessions: None,
             statements: None,
             counters: None,
+            table_statistics: None,
             server: None,
             advisory: None,
             exports: None,
@@ -368,6 +372,7 @@ impl EvalContext {
             sessions: self.sessions.clone(),
             statements: self.statements.clone(),
             counters: self.counters.clone(),
+            table_statistics: self.table_statistics.clone(),
             server: self.server.clone(),
             advisory: self.advisory.clone(),
             exports: self.exports.clone(),

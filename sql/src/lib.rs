@@ -38,6 +38,7 @@ pub mod statements;
 pub mod stop;
 pub mod system;
 pub mod table_locks;
+pub mod table_statistics;
 pub mod types;
 pub mod value;
 mod walk;

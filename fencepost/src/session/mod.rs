@@ -21,6 +21,7 @@
 //! - SES-6: a serializable block that meets a conflict is replayed transparently, if every result
 //!   that its client has received is the same again ([`replay`]).
 
+mod analyze;
 mod block;
 mod call;
 mod clock;
@@ -398,6 +399,7 @@ impl Session {
         let login = eval.user.clone();
         eval.statements = Some(Arc::clone(&served.statistics) as _);
         eval.counters = Some(Arc::clone(&db.counters) as _);
+        eval.table_statistics = Some(served.table_statistics(&db.machine));
         eval.server = Some(Arc::clone(&db.configuration) as _);
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);

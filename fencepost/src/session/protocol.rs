@@ -106,7 +106,7 @@ impl Session {
             return Ok(empty());
         };
         let types = ParamTypes::from_oids(param_oids, &self.snapshot().0)?;
-        let planned = self.plan(tree, types, true)?;
+        let planned = self.plan(tree, (types, &[]), true)?;
         self.keep(&planned);
         Ok(PreparedStatement::new(planned, Vec::new()))
     }
@@ -116,7 +116,7 @@ impl Session {
         tree: parser::ParsedStatement,
         types: ParamTypes,
     ) -> Result<Arc<PreparedStatement>, SqlError> {
-        let planned = self.plan(tree, types, false)?;
+        let planned = self.plan(tree, (types, &[]), false)?;
         Ok(PreparedStatement::new(planned, Vec::new()))
     }
 
@@ -136,7 +136,8 @@ impl Session {
             None => {
                 let tree = parse_single(&lifted.text).ok()??;
                 let types = lifted.literals.iter().map(|l| l.ty()).collect();
-                let planned = self.plan(tree, ParamTypes::declared(types), true).ok()?;
+                let types = (ParamTypes::declared(types), &lifted.literals[..]);
+                let planned = self.plan(tree, types, true).ok()?;
                 self.keep(&planned);
                 planned
             }
@@ -166,11 +167,12 @@ impl Session {
         }
     }
 
-    /// Plans a statement. A cacheable one gets the key of the last [`Session::set_key`].
+    /// Plans a statement with parameters of these types, the first of which have these values. A
+    /// cacheable one gets the key of the last [`Session::set_key`].
     pub(super) fn plan(
         &self,
         tree: parser::ParsedStatement,
-        types: ParamTypes,
+        types: (ParamTypes, &[parser::Literal]),
         cacheable: bool,
     ) -> Result<Arc<PlannedStatement>, SqlError> {
         let (snapshot, newest) = self.snapshot();

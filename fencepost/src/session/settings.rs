@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_planner::Notice;
+use fencepost_planner::{Notice, PlanContext};
 use fencepost_sql::bound::{SetScope, SetStatement, SetValue, TransactionModes};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::settings::Settings;
@@ -55,7 +55,13 @@ impl Session {
         let path = settings.get("search_path").unwrap_or_default();
         let temporary = self.temporary_names();
         let names = format!("{path}\0{user}\0{temporary}");
-        let tag = format!("\0{zone}\0{style}\0{names}\0");
+        let methods = PlanContext::of(&self.eval).join_methods();
+        let methods = format!(
+            "{}{}",
+            u8::from(methods.hash),
+            u8::from(methods.nested_loop)
+        );
+        let tag = format!("\0{zone}\0{style}\0{names}\0{methods}\0");
         if *self.eval.names != *names {
             self.eval.names = names.into();
         }

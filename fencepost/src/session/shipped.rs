@@ -69,7 +69,7 @@ impl Session {
         let Some(tree) = parse_single(text)? else {
             return Ok(empty());
         };
-        let planned = self.plan(tree, ParamTypes::declared(types.to_vec()), true)?;
+        let planned = self.plan(tree, (ParamTypes::declared(types.to_vec()), &[]), true)?;
         self.keep(&planned);
         Ok(PreparedStatement::new(planned, Vec::new()))
     }

@@ -160,7 +160,7 @@ impl Session {
                 return Err(SqlError::internal("a plan without a text").into());
             };
             let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
-            let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
+            let mut again = plan_statement(tree, &snapshot, (types, &[]), &self.eval)?;
             // The key belongs to another role's plan, so this plan is not stored under it.
             again.key = planned.key.clone().filter(|_| planned.names == again.names);
             Ok(match &again.body {

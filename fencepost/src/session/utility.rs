@@ -22,6 +22,7 @@ use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Isolation, Work};
 
+use super::analyze::RequestPosition;
 use super::protocol::Completion;
 use super::run::interruptible;
 use super::{Block, Session, cx};
@@ -106,7 +107,9 @@ impl Session {
                     return self.fetch(fetch, &portal.prepared, sink).await;
                 }
                 Statement::Close(name) => self.close_cursors(name.as_deref())?,
-                Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
+                Statement::Maintenance(maintenance) => {
+                    Box::pin(self.maintain(maintenance, last.into())).await?
+                }
                 Statement::LockTables(locks) => self.lock_tables(locks).await?,
                 Statement::Checkpoint => self.checkpoint().await?,
                 Statement::AlterSystem(change) => self.alter_system(change)?,
@@ -141,14 +144,24 @@ impl Session {
     }
 
     /// Executes VACUUM and other maintenance commands. Returns the tag.
-    fn maintain(&mut self, maintenance: Maintenance) -> Result<&'static str, SqlError> {
+    async fn maintain(
+        &mut self,
+        maintenance: &Maintenance,
+        position: RequestPosition,
+    ) -> Result<&'static str, StatementStop> {
         Ok(match maintenance {
-            Maintenance::Vacuum => {
+            Maintenance::Vacuum { analyzes } => {
                 self.outside_block("VACUUM")?;
                 self.db.machine.tidy();
+                if let Some(targets) = analyzes {
+                    self.analyze(targets, position).await?;
+                }
                 "VACUUM"
             }
-            Maintenance::Analyze => "ANALYZE",
+            Maintenance::Analyze(targets) => {
+                self.analyze(targets, position).await?;
+                "ANALYZE"
+            }
             Maintenance::Reindex { alone } => {
                 if let Some(command) = alone {
                     self.outside_block(command)?;
@@ -156,7 +169,7 @@ impl Session {
                 "REINDEX"
             }
             Maintenance::Cluster { alone } => {
-                if alone {
+                if *alone {
                     self.outside_block("CLUSTER")?;
                 }
                 "CLUSTER"
@@ -303,7 +316,7 @@ impl Session {
             return Err(SqlError::internal("DDL without a text").into());
         };
         let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
-        let again = plan_statement(tree, &snapshot, types, &self.eval)?;
+        let again = plan_statement(tree, &snapshot, (types, &[]), &self.eval)?;
         let Body::Utility(statement) = &again.body else {
             return Err(SqlError::internal("not DDL").into());
         };

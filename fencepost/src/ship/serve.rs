@@ -219,10 +219,8 @@ impl Ship {
         };
         // A statement that does not end, such as a commit that waits for a lost machine, must not
         // block close.
-        self.executors.close(match ended {
-            true => GRACE,
-            false => Duration::ZERO,
-        });
+        self.executors
+            .close(if ended { GRACE } else { Duration::ZERO });
     }
 
     /// Waits up to [`GRACE`] until all requests have ended. Returns whether they have.

@@ -4,7 +4,8 @@ use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{EXPRESSION, IndexDef};
 
 use super::keys::Access;
-use crate::terms::{SlotRange, Term, expression_terms};
+use crate::slots::{SlotRange, Slots};
+use crate::terms::{Term, expression_terms};
 
 /// The conditions on a table, and the slots that they read.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,7 @@ pub struct Scope<'a> {
     /// The slots of the table.
     pub own: SlotRange,
     /// The slots with values that are known when the scan opens.
-    pub known: SlotRange,
+    pub known: &'a Slots,
 }
 
 impl Scope<'_> {

@@ -10,7 +10,7 @@ use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, Stop};
 
 use crate::access::Access;
-use crate::build::access_rows;
+use crate::estimate::access_rows;
 use crate::index::trees;
 use crate::plan::{JoinMethod, Scan, SelectPlan, Source};
 

@@ -12,6 +12,7 @@ use super::DdlCx;
 use super::changes::Changes;
 use super::create::fill;
 use super::drop::empty;
+use crate::context::PlanContext;
 use crate::exec::{Batch, Cx, Queries};
 use crate::statement::{Plan, plan};
 use crate::write::{Returning, run_change, run_insert};
@@ -45,7 +46,7 @@ pub async fn refresh(
 
 /// Runs an INSERT or DELETE. Returns the number of rows.
 pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, StatementStop> {
-    let Ok(plan) = plan(statement) else {
+    let Ok(plan) = plan(statement, PlanContext::of(cx.eval)) else {
         return Err(SqlError::internal("a statement without a plan").into());
     };
     for table in plan.tables() {

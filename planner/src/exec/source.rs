@@ -21,6 +21,7 @@ use super::set::SetState;
 use super::{sequence, status, system};
 use crate::analytics::AnalyticExecution;
 use crate::plan::Source;
+use crate::slots::Slots;
 use crate::subplans::any_deep;
 
 /// The future of a batch; it yields true if more rows may follow.
@@ -111,7 +112,7 @@ impl SourceState {
         &mut self,
         source: &Source,
         cx: &mut Cx<'_>,
-        (row, slots): (&[Value], (usize, usize)),
+        (row, slots): (&[Value], &Slots),
     ) -> Result<(), StatementStop> {
         match (self, source) {
             (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row).await,
@@ -191,7 +192,7 @@ impl SourceState {
             (SourceState::Lateral(state, begun), Source::Lateral { args, input }) => {
                 Box::pin(async move {
                     if !std::mem::replace(begun, true) {
-                        cx.fill_slots(args, &[], (0, 0))?;
+                        cx.fill_slots(args, &[], Slots::NONE)?;
                     }
                     state.next(input, cx, out, max).await
                 })
@@ -391,7 +392,7 @@ async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Statemen
 fn fill_slots(
     source: &Source,
     cx: &mut Cx<'_>,
-    row: (&[Value], (usize, usize)),
+    row: (&[Value], &Slots),
 ) -> Result<(), StatementStop> {
     match source {
         Source::Lateral { args, .. } => cx.fill_slots(args, row.0, row.1),

@@ -23,6 +23,7 @@ use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::join::push_comparable;
 use super::select::SelectState;
+use crate::slots::Slots;
 use crate::subplans::Subplans;
 use crate::terms::{member_test, reads_only};
 
@@ -244,7 +245,7 @@ impl Cx<'_> {
         &mut self,
         args: &[(usize, Expr)],
         row: &[Value],
-        slots: (usize, usize),
+        slots: &Slots,
     ) -> Result<(), StatementStop> {
         for (slot, arg) in args {
             if reads_only(arg, slots) {

@@ -19,6 +19,7 @@ use fencepost_txn::Mode;
 use super::Owner;
 use super::rows::{Rows, RowsSink};
 use super::variables::Slots;
+use crate::context::PlanContext;
 use crate::exec::Cx;
 use crate::plan::SelectPlan;
 use crate::run::{Execution, Progress};
@@ -223,7 +224,8 @@ impl PreparedBody {
             ));
         }
         let depends = types.dependencies(snapshot.version());
-        let mut prepared = PreparedBody::planned(bound, references, depends)?;
+        let mut prepared =
+            PreparedBody::planned(bound, references, depends, PlanContext::of(cx.eval))?;
         prepared.within = cx.eval.within.clone();
         Ok(prepared)
     }
@@ -233,12 +235,13 @@ impl PreparedBody {
         bound: Statement,
         references: Vec<(NameMeaning, Type)>,
         depends: Dependencies,
+        cx: PlanContext<'_>,
     ) -> Result<PreparedBody, SqlError> {
         check_supported(&bound)?;
         let of = |column: ResultColumn| (column.name, column.ty);
         let columns = bound.columns().map(|c| c.into_iter().map(of).collect());
         let goes_back = matches!(&bound, Statement::Select(select) if goes_back(select));
-        let body = match plan(bound) {
+        let body = match plan(bound, cx) {
             Ok(Plan::Row(mut row))
                 if row.visible == 1
                     && row.queries.is_none()

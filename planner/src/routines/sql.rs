@@ -15,6 +15,7 @@ use super::Owner;
 use super::prepared::{Body, PreparedBody, guard, run, snapshot};
 use super::returned::{RoutineOutput, fit, fit_row, unpacked};
 use super::utility::run_utility;
+use crate::context::PlanContext;
 use crate::ddl::ddl_command;
 use crate::exec::Cx;
 
@@ -34,7 +35,8 @@ fn planned_body(
         let bound = bind_body(text, of, catalog, eval)?;
         let planned = bound.statements.into_iter().map(|(statement, params)| {
             let depends = params.dependencies(catalog.version());
-            PreparedBody::planned(statement, Vec::new(), depends)
+            let cx = PlanContext::of(eval);
+            PreparedBody::planned(statement, Vec::new(), depends, cx)
         });
         planned.collect()
     })

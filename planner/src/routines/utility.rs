@@ -14,6 +14,7 @@ use super::call::run_routine;
 use super::machine::BodyExecution;
 use super::procedure::anonymous;
 use super::returned::RoutineOutput;
+use crate::analyze::run_analyze;
 use crate::ddl::{
     DdlCx, await_catalog_lock, command_alone, ddl_command, lock_for_ddl, made_until_commit,
     makes_temporary, open_temporary_schema, run_ddl,
@@ -54,10 +55,11 @@ pub async fn run_utility(
             not_in_others(command, owner)?;
             cx.eval.notifications.listen(change.clone());
         }
+        Statement::Maintenance(Maintenance::Analyze(targets)) => {
+            Box::pin(run_analyze(targets, cx)).await?;
+        }
         Statement::Maintenance(
-            Maintenance::Analyze
-            | Maintenance::Reindex { alone: None }
-            | Maintenance::Cluster { alone: false },
+            Maintenance::Reindex { alone: None } | Maintenance::Cluster { alone: false },
         ) => {}
         Statement::LockTables(locks) => {
             locks.take(cx.eval).await?;

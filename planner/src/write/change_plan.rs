@@ -12,8 +12,10 @@ use super::merge::MergeClause;
 use super::references::References;
 use crate::build::{Builder, TargetTable, mark, mark_joins};
 use crate::conjuncts::{conjunction, conjuncts};
+use crate::context::PlanContext;
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
+use crate::slots::Slots;
 use crate::subplans::{Subplans, any_deep, inits};
 
 /// The plan of an UPDATE, DELETE or MERGE.
@@ -98,7 +100,7 @@ fn hold_of(action: &Action) -> RowLockOptions {
 }
 
 /// Plans `update`.
-pub fn plan_update(update: bound::Update) -> ChangePlan {
+pub fn plan_update(update: bound::Update, cx: PlanContext<'_>) -> ChangePlan {
     let set = update.assignments.iter().map(|a| a.column);
     let generated = update.integrity.rules.generated.iter();
     let columns = set.chain(generated.map(|g| g.column)).collect();
@@ -113,18 +115,18 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
         (update.filter, update.current),
         update.returning,
     );
-    plan_change(target, rest, action, integrity)
+    plan_change(cx, target, rest, action, integrity)
 }
 
 /// Plans `delete`.
-pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
+pub fn plan_delete(delete: bound::Delete, cx: PlanContext<'_>) -> ChangePlan {
     let target = (delete.table, delete.alias, delete.view);
     let rest = (
         delete.using,
         (delete.filter, delete.current),
         delete.returning,
     );
-    plan_change(target, rest, Action::Delete, delete.integrity)
+    plan_change(cx, target, rest, Action::Delete, delete.integrity)
 }
 
 /// The parts of a change besides its table: the other relations, WHERE with the row of WHERE
@@ -135,6 +137,7 @@ type ChangeClauses = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
 type TargetRelation = (Arc<TableDef>, String, Option<Box<Select>>);
 
 pub(super) fn plan_change(
+    cx: PlanContext<'_>,
     (table, alias, view): TargetRelation,
     (others, (mut filter, place), returning): ChangeClauses,
     action: Action,
@@ -192,6 +195,7 @@ pub(super) fn plan_change(
         pointer_slot: width,
     }];
     let builder = Builder {
+        cx,
         hashes: false,
         needed,
         wanted: &[],
@@ -203,7 +207,7 @@ pub(super) fn plan_change(
     };
     let mut conditions = Vec::new();
     conjuncts(filter, &mut conditions);
-    let planned = builder.plan_from(from, conditions, (0, 0));
+    let planned = builder.plan_from(from, conditions, Slots::NONE);
     let mut deep_set = false;
     action.for_each_expr(&mut |expr| deep_set |= expr.has_subquery());
     let inits = inits(&planned.source);

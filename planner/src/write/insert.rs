@@ -16,6 +16,7 @@ use super::rules::{check_views, generate};
 use super::triggers::{PendingTriggers, StatementEvent};
 use super::upsert::{Upsert, UpsertOutcome};
 use crate::build::plan_select;
+use crate::context::PlanContext;
 use crate::exec::{Batch, Cx, SelectState};
 use crate::home::HomeKey;
 use crate::plan::{SelectPlan, TablePlan};
@@ -67,11 +68,11 @@ pub enum InsertSource {
 }
 
 /// Plans `insert`.
-pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
+pub fn plan_insert(insert: bound::Insert, cx: PlanContext<'_>) -> InsertPlan {
     let source = match insert.source {
         bound::InsertSource::Values(rows) => InsertSource::Values(rows),
         bound::InsertSource::Select { select, row } => {
-            let plan = Box::new(plan_select(*select));
+            let plan = Box::new(plan_select(*select, cx));
             let mut reads_target = false;
             plan.for_each_table(&mut |t| reads_target |= t.def.id == insert.table.id);
             // A trigger may write to any table that the query reads.

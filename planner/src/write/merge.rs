@@ -17,6 +17,7 @@ use super::change::Changer;
 use super::change_plan::{Action, ChangePlan, plan_change};
 use super::find::{find_and_lock, is_changed};
 use super::triggers::{PendingTriggers, StatementEvent};
+use crate::context::PlanContext;
 use crate::exec::{Cx, pointer_of};
 use crate::plan::TablePlan;
 
@@ -55,7 +56,7 @@ impl MergeClause {
 }
 
 /// Plans `merge`.
-pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
+pub fn plan_merge(merge: bound::Merge, cx: PlanContext<'_>) -> ChangePlan {
     let generated = &merge.integrity.rules.generated;
     let when = |when: bound::MergeWhen| MergeClause {
         matched: when.matched,
@@ -79,7 +80,7 @@ pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
     let rest = (Some(merge.source), Some(merge.on), Vec::new());
     let (others, filter, returning) = rest;
     let rest = (others, (filter, None), returning);
-    plan_change(target, rest, Action::Merge(whens), merge.integrity)
+    plan_change(cx, target, rest, Action::Merge(whens), merge.integrity)
 }
 
 /// Runs the statement. Returns the number of rows inserted, updated or deleted.

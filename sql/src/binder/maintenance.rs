@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Binder, names};
-use crate::bound::{Maintenance, Statement};
+use crate::bound::{AnalyzedTable, AnalyzedTargets, Maintenance, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, TableDef, ViewDef, denied};
 use crate::error::{SqlError, SqlState};
@@ -35,8 +35,15 @@ impl Binder<'_> {
             MaintenanceCommand::Lock { mode, waits } => {
                 return self.lock_tables(&syntax.targets, mode, waits);
             }
-            MaintenanceCommand::Vacuum => Maintenance::Vacuum,
-            MaintenanceCommand::Analyze => Maintenance::Analyze,
+            MaintenanceCommand::Vacuum => Maintenance::Vacuum { analyzes: None },
+            MaintenanceCommand::VacuumAnalyze => {
+                let analyzes = Some(self.analyzed(syntax)?);
+                return Ok(Statement::Maintenance(Maintenance::Vacuum { analyzes }));
+            }
+            MaintenanceCommand::Analyze => {
+                let analyzed = self.analyzed(syntax)?;
+                return Ok(Statement::Maintenance(Maintenance::Analyze(analyzed)));
+            }
             MaintenanceCommand::Cluster => Maintenance::Cluster { alone: all },
             MaintenanceCommand::ReindexTable if concurrent => {
                 Maintenance::reindex("REINDEX TABLE CONCURRENTLY")
@@ -54,6 +61,38 @@ impl Binder<'_> {
             self.check_target(syntax.command, target)?;
         }
         Ok(Statement::Maintenance(maintenance))
+    }
+
+    /// Returns the tables to analyze. A role analyzes only tables that it owns, and gets a warning
+    /// for others that it names.
+    fn analyzed(&self, syntax: &MaintenanceSyntax) -> Result<AnalyzedTargets, SqlError> {
+        let mut tables = Vec::new();
+        for target in &syntax.targets {
+            self.check_target(syntax.command, target)?;
+            let NamedObject::Table(table) = self.target_relation(target)? else {
+                continue;
+            };
+            if !self.owns_table(&table) {
+                self.cx.warn(format!(
+                    "skipping \"{}\" --- only table or database owner can analyze it",
+                    target.name
+                ));
+                continue;
+            }
+            let parts = target.parts.iter();
+            let columns = parts.filter_map(|part| table.column(part)).collect();
+            tables.push(AnalyzedTable { table, columns });
+        }
+        if syntax.targets.is_empty() {
+            return Ok(AnalyzedTargets::All);
+        }
+        Ok(AnalyzedTargets::Tables(tables))
+    }
+
+    fn owns_table(&self, table: &TableDef) -> bool {
+        self.acting().is_none_or(|(role, security)| {
+            security.owns(role, Object::new(ObjectKind::Table, table.id))
+        })
     }
 
     fn check_target(
@@ -119,7 +158,7 @@ impl Binder<'_> {
                     None => Ok(()),
                 }
             }
-            (MaintenanceCommand::Vacuum, _) => {
+            (MaintenanceCommand::Vacuum | MaintenanceCommand::VacuumAnalyze, _) => {
                 self.cx.warn(format!(
                     "skipping \"{name}\" --- cannot vacuum non-tables or special system tables"
                 ));

@@ -79,7 +79,7 @@ pub use session::{
     DiscardKind, Explain, ExplainFormat, ExplainOptions, Isolation, SetScope, SetStatement,
     SetValue, SystemChange, TransactionModes,
 };
-pub use statement::{Maintenance, ResultColumn, Statement};
+pub use statement::{AnalyzedTable, AnalyzedTargets, Maintenance, ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
 pub use trigger::{Trigger, TriggerChange};
 pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};

@@ -1,5 +1,7 @@
 //! A bound statement and the description of its result.
 
+use std::sync::Arc;
+
 use super::composite::{AlterComposite, CreateComposite};
 use super::cursor::{Declare, Fetch};
 use super::database::{AlterDatabase, CreateDatabase, DropDatabase};
@@ -22,6 +24,7 @@ use super::session::{
 };
 use super::user_type::{AlterType, CreateEnum, DropType};
 use super::view::{AlterView, CreateView, DropView, RefreshView};
+use crate::catalog::TableDef;
 use crate::notify::{ListenChange, Notification};
 use crate::table_locks::TableLocks;
 use crate::types::{Type, TypeKind};
@@ -229,13 +232,16 @@ pub enum Statement {
     Notify(Notification),
 }
 
-/// A maintenance command; except for VACUUM these have no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A maintenance command; REINDEX and CLUSTER have no effect.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Maintenance {
     /// VACUUM: returns unused memory to the operating system.
-    Vacuum,
-    /// ANALYZE: has no effect.
-    Analyze,
+    Vacuum {
+        /// The tables to analyze, if the option ANALYZE is given.
+        analyzes: Option<AnalyzedTargets>,
+    },
+    /// ANALYZE: collects statistics.
+    Analyze(AnalyzedTargets),
     /// REINDEX: has no effect.
     Reindex {
         /// The command in the error text, if the statement is refused in transaction blocks.
@@ -246,6 +252,24 @@ pub enum Maintenance {
         /// Whether it concerns all tables, and so is refused in transaction blocks.
         alone: bool,
     },
+}
+
+/// The tables of ANALYZE.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnalyzedTargets {
+    /// All tables of the database that the role owns.
+    All,
+    /// These tables.
+    Tables(Vec<AnalyzedTable>),
+}
+
+/// A table of ANALYZE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnalyzedTable {
+    /// The table.
+    pub table: Arc<TableDef>,
+    /// The positions of the columns; empty for all.
+    pub columns: Vec<usize>,
 }
 
 impl Maintenance {

@@ -18,7 +18,7 @@
 //! before the table, and the rarely needed properties come before that (`details`).
 
 mod about;
-mod bytes;
+pub(in crate::catalog) mod bytes;
 mod database;
 mod details;
 mod extension;

@@ -21,6 +21,7 @@ mod rules;
 mod security;
 mod sequence;
 mod snapshot;
+mod statistics;
 mod store;
 pub mod temporary;
 mod trigger;
@@ -56,6 +57,7 @@ pub use rules::{
 pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};
 pub use sequence::{SequenceDef, SequenceState, Steps, ValueRange};
 pub use snapshot::Snapshot;
+pub use statistics::StoredStatistics;
 pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};
 pub use trigger::{ConstraintTrigger, Event, Events, Timing, TriggerDef, TriggerState};

@@ -1,7 +1,7 @@
 //! The storage of the catalog: trees of ordinary rows, reached from the machine's root object.
 //!
 //! ```text
-//! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
+//! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree, statistics tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
 //! tables tree   oid -> row (oid, name, definition)    also of sequences, views, types, schemas,
 //!                                                     routines and extensions
@@ -11,6 +11,7 @@
 //! trees         one for each database, like the tables tree, which is that of the first database;
 //!               the first one also has the privileges and comments of databases and roles
 //! outcomes      the outcomes of transactions: see `outcomes.rs`
+//! statistics    the statistics of tables: see `statistics.rs`
 //! guards        of each table: see `guard.rs`
 //! ```
 //!
@@ -51,6 +52,7 @@ use super::guard::GuardScope;
 use super::outcomes::Outcomes;
 use super::rules::ColumnMore;
 use super::snapshot::Snapshot;
+use super::statistics::StoredStatistics;
 use crate::error::SqlError;
 use crate::pg_catalog::{DATABASE_OID, class};
 use crate::row::RowLayout;
@@ -59,7 +61,7 @@ use crate::stop::StatementStop;
 use crate::types::Type;
 use crate::value::Value;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL2");
+const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL3");
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 pub(crate) const FIRST_USER_OID: u64 = 16384;
@@ -88,6 +90,7 @@ struct SharedCatalog {
     first: BTree,
     roles: BTree,
     outcomes: Outcomes,
+    statistics: StoredStatistics,
     layout: RowLayout,
     last_version: AtomicU64,
     /// The newest known version.
@@ -131,11 +134,18 @@ impl Catalog {
             let first = BTree::create(tx).await?;
             let roles = BTree::create(tx).await?;
             let outcomes = Outcomes::of(BTree::create(tx).await?);
-            let places = [heart, first.root(), roles.root(), outcomes.root()];
+            let statistics = StoredStatistics::of(BTree::create(tx).await?);
+            let places = [
+                heart,
+                first.root(),
+                roles.root(),
+                outcomes.root(),
+                statistics.root(),
+            ];
             let mut words = vec![MAGIC];
             words.extend(places.map(Addr::raw));
             tx.write(root, &words).await?;
-            let catalog = Catalog::at(heart, first, roles, outcomes);
+            let catalog = Catalog::at(heart, first, roles, (outcomes, statistics));
             let superuser = RoleDef {
                 superuser: true,
                 login: true,
@@ -164,24 +174,31 @@ impl Catalog {
         Box::pin(async move {
             let mut words = Vec::new();
             let found = tx.read(root, &mut words).await?;
-            if !found || words.len() < 5 || words[0] != MAGIC {
+            if !found || words.len() < 6 || words[0] != MAGIC {
                 return Err(SqlError::internal("the root object holds no catalog").into());
             }
             let heart = Addr::from_raw(words[1]);
             let first = BTree::open(Addr::from_raw(words[2]));
             let roles = BTree::open(Addr::from_raw(words[3]));
             let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
-            Ok(Catalog::at(heart, first, roles, outcomes))
+            let statistics = StoredStatistics::of(BTree::open(Addr::from_raw(words[5])));
+            Ok(Catalog::at(heart, first, roles, (outcomes, statistics)))
         })
     }
 
-    fn at(heart: Addr, first: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
+    fn at(
+        heart: Addr,
+        first: BTree,
+        roles: BTree,
+        (outcomes, statistics): (Outcomes, StoredStatistics),
+    ) -> Catalog {
         Catalog {
             whole: Arc::new(SharedCatalog {
                 heart,
                 first,
                 roles,
                 outcomes,
+                statistics,
                 layout: RowLayout::new(&catalog_columns()),
                 last_version: AtomicU64::new(0),
                 newest_version: AtomicU64::new(0),
@@ -263,6 +280,11 @@ impl Catalog {
     /// Returns the outcomes of the transactions that were asked for their numbers.
     pub fn outcomes(&self) -> Outcomes {
         self.whole.outcomes
+    }
+
+    /// Returns the stored statistics of the tables of all databases.
+    pub fn statistics(&self) -> StoredStatistics {
+        self.whole.statistics
     }
 
     /// Returns the newest snapshot that a session of the database has loaded.

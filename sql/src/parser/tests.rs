@@ -247,7 +247,7 @@ fn settings_statements() {
     let vacuum = parse("vacuum analyze t").expect("it parses").remove(0);
     assert!(matches!(
         vacuum.statement(),
-        Statement::Maintenance(syntax) if syntax.command == MaintenanceCommand::Vacuum
+        Statement::Maintenance(syntax) if syntax.command == MaintenanceCommand::VacuumAnalyze
     ));
     let listen = |sql: &str, change| assert_eq!(ready(sql), bound::Statement::Listen(change));
     listen("unlisten *", ListenChange::ToNothing);

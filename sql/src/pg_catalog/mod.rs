@@ -33,6 +33,7 @@
 mod attributes;
 mod builtin;
 pub mod class;
+mod column_statistics;
 mod constraints;
 mod definition_text;
 mod definitions;
@@ -111,6 +112,7 @@ pub fn rows(relation: &'static Relation, around: &RowInputs<'_>) -> Vec<Vec<Valu
         ("pg_catalog", "pg_class") => objects::classes,
         ("pg_catalog", "pg_attribute") => attributes::attributes,
         ("pg_catalog", "pg_attrdef") => attributes::defaults,
+        ("pg_catalog", "pg_stats") => column_statistics::columns,
         ("pg_catalog", "pg_index") => indexes::indexes,
         ("pg_catalog", "pg_constraint") => constraints::constraints,
         ("pg_catalog", "pg_sequence") => sequences::sequences,

@@ -56,6 +56,13 @@ fn persistence(schema: &str) -> Value {
     })
 }
 
+/// Returns `reltuples` of a table: the number of rows when it was analyzed, or -1.
+fn analyzed_rows(around: &RowInputs<'_>, table: &TableDef) -> Value {
+    let source = around.cx.table_statistics.as_ref();
+    let statistics = source.and_then(|source| source.statistics(table));
+    Value::Float4(statistics.map_or(-1.0, |statistics| statistics.rows as f32))
+}
+
 /// Adds the rows of `pg_class`.
 pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
     let snapshot = around.snapshot;
@@ -90,6 +97,7 @@ pub fn classes(rows: &mut Rows, around: &RowInputs<'_>) {
     for table in around.snapshot.tables() {
         let own = [
             ("reltype", Value::Oid(table.id | ROW_TYPE)),
+            ("reltuples", analyzed_rows(around, &table)),
             ("relnamespace", namespace(around, &table.schema)),
             ("relpersistence", persistence_of(&table)),
             ("reloptions", options(&table.rules.storage.options)),

@@ -64,13 +64,17 @@ impl Catalog {
         self.put(tx, self.definitions, u64::from(table.id), true, row)
     }
 
-    /// Removes `table` and its guards. The caller drops its trees.
+    /// Removes `table`, its guards and its statistics. The caller drops its trees.
     pub fn remove_table<'a>(
         &'a self,
         tx: &'a mut Transaction,
         table: &'a TableDef,
     ) -> WriteFuture<'a> {
-        self.remove_guarded(tx, &table.guards, table.id)
+        Box::pin(async move {
+            let statistics = self.statistics();
+            statistics.remove(tx, self.database(), table.id).await?;
+            self.remove_guarded(tx, &table.guards, table.id).await
+        })
     }
 
     /// Inserts `sequence`, whose cell exists already.

@@ -10,6 +10,8 @@ use crate::lock_mode::LockMode;
 pub enum MaintenanceCommand {
     /// VACUUM
     Vacuum,
+    /// VACUUM with the option ANALYZE.
+    VacuumAnalyze,
     /// ANALYZE
     Analyze,
     /// REINDEX TABLE
@@ -118,7 +120,12 @@ fn vacuum(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {
             "ANALYZE option must be specified when a column list is provided",
         ));
     }
-    Ok(of(MaintenanceCommand::Vacuum, targets))
+    let command = if analyzes {
+        MaintenanceCommand::VacuumAnalyze
+    } else {
+        MaintenanceCommand::Vacuum
+    };
+    Ok(of(command, targets))
 }
 
 fn analyze(c: &mut Cursor<'_>) -> Result<MaintenanceSyntax, SqlError> {

@@ -1,0 +1,305 @@
+//! Joins: an index lookup on the right side for each left row, or a right side kept in memory.
+
+mod key_table;
+mod stored;
+
+use fencepost_sql::bound::{Expr, JoinKind};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::key::encode_plain;
+use fencepost_sql::stop::StatementStop;
+use fencepost_sql::value::Value;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::source::SourceState;
+use crate::plan::{Join, JoinMethod};
+use crate::slots::Slots;
+use stored::StoredSide;
+
+const LEFT_CHUNK: usize = 256;
+
+/// The state of a join.
+pub struct JoinState {
+    left: SourceState,
+    right: SourceState,
+    left_rows: Batch,
+    left_more: bool,
+    /// The left row for which matching rows are searched.
+    current: usize,
+    /// Whether the search for the current left row has begun.
+    open: bool,
+    /// Whether the current left row had a match.
+    matched: bool,
+    /// The right rows of an index join for the current left row.
+    found: Batch,
+    found_more: bool,
+    /// The right side of another join, once it is read.
+    stored: Option<StoredSide>,
+    /// The next right row to compare with the current left row, in `found` or `stored`.
+    candidate: Option<usize>,
+    /// The next right row to return without a match.
+    unmatched_at: usize,
+    key: Vec<u8>,
+}
+
+impl JoinState {
+    /// Creates the state before the first row.
+    pub fn new(join: &Join, width: usize) -> JoinState {
+        JoinState {
+            left: SourceState::new(&join.left, width),
+            right: SourceState::new(&join.right, width),
+            left_rows: Batch::new(width),
+            left_more: true,
+            current: 0,
+            open: false,
+            matched: false,
+            found: Batch::new(width),
+            found_more: true,
+            stored: None,
+            candidate: None,
+            unmatched_at: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// Adds up to `max` rows to `out`. Returns false when no more rows follow.
+    pub async fn next(
+        &mut self,
+        join: &Join,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, StatementStop> {
+        if self.stored.is_none() && !matches!(join.method, JoinMethod::Index) {
+            let width = self.left_rows.width();
+            let stored = StoredSide::read(join, &mut self.right, width, cx);
+            self.stored = Some(stored.await?);
+        }
+        let target = out.len() + max;
+        while out.len() < target {
+            cx.breathe().await?;
+            if self.current == self.left_rows.len() {
+                if !self.left_more {
+                    return Ok(self.unmatched_right(join, out, target));
+                }
+                self.left_rows.clear();
+                self.current = 0;
+                let chunk = LEFT_CHUNK.min(max);
+                let next = self.left.next(&join.left, cx, &mut self.left_rows, chunk);
+                self.left_more = next.await?;
+                continue;
+            }
+            if !self.open {
+                self.open_row(join, cx).await?;
+            }
+            let done = match join.method {
+                JoinMethod::Index => self.matches_by_index(join, cx, out, target).await?,
+                JoinMethod::Hash { .. } | JoinMethod::Loop => {
+                    self.matches_in_memory(join, cx, out, target).await?
+                }
+            };
+            if done {
+                if !self.matched && matches!(join.kind, JoinKind::Left | JoinKind::Full) {
+                    self.unmatched_left(join, out);
+                }
+                self.open = false;
+                self.current += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins the search for matches of the current left row.
+    async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
+        self.open = true;
+        self.matched = false;
+        let left = self.left_rows.row(self.current);
+        match (&join.method, &self.stored) {
+            (JoinMethod::Index, _) => {
+                let left = (left, &join.left_slots);
+                self.right.reopen(&join.right, cx, left).await?;
+                self.found.clear();
+                self.found_more = true;
+                self.candidate = None;
+            }
+            (JoinMethod::Hash { left_keys, .. }, Some(stored)) => {
+                let key = &mut self.key;
+                let has_key = cx.in_parts(|cx| hash_key(left_keys, cx, left, key)).await?;
+                self.candidate = if has_key {
+                    stored.first(&self.key)
+                } else {
+                    None
+                };
+            }
+            (JoinMethod::Loop, Some(stored)) => self.candidate = stored.first(&[]),
+            (JoinMethod::Hash { .. } | JoinMethod::Loop, None) => self.candidate = None,
+        }
+        Ok(())
+    }
+
+    /// Joins the current left row with the rows that the right side returns for it. Returns false
+    /// if `out` is full before they end.
+    async fn matches_by_index(
+        &mut self,
+        join: &Join,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        target: usize,
+    ) -> Result<bool, StatementStop> {
+        loop {
+            while let Some(candidate) = self.candidate {
+                if out.len() >= target {
+                    return Ok(false);
+                }
+                self.candidate = Some(candidate + 1).filter(|next| *next < self.found.len());
+                let row = out.push();
+                let right = self.found.row(candidate);
+                copy(right, row, &join.right_slots);
+                for carried in join.carried.iter().filter(|carried| !carried.from_left) {
+                    row[carried.slot].clone_from(&right[carried.slot]);
+                }
+                self.matched |= self.is_match(join, cx, out).await?;
+            }
+            if !self.found_more {
+                return Ok(true);
+            }
+            self.found.clear();
+            let next = self
+                .right
+                .next(&join.right, cx, &mut self.found, LEFT_CHUNK);
+            self.found_more = next.await?;
+            self.candidate = (self.found.len() > 0).then_some(0);
+        }
+    }
+
+    /// Joins the current left row with the stored rows that may match it. Returns false if `out`
+    /// is full before they end.
+    async fn matches_in_memory(
+        &mut self,
+        join: &Join,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        target: usize,
+    ) -> Result<bool, StatementStop> {
+        while let (Some(candidate), Some(stored)) = (self.candidate, &self.stored) {
+            if out.len() >= target {
+                return Ok(false);
+            }
+            self.candidate = stored.after(candidate);
+            stored.copy(candidate, out.push());
+            if self.is_match(join, cx, out).await? {
+                self.matched = true;
+                if let Some(stored) = &mut self.stored {
+                    stored.mark_matched(candidate);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Completes the last row of `out`, which has the values of the right side, and removes it
+    /// again if the condition rejects it. Returns whether it stays.
+    async fn is_match(
+        &self,
+        join: &Join,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+    ) -> Result<bool, StatementStop> {
+        if cx.is_due() {
+            cx.pause().await?;
+        }
+        let last = out.len() - 1;
+        let row = out.row_mut(last);
+        self.copy_left(join, row);
+        let holds = if join.deep {
+            cx.deep_holds(join.on.as_ref(), row).await?
+        } else {
+            cx.holds(join.on.as_ref(), row).await?
+        };
+        if !holds {
+            out.pop();
+        }
+        Ok(holds)
+    }
+
+    fn copy_left(&self, join: &Join, row: &mut [Value]) {
+        let left = self.left_rows.row(self.current);
+        copy(left, row, &join.left_slots);
+        for carried in join.carried.iter().filter(|carried| carried.from_left) {
+            row[carried.slot].clone_from(&left[carried.slot]);
+        }
+    }
+
+    /// Adds the current left row without a match.
+    fn unmatched_left(&self, join: &Join, out: &mut Batch) {
+        let row = out.push();
+        self.copy_left(join, row);
+        clear(row, &join.right_slots);
+        for carried in join.carried.iter().filter(|carried| !carried.from_left) {
+            row[carried.slot] = Value::Null;
+        }
+    }
+
+    /// Adds the right rows of a full join that had no match, after the last left row. Returns
+    /// whether more of them follow.
+    fn unmatched_right(&mut self, join: &Join, out: &mut Batch, target: usize) -> bool {
+        let Some(stored) = &self.stored else {
+            return false;
+        };
+        while self.unmatched_at < stored.len() {
+            if out.len() >= target {
+                return true;
+            }
+            let right = self.unmatched_at;
+            self.unmatched_at += 1;
+            if stored.is_unmatched(right) {
+                let row = out.push();
+                clear(row, &join.left_slots);
+                for carried in join.carried.iter().filter(|carried| carried.from_left) {
+                    row[carried.slot] = Value::Null;
+                }
+                stored.copy(right, row);
+            }
+        }
+        false
+    }
+}
+
+fn copy(from: &[Value], to: &mut [Value], slots: &Slots) {
+    for range in slots.ranges() {
+        to[range.clone()].clone_from_slice(&from[range]);
+    }
+}
+
+fn clear(row: &mut [Value], slots: &Slots) {
+    for range in slots.ranges() {
+        row[range].fill(Value::Null);
+    }
+}
+
+/// Writes the hash key of a row to `out`; equal values have equal bytes. Returns false if a value
+/// is NULL and matches nothing.
+pub fn hash_key(
+    keys: &[Expr],
+    cx: &Cx<'_>,
+    row: &[Value],
+    out: &mut Vec<u8>,
+) -> Result<bool, SqlError> {
+    out.clear();
+    for key in keys {
+        let value = cx.value_here(key, row)?;
+        if value.is_null() {
+            return Ok(false);
+        }
+        push_comparable(&value, out);
+    }
+    Ok(true)
+}
+
+/// Encodes a value for comparison: integers of every width are encoded as bigint.
+pub fn push_comparable(value: &Value, out: &mut Vec<u8>) {
+    match value.as_int() {
+        Some(wide) => encode_plain(&Value::Int8(wide), false, out),
+        None => encode_plain(value, false, out),
+    }
+}
