@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use fencepost_fuzz::sql::{self, Bounds, Options};
+use fencepost_fuzz::queries::{self, QueryOptions, QueryServer, Settings};
+use fencepost_fuzz::sql::{self, Bounds, Options, Process};
 use fencepost_fuzz::targets;
 
 /// The memory limit of the server, in bytes.
@@ -17,9 +18,39 @@ const STATES_SHOWN: usize = 12;
 /// The argument with which this program writes the seeds of the fuzz targets into a folder.
 const SEEDS: &str = "seeds";
 
+/// The argument with which this program compares the answers to random queries.
+const QUERIES: &str = "queries";
+
+/// Compares the answers to random queries: under several planner settings, and with another server.
+#[derive(Parser)]
+struct QueryArguments {
+    /// After how many seconds no further round begins
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The seed of all rounds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first round
+    #[arg(long, default_value_t = 0)]
+    round: u64,
+    /// How many queries there are at most
+    #[arg(long, default_value_t = u64::MAX)]
+    queries: u64,
+    /// Queries of a round
+    #[arg(long, default_value_t = 100)]
+    queries_per_round: u64,
+    /// The server under test. [default: a new one in memory]
+    #[arg(long)]
+    url: Option<String>,
+    /// A PostgreSQL server with the right answers; the program creates tables there
+    #[arg(long)]
+    beside: Option<String>,
+}
+
 /// Sends random statements to a server and reports crashes, hangs and internal errors.
 ///
-/// `fencepost-fuzz seeds <folder>` writes the seeds of the fuzz targets instead.
+/// `fencepost-fuzz seeds <folder>` writes the seeds of the fuzz targets instead. `fencepost-fuzz
+/// queries` compares the answers to random queries.
 #[derive(Parser)]
 struct Arguments {
     /// After how many seconds no further round begins
@@ -49,6 +80,9 @@ fn main() -> ExitCode {
     let result = match std::env::args().nth(1) {
         Some(first) if first == sql::SERVE => sql::serve(MEMORY_LIMIT).map(|()| true),
         Some(first) if first == SEEDS => write_seeds().map(|()| true),
+        Some(first) if first == QUERIES => {
+            compare_queries(&QueryArguments::parse_from(std::env::args().skip(1)))
+        }
         _ => fuzz(&Arguments::parse()),
     };
     match result {
@@ -74,6 +108,50 @@ fn write_seeds() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Compares the answers to queries. Returns false if some differ.
+fn compare_queries(arguments: &QueryArguments) -> Result<bool, String> {
+    let own = match &arguments.url {
+        Some(_) => None,
+        None => {
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            Some(Process::start(&program)?)
+        }
+    };
+    let url = match (&arguments.url, &own) {
+        (Some(url), _) => url.clone(),
+        (None, Some(own)) => format!(
+            "host={} port={} user=postgres dbname=postgres",
+            own.addr.ip(),
+            own.addr.port()
+        ),
+        (None, None) => return Err("there is no server".to_owned()),
+    };
+    let tested = QueryServer::connect("fencepost", &url, Settings::of_planner())?;
+    let mut servers = vec![tested];
+    if let Some(beside) = &arguments.beside {
+        let right = QueryServer::connect("postgresql", beside, vec![Settings::default()])?;
+        servers.insert(0, right);
+    }
+    let options = QueryOptions {
+        seed: arguments.seed,
+        first_round: arguments.round,
+        queries: arguments.queries,
+        queries_per_round: arguments.queries_per_round,
+        time: Duration::from_secs(arguments.seconds),
+    };
+    let summary = queries::run(&mut servers, &options, |difference| {
+        println!("{difference}")
+    })?;
+    println!(
+        "{} rounds, {} queries compared, {} skipped; {} differences",
+        summary.rounds,
+        summary.compared,
+        summary.skipped,
+        summary.differences.len()
+    );
+    Ok(summary.differences.is_empty())
 }
 
 /// Runs the requested rounds. Returns false if there are findings.

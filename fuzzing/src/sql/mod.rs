@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub use client::{Message, Request};
 pub use round::{Bounds, Fault};
 pub use script::Step;
-pub use server::{SERVE, serve};
+pub use server::{Process, SERVE, serve};
 
 pub use corpus::Corpus;
 
