@@ -7,7 +7,8 @@
 //!                                             embedded, pg: SQL sessions (sql)
 //! ```
 //!
-//! A workload is one folder. Every run ends with the workload's own check of its data.
+//! A workload is one folder. Every run ends with the workload's own check of its data. `failover`
+//! and `tpch` have a run and a report of their own.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod sql;
 mod tally;
 pub mod tatp;
 pub mod tpcc;
+pub mod tpch;
 mod versioned;
 
 pub use error::BenchError;

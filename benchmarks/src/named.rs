@@ -1,7 +1,7 @@
 //! Benchmarks by name, for the `fencepost bench` command.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fencepost::Database;
 use serde_json::{Value, json};
@@ -390,19 +390,11 @@ fn machines(options: &BenchOptions) -> Result<Machines, BenchError> {
 
 /// Opens the database of an embedded or native run.
 fn open(options: &BenchOptions) -> Result<Database, BenchError> {
-    let mut database = Database::options();
-    if let Some(dir) = &options.data_dir {
-        database = database.data_dir(dir);
-    }
-    if let Some(bytes) = options.memory_limit {
-        database = database.memory_limit(bytes);
-    }
-    if let Some(bytes) = options.region_bytes {
-        database = database.region_size(bytes);
-    }
-    let database = database
-        .open()
-        .map_err(|error| BenchError::Embedded(error.to_string()))?;
+    let database = open_database(
+        options.data_dir.as_deref(),
+        options.memory_limit,
+        options.region_bytes,
+    )?;
     if options.via == Interface::Native && !database.machine().is_fresh() {
         // Native tables are in no catalog, so the tables of an earlier run could not be found.
         return Err(BenchError::Options(
@@ -410,4 +402,25 @@ fn open(options: &BenchOptions) -> Result<Database, BenchError> {
         ));
     }
     Ok(database)
+}
+
+/// Opens a database in this process; `None` stands for the defaults of the library.
+pub(crate) fn open_database(
+    data_dir: Option<&Path>,
+    memory_limit: Option<u64>,
+    region_bytes: Option<usize>,
+) -> Result<Database, BenchError> {
+    let mut database = Database::options();
+    if let Some(dir) = data_dir {
+        database = database.data_dir(dir);
+    }
+    if let Some(bytes) = memory_limit {
+        database = database.memory_limit(bytes);
+    }
+    if let Some(bytes) = region_bytes {
+        database = database.region_size(bytes);
+    }
+    database
+        .open()
+        .map_err(|error| BenchError::Embedded(error.to_string()))
 }

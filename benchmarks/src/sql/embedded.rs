@@ -90,6 +90,7 @@ fn cell(value: &Value) -> Result<Cell, SqlFailure> {
         (Value::Null, ..) => Ok(Cell::Null),
         (Value::Numeric(number), ..) => Ok(Cell::Numeric(*number)),
         (Value::Timestamp(time), ..) => Ok(Cell::Int(*time)),
+        (Value::Date(days), ..) => Ok(Cell::Date(*days)),
         (_, Some(number), _) => Ok(Cell::Int(number)),
         (_, _, Some(text)) => Ok(Cell::Text(text.to_string())),
         _ => Err(SqlFailure::new("42804", "neither a number nor a string")),

@@ -56,6 +56,8 @@ pub enum Cell {
     Numeric(Decimal),
     /// Any string.
     Text(String),
+    /// A date: the days since 2000-01-01.
+    Date(i32),
 }
 
 impl Cell {

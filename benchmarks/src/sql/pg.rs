@@ -152,6 +152,7 @@ impl<'a> FromSql<'a> for Cell {
             Type::INT4 => Cell::Int(i32::from_sql(ty, raw)?.into()),
             Type::NUMERIC => Cell::Numeric(numeric::decode(raw)?),
             Type::INT8 | Type::TIMESTAMP => Cell::Int(i64::from_sql(ty, raw)?),
+            Type::DATE => Cell::Date(i32::from_sql(&Type::INT4, raw)?),
             _ => Cell::Text(String::from_sql(ty, raw)?),
         })
     }
@@ -162,6 +163,7 @@ impl<'a> FromSql<'a> for Cell {
 
     fn accepts(ty: &Type) -> bool {
         let number = matches!(*ty, Type::INT2 | Type::INT4 | Type::INT8 | Type::NUMERIC);
-        number || *ty == Type::TIMESTAMP || <String as FromSql>::accepts(ty)
+        let time = matches!(*ty, Type::TIMESTAMP | Type::DATE);
+        number || time || <String as FromSql>::accepts(ty)
     }
 }

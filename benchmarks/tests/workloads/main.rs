@@ -3,4 +3,5 @@
 
 mod corrupted;
 mod costs;
+mod queries;
 mod smoke;
