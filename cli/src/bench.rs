@@ -13,15 +13,16 @@ use fencepost_benchmarks::{BenchOptions, FabricKind, Interface, Name, null_serve
 use crate::failover::{CommonOptions, FailoverArgs};
 use crate::failure::Failure;
 use crate::size;
+use crate::tpch::{self, TpchArgs};
 
 /// Run a benchmark, check its data and report.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// Benchmark to run.
     name: Benchmark,
-    /// Interface to the database.
-    #[arg(long, default_value = "native")]
-    via: Access,
+    /// Interface to the database. [default: native; tpch: embedded, or pg with --url]
+    #[arg(long)]
+    via: Option<Access>,
     /// Server for --via pg: postgresql://user@host:port/database, or host=… port=…. Any PostgreSQL
     /// server works. The benchmark drops and creates its tables. Given several times, for machines
     /// of one database: the first one loads, clients are distributed over all, and the check runs
@@ -117,6 +118,8 @@ pub struct Bench {
     region_size: Option<usize>,
     #[command(flatten)]
     failover: FailoverArgs,
+    #[command(flatten)]
+    tpch: TpchArgs,
     /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -143,6 +146,9 @@ enum Benchmark {
     /// TPC-C: nine tables and five transactions, and the consistency conditions 3.3.2.1 to
     /// 3.3.2.12.
     Tpcc,
+    /// TPC-H: eight tables and 22 queries, on one server or on two servers in turn, and the answers
+    /// of PostgreSQL.
+    Tpch,
     /// TATP, or transfers, on machines that are processes, of which one is killed: the duration of
     /// the outage.
     Failover,
@@ -158,6 +164,16 @@ enum Access {
     Embedded,
     /// SQL over the wire.
     Pg,
+}
+
+impl Access {
+    fn interface(self) -> Interface {
+        match self {
+            Access::Native => Interface::Native,
+            Access::Embedded => Interface::Embedded,
+            Access::Pg => Interface::Pg,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -189,6 +205,7 @@ impl Bench {
             Benchmark::Smallbank => Name::SmallBank,
             Benchmark::Orw => Name::Orw,
             Benchmark::Tpcc => Name::Tpcc,
+            Benchmark::Tpch => return self.run_queries(),
             Benchmark::Failover => return self.kill_machines(),
             Benchmark::NullServer => return self.serve_nothing(),
         };
@@ -221,14 +238,26 @@ impl Bench {
         self.failover.run(common)
     }
 
+    fn run_queries(self) -> crate::CommandResult {
+        let default = match self.urls[..] {
+            [] => Access::Embedded,
+            _ => Access::Pg,
+        };
+        self.tpch.run(tpch::CommonOptions {
+            via: self.via.unwrap_or(default).interface(),
+            urls: self.urls,
+            machines: self.machines,
+            data_dir: self.data_dir,
+            memory_limit: self.memory_limit,
+            region_bytes: self.region_size,
+            json: self.json,
+        })
+    }
+
     fn options(self, name: Name) -> Result<BenchOptions, Failure> {
         Ok(BenchOptions {
             name,
-            via: match self.via {
-                Access::Native => Interface::Native,
-                Access::Embedded => Interface::Embedded,
-                Access::Pg => Interface::Pg,
-            },
+            via: self.via.unwrap_or(Access::Native).interface(),
             urls: self.urls,
             rows: self.rows,
             zipf: self.zipf,

@@ -35,6 +35,8 @@ mod signals;
 mod size;
 mod start;
 mod status;
+#[cfg(feature = "bench")]
+mod tpch;
 
 use std::io::Write;
 use std::process::ExitCode;
