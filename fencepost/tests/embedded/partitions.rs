@@ -495,8 +495,8 @@ fn plan_lists_its_partitions() {
             "SELECT * FROM t JOIN u ON u.a = t.a WHERE t.a = 0",
             "Nested Loop\n  ->  Index Scan using t_pkey on t\n        \
              Index Cond: (t.a = 0)\n        Partitions: 1 of 16\n        Partition: 12 (m1)\n  \
-             ->  Index Scan using u_a on u\n        Index Cond: (u.a = t.a)\n        \
-             Partitions: 1 of 16",
+             ->  Index Scan using u_a on u\n        Index Cond: (u.a = 0)\n        \
+             Partitions: 1 of 16\n        Partition: 12 (m1)",
         ),
         (
             "INSERT INTO u VALUES (0, 1)",

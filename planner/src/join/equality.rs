@@ -41,8 +41,11 @@ impl EqualColumns {
     }
 
     /// Returns an equality of a column of `left` with one of `right`; `None` if one of them has no
-    /// column.
+    /// column, or if all columns are equal to a constant anyway.
     pub fn equality_between(&self, left: UnitSet, right: UnitSet) -> Option<Expr> {
+        if self.is_fixed {
+            return None;
+        }
         let left = self.members_in(left).next()?;
         let right = self.members_in(right).next()?;
         Some(self.equality(left, right.column()))

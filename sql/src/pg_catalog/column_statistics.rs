@@ -48,7 +48,7 @@ fn add(rows: &mut Rows, table: &TableDef, column: &ColumnDef, of: &ColumnStatist
         ("attname", Value::text(&column.name)),
         ("inherited", Value::Bool(table.is_parent())),
         ("null_frac", Value::Float4(of.null_fraction as f32)),
-        ("avg_width", Value::Int4(of.width.round() as i32)),
+        ("avg_width", Value::Int4(of.width as i32)),
         ("n_distinct", Value::Float4(of.distinct as f32)),
         ("most_common_vals", array_text(common.collect(), column)),
         ("most_common_freqs", list(fractions.collect())),
