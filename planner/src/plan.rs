@@ -326,7 +326,7 @@ pub struct Scan {
     /// passes the filter.
     pub filters_first: bool,
     /// The rows that stay out of the read set, because each row that is used is locked and read
-    /// again.
+    /// again, or because ANALYZE reads them.
     pub hints: Hints,
     /// Whether subqueries above the scan choose among its rows.
     pub chosen_above: bool,
