@@ -285,7 +285,9 @@ mod tests {
             .map(|(value, _)| value.clone())
             .collect();
         assert_eq!(common, [Value::Int4(-1)]);
-        assert!(column.distinct < -0.4, "{}", column.distinct);
+        // Half of the sample are 5,000 values that occur once.
+        let distinct = column.distinct;
+        assert!((9_800.0..10_000.0).contains(&distinct), "{distinct}");
     }
 
     #[test]

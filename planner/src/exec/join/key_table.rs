@@ -102,7 +102,7 @@ mod tests {
             if row % 5 != 0 {
                 assert_eq!(
                     table.add(&key[..1 + row as usize % 4], row),
-                    row < 28 && table_is_new(row)
+                    has_new_key(row)
                 );
             }
         }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// Returns whether the row is the first one with its key.
-    fn table_is_new(row: u32) -> bool {
+    fn has_new_key(row: u32) -> bool {
         let key = |row: u32| (row % 7).to_be_bytes()[..1 + row as usize % 4].to_vec();
         (0..row)
             .filter(|other| other % 5 != 0)
