@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use fencepost_fuzz::queries::{self, QueryOptions, QueryServer, Settings};
 use fencepost_fuzz::sql::{self, Bounds, Options, Process};
 use fencepost_fuzz::targets;
@@ -21,9 +21,9 @@ const SEEDS: &str = "seeds";
 /// The argument with which this program compares the answers to random queries.
 const QUERIES: &str = "queries";
 
-/// Compares the answers to random queries: under several planner settings, and with another server.
-#[derive(Parser)]
-struct QueryArguments {
+/// The rounds of a run.
+#[derive(Args)]
+struct Rounds {
     /// After how many seconds no further round begins
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -33,6 +33,13 @@ struct QueryArguments {
     /// The number of the first round
     #[arg(long, default_value_t = 0)]
     round: u64,
+}
+
+/// Compares the answers to random queries: under several planner settings, and with another server.
+#[derive(Parser)]
+struct QueryArguments {
+    #[command(flatten)]
+    rounds: Rounds,
     /// How many queries there are at most
     #[arg(long, default_value_t = u64::MAX)]
     queries: u64,
@@ -53,18 +60,11 @@ struct QueryArguments {
 /// queries` compares the answers to random queries.
 #[derive(Parser)]
 struct Arguments {
-    /// After how many seconds no further round begins
-    #[arg(long, default_value_t = 60)]
-    seconds: u64,
-    /// The seed of all rounds
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The number of the first round
-    #[arg(long, default_value_t = 0)]
-    round: u64,
+    #[command(flatten)]
+    rounds: Rounds,
     /// How many rounds there are at most
-    #[arg(long, default_value_t = u64::MAX)]
-    rounds: u64,
+    #[arg(long = "rounds", default_value_t = u64::MAX)]
+    rounds_max: u64,
     /// Statements of a round
     #[arg(long, default_value_t = 300)]
     statements: usize,
@@ -135,11 +135,11 @@ fn compare_queries(arguments: &QueryArguments) -> Result<bool, String> {
         servers.insert(0, right);
     }
     let options = QueryOptions {
-        seed: arguments.seed,
-        first_round: arguments.round,
+        seed: arguments.rounds.seed,
+        first_round: arguments.rounds.round,
         queries: arguments.queries,
         queries_per_round: arguments.queries_per_round,
-        time: Duration::from_secs(arguments.seconds),
+        time: Duration::from_secs(arguments.rounds.seconds),
     };
     let summary = queries::run(&mut servers, &options, |difference| {
         println!("{difference}")
@@ -159,10 +159,10 @@ fn fuzz(arguments: &Arguments) -> Result<bool, String> {
     let options = Options {
         program: std::env::current_exe().map_err(|error| error.to_string())?,
         corpus: sql::corpus_folder(),
-        seed: arguments.seed,
-        first_round: arguments.round,
-        rounds: arguments.rounds,
-        time: Duration::from_secs(arguments.seconds),
+        seed: arguments.rounds.seed,
+        first_round: arguments.rounds.round,
+        rounds: arguments.rounds_max,
+        time: Duration::from_secs(arguments.rounds.seconds),
         statements: arguments.statements,
         reductions: arguments.reductions,
         bounds: Bounds {
