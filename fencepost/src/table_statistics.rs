@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_planner::rows_of_local_trees;
+use fencepost_planner::rows_of_mapped_trees;
 use fencepost_sql::catalog::{Catalog, TableDef};
 use fencepost_sql::table_statistics::{StatisticsSource, TableStatistics};
 use fencepost_txn::{Machine, Mode};
@@ -19,6 +19,9 @@ use crate::patience::{CATALOG_PATIENCE, within};
 
 /// The age at which statistics are read again.
 const AGE_MAX: Duration = Duration::from_secs(60);
+
+/// The number of tables whose statistics are kept in memory.
+const TABLES_MAX: usize = 4096;
 
 /// The statistics of tables, by the oids of the tables.
 #[derive(Default)]
@@ -38,7 +41,12 @@ impl AnalyzedTables {
             statistics,
             read: Instant::now(),
         };
-        self.tables.write().insert(table, entry);
+        let mut tables = self.tables.write();
+        if tables.len() >= TABLES_MAX {
+            // Many are of tables that no longer exist.
+            tables.clear();
+        }
+        tables.insert(table, entry);
     }
 
     /// Returns the statistics of a table, and whether they are fresh.
@@ -80,7 +88,7 @@ impl fmt::Debug for SessionStatistics {
 
 impl StatisticsSource for SessionStatistics {
     fn rows(&self, table: &TableDef) -> Option<f64> {
-        rows_of_local_trees(table, &self.machine)
+        rows_of_mapped_trees(table, &self.machine)
     }
 
     fn statistics(&self, table: &TableDef) -> Option<Arc<TableStatistics>> {

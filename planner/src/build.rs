@@ -16,6 +16,7 @@ use crate::access::{OrderedBy, Path, Scope, WantedOrder, choose};
 use crate::analytics;
 use crate::conjuncts::{conjunction, conjuncts};
 use crate::context::PlanContext;
+use crate::estimate::Estimator;
 use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::late::postpone;
@@ -38,8 +39,8 @@ pub struct TargetTable {
 
 /// The context in which the parts of a FROM clause are planned.
 pub struct Builder<'a> {
-    /// The surroundings of planning.
-    pub cx: PlanContext<'a>,
+    /// The surroundings of planning, and the estimates for the relations if they are joined.
+    pub estimator: Estimator<'a>,
     /// For each slot, whether an expression reads it.
     pub needed: Vec<bool>,
     /// The order wanted from a scan, if it is the only source.
@@ -106,7 +107,7 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
     computed.iter().for_each(|expr| mark(expr, &mut needed));
     let wanted = wanted_order(&select).filter(|_| !hashes);
     let builder = Builder {
-        cx,
+        estimator: Estimator::of_joins(cx, &select.from),
         needed,
         wanted: wanted.as_deref().unwrap_or(&[]),
         locks: select.locking.as_ref().filter(|_| lock.is_none()),
@@ -375,7 +376,7 @@ impl Builder<'_> {
             }
             other => {
                 let names = (leaf.alias, leaf.column_names);
-                plan_relation(self.cx, other, first_slot, names)
+                plan_relation(self.estimator.context(), other, first_slot, names)
             }
         };
         let (mine, rest) = conditions.into_iter().partition(|c| reads_only(c, own));

@@ -70,7 +70,7 @@ pub use locate::row_at;
 pub use materialized_rows::{MaterializedRows, MaterializedRowsSink};
 pub use plan::TablePlan;
 pub use routines::{CallState, OpenCursor, Portals, Procedure, Routines};
-pub use row_count::rows_of_local_trees;
+pub use row_count::rows_of_mapped_trees;
 pub use run::{Execution, Progress};
 pub use sink::{FlushFuture, MemorySink, RowSink};
 pub use split::Split;

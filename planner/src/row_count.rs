@@ -3,25 +3,42 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use fencepost_btree::BTree;
 use fencepost_sql::catalog::{IndexKind, TableDef};
 use fencepost_txn::Machine;
 
-use crate::index::trees;
+use crate::index;
 
-/// Estimates the number of rows of a table without waiting for another machine. Returns `None` if
-/// its primary index is a hash index or a part of it is on another machine.
-pub fn rows_of_local_trees(table: &TableDef, machine: &Machine) -> Option<f64> {
-    let first = table.indexes.first()?;
-    if first.kind != IndexKind::BTree || table.is_parent() {
-        return None;
-    }
-    let mut rows = 0.0;
-    let mut cx = Context::from_waker(Waker::noop());
-    for tree in trees(first) {
-        match pin!(tree.about(machine)).poll(&mut cx) {
-            Poll::Ready(Ok(entries)) => rows += entries,
-            Poll::Ready(Err(_)) | Poll::Pending => return None,
+/// Estimates the number of rows of a table without waiting for another machine: the trees whose
+/// memory is mapped here stand for the others. Returns `None` if there are none, or if the primary
+/// index is a hash index.
+pub fn rows_of_mapped_trees(table: &TableDef, machine: &Machine) -> Option<f64> {
+    let (mut trees, mut counted, mut rows) = (0_usize, 0_usize, 0.0);
+    let leaves = table.leaves().iter().map(|leaf| &**leaf);
+    for def in leaves.chain((!table.is_parent()).then_some(table)) {
+        let first = def.indexes.first()?;
+        if first.kind != IndexKind::BTree {
+            return None;
+        }
+        for tree in index::trees(first) {
+            trees += 1;
+            if let Some(entries) = entries(tree, machine) {
+                counted += 1;
+                rows += entries;
+            }
         }
     }
-    Some(rows)
+    (counted > 0).then(|| rows * trees as f64 / counted as f64)
+}
+
+/// Estimates the entries of a tree, if no other machine has to be asked.
+fn entries(tree: BTree, machine: &Machine) -> Option<f64> {
+    if machine.is_far(tree.root()) {
+        return None;
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    match pin!(tree.about(machine)).poll(&mut cx) {
+        Poll::Ready(entries) => entries.ok(),
+        Poll::Pending => None,
+    }
 }

@@ -15,7 +15,7 @@ use fencepost_txn::{Machine, Stop};
 
 use crate::analytics::pays;
 use crate::build::plan_whole_select;
-use crate::context::PlanContext;
+use crate::context::{PlanContext, WithQueryRows};
 use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
@@ -51,6 +51,8 @@ pub enum Plan {
 
 /// Plans a statement. Returns the statement itself if it does not run by a plan.
 pub fn plan(mut statement: Statement, cx: PlanContext<'_>) -> Result<Plan, Box<Statement>> {
+    let with_queries = WithQueryRows::default();
+    let cx = cx.with_queries(&with_queries);
     inline_queries(&mut statement);
     decorrelate(&mut statement);
     let mut queries = Subplans::of(&statement, cx);

@@ -1,10 +1,10 @@
 //! The choice of an access path: which index, which keys, which order.
 //!
-//! There are no statistics. An index that fixes more leading columns is assumed to return fewer
-//! rows. A whole unique key is preferred to everything else. A hash index serves only whole keys.
-//! An index that gives the requested order wins a tie, and decides if no condition does. An index
-//! with one tree for each partition gives an order if the partition column is known, or by merging
-//! its trees.
+//! The choice reads no statistics. An index that fixes more leading columns is assumed to return
+//! fewer rows. A whole unique key is preferred to everything else. A hash index serves only whole
+//! keys. An index that gives the requested order wins a tie, and decides if no condition does. An
+//! index with one tree for each partition gives an order if the partition column is known, or by
+//! merging its trees.
 //!
 //! An OR can use an index if each of its branches can: the path then reads one set of ranges for
 //! each branch.

@@ -29,6 +29,7 @@ const DISTINCT_DEFAULT: f64 = 200.0;
 /// Estimates rows and selectivities of one from row.
 pub struct Estimator<'a> {
     cx: PlanContext<'a>,
+    /// In the order of their slots.
     relations: Vec<Relation>,
 }
 
@@ -49,7 +50,25 @@ impl<'a> Estimator<'a> {
             relations: Vec::new(),
         };
         from.for_each_leaf(&mut |leaf| estimator.add(leaf));
+        estimator.relations.sort_by_key(|relation| relation.slots);
         estimator
+    }
+
+    /// Creates the estimator for the relations of `from`, or one without relations if `from` joins
+    /// none: the plan of a single relation needs no estimates.
+    pub fn of_joins(cx: PlanContext<'a>, from: &From) -> Estimator<'a> {
+        match from {
+            From::Join(_) => Estimator::of(cx, from),
+            From::Nothing | From::Leaf(_) => Estimator {
+                cx,
+                relations: Vec::new(),
+            },
+        }
+    }
+
+    /// Returns the surroundings of planning.
+    pub fn context(&self) -> PlanContext<'a> {
+        self.cx
     }
 
     fn add(&mut self, leaf: &Leaf) {
@@ -65,7 +84,9 @@ impl<'a> Estimator<'a> {
     }
 
     fn relation(&self, slot: usize) -> Option<&Relation> {
-        self.relations.iter().find(|of| of.slots.contains(slot))
+        let after = self.relations.partition_point(|of| of.slots.0 <= slot);
+        let relation = self.relations.get(after.checked_sub(1)?)?;
+        relation.slots.contains(slot).then_some(relation)
     }
 
     /// Returns the statistics of the column in a slot, if its table has been analyzed.
@@ -78,9 +99,8 @@ impl<'a> Estimator<'a> {
 
     /// Returns the number of rows of the relation with these slots, without conditions.
     pub fn rows_of(&self, slots: SlotRange) -> f64 {
-        let mut relations = self.relations.iter();
-        let relation = relations.find(|relation| relation.slots == slots);
-        relation.map_or(1.0, |relation| relation.rows)
+        let found = self.relations.binary_search_by_key(&slots, |of| of.slots);
+        found.map_or(1.0, |at| self.relations[at].rows)
     }
 
     /// Estimates the number of distinct values in a slot.

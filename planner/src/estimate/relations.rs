@@ -8,11 +8,13 @@ use crate::conjuncts::conjuncts;
 use crate::context::PlanContext;
 use crate::terms::is_array;
 
-/// The number of rows of a table of unknown size. A table that was never analyzed counts as at
-/// least as large, because the plan of a table that is still empty may be kept while it grows.
-const ROWS_DEFAULT: f64 = 1_000.0;
+/// The number of rows of a table of unknown size. A smaller table counts as this large, too: its
+/// plan may be kept while it grows.
+const ROWS_LEAST: f64 = 1_000.0;
 /// The number of rows of a function in FROM, as in PostgreSQL.
 const FUNCTION_ROWS: f64 = 1_000.0;
+/// The number of rows of a query that is nested too deep to be estimated.
+const QUERY_ROWS: f64 = 1_000.0;
 /// The number of rows of the work table of a recursive query.
 const WORK_ROWS: f64 = 100.0;
 /// The number of rows of a system table.
@@ -28,12 +30,9 @@ pub(super) fn leaf_rows(cx: PlanContext<'_>, leaf: &Leaf) -> f64 {
 fn source_rows(cx: PlanContext<'_>, source: &LeafSource) -> f64 {
     match source {
         LeafSource::Table(table) => {
-            let analyzed = cx.statistics(table);
-            let rows = cx.rows(table).or(analyzed.as_ref().map(|of| of.rows));
-            match analyzed {
-                Some(_) => rows.unwrap_or(ROWS_DEFAULT).max(1.0),
-                None => rows.unwrap_or(ROWS_DEFAULT).max(ROWS_DEFAULT),
-            }
+            let analyzed = || Some(cx.statistics(table)?.rows);
+            let rows = cx.rows(table).or_else(analyzed);
+            rows.unwrap_or(ROWS_LEAST).max(ROWS_LEAST)
         }
         LeafSource::Subquery(query) => select_rows(cx, query),
         LeafSource::Function { .. } => FUNCTION_ROWS,
@@ -47,7 +46,7 @@ fn source_rows(cx: PlanContext<'_>, source: &LeafSource) -> f64 {
                 SetOp::Except => left,
             }
         }
-        LeafSource::Cte(cte) => select_rows(cx, &cte.query),
+        LeafSource::Cte(cte) => cx.rows_of_with_query(cte.id, || select_rows(cx, &cte.query)),
         LeafSource::Recursive(recursive) => 10.0 * select_rows(cx, &recursive.base),
         LeafSource::Work(_) => WORK_ROWS,
         LeafSource::Lateral(lateral) => source_rows(cx, &lateral.source),
@@ -56,6 +55,9 @@ fn source_rows(cx: PlanContext<'_>, source: &LeafSource) -> f64 {
 
 /// Estimates the number of rows that a query returns.
 fn select_rows(cx: PlanContext<'_>, select: &Select) -> f64 {
+    let Some(cx) = cx.inside() else {
+        return QUERY_ROWS;
+    };
     let estimator = Estimator::of(cx, &select.from);
     let mut conditions = Vec::new();
     conjuncts(select.filter.clone(), &mut conditions);

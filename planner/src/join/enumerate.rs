@@ -14,8 +14,8 @@ use super::sides::JoinSides;
 use super::units::UnitSet;
 use crate::estimate::Estimator;
 
-/// The number of pairs of sets up to which all trees are compared.
-const PAIRS_MAX: usize = 3_000;
+/// The number of sets and pairs of sets up to which all trees are compared.
+const STEPS_MAX: usize = 3_000;
 
 /// A tree of joins.
 #[derive(Debug, PartialEq)]
@@ -62,8 +62,17 @@ struct Search<'a> {
     model: &'a CostModel<'a>,
     neighbours: Vec<UnitSet>,
     best: HashMap<UnitSet, Partial>,
-    /// The number of pairs that were compared.
-    pairs: usize,
+    /// The number of sets and pairs that were considered.
+    steps: usize,
+}
+
+/// Two sets that may be joined next.
+struct Candidate {
+    sets: (UnitSet, UnitSet),
+    /// Whether no condition connects them.
+    apart: bool,
+    /// The number of joined rows.
+    rows: f64,
 }
 
 /// Returns the cheapest order of the joins of a graph.
@@ -74,7 +83,7 @@ pub fn best_order(graph: &JoinGraph, estimator: &Estimator<'_>, model: &CostMode
         model,
         neighbours: graph.neighbours(),
         best: HashMap::new(),
-        pairs: 0,
+        steps: 0,
     };
     for (position, unit) in graph.units.iter().enumerate() {
         let partial = Partial {
@@ -95,6 +104,9 @@ impl Search<'_> {
     /// Compares all trees over connected units, until the limit of pairs.
     fn compare_connected(&mut self) {
         for unit in (0..self.graph.units.len()).rev() {
+            if self.is_exhausted() {
+                return;
+            }
             let one = UnitSet::one(unit);
             self.extend_with_complements(one);
             self.extend_connected(one, one.union(UnitSet::before(unit)));
@@ -109,6 +121,7 @@ impl Search<'_> {
             if self.is_exhausted() {
                 return;
             }
+            self.steps += 1;
             self.extend_with_complements(set.union(more));
         }
         for more in beside.subsets() {
@@ -154,7 +167,7 @@ impl Search<'_> {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.pairs > PAIRS_MAX
+        self.steps > STEPS_MAX
     }
 
     fn neighbours_of(&self, set: UnitSet) -> UnitSet {
@@ -165,7 +178,7 @@ impl Search<'_> {
     /// Joins two sets in both directions, and keeps the way if it is the cheapest one for both
     /// together.
     fn join(&mut self, a: UnitSet, b: UnitSet) {
-        self.pairs += 1;
+        self.steps += 1;
         for (left, right) in [(a, b), (b, a)] {
             if let Some(partial) = self.joined(left, right) {
                 let both = left.union(right);
@@ -221,48 +234,66 @@ impl Search<'_> {
         reads.fold(UnitSet::default(), UnitSet::union).without(set)
     }
 
-    /// Joins the pair with the fewest rows, again and again.
+    /// Joins the pair with the fewest rows, again and again. Pairs without a condition between them
+    /// come last.
     fn join_greedily(&mut self) {
-        let mut left: Vec<UnitSet> = (0..self.graph.units.len()).map(UnitSet::one).collect();
-        while left.len() > 1 {
-            let Some((a, b)) = self.smallest_pair(&left) else {
-                return;
-            };
+        let mut sets: Vec<UnitSet> = Vec::new();
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for set in (0..self.graph.units.len()).map(UnitSet::one) {
+            candidates.extend(sets.iter().filter_map(|other| self.candidate(*other, set)));
+            sets.push(set);
+        }
+        while let Some(next) = candidates
+            .iter()
+            .min_by(|a, b| a.apart.cmp(&b.apart).then(a.rows.total_cmp(&b.rows)))
+        {
+            let (a, b) = next.sets;
             self.join(a, b);
-            left.retain(|set| *set != a && *set != b);
-            left.push(a.union(b));
+            let both = a.union(b);
+            candidates.retain(|of| !of.sets.0.meets(both) && !of.sets.1.meets(both));
+            sets.retain(|set| !set.meets(both));
+            candidates.extend(sets.iter().filter_map(|other| self.candidate(*other, both)));
+            sets.push(both);
         }
     }
 
-    /// Returns the pair to join next: of connected sets if there are any, with the fewest joined
-    /// rows.
-    fn smallest_pair(&self, sets: &[UnitSet]) -> Option<(UnitSet, UnitSet)> {
-        let mut smallest: Option<((bool, f64), (UnitSet, UnitSet))> = None;
-        for (position, a) in sets.iter().enumerate() {
-            for b in &sets[position + 1..] {
-                let possible = self.joined(*a, *b).or_else(|| self.joined(*b, *a));
-                let Some(partial) = possible else {
-                    continue;
-                };
-                let apart = !self.neighbours_of(*a).meets(*b);
-                let rank = (apart, partial.estimate.rows);
-                if smallest.as_ref().is_none_or(|(known, _)| rank < *known) {
-                    smallest = Some((rank, (*a, *b)));
-                }
-            }
-        }
-        smallest.map(|(_, pair)| pair)
+    /// Returns two sets as a candidate, if they can be joined.
+    fn candidate(&self, a: UnitSet, b: UnitSet) -> Option<Candidate> {
+        let partial = self.joined(a, b).or_else(|| self.joined(b, a))?;
+        Some(Candidate {
+            sets: (a, b),
+            apart: !self.neighbours_of(a).meets(b),
+            rows: partial.estimate.rows,
+        })
     }
 
-    /// Returns the tree of the best way to join a set.
+    /// Returns the tree of the best way to join a set. Without one, joins the units as they are
+    /// written: LATERAL units read only earlier ones.
     fn tree(&self, set: UnitSet) -> JoinTree {
-        match self.best.get(&set).and_then(|partial| partial.join) {
-            Some((left, right, method)) => JoinTree::Join(Box::new(TreeJoin {
+        if let Some(only) = set.only() {
+            return JoinTree::Unit(only);
+        }
+        if let Some((left, right, method)) = self.best.get(&set).and_then(|best| best.join) {
+            return JoinTree::Join(Box::new(TreeJoin {
                 left: self.tree(left),
                 right: self.tree(right),
                 method,
-            })),
-            None => JoinTree::Unit(set.members().next().unwrap_or_default()),
+            }));
         }
+        let mut members = set.members().map(JoinTree::Unit);
+        let first = members.next().unwrap_or(JoinTree::Unit(0));
+        members.fold(first, |left, right| {
+            let is_lateral = !self.reads_of(right.units()).is_empty();
+            let method = if is_lateral {
+                Method::Index
+            } else {
+                Method::Loop
+            };
+            JoinTree::Join(Box::new(TreeJoin {
+                left,
+                right,
+                method,
+            }))
+        })
     }
 }

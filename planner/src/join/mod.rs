@@ -23,7 +23,6 @@ use fencepost_sql::bound::{Expr, From, Join, JoinKind};
 
 use crate::analytics::key_column;
 use crate::build::{Builder, PlannedSource};
-use crate::estimate::Estimator;
 use cost::CostModel;
 use enumerate::best_order;
 use graph::{JoinGraph, UNITS_MAX};
@@ -42,10 +41,9 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
 
 /// Plans a tree of inner joins, in the cheapest order.
 fn plan_inner(builder: &Builder<'_>, from: From, conditions: Vec<Expr>) -> PlannedSource {
-    let estimator = Estimator::of(builder.cx, &from);
     let (mut graph, rest) = JoinGraph::of(from, conditions);
     let is_key = |key: &Expr| builder.can_hash(key);
-    let order = best_order(&graph, &estimator, &builder.cost_model(&is_key));
+    let order = best_order(&graph, &builder.estimator, &builder.cost_model(&is_key));
     PlannedSource {
         source: assemble::source(builder, &mut graph, &order),
         rest,
@@ -62,7 +60,7 @@ impl Builder<'_> {
     /// Returns the rules by which joins are compared.
     fn cost_model<'a>(&self, is_key: IsKey<'a>) -> CostModel<'a> {
         CostModel {
-            methods: self.cx.join_methods(),
+            methods: self.estimator.context().join_methods(),
             prefers_hash: self.hashes,
             is_key,
         }

@@ -10,7 +10,6 @@ use super::sides::JoinSides;
 use super::units::UnitSet;
 use crate::build::{Builder, PlannedSource};
 use crate::conjuncts::conjuncts;
-use crate::estimate::Estimator;
 use crate::slots::Slots;
 use crate::terms::{reads_any, reads_only};
 
@@ -49,17 +48,13 @@ struct Split {
 
 /// Plans a join whose left side drives.
 pub fn plan_pair(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> PlannedSource {
-    let from = From::Join(Box::new(join));
-    let estimator = Estimator::of(builder.cx, &from);
-    let From::Join(join) = from else {
-        return builder.plan_from(from, conditions, Slots::NONE);
-    };
     let Join {
         kind,
         left,
         right,
         on,
-    } = *join;
+    } = join;
+    let estimator = &builder.estimator;
     let slots = (slots_of(&left), slots_of(&right));
     let mut on_conditions = Vec::new();
     conjuncts(on, &mut on_conditions);
@@ -84,12 +79,9 @@ pub fn plan_pair(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
             between: split.both.clone(),
             right_unit: Some(&right).filter(|_| kind != JoinKind::Full),
         };
-        let estimates = (
-            model.unit(&left, &estimator),
-            model.unit(&right, &estimator),
-        );
+        let estimates = (model.unit(&left, estimator), model.unit(&right, estimator));
         // Every method returns the same rows.
-        model.join(&sides, estimates, 0.0, &estimator).0
+        model.join(&sides, estimates, 0.0, estimator).0
     };
     let left = closed(builder.plan_from(left.from, left.conditions, Slots::NONE));
     let right = RightSide::Unit(right);

@@ -13,6 +13,7 @@ use super::references::References;
 use crate::build::{Builder, TargetTable, mark, mark_joins};
 use crate::conjuncts::{conjunction, conjuncts};
 use crate::context::PlanContext;
+use crate::estimate::Estimator;
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::slots::Slots;
@@ -195,7 +196,7 @@ pub(super) fn plan_change(
         pointer_slot: width,
     }];
     let builder = Builder {
-        cx,
+        estimator: Estimator::of_joins(cx, &from),
         hashes: false,
         needed,
         wanted: &[],

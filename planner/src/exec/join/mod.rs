@@ -158,7 +158,7 @@ impl JoinState {
                 for carried in join.carried.iter().filter(|carried| !carried.from_left) {
                     row[carried.slot].clone_from(&right[carried.slot]);
                 }
-                self.matched |= self.is_match(join, cx, out).await?;
+                self.matched |= self.keep_match(join, cx, out).await?;
             }
             if !self.found_more {
                 return Ok(true);
@@ -187,7 +187,7 @@ impl JoinState {
             }
             self.candidate = stored.after(candidate);
             stored.copy(candidate, out.push());
-            if self.is_match(join, cx, out).await? {
+            if self.keep_match(join, cx, out).await? {
                 self.matched = true;
                 if let Some(stored) = &mut self.stored {
                     stored.mark_matched(candidate);
@@ -199,7 +199,7 @@ impl JoinState {
 
     /// Completes the last row of `out`, which has the values of the right side, and removes it
     /// again if the condition rejects it. Returns whether it stays.
-    async fn is_match(
+    async fn keep_match(
         &self,
         join: &Join,
         cx: &mut Cx<'_>,
