@@ -20,7 +20,7 @@ use fencepost_sql::table_statistics::TableStatistics;
 
 use crate::build::plan_select;
 use crate::context::PlanContext;
-use crate::exec::{Batch, Cx, SelectState};
+use crate::exec::{Batch, CollectedMemory, Cx, SelectState};
 use crate::plan::{Hints, SelectPlan, Source};
 use column::column_statistics;
 pub use command::run_analyze;
@@ -33,24 +33,25 @@ const BATCH: usize = 256;
 /// statistics.
 ///
 /// # Errors
-/// Those of reading rows; 57014 if the statement is cancelled.
+/// Those of reading rows; 53200 if the sample exceeds the memory limit; 57014 if the statement is
+/// cancelled.
 async fn analyze(
     table: &Arc<TableDef>,
     columns: &[usize],
     cx: &mut Cx<'_>,
 ) -> Result<TableStatistics, StatementStop> {
-    let plan = plan_of(table, columns, cx);
-    let mut state = SelectState::new(&plan);
-    let mut batch = Batch::new(plan.targets.len());
-    let mut sample = Sample::new(cx.eval.statement_start.unsigned_abs());
-    loop {
-        batch.clear();
-        let more = state.next(&plan, cx, &mut batch, BATCH).await?;
-        (0..batch.len()).for_each(|row| sample.add(batch.row(row)));
-        if !more {
-            break;
-        }
-    }
+    let outer = std::mem::take(&mut cx.held);
+    let analyzed = analyze_sample(table, columns, cx).await;
+    cx.tx.release_memory(std::mem::replace(&mut cx.held, outer));
+    analyzed
+}
+
+async fn analyze_sample(
+    table: &Arc<TableDef>,
+    columns: &[usize],
+    cx: &mut Cx<'_>,
+) -> Result<TableStatistics, StatementStop> {
+    let sample = take_sample(table, columns, cx).await?;
     let mut statistics = TableStatistics {
         rows: sample.seen() as f64,
         columns: Vec::with_capacity(columns.len()),
@@ -65,6 +66,28 @@ async fn analyze(
     }
     statistics.columns.sort_by_key(|column| column.attnum);
     Ok(statistics)
+}
+
+async fn take_sample(
+    table: &Arc<TableDef>,
+    columns: &[usize],
+    cx: &mut Cx<'_>,
+) -> Result<Sample, StatementStop> {
+    let plan = plan_of(table, columns, cx);
+    let mut state = SelectState::new(&plan);
+    let mut batch = Batch::new(plan.targets.len());
+    let mut sample = Sample::new(cx.eval.statement_start.unsigned_abs());
+    let mut memory = CollectedMemory::default();
+    loop {
+        batch.clear();
+        let more = state.next(&plan, cx, &mut batch, BATCH).await?;
+        for row in 0..batch.len() {
+            memory.add_bytes(cx, sample.add(batch.row(row)))?;
+        }
+        if !more {
+            return Ok(sample);
+        }
+    }
 }
 
 /// Returns the plan that reads these columns of all rows.

@@ -26,6 +26,16 @@ pub(super) struct SampledRow {
     pub values: Vec<SampledValue>,
 }
 
+impl SampledRow {
+    fn bytes(&self) -> usize {
+        let apart = self.values.iter().map(|value| match value {
+            SampledValue::Short(value) => value.bytes_apart(),
+            SampledValue::Null | SampledValue::Long(_) => 0,
+        });
+        apart.sum::<usize>() + size_of::<SampledRow>() + size_of_val(self.values.as_slice())
+    }
+}
+
 /// Rows that are chosen with equal probability from all rows that were seen (algorithm R of Vitter,
 /// "Random Sampling with a Reservoir", 1985).
 pub(super) struct Sample {
@@ -44,8 +54,9 @@ impl Sample {
         }
     }
 
-    /// Adds a row, perhaps in place of another one.
-    pub fn add(&mut self, row: &[Value]) {
+    /// Adds a row, perhaps in place of another one. Returns about the number of bytes by which the
+    /// sample has grown.
+    pub fn add(&mut self, row: &[Value]) -> usize {
         let position = self.seen;
         self.seen += 1;
         let at = if self.rows.len() < ROWS_MAX {
@@ -54,16 +65,19 @@ impl Sample {
             self.random.u64(0..self.seen) as usize
         };
         if at >= ROWS_MAX {
-            return;
+            return 0;
         }
         let row = SampledRow {
             position,
             values: row.iter().map(sampled).collect(),
         };
-        match self.rows.get_mut(at) {
-            Some(replaced) => *replaced = row,
-            None => self.rows.push(row),
+        if let Some(replaced) = self.rows.get_mut(at) {
+            *replaced = row;
+            return 0;
         }
+        let bytes = row.bytes();
+        self.rows.push(row);
+        bytes
     }
 
     /// Returns the number of rows that were seen.
@@ -95,7 +109,10 @@ mod tests {
     fn large_table_is_sampled_evenly() {
         let mut sample = Sample::new(7);
         let rows = 10 * ROWS_MAX as u64;
-        (0..rows).for_each(|row| sample.add(&[Value::Int8(row as i64)]));
+        let bytes: usize = (0..rows)
+            .map(|row| sample.add(&[Value::Int8(row as i64)]))
+            .sum();
+        assert!(bytes >= ROWS_MAX * size_of::<Value>());
         assert_eq!(sample.seen(), rows);
         let kept = sample.into_rows();
         assert_eq!(kept.len(), ROWS_MAX);

@@ -69,6 +69,7 @@ impl Binder<'_> {
         let mut tables = Vec::new();
         for target in &syntax.targets {
             self.check_target(syntax.command, target)?;
+            check_repeated(target)?;
             let NamedObject::Table(table) = self.target_relation(target)? else {
                 continue;
             };
@@ -79,9 +80,14 @@ impl Binder<'_> {
                 ));
                 continue;
             }
-            let parts = target.parts.iter();
-            let columns = parts.filter_map(|part| table.column(part)).collect();
-            tables.push(AnalyzedTable { table, columns });
+            let leaves = table.leaves().iter().filter(|_| !target.only);
+            for table in std::iter::once(&table).chain(leaves) {
+                let parts = target.parts.iter();
+                tables.push(AnalyzedTable {
+                    table: Arc::clone(table),
+                    columns: parts.filter_map(|part| table.column(part)).collect(),
+                });
+            }
         }
         if syntax.targets.is_empty() {
             return Ok(AnalyzedTargets::All);
@@ -279,4 +285,18 @@ impl Binder<'_> {
             None => Err(names::no_relation(schema, name)),
         }
     }
+}
+
+/// Checks that ANALYZE names no column of a table twice; 42701 otherwise.
+fn check_repeated(target: &MaintenanceTarget) -> Result<(), SqlError> {
+    for (position, column) in target.parts.iter().enumerate() {
+        if target.parts[..position].contains(column) {
+            let name = &target.name;
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{column}\" of relation \"{name}\" appears more than once"),
+            ));
+        }
+    }
+    Ok(())
 }
