@@ -379,6 +379,14 @@ impl Portal {
         matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.is_write())
     }
 
+    /// Returns the number of rows of VALUES of an INSERT; 0 for other statements.
+    pub(crate) fn rows_of_values(&self) -> usize {
+        match &self.prepared.planned.body {
+            Body::Plan(plan, _) => plan.rows_of_values(),
+            _ => 0,
+        }
+    }
+
     /// Returns the part of a produced row that the client gets.
     pub(crate) fn client_columns<'a>(&self, row: &'a [Value]) -> &'a [Value] {
         let columns = self.prepared.columns().map_or(0, <[Column]>::len);

@@ -394,6 +394,17 @@ impl Plan {
         ) || self.has_changes()
     }
 
+    /// Returns the number of rows of VALUES of an INSERT; 0 for other statements.
+    pub fn rows_of_values(&self) -> usize {
+        match self {
+            Plan::Insert(insert) => match &insert.source {
+                InsertSource::Values(rows) => rows.len(),
+                InsertSource::Select { .. } => 0,
+            },
+            _ => 0,
+        }
+    }
+
     /// Returns the oid of the table that the main statement changes, if there is one.
     pub fn changed_table(&self) -> Option<u32> {
         match self {

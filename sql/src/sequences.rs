@@ -16,7 +16,7 @@ mod pool;
 mod range;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub struct Sequences {
     is_used: AtomicBool,
     /// Whether the transaction is read-only. Only the session writes it, between statements.
     read_only: AtomicBool,
+    /// The number of values of one sequence that the statement is expected to draw.
+    expected: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +113,7 @@ impl Sequences {
             own: Mutex::default(),
             is_used: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
+            expected: AtomicU64::new(0),
         }
     }
 
@@ -119,12 +122,17 @@ impl Sequences {
         self.is_used.store(true, Ordering::Relaxed);
         let own = &mut *self.own.lock();
         let log = own.drawn.entry(id).or_default();
+        let expected = self.expected.load(Ordering::Relaxed);
+        let draw = |pool: &mut Pool, log: &mut Log| {
+            let is_enough = !log.is_new() || pool.has(expected);
+            is_enough.then(|| pool.draw(log)).flatten()
+        };
         let value = match log.again() {
             Some(value) => Some(value),
             None if own.sets.wants(id) => None,
             None => match own.private.get_mut(&id) {
-                Some(pool) => pool.draw(log),
-                None => self.ranges.with(id, |pool| pool.draw(log)),
+                Some(pool) => draw(pool, log),
+                None => self.ranges.with(id, |pool| draw(pool, log)),
             },
         };
         let value = value.ok_or_else(|| wants_range(id))?;
@@ -167,9 +175,11 @@ impl Sequences {
         }
     }
 
-    /// Begins another statement, in a transaction that is read-only or not.
-    pub fn begin_in(&self, read_only: bool) {
+    /// Begins another statement, in a transaction that is read-only or not. If the statement draws
+    /// `expected` values of a sequence, it does not run again after each range.
+    pub fn begin_in(&self, read_only: bool, expected: usize) {
         self.read_only.store(read_only, Ordering::Relaxed);
+        self.expected.store(expected as u64, Ordering::Relaxed);
         self.end();
     }
 
@@ -249,24 +259,30 @@ impl Sequences {
     }
 
     /// Returns the number of values to take for a statement that waits for them; `None` if the pool
-    /// has values by now. The caller holds the [`CellLock`]. A statement that has drawn many values
+    /// has values by now. The caller holds the [`CellLock`]. A statement that draws many values
     /// claims the values that it takes.
     pub fn wanted(&self, id: u32) -> Option<u64> {
         self.is_used.store(true, Ordering::Relaxed);
         let own = &mut *self.own.lock();
         let log = own.drawn.entry(id).or_default();
-        let drawn = log.drawn();
+        let claims = self.claims(log);
+        let expected = self.expected.load(Ordering::Relaxed);
+        let count = RANGE.max(log.drawn()).max(expected);
         let mut wanted = |pool: &mut Pool| {
-            let claims = drawn >= RANGE;
             if claims {
                 pool.claim(log);
             }
-            (claims || pool.is_empty()).then(|| RANGE.max(drawn))
+            (claims || pool.is_empty()).then_some(count)
         };
         match own.private.get_mut(&id) {
             Some(pool) => wanted(pool),
             None => self.ranges.with_new(id, wanted),
         }
+    }
+
+    /// Returns whether the statement of `log` claims the values that it takes.
+    fn claims(&self, log: &Log) -> bool {
+        log.drawn().max(self.expected.load(Ordering::Relaxed)) >= RANGE
     }
 
     /// Adds values of a sequence that were taken according to [`Self::wanted`].
@@ -286,7 +302,8 @@ impl Sequences {
 
     fn add_to(&self, own: &mut SessionSequences, id: u32, taken: &ValueRange) {
         let log = own.drawn.entry(id).or_default();
-        let mut add = |pool: &mut Pool| match log.drawn() >= RANGE {
+        let claims = self.claims(log);
+        let mut add = |pool: &mut Pool| match claims {
             true => pool.add_claimed(taken, log),
             false => pool.add(taken),
         };

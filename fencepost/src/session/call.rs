@@ -33,7 +33,7 @@ impl Session {
         let alone = last && self.block == Block::Implicit && self.statements == 0;
         let portals = self.scratch.routines.portals.mark();
         let mut attempt = 0;
-        self.eval.sequences.begin_in(self.modes.read_only);
+        self.eval.sequences.begin_in(self.modes.read_only, 0);
         loop {
             self.scratch.routines.notices.clear();
             self.scratch.routines.on_commit.clear();

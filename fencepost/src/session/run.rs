@@ -209,7 +209,7 @@ impl Session {
         if !self.cursors.is_empty() && portal.is_write() {
             Box::pin(self.settle_cursors()).await?;
         }
-        self.eval.sequences.begin_in(self.modes.read_only);
+        self.begin_sequences(portal);
         let mut renews = portal.transaction.is_none() && self.has_old_snapshot();
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;

@@ -32,6 +32,13 @@ struct Answer {
 }
 
 impl Session {
+    /// Begins a statement for the sequences. An INSERT is expected to draw a value for each row of
+    /// its VALUES.
+    pub(super) fn begin_sequences(&self, portal: &Portal) {
+        let rows = portal.rows_of_values();
+        self.eval.sequences.begin_in(self.modes.read_only, rows);
+    }
+
     /// Returns the sequence whose values a statement waits for, if its error says so.
     pub(super) fn wanted_range<T>(&self, result: &Result<T, StatementStop>) -> Option<u32> {
         match result {

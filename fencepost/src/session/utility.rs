@@ -218,7 +218,7 @@ impl Session {
             Block::Explicit => self.tx.is_none(),
             _ => self.statements == 0,
         };
-        self.eval.sequences.begin_in(false);
+        self.eval.sequences.begin_in(false, 0);
         let mut attempt = 0;
         loop {
             let mut result = self.ddl_attempt(planned, &portal.params).await;

@@ -131,3 +131,31 @@ fn sequence_of_rolled_back_block_is_removed() {
         }
     }
 }
+
+#[test]
+fn insert_of_many_rows_draws_consecutive_values() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    let schema = "CREATE TABLE t (id serial PRIMARY KEY, v int); SELECT nextval('t_id_seq')";
+    session.batch(schema).expect("the schema");
+    let insert = |rows: usize| format!("INSERT INTO t (v) VALUES {}", vec!["(1)"; rows].join(","));
+    for rows in [500, 3, 40, 500] {
+        session.execute(&insert(rows), &[]).expect("rows");
+    }
+    let range = "SELECT min(id)::text || ' ' || max(id) || ' ' || count(*) FROM t";
+    let row = session.query_one(range, &[]).expect("a row");
+    assert_eq!(row.get::<String>(0).expect("a text"), "2 1044 1043");
+    // A sequence with fewer values than the statement has rows ends with its own error.
+    let limit = "ALTER SEQUENCE t_id_seq MAXVALUE 1100";
+    session.batch(limit).expect("a limit");
+    let error = session.execute(&insert(500), &[]).expect_err("too many");
+    assert_eq!(error.code(), SqlState::new(b"2200H"));
+    let cycle = "ALTER SEQUENCE t_id_seq MAXVALUE 3000 CYCLE RESTART 2900";
+    session.batch(cycle).expect("a cycle");
+    session
+        .batch("DELETE FROM t WHERE id < 2000")
+        .expect("a delete");
+    session
+        .execute(&insert(500), &[])
+        .expect("the values go around");
+}

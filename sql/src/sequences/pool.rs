@@ -122,6 +122,12 @@ impl Pool {
         }
     }
 
+    /// Returns whether the pool has at least `count` values.
+    pub fn has(&self, count: u64) -> bool {
+        let values = self.ranges.iter().map(Range::len);
+        count == 0 || values.fold(0, u64::saturating_add) >= count
+    }
+
     pub fn is_empty(&self) -> bool {
         self.ranges.iter().all(|range| range.is_empty())
     }

@@ -19,6 +19,10 @@ impl Range {
         }
     }
 
+    pub fn len(&self) -> u64 {
+        self.left
+    }
+
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
@@ -69,6 +73,11 @@ struct Run {
 }
 
 impl Log {
+    /// Returns whether the statement has neither drawn nor claimed a value.
+    pub fn is_new(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     /// Returns the next value that an earlier run of the statement has drawn.
     pub fn again(&mut self) -> Option<i64> {
         (self.given < self.drawn).then(|| self.step()).flatten()
