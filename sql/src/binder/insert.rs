@@ -154,6 +154,7 @@ impl Binder<'_> {
         let width = width(values);
         // Read once: it lexes the text of the statement.
         let overriding = self.overriding();
+        let mut defaults = ColumnDefaults::default();
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
             if row.content.len() != width {
@@ -163,17 +164,18 @@ impl Binder<'_> {
                 ));
             }
             let to = (places, explicit, overriding);
-            rows.push(self.insert_row(table, to, &row.content, &scope)?);
+            rows.push(self.insert_row(table, to, (&row.content, &mut defaults), &scope)?);
         }
         Ok(InsertSource::Values(rows))
     }
 
-    /// Returns a complete row from the values for `places`.
+    /// Returns a complete row from the values for `places`, and from the defaults of the other
+    /// columns. Rows of one statement share `defaults`.
     pub(super) fn insert_row(
         &mut self,
         table: &Arc<TableDef>,
         (places, explicit, overriding): (&[ColumnPath], bool, Overriding),
-        values: &[ast::Expr],
+        (values, defaults): (&[ast::Expr], &mut ColumnDefaults),
         scope: &Scope,
     ) -> Result<Vec<Expr>, SqlError> {
         check_count(values.len(), places.len(), explicit)?;
@@ -194,7 +196,7 @@ impl Binder<'_> {
                 .map_err(|e| e.or_at(self.position_near(expr)))?;
             whole[place.column] = Some(bound).filter(|_| given);
         }
-        self.filled(table, whole)
+        self.filled(table, whole, defaults)
     }
 
     /// Returns the new value of a column after an assignment to the column or to a part of it.
@@ -258,7 +260,7 @@ impl Binder<'_> {
             let placed = self.placed(before, (column, place), value, &scope)?;
             whole[place.column] = Some(placed);
         }
-        let row = self.filled(table, whole)?;
+        let row = self.filled(table, whole, &mut ColumnDefaults::default())?;
         Ok(InsertSource::Select {
             select: Box::new(select),
             row,
@@ -285,12 +287,15 @@ impl Binder<'_> {
         &mut self,
         table: &TableDef,
         whole: Vec<Option<Expr>>,
+        defaults: &mut ColumnDefaults,
     ) -> Result<Vec<Expr>, SqlError> {
+        defaults.bound.resize(table.columns.len(), None);
         let mut row = Vec::with_capacity(whole.len());
-        for (value, column) in whole.into_iter().zip(&table.columns) {
-            row.push(match value {
-                Some(value) => value,
-                None => self.default_of(column)?,
+        for (at, value) in whole.into_iter().enumerate() {
+            row.push(match (value, &mut defaults.bound[at]) {
+                (Some(value), _) => value,
+                (None, Some(bound)) => bound.clone(),
+                (None, unbound) => unbound.insert(self.default_of(&table.columns[at])?).clone(),
             });
         }
         Ok(row)
@@ -333,6 +338,12 @@ impl Binder<'_> {
         scope.push(leaf)?;
         self.targets(items, &scope, Clause::Returning, None, None)
     }
+}
+
+/// The bound DEFAULTs of the columns of a table, as far as a row has needed them.
+#[derive(Default)]
+pub(super) struct ColumnDefaults {
+    bound: Vec<Option<Expr>>,
 }
 
 /// Returns whether an expression of VALUES returns several values, or several rows in a single row.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::from::table_leaf;
+use super::insert::ColumnDefaults;
 use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
@@ -164,7 +165,8 @@ impl Binder<'_> {
         let places = self.insert_places(table, &insert.columns)?;
         let explicit = !insert.columns.is_empty();
         let to = (places.as_slice(), explicit, self.overriding());
-        self.insert_row(table, to, &row.content, scope)
+        let values = (row.content.as_slice(), &mut ColumnDefaults::default());
+        self.insert_row(table, to, values, scope)
     }
 }
 
