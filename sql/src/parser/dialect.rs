@@ -285,6 +285,10 @@ impl Dialect for Postgres {
         if let Err(error) = budget::spend() {
             return Some(Err(error));
         }
+        // sqlparser first tries to read a type, and formats an error message for each literal.
+        if let Token::Number(..) | Token::SingleQuotedString(_) = parser.peek_token_ref().token {
+            return Some(parser.parse_value().map(Expr::Value));
+        }
         let side = |n: usize| match &parser.peek_nth_token_ref(n).token {
             Token::Word(word) => trim_side(word.keyword),
             _ => None,
