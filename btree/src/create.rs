@@ -1,4 +1,4 @@
-//! Creating a tree, and dropping it.
+//! Creating a tree.
 
 use fencepost_storage::View;
 use fencepost_txn::{ObjectLocation, Stop, Transaction, Work};
@@ -64,33 +64,5 @@ impl BTree {
             Node::open_in(view, root).is_some_and(|node| node.level == 0 && node.count == 0)
         };
         Ok(matches!(tx.view(root, None, bare).await?, Some((true, _))))
-    }
-
-    /// Frees every node at the commit; objects of values stay. No later transaction may use it.
-    ///
-    /// # Errors
-    /// As [`Transaction::view`] and [`Transaction::free`].
-    pub fn drop_tree(self, tx: &mut Transaction) -> Work<'_, Result<(), Stop>> {
-        Box::pin(async move {
-            let root = self.root();
-            let mut nodes = vec![root];
-            while let Some(at) = nodes.pop() {
-                // Take the children of the version that is freed: a transaction that adds a child
-                // changes this node.
-                let children = tx
-                    .free_seen(at, |view| {
-                        let node = Node::open_in(view, root).filter(|node| node.level > 0);
-                        let child = |node: Node<'_, '_>| {
-                            (0..node.count)
-                                .map(|i| node.child(i).addr)
-                                .collect::<Vec<_>>()
-                        };
-                        node.map(child)
-                    })
-                    .await?;
-                nodes.extend(children.unwrap_or_default());
-            }
-            Ok(())
-        })
     }
 }

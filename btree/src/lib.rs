@@ -13,7 +13,7 @@
 //!   condition (key absent, inside the fences, enough space) that is checked again at commit. So
 //!   inserts of different keys into one leaf do not conflict. A note records the keys on which a
 //!   scan or an unsuccessful lookup depends.
-//! * `options`, `create`: the options of a tree, and its creation.
+//! * `options`, `create`, `dismantle`: the options of a tree, its creation and its end.
 //! * `walk`, `tree`, `change`, `scan`: descents, single keys, their changes, ranges.
 //! * `grow`, `shrink`: splits and merges, in transactions of their own.
 //! * `bulk`, `check`: building from sorted entries, and verifying.
@@ -53,6 +53,7 @@ mod change;
 mod check;
 mod counters;
 mod create;
+mod dismantle;
 mod entries;
 mod error;
 mod grow;
@@ -76,6 +77,7 @@ pub use bulk::Bulk;
 pub use change::Insert;
 pub use check::Report;
 pub use counters::{Counters, counters};
+pub use dismantle::NodeContent;
 pub use entries::ScanBatch;
 pub use error::IndexError;
 pub use fencepost_txn::Problem;

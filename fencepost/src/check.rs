@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
-use fencepost_planner::{TablePlan, chunks_of, read_row};
+use fencepost_planner::{TablePlan, chunks_of, pending_objects, read_row};
 use fencepost_sql::catalog::{Catalog, GuardScope, IndexDef, IndexKind, TableDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
@@ -65,6 +65,7 @@ pub struct CheckReport {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(database: &Database) -> CheckReport {
+    let _paused = database.shared().reclaimer.pause();
     let tx = database.machine().coordinator().begin(Mode::ReadOnly);
     let mut check = Check {
         database,
@@ -183,7 +184,15 @@ impl Check<'_> {
         self.tree(owner, outcomes).await?;
         let statistics = self.database.catalog().statistics().tree();
         self.catalog_tree("the statistics of tables", statistics)
-            .await
+            .await?;
+        let owner = self.owner("the list of dropped tables".to_string());
+        let list = self.database.catalog().reclaim_list();
+        self.tree(owner, list.tree()).await?;
+        let owner = self.owner("a dropped table".to_string());
+        for object in pending_objects(&mut self.tx, list).await? {
+            self.claim(owner, object);
+        }
+        Ok(())
     }
 
     /// Checks a tree of definitions and claims its rows.

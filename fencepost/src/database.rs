@@ -26,6 +26,7 @@ use crate::databases::{DatabaseState, Databases};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, FirstPassword, Options};
 use crate::patience::{CATALOG_PATIENCE, within};
+use crate::reclaimer::ReclaimThread;
 use crate::retry_turns::RetryTurns;
 use crate::saves::{LoadReport, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     pub ship: Option<Arc<Ship>>,
     /// Drops temporary objects of ended sessions.
     pub sweeper: SchemaSweeper,
+    /// Frees the memory of dropped tables.
+    pub reclaimer: ReclaimThread,
     /// The queue of serializable blocks that are retried.
     pub retry_turns: Arc<RetryTurns>,
     /// The settings of the server.
@@ -90,6 +93,7 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.reclaimer.close();
         self.advisory.close();
         if let Some(ship) = &self.ship {
             ship.close();
@@ -161,6 +165,8 @@ impl Database {
         register.serve(&machine);
         let databases = Arc::new(Databases::new(catalog));
         let counters = counters::Handle::new(&machine, &databases);
+        let reclaimer =
+            ReclaimThread::new(&machine, databases.first.catalog.reclaim_list(), &alarm);
         counters.serve(&machine);
         let shared = Arc::new(Shared {
             machine,
@@ -173,6 +179,7 @@ impl Database {
             counters,
             ship,
             sweeper: SchemaSweeper::default(),
+            reclaimer,
             retry_turns: Arc::new(RetryTurns::new(&alarm)),
             configuration: Arc::default(),
             loaded: joined.map_or_else(LoadReport::default, |joined| joined.loaded.clone()),
@@ -388,6 +395,7 @@ impl Database {
     /// 58030 if the log has failed: commits with `synchronous_commit = off` may be lost.
     pub fn close(self) -> Result<(), Error> {
         self.shared.sweeper.wait_until_empty();
+        self.shared.reclaimer.close();
         self.shared.advisory.close();
         if let Some(ship) = &self.shared.ship {
             ship.close();

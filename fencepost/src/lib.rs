@@ -289,6 +289,7 @@ mod patience;
 mod prepare_pipeline;
 mod prepared;
 mod raft_store;
+mod reclaimer;
 mod restart;
 mod retry_turns;
 mod row;

@@ -10,7 +10,8 @@
 //!   changes.
 //! * `kind`, `op`: the interface to the commit protocol; a change of one bucket is a patch.
 //! * `table`, `write`, `place`: lookups and changes in transactions; freeing slots.
-//! * `grow`: splitting a shard; `lockfree`: lookups without a transaction; `scan`, `check`.
+//! * `grow`: splitting a shard; `lockfree`: lookups without a transaction; `scan`, `check`;
+//!   `dismantle`: dropping a table.
 //!
 //! # Invariants
 //! * HASH-1: a key is in its home, the bucket after it, or the home's overflow chain, and only
@@ -36,6 +37,7 @@
 
 mod check;
 mod counters;
+mod dismantle;
 mod error;
 mod grow;
 mod hash;
@@ -52,6 +54,7 @@ mod write;
 
 pub use check::Report;
 pub use counters::{Counters, counters};
+pub use dismantle::BucketRun;
 pub use error::IndexError;
 pub use fencepost_txn::Problem;
 pub use scan::{HashBatch, HashCursor};

@@ -13,7 +13,7 @@ use crate::error::IndexError;
 use crate::grow;
 use crate::image::{self, Pair};
 use crate::kind::TABLE;
-use crate::layout::{Bucket, Key, Root};
+use crate::layout::{Bucket, Key};
 use crate::op::{self, Code};
 use crate::place::Window;
 use crate::table::{
@@ -440,39 +440,6 @@ impl HashTable {
             Ok(false) | Err(Stop::Damaged) => Err(Stop::Retry(AbortReason::WriteConflict)),
             Err(stop) => Err(stop),
         }
-    }
-
-    /// Frees every object of the table at the commit. No transaction that begins later may use it.
-    /// The values are not freed if they are pointers.
-    ///
-    /// # Errors
-    /// As [`Transaction::view`] and [`Transaction::free`].
-    pub fn drop_table(self, tx: &mut Transaction) -> Work<'_, Result<(), Stop>> {
-        Box::pin(async move {
-            // A transaction that grows the table from here on conflicts with this one.
-            let mut words = Vec::new();
-            let there = tx.read(self.root, &mut words).await?;
-            let root = Root::open(&View::Own(&words)).filter(|_| there);
-            let root = root.ok_or(Stop::Damaged)?;
-            tx.read(root.directory, &mut words).await?;
-            let (root, shards) = self.shards(tx).await?;
-            for shard in shards {
-                for index in 0..=root.buckets {
-                    let mut at = root.bucket(shard.first, index);
-                    while !at.is_null() {
-                        // Take the next block from the version that is freed.
-                        let next = tx
-                            .free_seen(at, |view| {
-                                Bucket::open(view, self.root).map(|block| block.chain().addr)
-                            })
-                            .await?;
-                        at = next.ok_or(Stop::Retry(AbortReason::ReadConflict))?;
-                    }
-                }
-            }
-            tx.free(root.directory).await?;
-            tx.free(self.root).await
-        })
     }
 }
 

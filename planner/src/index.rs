@@ -265,18 +265,6 @@ fn shard_buckets(table: &TableDef, partitioned: bool) -> usize {
     }
 }
 
-/// Frees the index's nodes; the rows stay.
-pub async fn drop_index(tx: &mut Transaction, index: &IndexDef) -> Result<(), Stop> {
-    for root in index.roots.all() {
-        let root = Addr::from_raw(*root);
-        match index.kind {
-            IndexKind::BTree => BTree::open(root).drop_tree(tx).await?,
-            IndexKind::Hash => HashTable::open(root).drop_table(tx).await?,
-        }
-    }
-    Ok(())
-}
-
 /// Returns error 54000: the key does not fit a node, or a slot.
 #[cold]
 fn too_long(index: &IndexDef, length: usize, limit: usize) -> StatementStop {

@@ -9,6 +9,7 @@ mod commands;
 mod common;
 mod configuration;
 mod crash_bank;
+mod crash_drop;
 mod dev_cluster;
 mod disk_full;
 mod failover;

@@ -88,6 +88,7 @@ impl Session {
                 // Statements that are parsed from now on use the new catalog, and may have other
                 // columns.
                 self.served.plans.clear();
+                self.db.reclaimer.ask();
             }
             self.catalog_changed();
         }
@@ -197,14 +198,32 @@ impl Session {
 
     /// Aborts the open transaction before an immediate retry. The retry inherits the places in
     /// row-lock queues, also for rows that were read before their turn. After a deadlock the places
-    /// are released.
-    pub(super) fn abort_to_run_again(&mut self, halt: &StatementStop) {
+    /// are released. If memory was full, waits until the memory of dropped tables is free.
+    ///
+    /// # Errors
+    /// The statement is cancelled while it waits.
+    pub(super) fn abort_to_run_again<'a>(
+        &'a mut self,
+        halt: &'a StatementStop,
+    ) -> Work<'a, Result<(), StatementStop>> {
         if !matches!(halt, StatementStop::Stop(Stop::Deadlock))
             && let Some(tx) = self.tx.take()
         {
             tx.abort_to_run_again();
         }
         self.abort_unseen();
+        Box::pin(async move {
+            if is_full(halt) {
+                self.wait_for_reclaimer().await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns whether the statement may succeed in a new transaction: after a conflict, or if the
+    /// memory of dropped tables is being freed.
+    pub(super) fn can_run_again(&self, halt: &StatementStop) -> bool {
+        halt.is_retryable() || is_full(halt) && self.db.reclaimer.is_busy()
     }
 
     /// Aborts the open transaction as if it had never begun.
@@ -497,4 +516,9 @@ impl Session {
             )),
         }
     }
+}
+
+/// Returns whether a statement has failed because memory was full.
+fn is_full(halt: &StatementStop) -> bool {
+    matches!(halt, StatementStop::Stop(Stop::OutOfMemory))
 }

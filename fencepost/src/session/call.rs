@@ -82,7 +82,7 @@ impl Session {
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     self.eval.sequences.rewind();
-                    self.abort_to_run_again(&halt);
+                    self.abort_to_run_again(&halt).await?;
                     self.enter();
                 }
                 Err(halt) => return Err(halt),

@@ -259,7 +259,7 @@ impl Session {
                 result = Err(halt);
             }
             match result.map_err(|halt| self.of_member(halt)) {
-                Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
+                Err(halt) if alone && attempt < ATTEMPTS_MAX && self.can_run_again(&halt) => {
                     if !sink.rewind() {
                         return Err(halt);
                     }
@@ -270,7 +270,7 @@ impl Session {
                     self.note_conflict(&halt, &portal.prepared.planned).await;
                     self.eval.sequences.rewind();
                     self.locks.give_back();
-                    self.abort_to_run_again(&halt);
+                    self.abort_to_run_again(&halt).await?;
                     self.enter();
                     portal.restart();
                 }

@@ -143,6 +143,15 @@ impl Session {
         })
     }
 
+    /// Waits until the memory of dropped tables is free, unless readers still use the tables.
+    pub(super) async fn wait_for_reclaimer(&self) -> Result<(), StatementStop> {
+        let wait = async {
+            self.db.reclaimer.wait_until_idle().await;
+            Ok(())
+        };
+        interruptible(&self.cancel, self.deadline, pin!(wait)).await
+    }
+
     /// Executes VACUUM and other maintenance commands. Returns the tag.
     async fn maintain(
         &mut self,
@@ -152,6 +161,7 @@ impl Session {
         Ok(match maintenance {
             Maintenance::Vacuum { analyzes } => {
                 self.outside_block("VACUUM")?;
+                self.wait_for_reclaimer().await?;
                 self.db.machine.tidy();
                 if let Some(targets) = analyzes {
                     self.analyze(targets, position).await?;

@@ -11,6 +11,7 @@ mod counts;
 mod cursors;
 mod databases;
 mod ddl_in_line;
+mod dropped;
 mod emptied;
 mod enums;
 mod explain;

@@ -5,6 +5,8 @@ mod circles;
 mod cluster;
 mod cluster_tls;
 mod counts;
+#[cfg(feature = "raft")]
+mod dropped;
 mod joins;
 mod partitions_spread;
 #[cfg(feature = "raft")]

@@ -35,8 +35,8 @@ use super::trigger::{change_below, change_triggers};
 use super::type_names::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
-use crate::index;
 use crate::place::PartitionPlacement;
+use crate::reclaim::drop_index;
 use crate::write::contains_nulls;
 
 /// Runs ALTER TABLE, and ALTER INDEX. Returns the command tag.
@@ -338,7 +338,7 @@ async fn add_column(
     let generated = add.column.more.generated.is_some();
     if let Some(new) = &add.sequence {
         let sequence = add_for_column(new, table, cx, ddl).await?;
-        fill_from(&sequence, &old, cx, table).await?;
+        fill_from(&sequence, &old, cx, ddl, table).await?;
     } else if generated || add.default.volatility() == Volatility::Volatile {
         let fill = |cx: &Cx<'_>, row: &[Value]| {
             let mut row = row.to_vec();
@@ -347,7 +347,7 @@ async fn add_column(
         };
         // NULL values are reported below, as for an altered column.
         table.columns[position].not_null = false;
-        rewrite(cx, &old, table, add.rules.clone(), &fill).await?;
+        rewrite(cx, ddl, &old, table, add.rules.clone(), &fill).await?;
         table.columns[position].not_null = not_null;
         if not_null {
             check_no_nulls(cx, table, position).await?;
@@ -384,6 +384,7 @@ async fn fill_from(
     sequence: &SequenceDef,
     old: &TableDef,
     cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
     table: &mut TableDef,
 ) -> Result<(), StatementStop> {
     let mut count = 0;
@@ -412,7 +413,7 @@ async fn fill_from(
         });
         Ok(row)
     };
-    rewrite(cx, old, table, Default::default(), &fill).await
+    rewrite(cx, ddl, old, table, Default::default(), &fill).await
 }
 
 /// Drops a column, and all objects that depend on it.
@@ -451,7 +452,7 @@ pub async fn drop_column(
         |first: &IndexDef| first.is_hidden() || (first.primary && first.kind == IndexKind::BTree);
     if !table.indexes.first().is_some_and(reaches_all) {
         let hidden = hidden_index(cx, ddl, table, &PartitionPlacement::with(&old)).await?;
-        index::drop_index(cx.tx, &hidden).await?;
+        drop_index(cx.tx, ddl.catalog.reclaim_list(), &hidden).await?;
         table.indexes.insert(0, hidden);
     }
     let without = |_: &Cx<'_>, row: &[Value]| {
@@ -459,7 +460,7 @@ pub async fn drop_column(
         row.remove(column);
         Ok(row)
     };
-    rewrite(cx, &old, table, Default::default(), &without).await?;
+    rewrite(cx, ddl, &old, table, Default::default(), &without).await?;
     forget_references(&old, table, cx, ddl, changes).await
 }
 

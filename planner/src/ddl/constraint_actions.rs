@@ -11,7 +11,7 @@ use super::changes::Changes;
 use super::create::add_constraint;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
-use crate::index;
+use crate::reclaim::drop_index;
 
 /// Applies such an action to a table.
 pub async fn change_constraint(
@@ -87,5 +87,5 @@ async fn use_index(
         to.clone_into(&mut made.name);
         made.id = before.id;
     }
-    Ok(index::drop_index(cx.tx, &before).await?)
+    drop_index(cx.tx, ddl.catalog.reclaim_list(), &before).await
 }

@@ -25,8 +25,9 @@ use super::sequence::add_for_column;
 use super::type_names::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
-use crate::index::{create, drop_index};
+use crate::index::create;
 use crate::place::PartitionPlacement;
+use crate::reclaim::drop_index;
 
 /// Runs CREATE TABLE. Returns the command tag.
 pub async fn create_table(
@@ -341,7 +342,7 @@ pub async fn add_constraint(
     }
     // The primary key reaches every row, so the hidden index is not needed any more.
     if let Some(hidden) = table.indexes.first().filter(|i| i.is_hidden()) {
-        drop_index(cx.tx, hidden).await?;
+        drop_index(cx.tx, ddl.catalog.reclaim_list(), hidden).await?;
         table.indexes.remove(0);
     }
     table.indexes.insert(0, index);

@@ -10,7 +10,6 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::composites::ROW_TYPE;
 
-use super::build_index::RowWalk;
 use super::cascades::tell;
 use super::changes::{Changes, check_settled};
 use super::hierarchy_keys::{WholeKey, drop_foreign_key, keys_to_wholes};
@@ -25,7 +24,7 @@ use crate::exec::Cx;
 use crate::index;
 use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
-use crate::store::free_row;
+use crate::reclaim::{self, drop_storage};
 use crate::write::{PendingTriggers, StatementEvent};
 
 /// Runs DROP TABLE and DROP MATERIALIZED VIEW. Returns the command tag.
@@ -130,10 +129,7 @@ pub async fn remove_table(
     let of_rows = (table.id | ROW_TYPE, table.name.as_str());
     Box::pin(drop_row_users(of_rows, true, cx, ddl, changes)).await?;
     if !table.is_parent() {
-        free_rows(cx, table).await?;
-        for index in &table.indexes {
-            index::drop_index(cx.tx, index).await?;
-        }
+        drop_storage(cx.tx, ddl.catalog.reclaim_list(), table).await?;
     }
     let owned = table.columns.iter().filter_map(|c| c.more.sequence);
     drop_owned(owned, cx, ddl).await?;
@@ -251,7 +247,7 @@ async fn drop_with_parts(
     }
     if let Some(at) = table.indexes.iter().position(|index| index.id == id) {
         let index = table.indexes.remove(at);
-        index::drop_index(cx.tx, &index).await?;
+        reclaim::drop_index(cx.tx, ddl.catalog.reclaim_list(), &index).await?;
     }
     Ok(())
 }
@@ -293,7 +289,7 @@ pub async fn truncate(
     for table in &tables {
         let mut emptied = changes.take(cx, table).await?.clone();
         if !table.is_parent() {
-            empty(cx, &mut emptied).await?;
+            empty(cx, ddl, &mut emptied).await?;
         }
         if statement.restart {
             let owned = table.columns.iter().filter_map(|c| c.more.sequence);
@@ -335,23 +331,17 @@ fn check_not_referenced(
     )))
 }
 
-/// Gives a table new, empty trees.
-pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), StatementStop> {
-    free_rows(cx, table).await?;
+/// Gives a table new, empty trees, and drops the old ones with their rows.
+pub async fn empty(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    table: &mut TableDef,
+) -> Result<(), StatementStop> {
+    drop_storage(cx.tx, ddl.catalog.reclaim_list(), table).await?;
     let before = table.clone();
     let places = PartitionPlacement::with(&before);
     for index in &mut table.indexes {
-        index::drop_index(cx.tx, index).await?;
         index.roots = index::create(cx.tx, &before, index, &places).await?;
-    }
-    Ok(())
-}
-
-/// Frees the rows of a table. The caller frees its indexes.
-pub async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), StatementStop> {
-    let mut walk = RowWalk::new(table);
-    while let Some(place) = walk.next(cx).await? {
-        free_row(cx.tx, place.addr).await?;
     }
     Ok(())
 }

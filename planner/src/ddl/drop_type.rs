@@ -22,7 +22,7 @@ use super::user_type::{UnboundText, dependents, lost_domains};
 use super::view::{drop_views, remove_views, view_description};
 use super::{DdlCx, Notice, extension};
 use crate::exec::Cx;
-use crate::index;
+use crate::reclaim::drop_index;
 
 /// Runs DROP TYPE and DROP DOMAIN. Returns the command tag.
 pub async fn drop_type(
@@ -149,7 +149,7 @@ pub async fn drop_types(
     dropped.extend(going.iter().map(|view| view.id));
     drop_routines((&routines, true), &dropped, cx, ddl, changes).await?;
     for lost in &lost {
-        lose(lost, cx, changes).await?;
+        lose(lost, cx, ddl, changes).await?;
     }
     for table in ddl.snapshot.tables() {
         if !dropped.contains(&table.id) {
@@ -249,6 +249,7 @@ async fn drop_columns(
 async fn lose(
     lost: &UnboundText,
     cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), StatementStop> {
     let mut table = changes.take(cx, &lost.table).await?.clone();
@@ -259,7 +260,7 @@ async fn lose(
         StoredText::Index(name) => {
             if let Some(at) = table.indexes.iter().position(|index| index.name == *name) {
                 let removed = table.indexes.remove(at);
-                index::drop_index(cx.tx, &removed).await?;
+                drop_index(cx.tx, ddl.catalog.reclaim_list(), &removed).await?;
             }
         }
         StoredText::Generated(_) => {

@@ -32,7 +32,7 @@ pub async fn refresh(
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     let mut table = changes.take(cx, &statement.table).await?.clone();
-    empty(cx, &mut table).await?;
+    empty(cx, ddl, &mut table).await?;
     if let Some(of) = &mut table.materialized {
         of.populated = matches!(statement.how, Refresh::Anew(_));
     }

@@ -369,7 +369,15 @@ pub async fn attach(
         // HIERARCHY-1: the rows must be readable with the parent's layout.
         let as_it_is = |_: &Cx<'_>, row: &[Value]| Ok(row.to_vec());
         let old = TableDef::clone(stored);
-        rewrite(cx, &old, &mut partition, RowRules::default(), &as_it_is).await?;
+        rewrite(
+            cx,
+            ddl,
+            &old,
+            &mut partition,
+            RowRules::default(),
+            &as_it_is,
+        )
+        .await?;
     }
     let hierarchy = partition
         .hierarchy

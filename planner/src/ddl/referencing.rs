@@ -10,8 +10,8 @@ use super::changes::Changes;
 use super::create::hidden_index;
 use super::partition_hierarchy::partitions_of;
 use crate::exec::Cx;
-use crate::index;
 use crate::place::PartitionPlacement;
+use crate::reclaim::drop_index;
 
 /// A foreign key that depends on an object that is dropped.
 pub struct Dependent {
@@ -124,16 +124,16 @@ pub async fn drop_key(
     drop_dependents(&found, cx, ddl, changes, table).await?;
     if position == 0 {
         let mut hidden = hidden_index(cx, ddl, table, &PartitionPlacement::with(table)).await?;
-        index::drop_index(cx.tx, &hidden).await?;
+        drop_index(cx.tx, ddl.catalog.reclaim_list(), &hidden).await?;
         hidden.roots = super::build_index::build(cx, table, &hidden).await?;
         table.indexes.push(hidden);
         let last = table.indexes.len() - 1;
         table.indexes.swap(0, last);
         let dropped = table.indexes.remove(last);
-        index::drop_index(cx.tx, &dropped).await?;
+        drop_index(cx.tx, ddl.catalog.reclaim_list(), &dropped).await?;
     } else {
         let dropped = table.indexes.remove(position);
-        index::drop_index(cx.tx, &dropped).await?;
+        drop_index(cx.tx, ddl.catalog.reclaim_list(), &dropped).await?;
     }
     Ok(())
 }

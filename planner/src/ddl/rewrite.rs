@@ -17,16 +17,18 @@ use crate::exec::Cx;
 use crate::index;
 use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
-use crate::store::{free_row, read_row};
+use crate::reclaim::drop_storage;
+use crate::store::read_row;
 use crate::write::{RowWriter, Yield, generate};
 
 /// A function that converts an old row to a new row.
 pub type RowMap<'a> = &'a (dyn Fn(&Cx<'_>, &[Value]) -> Result<Vec<Value>, SqlError> + Sync);
 
 /// Converts each row of `old` with `map`, and inserts it into new trees of `new`, whose roots are
-/// ignored. Frees the old trees and rows.
+/// ignored. Drops the old trees and rows.
 pub async fn rewrite(
     cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
     old: &TableDef,
     new: &mut TableDef,
     rules: RowRules,
@@ -53,14 +55,10 @@ pub async fn rewrite(
         layout.decode(&words, &mut row)?;
         let mut mapped = cx.in_parts(|cx| map(cx, &row)).await?;
         generate(cx, &plan, &mut mapped).await?;
-        free_row(cx.tx, place.addr).await?;
         writer.insert(cx, &plan, &mapped, Yield::Never).await?;
     }
     writer.finish(cx, &plan).await?;
-    for index in &old.indexes {
-        index::drop_index(cx.tx, index).await?;
-    }
-    Ok(())
+    drop_storage(cx.tx, ddl.catalog.reclaim_list(), old).await
 }
 
 /// Runs ALTER COLUMN … TYPE.
@@ -96,5 +94,5 @@ pub async fn set_type(
         row[set.column] = value;
         Ok(row)
     };
-    rewrite(cx, &old, table, set.rules.clone(), &cast).await
+    rewrite(cx, ddl, &old, table, set.rules.clone(), &cast).await
 }

@@ -16,6 +16,7 @@ mod guard;
 pub mod outcomes;
 mod partition;
 mod partition_hierarchy;
+mod reclaim;
 mod routine;
 mod rules;
 mod security;
@@ -47,6 +48,7 @@ pub use partition_hierarchy::{
     Bound, ColumnConstraint, Edge, HierarchyPosition, Level, Member, PartitionKey, PartitionOf,
     Strategy, Tree, can_hash, hash_of,
 };
+pub use reclaim::{Garbage, GarbageKind, ReclaimList};
 pub use routine::{
     ArgMode, Language, Parallel, Planning, PolymorphicInstance, RoutineArg, RoutineDef,
     RoutineKind, RoutineResult, columns_of_row, guard_routine,

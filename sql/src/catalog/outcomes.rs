@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use fencepost_btree::{BTree, Direction, IndexError, Insert, ScanBatch};
-use fencepost_storage::Addr;
 use fencepost_txn::{Machine, Mode, Outcome, Stop, Transaction};
 
 use crate::error::{SqlError, SqlState};
@@ -82,10 +81,6 @@ impl Outcomes {
     /// Returns the tree that contains the outcomes.
     pub fn tree(&self) -> BTree {
         self.tree
-    }
-
-    pub(super) fn root(&self) -> Addr {
-        self.tree.root()
     }
 
     /// Records that the transaction commits, in the same commit.

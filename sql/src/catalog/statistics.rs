@@ -42,10 +42,6 @@ impl StoredStatistics {
         self.tree
     }
 
-    pub(super) fn root(&self) -> Addr {
-        self.tree.root()
-    }
-
     /// Replaces the statistics of a table. Columns without new statistics keep theirs.
     pub async fn put(
         &self,

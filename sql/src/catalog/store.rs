@@ -1,7 +1,8 @@
 //! The storage of the catalog: trees of ordinary rows, reached from the machine's root object.
 //!
 //! ```text
-//! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree, statistics tree]
+//! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree, statistics tree,
+//!               reclaim tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
 //! tables tree   oid -> row (oid, name, definition)    also of sequences, views, types, schemas,
 //!                                                     routines and extensions
@@ -12,6 +13,7 @@
 //!               the first one also has the privileges and comments of databases and roles
 //! outcomes      the outcomes of transactions: see `outcomes.rs`
 //! statistics    the statistics of tables: see `statistics.rs`
+//! reclaim       dropped trees whose memory is not free yet: see `reclaim.rs`
 //! guards        of each table: see `guard.rs`
 //! ```
 //!
@@ -50,6 +52,7 @@ use super::encode::{
 use super::encode_routine::{decode_routine, is_routine};
 use super::guard::GuardScope;
 use super::outcomes::Outcomes;
+use super::reclaim::ReclaimList;
 use super::rules::ColumnMore;
 use super::snapshot::Snapshot;
 use super::statistics::StoredStatistics;
@@ -61,7 +64,9 @@ use crate::stop::StatementStop;
 use crate::types::Type;
 use crate::value::Value;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL3");
+const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL4");
+/// The number of words of the root object.
+const ROOT_WORDS: usize = 7;
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 pub(crate) const FIRST_USER_OID: u64 = 16384;
@@ -91,6 +96,7 @@ struct SharedCatalog {
     roles: BTree,
     outcomes: Outcomes,
     statistics: StoredStatistics,
+    reclaim: ReclaimList,
     layout: RowLayout,
     last_version: AtomicU64,
     /// The newest known version.
@@ -135,17 +141,18 @@ impl Catalog {
             let roles = BTree::create(tx).await?;
             let outcomes = Outcomes::of(BTree::create(tx).await?);
             let statistics = StoredStatistics::of(BTree::create(tx).await?);
-            let places = [
-                heart,
-                first.root(),
-                roles.root(),
-                outcomes.root(),
-                statistics.root(),
+            let reclaim = ReclaimList::of(BTree::create(tx).await?);
+            let trees = [
+                first,
+                roles,
+                outcomes.tree(),
+                statistics.tree(),
+                reclaim.tree(),
             ];
-            let mut words = vec![MAGIC];
-            words.extend(places.map(Addr::raw));
+            let mut words = vec![MAGIC, heart.raw()];
+            words.extend(trees.map(|tree| tree.root().raw()));
             tx.write(root, &words).await?;
-            let catalog = Catalog::at(heart, first, roles, (outcomes, statistics));
+            let catalog = Catalog::of_words(&words);
             let superuser = RoleDef {
                 superuser: true,
                 login: true,
@@ -174,31 +181,25 @@ impl Catalog {
         Box::pin(async move {
             let mut words = Vec::new();
             let found = tx.read(root, &mut words).await?;
-            if !found || words.len() < 6 || words[0] != MAGIC {
+            if !found || words.len() < ROOT_WORDS || words[0] != MAGIC {
                 return Err(SqlError::internal("the root object holds no catalog").into());
             }
-            let heart = Addr::from_raw(words[1]);
-            let first = BTree::open(Addr::from_raw(words[2]));
-            let roles = BTree::open(Addr::from_raw(words[3]));
-            let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
-            let statistics = StoredStatistics::of(BTree::open(Addr::from_raw(words[5])));
-            Ok(Catalog::at(heart, first, roles, (outcomes, statistics)))
+            Ok(Catalog::of_words(&words))
         })
     }
 
-    fn at(
-        heart: Addr,
-        first: BTree,
-        roles: BTree,
-        (outcomes, statistics): (Outcomes, StoredStatistics),
-    ) -> Catalog {
+    /// Returns the catalog for the [`ROOT_WORDS`] words of a root object.
+    fn of_words(words: &[u64]) -> Catalog {
+        let tree = |at: usize| BTree::open(Addr::from_raw(words[at]));
+        let first = tree(2);
         Catalog {
             whole: Arc::new(SharedCatalog {
-                heart,
+                heart: Addr::from_raw(words[1]),
                 first,
-                roles,
-                outcomes,
-                statistics,
+                roles: tree(3),
+                outcomes: Outcomes::of(tree(4)),
+                statistics: StoredStatistics::of(tree(5)),
+                reclaim: ReclaimList::of(tree(6)),
                 layout: RowLayout::new(&catalog_columns()),
                 last_version: AtomicU64::new(0),
                 newest_version: AtomicU64::new(0),
@@ -285,6 +286,11 @@ impl Catalog {
     /// Returns the stored statistics of the tables of all databases.
     pub fn statistics(&self) -> StoredStatistics {
         self.whole.statistics
+    }
+
+    /// Returns the list of dropped trees of all databases.
+    pub fn reclaim_list(&self) -> ReclaimList {
+        self.whole.reclaim
     }
 
     /// Returns the newest snapshot that a session of the database has loaded.

@@ -1,4 +1,4 @@
-//! The contents of a database: copied to another database, or freed.
+//! The contents of a database: copied to another database, or dropped.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use fencepost_sql::value::Value;
 
 use super::super::DdlCx;
 use super::super::build_index::RowWalk;
-use super::super::drop::free_rows;
 use crate::exec::Cx;
 use crate::index;
 use crate::place::PartitionPlacement;
 use crate::plan::TablePlan;
+use crate::reclaim::drop_storage;
 use crate::store::read_row;
 use crate::write::{RowWriter, Yield};
 
@@ -130,7 +130,7 @@ async fn copy_table(
     Ok(new)
 }
 
-/// Frees all contents of a database, and removes the database.
+/// Drops all contents of a database, and removes the database.
 pub async fn free(
     database: &DatabaseDef,
     cx: &mut Cx<'_>,
@@ -140,10 +140,7 @@ pub async fn free(
     let all = catalog.snapshot(cx.tx).await?;
     for table in all.tables() {
         if !table.is_parent() {
-            free_rows(cx, &table).await?;
-            for index in &table.indexes {
-                index::drop_index(cx.tx, index).await?;
-            }
+            drop_storage(cx.tx, catalog.reclaim_list(), &table).await?;
         }
         catalog.remove_table(cx.tx, &table).await?;
     }
