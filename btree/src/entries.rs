@@ -7,12 +7,23 @@ pub struct ScanBatch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     values: Vec<[u64; 2]>,
+    /// Whether a scan leaves out the keys that it does not need to continue.
+    values_only: bool,
 }
 
 impl ScanBatch {
     /// Returns an empty batch.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns an empty batch for a scan whose keys are not used. A key of the batch is empty,
+    /// unless the scan needs it to continue.
+    pub fn of_values() -> Self {
+        ScanBatch {
+            values_only: true,
+            ..Self::default()
+        }
     }
 
     /// Returns the number of entries.
@@ -67,6 +78,16 @@ impl ScanBatch {
         fill(&mut self.bytes);
         self.ends.push(self.bytes.len());
         self.values.push(value);
+    }
+
+    /// Returns whether a scan may leave out keys that it does not need.
+    pub(crate) fn is_of_values(&self) -> bool {
+        self.values_only
+    }
+
+    /// Appends an entry without its key.
+    pub(crate) fn push_value(&mut self, value: [u64; 2]) {
+        self.push_with(value, |_| ());
     }
 
     /// Removes all entries but the first `len`.

@@ -102,8 +102,9 @@ impl Cursor {
         let max = max.max(1);
         while !self.done && out.len() < max {
             let guarding = tx.mode() == Mode::ReadWrite;
-            let (piece, seen) = self.look(tx, out, max, guarding).await?;
-            if guarding {
+            let guarded = guarding && tx.guards_reads();
+            let (piece, seen) = self.look(tx, out, max, guarded).await?;
+            if guarded {
                 self.guard(tx, seen, piece.facts, out, piece.cut_short);
             }
             // Only forwards: the right neighbour, which a merge frees, has not been read yet.
@@ -164,7 +165,12 @@ impl Cursor {
             let cut_short = first + taken == max;
             for i in 0..taken {
                 let at = if backward { end - 1 - i } else { begin + i };
-                out.push_with(node.value(at), |bytes| node.append_key(at, bytes));
+                // The last key is where the scan continues if the batch is full.
+                if out.is_of_values() && i + 1 < taken {
+                    out.push_value(node.value(at));
+                } else {
+                    out.push_with(node.value(at), |bytes| node.append_key(at, bytes));
+                }
             }
             // The fence where the next leaf of the range begins or, backwards, ends.
             let more_leaves = if backward {

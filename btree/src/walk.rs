@@ -103,6 +103,22 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> WalkStep {
     }
 }
 
+/// Walks as [`descend`] does, if all nodes on the way are in memory that is mapped here, and the
+/// first look at each of them leads downwards. Returns `None` otherwise.
+#[inline]
+fn descend_at_once(machine: &Machine, tree: Addr, level: u8, target: Target<'_>) -> Option<Addr> {
+    let mut at = tree;
+    for _ in 0..MAX_DEPTH {
+        let step = machine.glimpse(at, |view| look(Node::open_in(view, tree), level, target))??;
+        match step {
+            WalkStep::Found => return Some(at),
+            WalkStep::Down(child) if !child.is_null() => at = child,
+            WalkStep::Down(_) | WalkStep::Right(_) | WalkStep::Lost => return None,
+        }
+    }
+    None
+}
+
 /// Walks committed versions, the newest ones that need no remote read, to the node at `level`.
 /// Returns `None` if there is no root: the transaction that creates the tree has not committed, or
 /// the tree was dropped.
@@ -120,6 +136,9 @@ pub(crate) async fn descend(
     target: Target<'_>,
     mut fresh: bool,
 ) -> Result<Option<Addr>, Stop> {
+    if let Some(at) = descend_at_once(machine, tree, level, target) {
+        return Ok(Some(at));
+    }
     let mut path = [Addr::NULL; MAX_DEPTH];
     let mut depth = 0;
     let mut at = tree;

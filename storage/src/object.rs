@@ -82,14 +82,30 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub fn copy(&self, from: usize, out: &mut [u64]) {
         let mut at = layout::physical(self.s, from + 1);
-        for out in out {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let mut in_line = (self.s + at) % LINE_WORDS;
             // A cache line after the first begins with its version.
-            if (self.s + at).is_multiple_of(LINE_WORDS) {
+            if in_line == 0 {
                 at += 1;
+                in_line = 1;
             }
-            let word = self.words.get(at);
-            *out = word.map_or(0, |word| word.load(Ordering::Relaxed));
-            at += 1;
+            let (run, behind) = rest.split_at_mut((LINE_WORDS - in_line).min(rest.len()));
+            match self.words.get(at..at + run.len()) {
+                Some(words) => {
+                    for (out, word) in run.iter_mut().zip(words) {
+                        *out = word.load(Ordering::Relaxed);
+                    }
+                }
+                None => {
+                    for (i, out) in run.iter_mut().enumerate() {
+                        let word = self.words.get(at + i);
+                        *out = word.map_or(0, |word| word.load(Ordering::Relaxed));
+                    }
+                }
+            }
+            at += run.len();
+            rest = behind;
         }
     }
 

@@ -80,8 +80,11 @@ impl Transaction {
     /// Reads as [`Self::view`] does, if nothing must be awaited: R is in force, and the object is
     /// the transaction's own, or it is in this machine's memory and one look suffices. Returns
     /// `None` otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
     #[inline]
-    fn view_at_once<T>(
+    pub fn view_at_once<T>(
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
@@ -328,6 +331,31 @@ impl Transaction {
         Some(context.seen_before(addr, found))
     }
 
+    /// Copies and guards the whole payload as [`Self::read`] does, if nothing must be awaited.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    #[inline]
+    pub fn read_at_once(&mut self, addr: Addr, out: &mut Vec<u64>) -> Option<Result<bool, Stop>> {
+        let found = self.view_at_once(addr, None, |view| copy_all(view, out))?;
+        Some(found.map(|found| match found {
+            Some(((), seen)) => {
+                self.guard(seen);
+                true
+            }
+            None => false,
+        }))
+    }
+
+    /// Prefetches the first `bytes` of an object that is about to be read, if it is mapped here.
+    #[inline]
+    pub fn prefetch(&self, addr: Addr, bytes: usize) {
+        let machine = self.machine();
+        if machine.far(addr).is_none() {
+            machine.regions().prefetch(addr, bytes);
+        }
+    }
+
     /// Copies the whole payload and guards it. Returns `false` if the object does not exist in the
     /// snapshot.
     ///
@@ -346,18 +374,25 @@ impl Transaction {
         addr: Addr,
         out: &mut Vec<u64>,
     ) -> Result<Option<ReadEntry>, Stop> {
-        let found = self
-            .view(addr, None, |view| {
-                out.clear();
-                out.resize(view.len(), 0);
-                view.copy(0, out);
-            })
-            .await?;
+        let found = self.view(addr, None, |view| copy_all(view, out)).await?;
         Ok(found.map(|((), seen)| {
             self.guard(seen);
             seen
         }))
     }
+}
+
+/// Copies a whole payload.
+#[inline]
+fn copy_all(view: &View<'_>, out: &mut Vec<u64>) {
+    let words = view.len();
+    // Only words that were never written are zeroed.
+    if out.len() < words {
+        out.resize(words, 0);
+    } else {
+        out.truncate(words);
+    }
+    view.copy(0, out);
 }
 
 impl Context {

@@ -222,6 +222,11 @@ impl Transaction {
         self.machine().system_transaction()
     }
 
+    /// Returns whether reads of a read-write transaction join its read set.
+    pub fn guards_reads(&self) -> bool {
+        !self.context().is_unchecked_read()
+    }
+
     /// Adds the version that was seen to the read set.
     #[inline]
     pub fn guard(&mut self, seen: ReadEntry) {
