@@ -258,11 +258,25 @@ impl RowLayout {
         columns: &[usize],
         out: &mut [Value],
     ) -> Result<(), SqlError> {
-        let reader = RowReader::new(self, bytemuck::cast_slice(words)).ok_or_else(corrupt)?;
+        let reader = self.partial_reader(words)?;
         for &column in columns {
             out[column] = reader.get(column)?;
         }
         Ok(())
+    }
+
+    /// Returns a reader of the beginning of a row, for columns for which [`Self::reaches`] holds.
+    ///
+    /// # Errors
+    /// XX001 if the words do not begin a row.
+    #[inline]
+    pub fn partial_reader<'a>(&'a self, words: &'a [u64]) -> Result<RowReader<'a>, SqlError> {
+        RowReader::new(self, bytemuck::cast_slice(words)).ok_or_else(corrupt)
+    }
+
+    /// Returns the type of a column.
+    pub fn kind(&self, column: usize) -> Option<TypeKind> {
+        self.columns.get(column).map(|place| place.kind)
     }
 }
 

@@ -131,13 +131,10 @@ impl Binder<'_> {
                     }
                     (value, _, _) => value?,
                 };
-                // An interval literal with a sign depends on IntervalStyle; without one it depends
-                // on no setting.
-                let steady = matches!(&value, Value::Interval(_))
-                    && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
                 match cast_volatility(Type::UNKNOWN, to) {
-                    _ if steady => Ok(Expr::constant(to, value)),
-                    _ if fixed.is_some() => Ok(Expr::constant(to, value)),
+                    _ if fixed.is_some() || is_steady(&value, &cast) => {
+                        Ok(Expr::constant(to, value))
+                    }
                     Volatility::Immutable => Ok(Expr::constant(to, value)),
                     _ => Ok(cast),
                 }
@@ -210,9 +207,40 @@ impl Binder<'_> {
     }
 }
 
+/// Returns whether a literal, which `cast` converts to `value`, has this value under all settings.
+///
+/// An interval literal with a sign depends on IntervalStyle. A date depends on DateStyle unless its
+/// year comes first.
+fn is_steady(value: &Value, cast: &Expr) -> bool {
+    let Node::Cast { input, .. } = &cast.node else {
+        return false;
+    };
+    match value {
+        Value::Interval(_) => !has_sign(input),
+        Value::Date(_) | Value::Timestamp(_) => is_iso_time(input),
+        _ => false,
+    }
+}
+
 /// Returns whether the expression is a text constant that contains a minus sign.
 fn has_sign(expr: &Expr) -> bool {
     matches!(&expr.node, Node::Const(Value::Text(text)) if text.contains('-'))
+}
+
+/// Returns whether the expression is a text constant such as `1994-01-31` or `1994-01-31 12:00:00`,
+/// which is the same time under all settings.
+fn is_iso_time(expr: &Expr) -> bool {
+    let Node::Const(Value::Text(text)) = &expr.node else {
+        return false;
+    };
+    let (date, time) = text.split_at_checked(10).unwrap_or((text, ""));
+    let is_date = date.len() == 10
+        && date.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    let of_time = |byte: u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.');
+    is_date && (time.is_empty() || time.starts_with(' ') && time[1..].bytes().all(of_time))
 }
 
 /// Returns the type to which all expressions can be cast. Unknown literals take the type of the

@@ -3,7 +3,9 @@
 //! An accumulator that needs its input in order or without duplicates keeps the input until the end
 //! and sorts it then, as PostgreSQL does.
 
+mod distinct;
 mod gather;
+mod numbers;
 mod ordered_set;
 mod partial;
 mod stats;
@@ -11,6 +13,7 @@ mod stats;
 use std::cmp::Ordering;
 
 use compact_str::CompactString;
+use distinct::SeenValues;
 use gather::AggregateInput;
 pub use partial::partial_sum;
 use stats::Stats;
@@ -35,6 +38,8 @@ pub struct Accumulator {
     retained: Option<Vec<(Vec<Value>, Vec<Value>)>>,
     /// The size of the retained rows, in bytes.
     retained_bytes: usize,
+    /// The values that have been added, if DISTINCT needs no order.
+    seen: Option<SeenValues>,
 }
 
 #[derive(Clone, Debug)]
@@ -136,11 +141,13 @@ impl Accumulator {
             }
             (kind, _) => AggregateInput::new(kind).map_or(State::Text(None), State::Gather),
         };
+        let seen = SeenValues::of(aggregate);
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {
             state,
-            retained: keeps.then(Vec::new),
+            retained: (keeps && seen.is_none()).then(Vec::new),
             retained_bytes: 0,
+            seen,
         }
     }
 
@@ -176,7 +183,15 @@ impl Accumulator {
         let Some(retained) = &mut self.retained else {
             return match aggregate.args.as_slice() {
                 [] => self.add(&[]),
-                [arg] => self.add(&[eval(arg, row, params, cx)?]),
+                [arg] => {
+                    let value = eval(arg, row, params, cx)?;
+                    if let Some(seen) = &mut self.seen
+                        && (value.is_null() || !seen.add(&value))
+                    {
+                        return Ok(());
+                    }
+                    self.add(&[value])
+                }
                 args => {
                     let mut values = Vec::with_capacity(args.len());
                     for arg in args {
@@ -213,7 +228,8 @@ impl Accumulator {
             State::Gather(gather) => gather.bytes(),
             _ => 0,
         };
-        state + self.retained_bytes
+        let seen = self.seen.as_ref().map_or(0, SeenValues::bytes);
+        state + self.retained_bytes + seen
     }
 
     /// Returns the number of retained rows, which are sorted at the end.

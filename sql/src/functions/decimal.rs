@@ -7,13 +7,82 @@
 use rust_decimal::Decimal;
 
 use super::arith::division_by_zero;
+use crate::bound::ArithOp;
 use crate::error::SqlError;
-use crate::types::numeric::{MAX_MANTISSA, from_parts, overflow};
+use crate::types::numeric::{MAX_MANTISSA, MAX_SCALE, from_parts, overflow};
 
 /// The minimum number of significant digits of a quotient.
 const MIN_SIGNIFICANT_DIGITS: i32 = 16;
 /// The number of decimal digits in one of PostgreSQL's digit groups.
 const GROUP_DIGITS: i32 = 4;
+
+/// Computes `+`, `-` or `*` of two numerics, each given and returned as its digits and its number
+/// of decimal places.
+///
+/// # Errors
+/// 22003 if the result has too many digits; XX000 for other operators.
+#[inline]
+pub fn scaled_arith(op: ArithOp, a: (i128, u32), b: (i128, u32)) -> Result<(i128, u32), SqlError> {
+    let quick = match op {
+        ArithOp::Mul => Some((small_product(a.0, b.0), a.1 + b.1)),
+        ArithOp::Add => Some((at_one_scale(a, b, i128::checked_add), a.1.max(b.1))),
+        ArithOp::Sub => Some((at_one_scale(a, b, i128::checked_sub), a.1.max(b.1))),
+        ArithOp::Div | ArithOp::Mod => None,
+    };
+    match quick {
+        Some((Some(digits), scale))
+            if digits.unsigned_abs() <= MAX_MANTISSA && scale <= MAX_SCALE =>
+        {
+            Ok((digits, scale))
+        }
+        _ => exact_arith(op, a, b),
+    }
+}
+
+/// Computes as [`scaled_arith`] does, with all rules for results that do not fit.
+#[cold]
+fn exact_arith(op: ArithOp, a: (i128, u32), b: (i128, u32)) -> Result<(i128, u32), SqlError> {
+    let decimal = |(digits, scale): (i128, u32)| {
+        Decimal::try_from_i128_with_scale(digits, scale).map_err(|_| overflow())
+    };
+    let (a, b) = (decimal(a)?, decimal(b)?);
+    let result = match op {
+        ArithOp::Add => add(&a, &b),
+        ArithOp::Sub => sub(&a, &b),
+        ArithOp::Mul => mul(&a, &b),
+        ArithOp::Div | ArithOp::Mod => return Err(super::mismatch("arithmetic")),
+    }?;
+    Ok((result.mantissa(), result.scale()))
+}
+
+fn small_product(a: i128, b: i128) -> Option<i128> {
+    let (a, b) = (i64::try_from(a).ok()?, i64::try_from(b).ok()?);
+    Some(i128::from(a) * i128::from(b))
+}
+
+#[inline]
+fn at_one_scale(
+    a: (i128, u32),
+    b: (i128, u32),
+    compute: fn(i128, i128) -> Option<i128>,
+) -> Option<i128> {
+    let shifted = |(digits, scale): (i128, u32), other: u32| match other.saturating_sub(scale) {
+        0 => Some(digits),
+        by => small_product(digits, *SMALL_POWERS.get(by as usize)?),
+    };
+    compute(shifted(a, b.1)?, shifted(b, a.1)?)
+}
+
+/// The powers of ten that 64 bits hold.
+const SMALL_POWERS: [i128; 19] = {
+    let mut powers = [1; 19];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
 
 pub(super) fn add(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     let (a, b, scale) = aligned(a, b)?;
@@ -264,6 +333,10 @@ impl Sum {
 
     /// Adds `mantissa` with `digits` digits after the decimal point.
     pub(super) fn add_parts(&mut self, mantissa: i128, digits: u32) -> Result<(), SqlError> {
+        if digits == self.scale {
+            self.mantissa = self.mantissa.checked_add(mantissa).ok_or_else(overflow)?;
+            return Ok(());
+        }
         let scale = self.scale.max(digits);
         let shifted = |mantissa: i128, by: u32| {
             let power = 10i128.checked_pow(by);

@@ -31,7 +31,7 @@ impl LikeEscape {
 }
 
 /// An element of a pattern.
-enum Step {
+pub(super) enum Step {
     Any,
     One,
     Char(char),
@@ -39,7 +39,7 @@ enum Step {
 }
 
 /// Returns the next element of the pattern and the rest of it.
-fn step(pattern: &str, escape: LikeEscape) -> Result<(Step, &str), SqlError> {
+pub(super) fn step(pattern: &str, escape: LikeEscape) -> Result<(Step, &str), SqlError> {
     let mut chars = pattern.chars();
     let Some(c) = chars.next() else {
         return Ok((Step::End, ""));

@@ -2,9 +2,10 @@
 //!
 //! Failure: an offset outside the bytes is an error (XX001), never a panic.
 
-use super::value::{get_fixed, get_varying};
+use super::value::{get_digits, get_fixed, get_integer, get_varying, integer_of};
 use super::{ColumnOffset, FLAG_NULLS, FLAG_WIDE, RowLayout, corrupt};
 use crate::error::SqlError;
+use crate::types::TypeKind;
 use crate::value::Value;
 
 /// An encoded row whose header has been checked.
@@ -82,6 +83,89 @@ impl<'a> RowReader<'a> {
                 .bytes
                 .get(self.layout.fixed_end + column / 8)
                 .is_some_and(|byte| byte >> (column % 8) & 1 == 1)
+    }
+
+    /// Returns the value of `column` as an integer if its type is smallint, integer, bigint, oid,
+    /// or a date or time that is one number; `None` for NULL.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged, or the column has another type.
+    #[inline]
+    pub fn integer(&self, column: usize) -> Result<Option<i64>, SqlError> {
+        let Some(place) = self.layout.columns.get(column) else {
+            let missing = self.whole.missing(column);
+            if missing.is_null() {
+                return Ok(None);
+            }
+            return integer_of(missing).map(Some).ok_or_else(corrupt);
+        };
+        if self.is_null(column) {
+            return Ok(None);
+        }
+        let ColumnOffset::Fixed(at) = place.at else {
+            return Err(corrupt());
+        };
+        let bytes = self.bytes.get(at..).ok_or_else(corrupt)?;
+        get_integer(place.kind, bytes).map(Some).ok_or_else(corrupt)
+    }
+
+    /// Returns the text of `column` if its type is a string type; `None` for NULL. The bytes of a
+    /// damaged row may not be UTF-8.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged, or the column has another type.
+    #[inline]
+    pub fn text(&self, column: usize) -> Result<Option<&'a [u8]>, SqlError> {
+        let Some(place) = self.layout.columns.get(column) else {
+            return match self.whole.missing(column) {
+                Value::Null => Ok(None),
+                Value::Text(text) => Ok(Some(text.as_bytes())),
+                _ => Err(corrupt()),
+            };
+        };
+        if self.is_null(column) {
+            return Ok(None);
+        }
+        match place.at {
+            ColumnOffset::Varying(nth) if place.kind.is_string() => {
+                self.varying(nth).map(Some).ok_or_else(corrupt)
+            }
+            _ => Err(corrupt()),
+        }
+    }
+
+    /// Returns the digits of `column`, a numeric or an integer, and its number of decimal places;
+    /// `None` for NULL.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged, or the column has another type.
+    #[inline]
+    pub fn decimal(&self, column: usize) -> Result<Option<(i128, u32)>, SqlError> {
+        let Some(place) = self.layout.columns.get(column) else {
+            return match self.whole.missing(column) {
+                Value::Null => Ok(None),
+                Value::Numeric(value) => Ok(Some((value.mantissa(), value.scale()))),
+                other => match integer_of(other) {
+                    Some(value) => Ok(Some((i128::from(value), 0))),
+                    None => Err(corrupt()),
+                },
+            };
+        };
+        if self.is_null(column) {
+            return Ok(None);
+        }
+        match (place.at, place.kind) {
+            (ColumnOffset::Varying(nth), TypeKind::Numeric) => self
+                .varying(nth)
+                .and_then(get_digits)
+                .map(Some)
+                .ok_or_else(corrupt),
+            (ColumnOffset::Fixed(_), _) => {
+                let value = self.integer(column)?;
+                Ok(value.map(|value| (i128::from(value), 0)))
+            }
+            (ColumnOffset::Varying(_), _) => Err(corrupt()),
+        }
     }
 
     fn varying(&self, nth: usize) -> Option<&'a [u8]> {

@@ -215,12 +215,48 @@ fn mantissa_bytes(d: &Decimal) -> usize {
 }
 
 fn get_numeric(bytes: &[u8]) -> Option<Decimal> {
+    let (digits, scale) = get_digits(bytes)?;
+    let mut d = Decimal::try_from_i128_with_scale(digits, scale).ok()?;
+    d.set_sign_negative(bytes.first()? & 0x80 != 0);
+    Some(d)
+}
+
+/// Decodes a `numeric` as its digits and the number of decimal places.
+#[inline]
+pub(super) fn get_digits(bytes: &[u8]) -> Option<(i128, u32)> {
     let (&head, digits) = bytes.split_first()?;
     let mut mantissa = [0u8; 16];
     mantissa.get_mut(..digits.len())?.copy_from_slice(digits);
-    let scale = u32::from(head & 0x7F);
     let mantissa = i128::try_from(u128::from_le_bytes(mantissa)).ok()?;
-    let mut d = Decimal::try_from_i128_with_scale(mantissa, scale).ok()?;
-    d.set_sign_negative(head & 0x80 != 0);
-    Some(d)
+    let is_negative = head & 0x80 != 0;
+    let digits = if is_negative { -mantissa } else { mantissa };
+    Some((digits, u32::from(head & 0x7F)))
+}
+
+/// Decodes a fixed-size value that is one integer.
+#[inline]
+pub(super) fn get_integer(kind: TypeKind, bytes: &[u8]) -> Option<i64> {
+    Some(match kind {
+        TypeKind::Int2 => i64::from(i16::from_le_bytes(take(bytes)?)),
+        TypeKind::Int4 | TypeKind::Date => i64::from(i32::from_le_bytes(take(bytes)?)),
+        TypeKind::Oid => i64::from(u32::from_le_bytes(take(bytes)?)),
+        TypeKind::Int8 | TypeKind::Timestamp | TypeKind::TimestampTz | TypeKind::Time => {
+            i64::from_le_bytes(take(bytes)?)
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the integer that encodes a value, as [`get_integer`] decodes it.
+pub(super) fn integer_of(value: &Value) -> Option<i64> {
+    Some(match *value {
+        Value::Int2(value) => i64::from(value),
+        Value::Int4(value) | Value::Date(value) => i64::from(value),
+        Value::Oid(value) => i64::from(value),
+        Value::Int8(value)
+        | Value::Timestamp(value)
+        | Value::TimestampTz(value)
+        | Value::Time(value) => value,
+        _ => return None,
+    })
 }
