@@ -14,6 +14,9 @@
 use fencepost_sql::bound::{Expr, Node, Volatility};
 use fencepost_sql::types::Type;
 
+use crate::slots::Slots;
+use crate::terms::reads_only;
+
 /// Appends the conjuncts of a condition to `out`.
 pub fn conjuncts(condition: Option<Expr>, out: &mut Vec<Expr>) {
     let Some(condition) = condition else {
@@ -35,6 +38,31 @@ pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
         1 => parts.pop(),
         _ => Some(Expr::new(Type::BOOL, Node::And(parts))),
     }
+}
+
+/// Returns the condition on the columns in `slots` alone that an OR implies: in each branch those
+/// conjuncts hold that read nothing else.
+///
+/// ```text
+/// (a = 1 AND x) OR (a = 2 AND y)   implies   a = 1 OR a = 2
+/// ```
+/// Returns `None` if a branch has no such conjunct.
+pub fn implied(condition: &Expr, slots: &Slots) -> Option<Expr> {
+    let Node::Or(branches) = &condition.node else {
+        return None;
+    };
+    let of_slots = |part: &&Expr| {
+        part.has_columns()
+            && reads_only(part, slots)
+            && !part.has_subquery()
+            && part.volatility() < Volatility::Volatile
+    };
+    let mut of_branches = Vec::with_capacity(branches.len());
+    for branch in branches {
+        let parts = plain_conjuncts(branch).filter(of_slots).cloned().collect();
+        of_branches.push(conjunction(parts)?);
+    }
+    Some(Expr::new(Type::BOOL, Node::Or(of_branches)))
 }
 
 /// Appends the conjuncts that all `branches` have in common, and the OR of what remains of the
@@ -123,6 +151,19 @@ mod tests {
     fn branches_without_common_conjunct_stay() {
         let condition = or([and([0, 1]), and([2, 3])]);
         assert_eq!(split(condition.clone()), [condition]);
+    }
+
+    #[test]
+    fn disjunction_implies_what_each_branch_says_of_a_column() {
+        let condition = or([and([0, 1]), and([2, 0])]);
+        let mut slots = Slots::default();
+        slots.add((1, 3));
+        let expected = or([column(1), column(2)]);
+        assert_eq!(implied(&condition, &slots), Some(expected));
+        let mut slots = Slots::default();
+        slots.add((1, 2));
+        assert_eq!(implied(&condition, &slots), None);
+        assert_eq!(implied(&and([1, 1]), &slots), None);
     }
 
     #[test]

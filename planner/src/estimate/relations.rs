@@ -4,12 +4,13 @@ use fencepost_sql::bound::{Expr, From, JoinKind, Leaf, LeafSource, Node, Select,
 
 use super::Estimator;
 use crate::access::{Access, KeyTerm};
-use crate::conjuncts::conjuncts;
+use crate::conjuncts::{conjuncts, implied};
 use crate::context::PlanContext;
-use crate::terms::is_array;
+use crate::slots::Slots;
+use crate::terms::{is_array, reads_only};
 
-/// The number of rows of a table of unknown size. A smaller table counts as this large, too: its
-/// plan may be kept while it grows.
+/// The number of rows of a table of unknown size. A smaller table that was never analyzed counts as
+/// this large, too: its plan may be kept while it grows.
 const ROWS_LEAST: f64 = 1_000.0;
 /// The number of rows of a function in FROM, as in PostgreSQL.
 const FUNCTION_ROWS: f64 = 1_000.0;
@@ -30,9 +31,11 @@ pub(super) fn leaf_rows(cx: PlanContext<'_>, leaf: &Leaf) -> f64 {
 fn source_rows(cx: PlanContext<'_>, source: &LeafSource) -> f64 {
     match source {
         LeafSource::Table(table) => {
-            let analyzed = || Some(cx.statistics(table)?.rows);
-            let rows = cx.rows(table).or_else(analyzed);
-            rows.unwrap_or(ROWS_LEAST).max(ROWS_LEAST)
+            let statistics = cx.statistics(table);
+            let analyzed = statistics.as_ref().map(|statistics| statistics.rows);
+            let rows = cx.rows(table).or(analyzed).unwrap_or(ROWS_LEAST);
+            // The distinct values of an analyzed table are those of its own size.
+            rows.max(if analyzed.is_some() { 1.0 } else { ROWS_LEAST })
         }
         LeafSource::Subquery(query) => select_rows(cx, query),
         LeafSource::Function { .. } => FUNCTION_ROWS,
@@ -61,6 +64,14 @@ fn select_rows(cx: PlanContext<'_>, select: &Select) -> f64 {
     let estimator = Estimator::of(cx, &select.from);
     let mut conditions = Vec::new();
     conjuncts(select.filter.clone(), &mut conditions);
+    let mut of_relations = Vec::new();
+    select.from.for_each_leaf(&mut |leaf| {
+        let mut slots = Slots::default();
+        slots.add((leaf.first_slot, leaf.first_slot + leaf.width()));
+        let on_several = conditions.iter().filter(|c| !reads_only(c, &slots));
+        of_relations.extend(on_several.filter_map(|c| implied(c, &slots)));
+    });
+    conditions.extend(of_relations);
     let mut rows = estimator.rows(&select.from, &conditions);
     if let Some(grouping) = &select.grouping {
         rows = match grouping.sets.len() {

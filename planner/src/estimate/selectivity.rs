@@ -7,6 +7,8 @@ use fencepost_sql::value::Value;
 
 use super::scalar::position;
 use super::{DISTINCT_DEFAULT, Estimator};
+use crate::conjuncts::implied;
+use crate::slots::Slots;
 
 /// A condition of which nothing is known.
 const UNKNOWN: f64 = 0.5;
@@ -99,6 +101,29 @@ impl Estimator<'_> {
         Some((slot, op, of.unwrap_or(INEQUALITY), of.is_some()))
     }
 
+    /// Estimates the selectivity of the conditions on single relations that a condition on several
+    /// relations implies. They are conditions of their own.
+    fn of_implied(&self, condition: &Expr) -> f64 {
+        let mut read = Vec::new();
+        condition.for_each_column(&mut |slot| {
+            let slots = self.relation(slot).map(|relation| relation.slots);
+            if let Some(slots) = slots.filter(|slots| !read.contains(slots)) {
+                read.push(slots);
+            }
+        });
+        if read.len() < 2 {
+            return 1.0;
+        }
+        let implied = read.into_iter().filter_map(|slots| {
+            let mut of_relation = Slots::default();
+            of_relation.add(slots);
+            implied(condition, &of_relation)
+        });
+        implied
+            .map(|condition| self.of_condition(&condition))
+            .product()
+    }
+
     /// Estimates the selectivity of one condition.
     fn of_condition(&self, condition: &Expr) -> f64 {
         let of = match &condition.node {
@@ -108,10 +133,9 @@ impl Estimator<'_> {
             },
             Node::And(parts) => self.selectivity(parts),
             Node::Or(parts) => {
-                1.0 - parts
-                    .iter()
-                    .map(|part| 1.0 - self.of_condition(part))
-                    .product::<f64>()
+                let none = parts.iter().map(|part| 1.0 - self.of_condition(part));
+                let any = 1.0 - none.product::<f64>();
+                (any / self.of_implied(condition)).min(1.0)
             }
             Node::Not(input) => 1.0 - self.of_condition(input),
             Node::Column(slot) => self.equality(*slot, Some(&Value::Bool(true))),

@@ -7,7 +7,7 @@ use fencepost_sql::bound::{Expr, From, Join, JoinKind, LeafSource, Volatility};
 
 use super::equality::{EqualColumns, equal_columns, equal_constants};
 use super::units::UnitSet;
-use crate::conjuncts::conjuncts;
+use crate::conjuncts::{conjuncts, implied};
 use crate::slots::Slots;
 use crate::terms::{reads_any, reads_only};
 
@@ -126,6 +126,10 @@ impl JoinGraph {
             } else if let Some(only) = units.only() {
                 self.units[only].conditions.push(expr);
             } else {
+                for unit in units.members() {
+                    let unit = &mut self.units[unit];
+                    unit.conditions.extend(implied(&expr, &unit.slots));
+                }
                 self.conditions.push(JoinCondition { expr, units });
             }
         }
