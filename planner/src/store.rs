@@ -25,6 +25,8 @@ const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
 /// Words of a head before the fat pointers.
 const HEAD_WORDS: usize = 2;
 const WORD_BYTES: usize = 8;
+/// The maximal number of bytes of a row to prefetch.
+const PREFETCHED_BYTES_MAX: usize = 256;
 
 /// Copies the words of the row at `addr` to `words`. Returns false if there is no row.
 pub async fn read_row(
@@ -46,6 +48,29 @@ pub async fn read_columns(
     Ok(read_version(tx, addr, (layout, columns), words)
         .await?
         .is_some())
+}
+
+/// Prefetches the beginning of a row that is read soon, if it is mapped here.
+#[inline]
+pub fn prefetch_row(tx: &Transaction, row: FatPtr) {
+    tx.prefetch(row.addr, (row.size as usize).min(PREFETCHED_BYTES_MAX));
+}
+
+/// Reads as [`read_columns`] does, if nothing must be awaited: the row is short, and in memory that
+/// is mapped here. Returns `None` otherwise.
+#[inline]
+pub fn read_at_once(
+    tx: &mut Transaction,
+    addr: Addr,
+    words: &mut Vec<u64>,
+) -> Option<Result<bool, Stop>> {
+    let mark = tx.reads_mark();
+    let found = tx.read_at_once(addr, words)?;
+    if matches!(found, Ok(true)) && is_long(words) {
+        tx.forget_reads(mark);
+        return None;
+    }
+    Some(found)
 }
 
 /// Reads as [`read_columns`] does, and returns the version of the row, or of its head.

@@ -8,12 +8,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fencepost_sql::bound::{Aggregate, Expr, Grouping, Node};
 use fencepost_sql::error::SqlError;
+use fencepost_sql::row::RowReader;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::columns::{Cells, ResultColumn, schema};
 use super::shape::{Column, Form, GroupShape};
-use crate::exec::{Batch, Cx, ScanState};
+use crate::exec::{Batch, Cx, EncodedNext, EncodedRows, NumberExpr, ScanState};
 use crate::plan::Scan;
 
 /// The maximal number of rows of a batch.
@@ -139,6 +140,9 @@ pub struct Leaf {
     page: Batch,
     columns: Columns,
     more: bool,
+    /// The sources of the columns in encoded rows; `None` if the rows are decoded.
+    encoded: Option<Vec<EncodedSource>>,
+    begun: bool,
 }
 
 impl Leaf {
@@ -149,6 +153,8 @@ impl Leaf {
             page: Batch::new(width),
             columns,
             more: true,
+            encoded: None,
+            begun: false,
         }
     }
 
@@ -160,7 +166,16 @@ impl Leaf {
         grouping: Option<&Grouping>,
         filter: Option<&Expr>,
     ) -> Result<Option<RecordBatch>, StatementStop> {
+        if !self.begun {
+            self.begun = true;
+            if filter.is_none() {
+                self.encoded = self.columns.encoded_sources(scan, grouping, cx.params());
+            }
+        }
         while self.more && self.columns.rows + CHUNK <= BATCH_ROWS {
+            if self.next_encoded(scan, cx).await? {
+                continue;
+            }
             self.page.clear();
             self.more = self.state.next(scan, cx, &mut self.page, CHUNK).await?;
             for i in 0..self.page.len() {
@@ -181,6 +196,106 @@ impl Leaf {
             0 if !self.more => Ok(None),
             _ => Ok(Some(self.columns.finish()?)),
         }
+    }
+}
+
+impl Leaf {
+    /// Adds rows to the columns without decoding them. Returns false if they must be decoded.
+    async fn next_encoded(&mut self, scan: &Scan, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
+        let Some(sources) = &self.encoded else {
+            return Ok(false);
+        };
+        let mut receiver = Receiver {
+            columns: &mut self.columns,
+            sources,
+        };
+        let left = BATCH_ROWS - receiver.columns.rows;
+        match self
+            .state
+            .next_encoded(scan, cx, &mut receiver, left)
+            .await?
+        {
+            EncodedNext::More => {}
+            EncodedNext::Done => self.more = false,
+            EncodedNext::Unable => {
+                self.encoded = None;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The source of a column in an encoded row.
+enum EncodedSource {
+    /// A column of the table.
+    Column(usize),
+    /// A numeric expression.
+    Number(NumberExpr),
+    /// TRUE for each row.
+    Row,
+}
+
+impl Columns {
+    /// Returns the sources of all columns in the encoded rows of a scan. Returns `None` if one of
+    /// them needs decoded rows.
+    fn encoded_sources(
+        &self,
+        scan: &Scan,
+        grouping: Option<&Grouping>,
+        params: &[Value],
+    ) -> Option<Vec<EncodedSource>> {
+        let of = |expr: &Expr| match expr.node {
+            Node::Column(slot) => slot.checked_sub(scan.first_slot).map(EncodedSource::Column),
+            _ => NumberExpr::new(expr, scan, params).map(EncodedSource::Number),
+        };
+        let source = |(pick, _): &(ColumnSource, Cells)| match (*pick, grouping) {
+            (ColumnSource::Slot(slot), _) => {
+                slot.checked_sub(scan.first_slot).map(EncodedSource::Column)
+            }
+            (ColumnSource::Key(nth), Some(grouping)) => of(&grouping.keys[nth]),
+            (ColumnSource::Arg(nth), Some(grouping)) => {
+                let aggregate = &grouping.aggregates[nth];
+                match (&aggregate.filter, aggregate.args.first()) {
+                    (Some(_), _) => None,
+                    (None, None) => Some(EncodedSource::Row),
+                    (None, Some(arg)) => of(arg),
+                }
+            }
+            (ColumnSource::Key(_) | ColumnSource::Arg(_), None) => None,
+        };
+        self.picks.iter().map(source).collect()
+    }
+}
+
+/// Adds encoded rows to columns.
+struct Receiver<'a> {
+    columns: &'a mut Columns,
+    sources: &'a [EncodedSource],
+}
+
+impl EncodedRows for Receiver<'_> {
+    fn add(&mut self, row: &RowReader<'_>) -> Result<(), SqlError> {
+        for ((_, cells), source) in self.columns.picks.iter_mut().zip(self.sources) {
+            match source {
+                EncodedSource::Column(column) => cells.push_encoded(row, *column)?,
+                EncodedSource::Number(number) => cells.push_number(number.value(row)?)?,
+                EncodedSource::Row => cells.push(&Value::Bool(true))?,
+            }
+        }
+        self.columns.rows += 1;
+        Ok(())
+    }
+
+    fn add_unread(&mut self, rows: usize) -> Result<(), SqlError> {
+        // No column is read: all of them are TRUE.
+        for (_, cells) in &mut self.columns.picks {
+            for _ in 0..rows {
+                cells.push(&Value::Bool(true))?;
+            }
+        }
+        self.columns.rows += rows;
+        Ok(())
     }
 }
 

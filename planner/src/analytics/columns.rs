@@ -11,6 +11,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use fencepost_sql::error::SqlError;
+use fencepost_sql::row::RowReader;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use rust_decimal::Decimal;
@@ -100,6 +101,42 @@ impl Cells {
         Ok(())
     }
 
+    /// Adds the value of a column of an encoded row.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    #[inline]
+    pub fn push_encoded(&mut self, row: &RowReader<'_>, column: usize) -> Result<(), SqlError> {
+        match self {
+            Cells::Int(cells) => cells.append_option(row.integer(column)?),
+            Cells::Decimal(_, _) => return self.push_number(row.decimal(column)?),
+            Cells::Present(cells) => cells.append_option((!row.is_null(column)).then_some(true)),
+            Cells::Text(cells) => match row.text(column)? {
+                Some(text) => cells.append_value(str::from_utf8(text).map_err(|_| wrong())?),
+                None => cells.append_null(),
+            },
+            Cells::Bool(_) | Cells::Float(_) | Cells::Uuid(_) => {
+                return self.push(&row.get(column)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a number, given by its digits and its number of decimal places; `None` for NULL.
+    #[inline]
+    pub fn push_number(&mut self, number: Option<(i128, u32)>) -> Result<(), SqlError> {
+        match (self, number) {
+            (Cells::Decimal(cells, _), None) => cells.append_null(),
+            (Cells::Decimal(cells, scale), Some((digits, own))) => {
+                cells.append_value(at_scale((digits, own), *scale)?);
+            }
+            (Cells::Present(cells), None) => cells.append_null(),
+            (Cells::Present(cells), Some(_)) => cells.append_value(true),
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+
     /// Returns the finished column, and starts the next one.
     pub fn finish(&mut self) -> ArrayRef {
         match self {
@@ -132,6 +169,11 @@ fn mantissa(value: &Value, scale: u32) -> Result<i128, SqlError> {
         Value::Numeric(value) => (value.mantissa(), value.scale()),
         other => (i128::from(other.as_int().ok_or_else(wrong)?), 0),
     };
+    at_scale((mantissa, digits), scale)
+}
+
+#[inline]
+fn at_scale((mantissa, digits): (i128, u32), scale: u32) -> Result<i128, SqlError> {
     if digits == scale {
         return Ok(mantissa);
     }

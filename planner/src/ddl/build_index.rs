@@ -13,10 +13,12 @@ use fencepost_storage::FatPtr;
 use crate::exec::Cx;
 use crate::index::{create, trees};
 use crate::place::PartitionPlacement;
-use crate::store::{read_columns, read_row};
+use crate::store::{prefetch_row, read_at_once, read_columns, read_row};
 use crate::write::{EntryBuffer, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
+/// The distance in rows at which rows are prefetched.
+const ROWS_AHEAD: usize = 8;
 
 /// A scan of all rows of a table through its first index, partition by partition.
 pub struct RowWalk {
@@ -33,7 +35,7 @@ impl RowWalk {
         RowWalk {
             trees: trees.into_iter(),
             cursor: None,
-            entries: ScanBatch::default(),
+            entries: ScanBatch::of_values(),
             next: 0,
         }
     }
@@ -58,19 +60,16 @@ impl RowWalk {
                 self.cursor = None;
             }
         }
+        if let Some(ahead) = self.entries.values().get(self.next + ROWS_AHEAD) {
+            prefetch_row(cx.tx, FatPtr::from_words(*ahead));
+        }
         self.next += 1;
         Ok(Some(FatPtr::from_words(self.entries.value(self.next - 1))))
     }
 }
 
-/// Builds an index over the existing rows of `table` and returns its roots. Ignores `index.roots`.
-pub async fn build(
-    cx: &mut Cx<'_>,
-    table: &TableDef,
-    index: &IndexDef,
-) -> Result<Roots, StatementStop> {
-    let layout = RowLayout::new(&table.columns);
-    let codec = KeyCodec::new(table, index);
+/// Returns the columns that the entries of an index depend on.
+fn columns_of(table: &TableDef, index: &IndexDef) -> Vec<usize> {
     let keys = index.columns.iter().map(|c| c.column);
     let mut columns: Vec<usize> = keys.filter(|column| *column < EXPRESSION).collect();
     for expression in &index.more.expressions {
@@ -84,6 +83,18 @@ pub async fn build(
     }
     columns.sort_unstable();
     columns.dedup();
+    columns
+}
+
+/// Builds an index over the existing rows of `table` and returns its roots. Ignores `index.roots`.
+pub async fn build(
+    cx: &mut Cx<'_>,
+    table: &TableDef,
+    index: &IndexDef,
+) -> Result<Roots, StatementStop> {
+    let layout = RowLayout::new(&table.columns);
+    let codec = KeyCodec::new(table, index);
+    let columns = columns_of(table, index);
     let mut row = vec![Value::Null; layout.width()];
     let mut words = Vec::new();
     let mut key = Vec::new();
@@ -102,7 +113,11 @@ pub async fn build(
     let mut strict = strict.map(|of| (KeyCodec::new(table, &of), EntryBuffer::of(&of)));
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
-        if !read_columns(cx.tx, place.addr, (&layout, &columns), &mut words).await? {
+        let there = match read_at_once(cx.tx, place.addr, &mut words) {
+            Some(there) => there?,
+            None => read_columns(cx.tx, place.addr, (&layout, &columns), &mut words).await?,
+        };
+        if !there {
             continue;
         }
         layout.decode_some(&words, &columns, &mut row)?;

@@ -1,6 +1,8 @@
 //! GROUP BY and aggregates, with a hash table of groups.
 
-use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping, Node};
+mod encoded;
+
+use fencepost_sql::bound::{Aggregate, AggregateKind, Expr, Grouping, Node};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Accumulator;
 use fencepost_sql::stop::StatementStop;
@@ -210,10 +212,31 @@ impl Groups {
         keys: &mut Vec<Value>,
     ) -> Result<u32, SqlError> {
         keys.clear();
+        if self.encode_columns(grouping, row) {
+            if let Some(group) = self.by_key.get(&self.key) {
+                return Ok(*group);
+            }
+            let columns = grouping.keys.iter().filter_map(column_of);
+            keys.extend(columns.map(|slot| row[slot].clone()));
+            return Ok(self.begin_keyed(grouping, keys));
+        }
         for key in &grouping.keys {
             keys.push(cx.value(key, row).await?);
         }
         Ok(self.group_with(grouping, keys))
+    }
+
+    /// Encodes the keys of a row, if all of them are columns.
+    #[inline]
+    fn encode_columns(&mut self, grouping: &Grouping, row: &[Value]) -> bool {
+        self.key.clear();
+        for key in &grouping.keys {
+            match column_of(key) {
+                Some(slot) => push_comparable(&row[slot], &mut self.key),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Returns the group with these keys. A new group takes the keys out of `keys`.
@@ -225,6 +248,11 @@ impl Groups {
         if let Some(group) = self.by_key.get(&self.key) {
             return *group;
         }
+        self.begin_keyed(grouping, keys)
+    }
+
+    /// Begins the group whose keys, encoded, are in `key`.
+    fn begin_keyed(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> u32 {
         let group = self.begin(grouping, keys);
         self.by_key.insert(self.key.clone(), group);
         group
@@ -255,6 +283,14 @@ impl Groups {
         }
         self.next = end;
         (&self.page, end < self.rows.len())
+    }
+}
+
+/// Returns the slot of a group key that is a column.
+fn column_of(key: &Expr) -> Option<usize> {
+    match key.node {
+        Node::Column(slot) => Some(slot),
+        _ => None,
     }
 }
 

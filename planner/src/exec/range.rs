@@ -225,10 +225,26 @@ pub fn point_key(
     out: &mut Vec<u8>,
 ) -> Result<Option<u32>, SqlError> {
     out.clear();
+    let partition = push_terms(scan, terms, cx, row, out)?;
+    match scan.table.def.tree() {
+        Some(tree) if partition.is_some() => leaf(scan, tree, cx, row),
+        _ => Ok(partition),
+    }
+}
+
+/// Appends the key prefix of terms with one value each, and returns its partition. Returns `None`
+/// if no row can have the prefix.
+fn push_terms(
+    scan: &Scan,
+    terms: &[KeyTerm],
+    cx: &Cx<'_>,
+    row: &[Value],
+    out: &mut Vec<u8>,
+) -> Result<Option<u32>, SqlError> {
     let mut partition = 0;
     for (position, term) in terms.iter().enumerate() {
         let KeyTerm::One(expr) = term else {
-            return Err(SqlError::internal("a point with several keys"));
+            return Err(SqlError::internal("a key prefix with several values"));
         };
         match fit(cx.value_here(expr, row)?, key_kind(scan, position)) {
             Fit::Value(value) => {
@@ -239,9 +255,6 @@ pub fn point_key(
             }
             Fit::Below | Fit::Above | Fit::Null => return Ok(None),
         }
-    }
-    if let Some(tree) = scan.table.def.tree() {
-        return leaf(scan, tree, cx, row);
     }
     Ok(Some(partition))
 }
@@ -264,6 +277,12 @@ pub fn prefixes(
     cx: &Cx<'_>,
     row: &[Value],
 ) -> Result<Vec<Prefix>, SqlError> {
+    if terms.iter().all(|term| matches!(term, KeyTerm::One(_))) {
+        let mut key = Vec::new();
+        let partition = push_terms(scan, terms, cx, row, &mut key)?;
+        let prefix = partition.map(|partition| Prefix { key, partition });
+        return Ok(prefix.into_iter().collect());
+    }
     let mut keys = vec![Prefix::default()];
     for (position, term) in terms.iter().enumerate() {
         let kind = key_kind(scan, position);

@@ -1,5 +1,7 @@
 //! Scans: from keys to index entries to rows, a batch at a time.
 
+mod encoded;
+
 use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_sql::counts::Count;
 use fencepost_sql::stop::StatementStop;
@@ -13,16 +15,22 @@ use super::cx::Cx;
 use super::lock::lock_row;
 use super::merge::Merge;
 use super::range::{Keys, keys};
+use super::row_filter::RowFilter;
+pub use encoded::{EncodedNext, EncodedRows};
+
 use crate::access::Access;
 use crate::index::{find, tree, trees};
 use crate::plan::{Hints, Scan};
-use crate::store::read_columns;
+use crate::store::{prefetch_row, read_at_once, read_columns};
 
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
+/// The number of entries of a batch from which a filter for encoded rows pays off.
+const FILTERED_ROWS: usize = 16;
+/// The distance in rows at which rows are prefetched.
+const ROWS_AHEAD: usize = 8;
 
 /// The state of a scan.
-#[derive(Default)]
 pub struct ScanState {
     keys: Option<Keys>,
     position: usize,
@@ -34,6 +42,9 @@ pub struct ScanState {
     more: bool,
     words: Vec<u64>,
     chunk: usize,
+    /// The filter for encoded rows, once the scan has found enough rows: `None` in it if no part of
+    /// the filter can be tested on them.
+    filter: Option<Option<RowFilter>>,
 }
 
 /// A scan of the entries of a range.
@@ -42,6 +53,22 @@ enum Walk {
     One(Cursor),
     /// In the trees of all partitions, merged.
     All(Box<Merge>),
+}
+
+impl Default for ScanState {
+    fn default() -> ScanState {
+        ScanState {
+            keys: None,
+            position: 0,
+            walk: None,
+            entries: ScanBatch::of_values(),
+            entry: 0,
+            more: false,
+            words: Vec::new(),
+            chunk: 0,
+            filter: None,
+        }
+    }
 }
 
 impl ScanState {
@@ -58,6 +85,7 @@ impl ScanState {
         self.entries.clear();
         self.entry = 0;
         self.chunk = FIRST_CHUNK;
+        self.filter = None;
         Ok(())
     }
 
@@ -147,43 +175,90 @@ impl ScanState {
         out: &mut Batch,
         (target, heavy): (usize, usize),
     ) -> Result<bool, StatementStop> {
+        let wanted = self.chunk.min(target - out.len());
+        if !self.read_entries(scan, cx, wanted).await? {
+            return Ok(false);
+        }
+        self.read_rows(scan, cx, out, heavy).await?;
+        self.end_range();
+        Ok(true)
+    }
+
+    /// Reads the next entries, about `wanted` of them, if all earlier ones are consumed. Returns
+    /// false if there are no more ranges.
+    async fn read_entries(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        wanted: usize,
+    ) -> Result<bool, StatementStop> {
         if self.walk.is_none() && !self.open_range(scan, cx) {
             return Ok(false);
         }
         let Some(walk) = &mut self.walk else {
             return Ok(false);
         };
-        if self.entry == self.entries.len() {
-            self.entries.clear();
-            self.entry = 0;
-            let mark = cx.tx.reads_mark();
-            let wanted = self.chunk.min(target - out.len());
-            self.more = match walk {
-                Walk::One(cursor) => {
-                    cursor
-                        .next_batch(&mut cx.seen(), &mut self.entries, wanted)
-                        .await?
-                }
-                Walk::All(merge) => {
-                    merge
-                        .next_batch(&mut cx.seen(), &mut self.entries, wanted)
-                        .await?
-                }
-            };
-            self.chunk = (self.chunk * 2).min(LAST_CHUNK);
-            let page = cx.scratch.counting.of(counted(scan));
-            page.add(Count::Returned, self.entries.len() as u64);
-            if !is_whole(scan) {
-                page.add(Count::Fetched, self.entries.len() as u64);
-            }
-            if scan.hints == Hints::All {
-                cx.tx.forget_reads(mark);
-            }
+        if self.entry < self.entries.len() {
+            return Ok(true);
         }
+        self.entries.clear();
+        self.entry = 0;
+        let mark = cx.tx.reads_mark();
+        self.more = {
+            let (tx, entries) = (&mut cx.seen(), &mut self.entries);
+            match walk {
+                Walk::One(cursor) => cursor.next_batch(tx, entries, wanted).await?,
+                Walk::All(merge) => merge.next_batch(tx, entries, wanted).await?,
+            }
+        };
+        for first in self.entries.values().iter().take(ROWS_AHEAD) {
+            prefetch_row(cx.tx, FatPtr::from_words(*first));
+        }
+        self.chunk = (self.chunk * 2).min(LAST_CHUNK);
+        let page = cx.scratch.counting.of(counted(scan));
+        page.add(Count::Returned, self.entries.len() as u64);
+        if !is_whole(scan) {
+            page.add(Count::Fetched, self.entries.len() as u64);
+        }
+        if scan.hints == Hints::All {
+            cx.tx.forget_reads(mark);
+        }
+        Ok(true)
+    }
+
+    /// Ends the walk through a range after its last entry.
+    fn end_range(&mut self) {
+        if !self.more && self.entry == self.entries.len() {
+            self.walk = None;
+        }
+    }
+
+    /// Prefetches a row that is read soon.
+    #[inline]
+    fn prefetch(&self, cx: &Cx<'_>) {
+        if let Some(next) = self.entries.values().get(self.entry + ROWS_AHEAD) {
+            prefetch_row(cx.tx, FatPtr::from_words(*next));
+        }
+    }
+
+    /// Reads the rows of the remaining entries.
+    async fn read_rows(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        heavy: usize,
+    ) -> Result<(), StatementStop> {
+        if self.filter.is_none() && self.entries.len() >= FILTERED_ROWS && scan.filter.is_some() {
+            self.filter = Some(RowFilter::new(scan, cx));
+        }
+        let filter = self.filter.as_ref().and_then(Option::as_ref);
+        let wanted = (&scan.table.layout, scan.columns.as_slice());
         while self.entry < self.entries.len() && out.weight() < heavy {
             if cx.is_due() {
                 cx.pause().await?;
             }
+            self.prefetch(cx);
             let row = FatPtr::from_words(self.entries.value(self.entry));
             self.entry += 1;
             let locks = scan.locks.filter(|_| queues_first(scan));
@@ -193,18 +268,23 @@ impl ScanState {
                 continue;
             }
             let mark = cx.tx.reads_mark();
-            let wanted = (&scan.table.layout, scan.columns.as_slice());
-            if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
-                let passes = emit(scan, cx, row, &self.words, out).await?;
-                if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
-                    cx.tx.forget_reads(mark);
-                }
+            let read = read_at_once(&mut cx.seen(), row.addr, &mut self.words);
+            let there = match read {
+                Some(there) => there?,
+                None => read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await?,
+            };
+            if !there {
+                continue;
+            }
+            let passes = match filter {
+                None => emit(scan, cx, row, &self.words, out).await?,
+                Some(filter) => emit_filtered((scan, filter), cx, row, &self.words, out).await?,
+            };
+            if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
+                cx.tx.forget_reads(mark);
             }
         }
-        if !self.more && self.entry == self.entries.len() {
-            self.walk = None;
-        }
-        Ok(true)
+        Ok(())
     }
 
     fn open_range(&mut self, scan: &Scan, cx: &mut Cx<'_>) -> bool {
@@ -289,7 +369,13 @@ pub async fn fetch_point(
                 }
                 true
             }
-            _ => read_columns(&mut cx.seen(), row.addr, wanted, words).await?,
+            _ => {
+                let read = read_at_once(&mut cx.seen(), row.addr, words);
+                match read {
+                    Some(there) => there?,
+                    None => read_columns(&mut cx.seen(), row.addr, wanted, words).await?,
+                }
+            }
         };
         if there {
             let page = cx.scratch.counting.of(index.id);
@@ -369,6 +455,33 @@ async fn emit(
     match passes {
         true => out.weigh(words.len() * 8),
         false => out.pop(),
+    }
+    Ok(passes)
+}
+
+/// Decodes a row as [`emit`] does, if it passes the tests of a filter.
+#[inline]
+async fn emit_filtered(
+    (scan, filter): (&Scan, &RowFilter),
+    cx: &mut Cx<'_>,
+    row: FatPtr,
+    words: &[u64],
+    out: &mut Batch,
+) -> Result<bool, StatementStop> {
+    if !filter.holds(&scan.table.layout.partial_reader(words)?)? {
+        return Ok(false);
+    }
+    let slots = out.push();
+    let own = &mut slots[scan.first_slot..];
+    scan.table.layout.decode_some(words, &scan.columns, own)?;
+    if let Some(slot) = scan.pointer_slot {
+        slots[slot] = pointer_value(row);
+    }
+    let passes = cx.holds(filter.rest(), slots).await?;
+    if passes {
+        out.weigh(words.len() * 8);
+    } else {
+        out.pop();
     }
     Ok(passes)
 }

@@ -430,6 +430,15 @@ impl SelectState {
         (grouping, groups): (&Grouping, &mut Groups),
         cx: &mut Cx<'_>,
     ) -> Result<(), StatementStop> {
+        if let (Source::Scan(scan), SourceState::Scan(state)) = (&plan.source, &mut self.source)
+            && plan.filter.is_none()
+            && plan.computed.is_empty()
+            && self.input_more
+            && groups.add_encoded(grouping, (scan, state), cx).await?
+        {
+            self.input_more = false;
+            return Ok(());
+        }
         while self.next_input(plan, cx, CHUNK).await? {
             groups.add(grouping, cx, &self.input).await?;
         }

@@ -42,6 +42,14 @@ pub struct EntryBuffer {
     prefix: usize,
 }
 
+/// Returns the first bytes of a key as a number: keys with different numbers are in their order.
+fn head(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let bytes = key.len().min(head.len());
+    head[..bytes].copy_from_slice(&key[..bytes]);
+    u64::from_be_bytes(head)
+}
+
 /// Length of a partition number in bytes.
 const PARTITION_BYTES: usize = 4;
 
@@ -112,8 +120,14 @@ impl EntryBuffer {
             let entry = &entries[at as usize];
             &keys[entry.start..entry.start + entry.len as usize]
         };
+        // Most comparisons end at the first bytes, which are side by side.
+        let heads: Vec<u64> = (0..entries.len() as u32).map(|at| head(key(at))).collect();
         let mut order: Vec<u32> = (0..entries.len() as u32).collect();
-        sort_indexes(&mut order, cx, |a, b| key(a).cmp(key(b))).await?;
+        sort_indexes(&mut order, cx, |a, b| {
+            let heads = heads[a as usize].cmp(&heads[b as usize]);
+            heads.then_with(|| key(a).cmp(key(b)))
+        })
+        .await?;
         let mut sorted = Vec::with_capacity(order.len());
         let mut duplicate_key: Option<Entry> = None;
         for (place, at) in order.iter().enumerate() {

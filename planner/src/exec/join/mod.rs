@@ -1,6 +1,7 @@
 //! Joins: an index lookup on the right side for each left row, or a right side kept in memory.
 
 mod key_table;
+mod probe;
 mod stored;
 
 use fencepost_sql::bound::{Expr, JoinKind};
@@ -12,11 +13,14 @@ use fencepost_sql::value::Value;
 use super::batch::Batch;
 use super::cx::Cx;
 use super::source::SourceState;
-use crate::plan::{Join, JoinMethod};
+use crate::plan::{Join, JoinMethod, Source};
 use crate::slots::Slots;
+use probe::Probe;
 use stored::StoredSide;
 
 const LEFT_CHUNK: usize = 256;
+/// The number of rows that are looked up at once.
+const PROBE_CHUNK: usize = 1024;
 
 /// The state of a join.
 pub struct JoinState {
@@ -24,6 +28,8 @@ pub struct JoinState {
     right: SourceState,
     left_rows: Batch,
     left_more: bool,
+    /// The first stored row that may match each left row, if the left rows have been looked up.
+    left_candidates: Vec<Option<usize>>,
     /// The left row for which matching rows are searched.
     current: usize,
     /// Whether the search for the current left row has begun.
@@ -50,6 +56,7 @@ impl JoinState {
             right: SourceState::new(&join.right, width),
             left_rows: Batch::new(width),
             left_more: true,
+            left_candidates: Vec::new(),
             current: 0,
             open: false,
             matched: false,
@@ -82,11 +89,7 @@ impl JoinState {
                 if !self.left_more {
                     return Ok(self.unmatched_right(join, out, target));
                 }
-                self.left_rows.clear();
-                self.current = 0;
-                let chunk = LEFT_CHUNK.min(max);
-                let next = self.left.next(&join.left, cx, &mut self.left_rows, chunk);
-                self.left_more = next.await?;
+                self.read_left(join, cx, max).await?;
                 continue;
             }
             if !self.open {
@@ -109,10 +112,41 @@ impl JoinState {
         Ok(true)
     }
 
+    /// Reads the next left rows, of which the caller uses about `max`.
+    async fn read_left(
+        &mut self,
+        join: &Join,
+        cx: &mut Cx<'_>,
+        max: usize,
+    ) -> Result<(), StatementStop> {
+        self.left_rows.clear();
+        self.left_candidates.clear();
+        self.current = 0;
+        if let (SourceState::Scan(state), Some(stored), Some(probe)) =
+            (&mut self.left, &self.stored, Probe::of(join))
+        {
+            let to = (&mut self.left_rows, &mut self.left_candidates);
+            // Most of the rows may find no match.
+            let chunk = if max < LEFT_CHUNK { max } else { PROBE_CHUNK };
+            if let Some(more) = probe.next(state, cx, stored, to, chunk).await? {
+                self.left_more = more;
+                return Ok(());
+            }
+        }
+        let chunk = LEFT_CHUNK.min(max);
+        let next = self.left.next(&join.left, cx, &mut self.left_rows, chunk);
+        self.left_more = next.await?;
+        Ok(())
+    }
+
     /// Begins the search for matches of the current left row.
     async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.open = true;
         self.matched = false;
+        if let Some(candidate) = self.left_candidates.get(self.current) {
+            self.candidate = *candidate;
+            return Ok(());
+        }
         let left = self.left_rows.row(self.current);
         match (&join.method, &self.stored) {
             (JoinMethod::Index, _) => {
@@ -164,10 +198,12 @@ impl JoinState {
                 return Ok(true);
             }
             self.found.clear();
-            let next = self
-                .right
-                .next(&join.right, cx, &mut self.found, LEFT_CHUNK);
-            self.found_more = next.await?;
+            self.found_more = match (&mut self.right, &join.right) {
+                (SourceState::Scan(state), Source::Scan(scan)) => {
+                    state.next(scan, cx, &mut self.found, LEFT_CHUNK).await?
+                }
+                (right, source) => right.next(source, cx, &mut self.found, LEFT_CHUNK).await?,
+            };
             self.candidate = (self.found.len() > 0).then_some(0);
         }
     }

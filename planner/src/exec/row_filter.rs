@@ -1,0 +1,375 @@
+//! The part of a scan's filter that is tested on encoded rows.
+//!
+//! ```text
+//! filter ─▶ conjuncts ─┬▶ tests: a column against constants    on the bytes of a row
+//!                      └▶ rest: all others                      on its decoded values
+//! ```
+//! Most rows of a selective scan are rejected without a value being decoded. The constants are
+//! computed once, when the scan has read its first rows: a part of the filter that reads no column
+//! is the same for all rows of a scan, unless it is volatile.
+//!
+//! A test has two results, true and not true, because a filter rejects a row for which it is NULL.
+//! So a test may be part of AND and OR, but not of NOT.
+//!
+//! # Failure
+//! A constant that cannot be computed leaves its conjunct to the rest, where the error occurs if a
+//! row gets that far.
+
+use std::cmp::Ordering;
+
+use fencepost_sql::bound::{CompareClass, CompareOp, Expr, LikeKind, Node, Volatility};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::functions::{LikeEscape, LikeMatcher};
+use fencepost_sql::row::RowReader;
+use fencepost_sql::types::{Type, TypeKind};
+use fencepost_sql::value::Value;
+
+use super::cx::Cx;
+use crate::conjuncts::{conjunction, conjuncts};
+use crate::plan::Scan;
+
+/// The number of microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
+
+/// The tests of a filter, and its other conjuncts.
+#[derive(Debug)]
+pub struct RowFilter {
+    tests: Vec<Test>,
+    rest: Option<Expr>,
+}
+
+/// A condition on an encoded row. Columns are positions in the table.
+#[derive(Debug)]
+enum Test {
+    /// A comparison with NULL.
+    Never,
+    /// A column that is one integer.
+    Integer(usize, CompareOp, i64),
+    /// A date column, compared as the timestamp of its midnight.
+    Midnight(usize, CompareOp, i64),
+    /// Two columns that are one integer each.
+    Integers(usize, CompareOp, usize),
+    /// A numeric column; the number has the digits and the decimal places.
+    Decimal(usize, CompareOp, ScaledNumber),
+    /// A string column.
+    Text(usize, CompareOp, Box<[u8]>),
+    /// A string column and a pattern; the flag is set for NOT LIKE.
+    Like(usize, LikeMatcher, bool),
+    /// NULL; the flag is set for IS NOT NULL.
+    Null(usize, bool),
+    /// At least one list of tests that all are true.
+    Any(Vec<Vec<Test>>),
+}
+
+/// A number with a fixed number of decimal places.
+#[derive(Clone, Copy, Debug)]
+struct ScaledNumber {
+    digits: i128,
+    scale: u32,
+}
+
+impl ScaledNumber {
+    /// Compares a number with this one.
+    #[inline]
+    fn compare(self, digits: i128, scale: u32) -> Ordering {
+        match scale.cmp(&self.scale) {
+            Ordering::Equal => digits.cmp(&self.digits),
+            Ordering::Less => compare_shifted(digits, self.scale - scale, self.digits),
+            Ordering::Greater => compare_shifted(self.digits, scale - self.scale, digits).reverse(),
+        }
+    }
+}
+
+/// Compares `a`, shifted by a number of decimal places, with `b`.
+fn compare_shifted(a: i128, places: u32, b: i128) -> Ordering {
+    let power = 10i128.checked_pow(places);
+    match power.and_then(|power| a.checked_mul(power)) {
+        Some(a) => a.cmp(&b),
+        // The shifted number is farther from zero than any other.
+        None => a.cmp(&0),
+    }
+}
+
+impl RowFilter {
+    /// Splits the filter of a scan. Returns `None` if no conjunct can be tested on encoded rows.
+    pub fn new(scan: &Scan, cx: &Cx<'_>) -> Option<RowFilter> {
+        let mut all = Vec::new();
+        conjuncts(scan.filter.clone(), &mut all);
+        let subject = Subject { scan, cx };
+        let mut tests = Vec::new();
+        let mut rest = Vec::new();
+        for conjunct in all {
+            match subject.test(&conjunct) {
+                Some(test) => tests.push(test),
+                None => rest.push(conjunct),
+            }
+        }
+        (!tests.is_empty()).then(|| RowFilter {
+            tests,
+            rest: conjunction(rest),
+        })
+    }
+
+    /// Returns whether all tests are true for a row.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    #[inline]
+    pub fn holds(&self, row: &RowReader<'_>) -> Result<bool, SqlError> {
+        all_hold(&self.tests, row)
+    }
+
+    /// Returns the conjuncts that are not tested.
+    pub fn rest(&self) -> Option<&Expr> {
+        self.rest.as_ref()
+    }
+}
+
+#[inline]
+fn all_hold(tests: &[Test], row: &RowReader<'_>) -> Result<bool, SqlError> {
+    for test in tests {
+        if !test.holds(row)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Test {
+    fn holds(&self, row: &RowReader<'_>) -> Result<bool, SqlError> {
+        Ok(match self {
+            Test::Never => false,
+            Test::Integer(column, op, value) => row
+                .integer(*column)?
+                .is_some_and(|own| op.holds(own.cmp(value))),
+            Test::Midnight(column, op, value) => row
+                .integer(*column)?
+                .is_some_and(|days| op.holds(midnight(days).cmp(value))),
+            Test::Integers(left, op, right) => match (row.integer(*left)?, row.integer(*right)?) {
+                (Some(left), Some(right)) => op.holds(left.cmp(&right)),
+                _ => false,
+            },
+            Test::Decimal(column, op, number) => match row.decimal(*column)? {
+                Some((digits, scale)) => op.holds(number.compare(digits, scale)),
+                None => false,
+            },
+            Test::Text(column, op, value) => row
+                .text(*column)?
+                .is_some_and(|own| op.holds(own.cmp(value))),
+            Test::Like(column, matcher, negated) => row
+                .text(*column)?
+                .is_some_and(|own| matcher.matches(own) != *negated),
+            Test::Null(column, negated) => row.is_null(*column) != *negated,
+            Test::Any(branches) => {
+                for branch in branches {
+                    if all_hold(branch, row)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+        })
+    }
+}
+
+/// Returns midnight of a date as a timestamp. Dates beyond all timestamps, infinity included, give
+/// the largest or least value.
+fn midnight(days: i64) -> i64 {
+    match i32::try_from(days) {
+        Ok(i32::MAX) => i64::MAX,
+        Ok(i32::MIN) => i64::MIN,
+        _ => days.saturating_mul(DAY_US),
+    }
+}
+
+/// The scan whose filter is split, with the values of its parameters.
+struct Subject<'a> {
+    scan: &'a Scan,
+    cx: &'a Cx<'a>,
+}
+
+impl Subject<'_> {
+    fn test(&self, condition: &Expr) -> Option<Test> {
+        match &condition.node {
+            Node::Compare {
+                op,
+                class,
+                left,
+                right,
+            } => self.comparison(*op, *class, left, right),
+            Node::IsNull { negated, input } => Some(Test::Null(self.column(input)?, *negated)),
+            Node::Like {
+                kind: LikeKind::Like,
+                negated,
+                input,
+                pattern,
+                escape: None,
+            } => {
+                let column = self.column(input)?;
+                let Value::Text(pattern) = self.constant(pattern)? else {
+                    return None;
+                };
+                let matcher = LikeMatcher::new(&pattern, LikeEscape::BACKSLASH)?;
+                self.kind(column)?
+                    .is_string()
+                    .then_some(Test::Like(column, matcher, *negated))
+            }
+            Node::InList {
+                negated: false,
+                input,
+                list,
+                ..
+            } => {
+                let column = self.column(input)?;
+                let equal = |value: &Expr| {
+                    let test = self.with_constant(column, CompareOp::Eq, &self.constant(value)?)?;
+                    Some(vec![test])
+                };
+                Some(Test::Any(list.iter().map(equal).collect::<Option<_>>()?))
+            }
+            Node::Or(branches) => {
+                let branch = |branch: &Expr| {
+                    let mut parts = Vec::new();
+                    conjuncts(Some(branch.clone()), &mut parts);
+                    parts.iter().map(|part| self.test(part)).collect()
+                };
+                Some(Test::Any(
+                    branches.iter().map(branch).collect::<Option<_>>()?,
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn comparison(
+        &self,
+        op: CompareOp,
+        class: CompareClass,
+        left: &Expr,
+        right: &Expr,
+    ) -> Option<Test> {
+        match (self.column(left), self.column(right)) {
+            (Some(left), Some(right)) => {
+                let (a, b) = (self.kind(left)?, self.kind(right)?);
+                let comparable = match class {
+                    CompareClass::Int => is_int(a) && is_int(b),
+                    CompareClass::Same => is_number_alone(a) && a == b,
+                };
+                comparable.then_some(Test::Integers(left, op, right))
+            }
+            (Some(column), None) => self.with_constant(column, op, &self.constant(right)?),
+            (None, Some(column)) => self.with_constant(column, op.swap(), &self.constant(left)?),
+            (None, None) => match self.date_as_timestamp(left) {
+                Some(column) => self.midnight(column, op, &self.constant(right)?),
+                None => {
+                    let column = self.date_as_timestamp(right)?;
+                    self.midnight(column, op.swap(), &self.constant(left)?)
+                }
+            },
+        }
+    }
+
+    fn with_constant(&self, column: usize, op: CompareOp, value: &Value) -> Option<Test> {
+        if value.is_null() {
+            return Some(Test::Never);
+        }
+        let integer = |value: i64| Some(Test::Integer(column, op, value));
+        match (self.kind(column)?, value) {
+            (kind, value) if is_int(kind) => integer(value.as_int()?),
+            (TypeKind::Date, Value::Date(value)) => integer(i64::from(*value)),
+            (TypeKind::Timestamp, Value::Timestamp(value))
+            | (TypeKind::TimestampTz, Value::TimestampTz(value))
+            | (TypeKind::Time, Value::Time(value)) => integer(*value),
+            (TypeKind::Numeric, Value::Numeric(value)) => {
+                let (digits, scale) = (value.mantissa(), value.scale());
+                Some(Test::Decimal(column, op, ScaledNumber { digits, scale }))
+            }
+            (kind, Value::Text(value)) if kind.is_string() => {
+                Some(Test::Text(column, op, value.as_bytes().into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the date column that an expression casts to timestamp.
+    fn date_as_timestamp(&self, expr: &Expr) -> Option<usize> {
+        match &expr.node {
+            Node::Cast { input, .. }
+                if expr.ty == Type::TIMESTAMP && input.ty.kind == TypeKind::Date =>
+            {
+                self.column(input)
+            }
+            _ => None,
+        }
+    }
+
+    fn midnight(&self, column: usize, op: CompareOp, value: &Value) -> Option<Test> {
+        match value {
+            Value::Null => Some(Test::Never),
+            Value::Timestamp(value) => Some(Test::Midnight(column, op, *value)),
+            _ => None,
+        }
+    }
+
+    /// Returns the column of the scan that an expression is, also where it is cast to text without
+    /// a change of its characters.
+    fn column(&self, expr: &Expr) -> Option<usize> {
+        let slot = match &expr.node {
+            Node::Column(slot) => *slot,
+            Node::Cast { input, .. }
+                if expr.ty.kind == TypeKind::Text && input.ty.kind == TypeKind::VarChar =>
+            {
+                return self.column(input);
+            }
+            _ => return None,
+        };
+        let column = slot.checked_sub(self.scan.first_slot)?;
+        self.scan.columns.contains(&column).then_some(column)
+    }
+
+    fn kind(&self, column: usize) -> Option<TypeKind> {
+        self.scan.table.layout.kind(column)
+    }
+
+    /// Computes an expression that is the same for all rows of the scan.
+    fn constant(&self, expr: &Expr) -> Option<Value> {
+        let mut reads_columns = false;
+        expr.for_each_column(&mut |_| reads_columns = true);
+        let varies =
+            reads_columns || expr.has_subquery() || expr.volatility() == Volatility::Volatile;
+        if varies {
+            return None;
+        }
+        self.cx.value_here(expr, &[]).ok()
+    }
+}
+
+fn is_int(kind: TypeKind) -> bool {
+    matches!(kind, TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8)
+}
+
+/// Returns whether values of a type other than an integer type are one integer, and compare so.
+fn is_number_alone(kind: TypeKind) -> bool {
+    matches!(
+        kind,
+        TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz | TypeKind::Time
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_different_decimal_places_compare_as_numbers() {
+        let number = |digits, scale| ScaledNumber { digits, scale };
+        assert_eq!(number(24, 0).compare(2_399, 2), Ordering::Less);
+        assert_eq!(number(24, 0).compare(2_400, 2), Ordering::Equal);
+        assert_eq!(number(500, 3).compare(5, 1), Ordering::Equal);
+        assert_eq!(number(501, 3).compare(5, 1), Ordering::Less);
+        let large = (1i128 << 96) - 1;
+        assert_eq!(number(large, 28).compare(large, 0), Ordering::Greater);
+        assert_eq!(number(large, 0).compare(-large, 28), Ordering::Less);
+        assert_eq!(number(-large, 0).compare(1, 28), Ordering::Greater);
+    }
+}

@@ -1,0 +1,136 @@
+//! Scans that pass on their rows without decoding them.
+
+use fencepost_sql::error::SqlError;
+use fencepost_sql::row::RowReader;
+use fencepost_sql::stop::StatementStop;
+use fencepost_storage::FatPtr;
+
+use super::super::cx::Cx;
+use super::super::range::Keys;
+use super::super::row_filter::RowFilter;
+use super::{LAST_CHUNK, ScanState};
+use crate::plan::{Hints, Scan};
+use crate::store::{read_at_once, read_columns};
+
+/// The number of words of rows after which a batch ends.
+const BATCH_WORDS: usize = 1 << 20;
+
+/// A receiver of encoded rows.
+pub trait EncodedRows: Send {
+    /// Receives a row.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged, and the errors of what the receiver computes.
+    fn add(&mut self, row: &RowReader<'_>) -> Result<(), SqlError>;
+
+    /// Receives this number of rows of which no column is read.
+    ///
+    /// # Errors
+    /// The errors of what the receiver computes.
+    fn add_unread(&mut self, rows: usize) -> Result<(), SqlError>;
+}
+
+/// The result of [`ScanState::next_encoded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodedNext {
+    /// More rows may follow.
+    More,
+    /// No more rows follow.
+    Done,
+    /// This scan cannot pass on encoded rows. It has passed on none; use [`ScanState::next`].
+    Unable,
+}
+
+impl ScanState {
+    /// Passes about `max` rows to `rows`, without decoding them. A scan that has begun so continues
+    /// so.
+    ///
+    /// # Errors
+    /// Those of the scan and of the receiver.
+    pub async fn next_encoded(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        rows: &mut impl EncodedRows,
+        max: usize,
+    ) -> Result<EncodedNext, StatementStop> {
+        if self.keys.is_none() {
+            self.open(scan, cx, &[]).await?;
+            // Nothing is gained by small batches: the scan does not end early.
+            self.chunk = LAST_CHUNK;
+        }
+        if !self.passes_encoded(scan, cx) {
+            return Ok(EncodedNext::Unable);
+        }
+        let mut left = max;
+        let mut words = 0;
+        while left > 0 && words < BATCH_WORDS {
+            cx.breathe().await?;
+            if !self.read_entries(scan, cx, self.chunk.min(left)).await? {
+                return Ok(EncodedNext::Done);
+            }
+            left = left.saturating_sub(self.entries.len() - self.entry);
+            words += self.pass_rows(scan, cx, rows).await?;
+            self.end_range();
+        }
+        Ok(EncodedNext::More)
+    }
+
+    /// Returns whether the scan needs no decoded rows.
+    fn passes_encoded(&mut self, scan: &Scan, cx: &Cx<'_>) -> bool {
+        let sound = scan.locks.is_none()
+            && scan.pointer_slot.is_none()
+            && scan.hints == Hints::No
+            && matches!(self.keys, Some(Keys::Ranges(_)));
+        if !sound || scan.filter.is_none() {
+            return sound;
+        }
+        let filter = self.filter.get_or_insert_with(|| RowFilter::new(scan, cx));
+        filter
+            .as_ref()
+            .is_some_and(|filter| filter.rest().is_none())
+    }
+
+    /// Passes on the rows of the remaining entries. Returns the number of words that were read.
+    async fn pass_rows(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        rows: &mut impl EncodedRows,
+    ) -> Result<usize, StatementStop> {
+        if scan.columns.is_empty() && scan.filter.is_none() {
+            // An entry is in its index exactly while its row exists.
+            rows.add_unread(self.entries.len() - self.entry)?;
+            self.entry = self.entries.len();
+            return Ok(0);
+        }
+        let mut words_read = 0;
+        let wanted = (&scan.table.layout, scan.columns.as_slice());
+        while self.entry < self.entries.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
+            self.prefetch(cx);
+            let row = FatPtr::from_words(self.entries.value(self.entry));
+            self.entry += 1;
+            let read = read_at_once(&mut cx.seen(), row.addr, &mut self.words);
+            let there = match read {
+                Some(there) => there?,
+                None => read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await?,
+            };
+            if !there {
+                continue;
+            }
+            words_read += self.words.len();
+            let reader = scan.table.layout.partial_reader(&self.words)?;
+            let passes = match &self.filter {
+                Some(Some(filter)) => filter.holds(&reader)?,
+                Some(None) | None => true,
+            };
+            if passes {
+                rows.add(&reader)?;
+            }
+        }
+        Ok(words_read)
+    }
+}
