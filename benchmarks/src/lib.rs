@@ -8,11 +8,13 @@
 //! ```
 //!
 //! A workload is one folder. Every run ends with the workload's own check of its data. `failover`
-//! and `tpch` have a run and a report of their own.
+//! has a run and a report of its own. `tpch` and `bulk` measure single statements (`compared`).
 
 #![forbid(unsafe_code)]
 
 pub mod bank;
+pub mod bulk;
+pub mod compared;
 pub mod costs;
 mod draw;
 mod error;

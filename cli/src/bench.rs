@@ -10,17 +10,17 @@ use fencepost_benchmarks::sql::Isolation;
 use fencepost_benchmarks::tpcc::RemoteShares;
 use fencepost_benchmarks::{BenchOptions, FabricKind, Interface, Name, null_server, run_named};
 
+use crate::compared::{self, ComparedArgs};
 use crate::failover::{CommonOptions, FailoverArgs};
 use crate::failure::Failure;
 use crate::size;
-use crate::tpch::{self, TpchArgs};
 
 /// Run a benchmark, check its data and report.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// Benchmark to run.
     name: Benchmark,
-    /// Interface to the database. [default: native; tpch: embedded, or pg with --url]
+    /// Interface to the database. [default: native; tpch, bulk: embedded, or pg with --url]
     #[arg(long)]
     via: Option<Access>,
     /// Server for --via pg: postgresql://user@host:port/database, or host=… port=…. Any PostgreSQL
@@ -119,7 +119,7 @@ pub struct Bench {
     #[command(flatten)]
     failover: FailoverArgs,
     #[command(flatten)]
-    tpch: TpchArgs,
+    compared: ComparedArgs,
     /// Seed of all requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -149,6 +149,9 @@ enum Benchmark {
     /// TPC-H: eight tables and 22 queries, on one server or on two servers in turn, and the answers
     /// of PostgreSQL.
     Tpch,
+    /// Scans, aggregates, sorts, joins and changes of many rows, on one server or on two servers in
+    /// turn.
+    Bulk,
     /// TATP, or transfers, on machines that are processes, of which one is killed: the duration of
     /// the outage.
     Failover,
@@ -205,7 +208,7 @@ impl Bench {
             Benchmark::Smallbank => Name::SmallBank,
             Benchmark::Orw => Name::Orw,
             Benchmark::Tpcc => Name::Tpcc,
-            Benchmark::Tpch => return self.run_queries(),
+            Benchmark::Tpch | Benchmark::Bulk => return self.compare(),
             Benchmark::Failover => return self.kill_machines(),
             Benchmark::NullServer => return self.serve_nothing(),
         };
@@ -238,12 +241,12 @@ impl Bench {
         self.failover.run(common)
     }
 
-    fn run_queries(self) -> crate::CommandResult {
+    fn compare(self) -> crate::CommandResult {
         let default = match self.urls[..] {
             [] => Access::Embedded,
             _ => Access::Pg,
         };
-        self.tpch.run(tpch::CommonOptions {
+        let common = compared::CommonOptions {
             via: self.via.unwrap_or(default).interface(),
             urls: self.urls,
             machines: self.machines,
@@ -251,7 +254,11 @@ impl Bench {
             memory_limit: self.memory_limit,
             region_bytes: self.region_size,
             json: self.json,
-        })
+        };
+        match self.name {
+            Benchmark::Bulk => self.compared.run_bulk(self.rows, common),
+            _ => self.compared.run_tpch(common),
+        }
     }
 
     fn options(self, name: Name) -> Result<BenchOptions, Failure> {

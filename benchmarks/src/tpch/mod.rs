@@ -17,14 +17,11 @@
 //! The refresh functions and the throughput test of the specification: the figures are no official
 //! results.
 
-mod answer;
 mod load;
 mod queries;
 mod recorded;
-mod report;
 mod run;
-mod server;
 
 pub use load::LoadMode;
-pub use report::{AnswerCheck, QueryOutcome, QueryReport, TpchReport};
+pub use recorded::digests;
 pub use run::{RecordedAnswers, TpchOptions, run};

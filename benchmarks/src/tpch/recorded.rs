@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::answer::AnswerDigest;
+use crate::compared::{AnswerDigest, ComparedReport, ItemReport};
 
 const ANSWERS: &str = include_str!("answers.txt");
 
@@ -36,8 +36,14 @@ fn parse_line(line: &str) -> Option<(f64, &str, AnswerDigest)> {
     Some((scale, query, AnswerDigest { rows, crc }))
 }
 
+/// Returns the digests of the answers of a run at a scale, as lines of `answers.txt`.
+pub fn digests(report: &ComparedReport, scale: f64) -> String {
+    let line = |item: &ItemReport| Some(digest_line(scale, &item.name, item.digest.as_ref()?));
+    report.items.iter().filter_map(line).collect()
+}
+
 /// Formats a line of `answers.txt`.
-pub(super) fn digest_line(scale: f64, query: &str, digest: &AnswerDigest) -> String {
+fn digest_line(scale: f64, query: &str, digest: &AnswerDigest) -> String {
     format!("{scale} {query} {digest}\n")
 }
 
@@ -47,7 +53,7 @@ mod tests {
     use tpchgen::q_and_a::answers_sf1;
 
     use super::*;
-    use crate::tpch::answer::{CanonicalAnswer, canonical_number};
+    use crate::compared::{CanonicalAnswer, canonical_number};
     use crate::tpch::queries::{QUERIES, TpchQuery};
 
     #[test]

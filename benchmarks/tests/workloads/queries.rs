@@ -1,31 +1,47 @@
-//! The queries of TPC-H with little data: the answers must be those of PostgreSQL, and wrong ones
-//! must be found.
+//! The queries of TPC-H and the statements of `bulk` with little data: the answers must be those of
+//! PostgreSQL, and wrong ones must be found.
 
 use std::time::Duration;
 
 use fencepost::Database;
-use fencepost_benchmarks::Interface;
+use fencepost_benchmarks::compared::{AnswerCheck, ComparedReport, ItemOutcome, ServerOptions};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
-use fencepost_benchmarks::tpch::{
-    AnswerCheck, LoadMode, QueryOutcome, RecordedAnswers, TpchOptions, TpchReport, run,
-};
+use fencepost_benchmarks::tpch::{LoadMode, RecordedAnswers, TpchOptions, digests, run};
+use fencepost_benchmarks::{Interface, bulk};
 use fencepost_pgserver::listen;
 
 /// The smallest scale with recorded answers. The generator makes duplicate keys at scale 0.001.
 const SMALL: f64 = 0.00295;
 
+fn embedded() -> ServerOptions {
+    ServerOptions {
+        region_bytes: Some(16 << 20),
+        ..ServerOptions::embedded()
+    }
+}
+
 fn options() -> TpchOptions {
     TpchOptions {
-        region_bytes: Some(16 << 20),
+        servers: embedded(),
         ..TpchOptions::embedded(SMALL)
     }
 }
 
-fn assert_all_are(report: &TpchReport, check: &AnswerCheck) {
+/// Returns the options of servers at these addresses.
+fn over_the_wire(urls: Vec<String>, beside: Option<String>) -> ServerOptions {
+    ServerOptions {
+        via: Interface::Pg,
+        urls,
+        beside,
+        ..embedded()
+    }
+}
+
+fn assert_all_are(report: &ComparedReport, check: &AnswerCheck) {
     assert_eq!(report.check(), None);
-    for query in &report.queries {
-        assert_eq!(&query.check, check, "{}", query.name);
-        for outcome in &query.outcomes {
+    for item in &report.items {
+        assert_eq!(&item.check, check, "{}", item.name);
+        for outcome in &item.outcomes {
             assert!(outcome.median_ms().is_some_and(|ms| ms > 0.0), "{report}");
         }
     }
@@ -34,11 +50,11 @@ fn assert_all_are(report: &TpchReport, check: &AnswerCheck) {
 #[test]
 fn tpch_embedded_gives_the_recorded_answers() {
     let report = run(&options()).expect("it runs");
-    assert_eq!(report.queries.len(), 22);
+    assert_eq!(report.items.len(), 22);
     assert_all_are(&report, &AnswerCheck::AsRecorded);
     let json = report.to_json();
     assert_eq!(json["check"], "ok");
-    assert_eq!(json["queries"][21]["query"], "q22");
+    assert_eq!(json["items"][21]["item"], "q22");
 }
 
 #[test]
@@ -50,8 +66,7 @@ fn tpch_over_the_wire_compares_servers() {
     let server = listen(&database, "127.0.0.1:0").expect("a server");
     let url = format!("postgresql://postgres@{}/postgres", server.local_addr());
     let options = TpchOptions {
-        via: Interface::Pg,
-        urls: vec![url.clone()],
+        servers: over_the_wire(vec![url.clone()], None),
         queries: vec![22],
         ..options()
     };
@@ -59,8 +74,7 @@ fn tpch_over_the_wire_compares_servers() {
 
     // Both are the same server.
     let compared = TpchOptions {
-        urls: vec![url.clone(), url.clone()],
-        beside: Some(url),
+        servers: over_the_wire(vec![url.clone(), url.clone()], Some(url.clone())),
         load: LoadMode::Reuse,
         recorded: RecordedAnswers::Ignore,
         queries: vec![4, 18, 22],
@@ -69,9 +83,9 @@ fn tpch_over_the_wire_compares_servers() {
     let report = run(&compared).expect("it runs");
     assert_eq!(report.servers.len(), 2);
     assert_all_are(&report, &AnswerCheck::ServersAgree);
-    assert_eq!(report.digests().lines().count(), 3);
+    assert_eq!(digests(&report, SMALL).lines().count(), 3);
 
-    let mut session = PgSession::connect(&options.urls[0]).expect("a session");
+    let mut session = PgSession::connect(&url).expect("a session");
     session
         .script("UPDATE lineitem SET l_extendedprice = l_extendedprice + 1")
         .expect("an update");
@@ -91,32 +105,55 @@ fn tpch_over_the_wire_compares_servers() {
         ..changed
     };
     let report = run(&hurried).expect("it runs");
-    assert_eq!(report.queries[0].outcomes, [QueryOutcome::TimedOut]);
+    assert_eq!(report.items[0].outcomes, [ItemOutcome::TimedOut]);
     assert_eq!(report.check(), None);
     assert!(report.to_string().contains("over 0.001 s"), "{report}");
 }
 
 #[test]
+fn bulk_statements_have_equal_answers_on_two_servers() {
+    let [one, other] = [(); 2].map(|()| {
+        let options = Database::options().region_size(16 << 20);
+        let database = options.open().expect("a database");
+        listen(&database, "127.0.0.1:0").expect("a server")
+    });
+    let [one_url, other_url] = [&one, &other]
+        .map(|server| format!("postgresql://postgres@{}/postgres", server.local_addr()));
+    let options = bulk::BulkOptions {
+        servers: over_the_wire(vec![one_url], Some(other_url)),
+        rows: 2_000,
+        rounds: 1,
+        timeout: Duration::from_secs(60),
+        items: Vec::new(),
+        progress: false,
+    };
+    let report = bulk::run(&options).expect("it runs");
+    assert_all_are(&report, &AnswerCheck::ServersAgree);
+    let unknown = bulk::BulkOptions {
+        items: vec!["none".to_string()],
+        ..options
+    };
+    assert!(bulk::run(&unknown).is_err());
+}
+
+#[test]
 fn wrong_tpch_options_are_refused() {
     let url = || vec!["postgresql://postgres@127.0.0.1:1/postgres".to_string()];
+    let with = |servers: ServerOptions| TpchOptions {
+        servers,
+        ..options()
+    };
     for wrong in [
-        TpchOptions {
+        with(ServerOptions {
             via: Interface::Native,
-            ..options()
-        },
-        TpchOptions {
-            via: Interface::Pg,
-            ..options()
-        },
-        TpchOptions {
+            ..embedded()
+        }),
+        with(over_the_wire(Vec::new(), None)),
+        with(ServerOptions {
             urls: url(),
-            ..options()
-        },
-        TpchOptions {
-            via: Interface::Pg,
-            urls: url(),
-            ..options()
-        },
+            ..embedded()
+        }),
+        with(over_the_wire(url(), None)),
         TpchOptions {
             load: LoadMode::Reuse,
             ..options()

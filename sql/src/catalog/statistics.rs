@@ -11,7 +11,7 @@
 use std::ops::Bound;
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
-use fencepost_storage::{Addr, FatPtr};
+use fencepost_storage::FatPtr;
 use fencepost_txn::{ObjectLocation, Transaction};
 
 use super::def::TableDef;

@@ -25,7 +25,7 @@ const SEPARATOR: &str = "|";
 
 /// An answer in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CanonicalAnswer {
+pub struct CanonicalAnswer {
     /// The rows, each with its fields separated by `|`.
     lines: Vec<String>,
 }
@@ -90,7 +90,7 @@ impl CanonicalAnswer {
 
 /// The number of rows of an answer and the CRC-32C of its canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AnswerDigest {
+pub struct AnswerDigest {
     /// The number of rows.
     pub rows: usize,
     /// The checksum of all rows, each with a line feed.
@@ -119,7 +119,7 @@ fn canonical_cell(cell: &Cell) -> Result<String, SqlFailure> {
 }
 
 /// Rounds half away from zero, as `numeric` does, and removes trailing zeros.
-pub(super) fn canonical_number(value: Decimal) -> String {
+pub fn canonical_number(value: Decimal) -> String {
     let rounded = value
         .round_dp_with_strategy(PLACES, RoundingStrategy::MidpointAwayFromZero)
         .normalize();

@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::answer::AnswerDigest;
-use super::recorded::digest_line;
 use crate::sql::SqlFailure;
 
-/// The result of a query on one server.
+/// The result of an item on one server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum QueryOutcome {
+pub enum ItemOutcome {
     /// All rounds ended.
     Measured {
         /// The median of the rounds in milliseconds.
@@ -23,12 +22,12 @@ pub enum QueryOutcome {
     Failed(SqlFailure),
 }
 
-impl QueryOutcome {
+impl ItemOutcome {
     /// Returns the median in milliseconds, if all rounds ended.
     pub fn median_ms(&self) -> Option<f64> {
         match self {
-            QueryOutcome::Measured { median_ms } => Some(*median_ms),
-            QueryOutcome::TimedOut | QueryOutcome::Failed(_) => None,
+            ItemOutcome::Measured { median_ms } => Some(*median_ms),
+            ItemOutcome::TimedOut | ItemOutcome::Failed(_) => None,
         }
     }
 }
@@ -46,127 +45,121 @@ pub enum AnswerCheck {
     Wrong(String),
 }
 
-/// The results of a query.
+/// The results of an item.
 #[derive(Clone, Debug)]
-pub struct QueryReport {
-    /// The name: `q01` to `q22`.
+pub struct ItemReport {
+    /// Its name.
     pub name: String,
     /// The outcome on each server.
-    pub outcomes: Vec<QueryOutcome>,
+    pub outcomes: Vec<ItemOutcome>,
     /// The comparison of the answers.
     pub check: AnswerCheck,
     /// The digest of the first answer.
-    pub(super) digest: Option<AnswerDigest>,
+    pub digest: Option<AnswerDigest>,
 }
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
-pub struct TpchReport {
-    /// The scale factor.
-    pub scale: f64,
-    /// The number of measured executions of each query.
+pub struct ComparedReport {
+    /// The name of the benchmark in JSON.
+    pub workload: &'static str,
+    /// The title, such as `TPC-H at scale 0.1`.
+    pub title: String,
+    /// The number of measured executions of each item.
     pub rounds: usize,
     /// The time limit of each execution.
     pub timeout: Duration,
     /// The products and versions of the servers.
     pub servers: Vec<String>,
-    /// The results of the queries.
-    pub queries: Vec<QueryReport>,
+    /// The results of the items.
+    pub items: Vec<ItemReport>,
 }
 
-impl TpchReport {
-    /// Returns the queries that failed or have a wrong answer, with the reasons.
+impl ComparedReport {
+    /// Returns the items that failed or have a wrong answer, with the reasons.
     pub fn check(&self) -> Option<String> {
-        let wrong: Vec<String> = self.queries.iter().flat_map(|q| self.problems(q)).collect();
+        let wrong: Vec<String> = self
+            .items
+            .iter()
+            .flat_map(|item| self.problems(item))
+            .collect();
         (!wrong.is_empty()).then(|| wrong.join("; "))
-    }
-
-    /// Returns the digests of the answers as lines of `answers.txt`.
-    pub fn digests(&self) -> String {
-        let line = |query: &QueryReport| {
-            let digest = query.digest.as_ref()?;
-            Some(digest_line(self.scale, &query.name, digest))
-        };
-        self.queries.iter().filter_map(line).collect()
     }
 
     /// Converts the report to JSON.
     pub fn to_json(&self) -> Value {
-        let queries = self.queries.iter().map(|query| {
-            let medians = query.outcomes.iter().map(QueryOutcome::median_ms);
+        let items = self.items.iter().map(|item| {
+            let medians = item.outcomes.iter().map(ItemOutcome::median_ms);
             json!({
-                "query": query.name,
-                "rows": query.digest.map(|digest| digest.rows),
+                "item": item.name,
+                "rows": item.digest.map(|digest| digest.rows),
                 "median_ms": medians.collect::<Vec<_>>(),
-                "timed_out": query.has(&QueryOutcome::TimedOut),
-                "answer": query.check.to_string(),
+                "timed_out": item.has(&ItemOutcome::TimedOut),
+                "answer": item.check.to_string(),
             })
         });
         json!({
-            "workload": "tpch",
-            "scale": self.scale,
+            "workload": self.workload,
+            "title": self.title,
             "rounds": self.rounds,
             "timeout_s": self.timeout.as_secs_f64(),
             "servers": self.servers,
-            "queries": queries.collect::<Vec<_>>(),
+            "items": items.collect::<Vec<_>>(),
             "geometric_mean_ms": self.means().1,
             "check": self.check().unwrap_or_else(|| "ok".to_string()),
         })
     }
 
-    fn problems(&self, query: &QueryReport) -> Vec<String> {
-        let failures = query.outcomes.iter().zip(&self.servers);
+    fn problems(&self, item: &ItemReport) -> Vec<String> {
+        let failures = item.outcomes.iter().zip(&self.servers);
         let failures = failures.filter_map(|(outcome, server)| match outcome {
-            QueryOutcome::Failed(failure) => Some(format!("{} on {server}: {failure}", query.name)),
-            QueryOutcome::Measured { .. } | QueryOutcome::TimedOut => None,
+            ItemOutcome::Failed(failure) => Some(format!("{} on {server}: {failure}", item.name)),
+            ItemOutcome::Measured { .. } | ItemOutcome::TimedOut => None,
         });
-        let wrong = match &query.check {
-            AnswerCheck::Wrong(why) => Some(format!("{}: {why}", query.name)),
+        let wrong = match &item.check {
+            AnswerCheck::Wrong(why) => Some(format!("{}: {why}", item.name)),
             _ => None,
         };
         failures.chain(wrong).collect()
     }
 
-    /// Returns the number of queries that all servers finished, and the geometric mean of each
-    /// server's medians of these queries.
+    /// Returns the number of items that all servers finished, and the geometric mean of each
+    /// server's medians of these items.
     fn means(&self) -> (usize, Vec<f64>) {
-        let medians = self.queries.iter().filter_map(|query| {
-            let medians = query.outcomes.iter().map(QueryOutcome::median_ms);
+        let medians = self.items.iter().filter_map(|item| {
+            let medians = item.outcomes.iter().map(ItemOutcome::median_ms);
             medians.collect::<Option<Vec<f64>>>()
         });
         let medians: Vec<Vec<f64>> = medians.collect();
-        let mean = |server| geometric_mean(medians.iter().map(|of_query| of_query[server]));
+        let mean = |server| geometric_mean(medians.iter().map(|of_item| of_item[server]));
         let means = (0..self.servers.len()).filter_map(mean).collect();
         (medians.len(), means)
     }
 
-    fn outcome(&self, outcome: &QueryOutcome) -> String {
+    fn outcome(&self, outcome: &ItemOutcome) -> String {
         match outcome {
-            QueryOutcome::Measured { median_ms } => format!("{median_ms:.1}"),
-            QueryOutcome::TimedOut => format!("over {} s", self.timeout.as_secs_f64()),
-            QueryOutcome::Failed(failure) => format!("error {}", failure.sqlstate),
+            ItemOutcome::Measured { median_ms } => format!("{median_ms:.1}"),
+            ItemOutcome::TimedOut => format!("over {} s", self.timeout.as_secs_f64()),
+            ItemOutcome::Failed(failure) => format!("error {}", failure.sqlstate),
         }
     }
 }
 
-impl fmt::Display for TpchReport {
+impl fmt::Display for ComparedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scale, rounds) = (self.scale, self.rounds);
-        writeln!(
-            f,
-            "TPC-H at scale {scale}; medians of {rounds} rounds in milliseconds\n"
-        )?;
-        self.write_row(f, ["query", "rows", "answer"], &self.servers, "ratio")?;
+        let (title, rounds) = (&self.title, self.rounds);
+        writeln!(f, "{title}; medians of {rounds} rounds in milliseconds\n")?;
+        self.write_row(f, ["item", "rows", "answer"], &self.servers, "ratio")?;
         let rules = vec!["--:".to_string(); self.servers.len()];
         self.write_row(f, ["---", "--:", "---"], &rules, "--:")?;
-        for query in &self.queries {
-            let rows = query
+        for item in &self.items {
+            let rows = item
                 .digest
                 .map_or(String::new(), |digest| digest.rows.to_string());
-            let times = query.outcomes.iter().map(|outcome| self.outcome(outcome));
-            let medians = query.outcomes.iter().map(QueryOutcome::median_ms);
+            let times = item.outcomes.iter().map(|outcome| self.outcome(outcome));
+            let medians = item.outcomes.iter().map(ItemOutcome::median_ms);
             let ratio = ratio(&medians.collect::<Option<Vec<f64>>>().unwrap_or_default());
-            let texts = [&query.name, &rows, &query.check.to_string()];
+            let texts = [&item.name, &rows, &item.check.to_string()];
             self.write_row(
                 f,
                 texts.map(String::as_str),
@@ -180,14 +173,14 @@ impl fmt::Display for TpchReport {
         if !times.is_empty() {
             self.write_row(f, [&title, "", ""], &times, &ratio(&means))?;
         }
-        for problem in self.queries.iter().flat_map(|query| self.problems(query)) {
+        for problem in self.items.iter().flat_map(|item| self.problems(item)) {
             writeln!(f, "\n{problem}")?;
         }
         Ok(())
     }
 }
 
-impl TpchReport {
+impl ComparedReport {
     /// Writes a row of the table; the ratio only if there are two servers.
     fn write_row(
         &self,
@@ -214,21 +207,21 @@ fn ratio(times_ms: &[f64]) -> String {
     }
 }
 
-impl QueryReport {
-    fn has(&self, outcome: &QueryOutcome) -> bool {
+impl ItemReport {
+    fn has(&self, outcome: &ItemOutcome) -> bool {
         self.outcomes.contains(outcome)
     }
 }
 
 /// The line of progress: the name, the medians and the check.
-impl fmt::Display for QueryReport {
+impl fmt::Display for ItemReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
         for outcome in &self.outcomes {
             match outcome {
-                QueryOutcome::Measured { median_ms } => write!(f, " {median_ms:>10.1} ms")?,
-                QueryOutcome::TimedOut => write!(f, "   time limit")?,
-                QueryOutcome::Failed(failure) => write!(f, "  {failure}")?,
+                ItemOutcome::Measured { median_ms } => write!(f, " {median_ms:>10.1} ms")?,
+                ItemOutcome::TimedOut => write!(f, "   time limit")?,
+                ItemOutcome::Failed(failure) => write!(f, "  {failure}")?,
             }
         }
         write!(f, "  {}", self.check)
@@ -247,7 +240,7 @@ impl fmt::Display for AnswerCheck {
 }
 
 /// Returns the median; of an even number of values the mean of both in the middle, and of none NaN.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -270,23 +263,24 @@ fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn measured(median_ms: f64) -> QueryOutcome {
-        QueryOutcome::Measured { median_ms }
+    fn measured(median_ms: f64) -> ItemOutcome {
+        ItemOutcome::Measured { median_ms }
     }
 
-    fn report(outcomes: Vec<Vec<QueryOutcome>>, servers: &[&str]) -> TpchReport {
-        let query = |(outcomes, number)| QueryReport {
+    fn report(outcomes: Vec<Vec<ItemOutcome>>, servers: &[&str]) -> ComparedReport {
+        let query = |(outcomes, number)| ItemReport {
             name: format!("q{number:02}"),
             outcomes,
             check: AnswerCheck::AsRecorded,
             digest: Some(AnswerDigest { rows: 4, crc: 255 }),
         };
-        TpchReport {
-            scale: 0.01,
+        ComparedReport {
+            workload: "tpch",
+            title: "TPC-H at scale 0.01".to_string(),
             rounds: 5,
             timeout: Duration::from_secs(300),
             servers: servers.iter().map(ToString::to_string).collect(),
-            queries: outcomes.into_iter().zip(1..).map(query).collect(),
+            items: outcomes.into_iter().zip(1..).map(query).collect(),
         }
     }
 
@@ -309,7 +303,7 @@ mod tests {
     fn table_of_two_servers_has_a_ratio_and_names_the_time_limit() {
         let outcomes = vec![
             vec![measured(2.0), measured(8.0)],
-            vec![QueryOutcome::TimedOut, measured(1.0)],
+            vec![ItemOutcome::TimedOut, measured(1.0)],
             vec![measured(8.0), measured(2.0)],
         ];
         let report = report(outcomes, &["Fencepost 0.1.0", "PostgreSQL 15.18"]);
@@ -317,7 +311,7 @@ mod tests {
         let expected = "\
 TPC-H at scale 0.01; medians of 5 rounds in milliseconds
 
-| query | rows | Fencepost 0.1.0 | PostgreSQL 15.18 | ratio | answer |
+| item | rows | Fencepost 0.1.0 | PostgreSQL 15.18 | ratio | answer |
 | --- | --: | --: | --: | --: | --- |
 | q01 | 4 | 2.0 | 8.0 | 0.25 | as recorded |
 | q02 | 4 | over 300 s | 1.0 |  | as recorded |
@@ -325,15 +319,15 @@ TPC-H at scale 0.01; medians of 5 rounds in milliseconds
 | geometric mean of 2 |  | 4.0 | 4.0 | 1.00 |  |
 ";
         assert_eq!(report.to_string(), expected);
-        assert_eq!(report.to_json()["queries"][1]["timed_out"], true);
+        assert_eq!(report.to_json()["items"][1]["timed_out"], true);
     }
 
     #[test]
-    fn wrong_answer_and_failure_are_problems_of_the_named_query() {
+    fn wrong_answer_and_failure_are_problems_of_the_named_item() {
         let failure = SqlFailure::new("0A000", "no such feature");
-        let outcomes = vec![vec![measured(1.0)], vec![QueryOutcome::Failed(failure)]];
+        let outcomes = vec![vec![measured(1.0)], vec![ItemOutcome::Failed(failure)]];
         let mut report = report(outcomes, &["Fencepost 0.1.0"]);
-        report.queries[0].check = AnswerCheck::Wrong("row 1 is `1` and `2`".to_string());
+        report.items[0].check = AnswerCheck::Wrong("row 1 is `1` and `2`".to_string());
         let check = report.check().expect("a problem");
         assert_eq!(
             check,
@@ -342,11 +336,5 @@ TPC-H at scale 0.01; medians of 5 rounds in milliseconds
         let text = report.to_string();
         assert!(text.contains("| q01 | 4 | 1.0 | wrong |\n"), "{text}");
         assert!(text.contains("| q02 | 4 | error 0A000 |"), "{text}");
-    }
-
-    #[test]
-    fn digests_have_a_line_for_each_answer() {
-        let report = report(vec![vec![measured(1.0)]], &["PostgreSQL 15.18"]);
-        assert_eq!(report.digests(), "0.01 q01 4 000000ff\n");
     }
 }

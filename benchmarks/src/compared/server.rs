@@ -1,9 +1,9 @@
-//! A server under test: its sessions, and single executions of queries.
+//! A server under test: its sessions, and single executions of items.
 
 use std::time::{Duration, Instant};
 
 use super::answer::CanonicalAnswer;
-use super::queries::TpchQuery;
+use super::item::{ComparedItem, MeasuredWork};
 use crate::error::BenchError;
 use crate::sql::{Cell, SqlFailure, SqlSession, SqlSource};
 
@@ -11,14 +11,14 @@ use crate::sql::{Cell, SqlFailure, SqlSession, SqlSource};
 const QUERY_CANCELED: &str = "57014";
 
 /// A server, with one session for each machine of its database.
-pub(super) struct TpchServer {
+pub struct ComparedServer {
     /// The product and its version, as `version()` returns them.
     pub label: String,
     sessions: Vec<Box<dyn SqlSession>>,
 }
 
-/// The result of one execution.
-pub(super) enum Execution {
+/// The result of one execution of an item.
+pub enum Execution {
     /// The server returned all rows.
     Finished {
         elapsed: Duration,
@@ -30,12 +30,12 @@ pub(super) enum Execution {
     Failed(SqlFailure),
 }
 
-impl TpchServer {
+impl ComparedServer {
     /// Opens the sessions; the first one loads.
     ///
     /// # Errors
     /// A server that cannot be reached or that refuses.
-    pub fn connect(source: &SqlSource) -> Result<TpchServer, BenchError> {
+    pub fn connect(source: &SqlSource) -> Result<ComparedServer, BenchError> {
         let machines = match source {
             SqlSource::Embedded(_) => 1,
             SqlSource::Pg { urls, .. } => urls.len(),
@@ -48,7 +48,7 @@ impl TpchServer {
         let version = loader.prepare("SELECT version()")?;
         let row = loader.row(version, &[])?;
         let label = product(row.first().and_then(Cell::text).unwrap_or("server"));
-        Ok(TpchServer { label, sessions })
+        Ok(ComparedServer { label, sessions })
     }
 
     /// Returns the session that loads.
@@ -71,19 +71,42 @@ impl TpchServer {
         sessions.try_for_each(|session| session.script(&sql))
     }
 
-    /// Parses, plans and runs a query through a machine; later machines begin at the first again.
-    pub fn execute(&mut self, machine: usize, query: &TpchQuery, sql: &str) -> Execution {
+    /// Runs an item through a machine; later machines begin at the first again. Only its measured
+    /// work is timed.
+    pub fn execute(&mut self, machine: usize, item: &ComparedItem) -> Execution {
         let session_index = machine % self.sessions.len();
-        let session = &mut self.sessions[session_index];
-        let began = Instant::now();
-        let rows = session
-            .prepare(sql)
-            .and_then(|statement| session.query(statement, &[]));
-        let elapsed = began.elapsed();
-        match rows.and_then(|rows| CanonicalAnswer::of_rows(&rows, query.order_columns)) {
-            Ok(answer) => Execution::Finished { elapsed, answer },
+        let session = &mut *self.sessions[session_index];
+        match run(session, item) {
+            Ok((elapsed, answer)) => Execution::Finished { elapsed, answer },
             Err(failure) if failure.sqlstate == QUERY_CANCELED => Execution::TimedOut,
             Err(failure) => Execution::Failed(failure),
+        }
+    }
+}
+
+fn run(
+    session: &mut dyn SqlSession,
+    item: &ComparedItem,
+) -> Result<(Duration, CanonicalAnswer), SqlFailure> {
+    for statement in &item.before {
+        session.script(statement)?;
+    }
+    let began = Instant::now();
+    match &item.work {
+        MeasuredWork::Query { sql, order_columns } => {
+            let statement = session.prepare(sql)?;
+            let rows = session.query(statement, &[])?;
+            let elapsed = began.elapsed();
+            Ok((elapsed, CanonicalAnswer::of_rows(&rows, order_columns)?))
+        }
+        MeasuredWork::Statements { statements, check } => {
+            for statement in statements {
+                session.script(statement)?;
+            }
+            let elapsed = began.elapsed();
+            let check = session.prepare(check)?;
+            let rows = session.query(check, &[])?;
+            Ok((elapsed, CanonicalAnswer::of_rows(&rows, &[])?))
         }
     }
 }
