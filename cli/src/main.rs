@@ -14,11 +14,10 @@
 //! Exit codes: 0 success, 1 failure (with a message on stderr), 2 wrong usage, 3 the other machines
 //! of the cluster have evicted this one.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod access;
 mod admin_connection;
-mod allocator;
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;
@@ -49,6 +48,11 @@ use crate::failure::Failure;
 
 /// The exit code for a wrong command line.
 const WRONG_USAGE: u8 = 2;
+
+/// An allocator that returns memory to the system after a large statement, unlike that of the C
+/// library.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// An SQL OLTP database that speaks the PostgreSQL protocol.
 #[derive(Debug, Parser)]
@@ -85,7 +89,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    allocator::keep_freed_memory();
     let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(code) => return code,
