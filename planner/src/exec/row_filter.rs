@@ -36,6 +36,8 @@ const DAY_US: i64 = 86_400_000_000;
 pub struct RowFilter {
     tests: Vec<Test>,
     rest: Option<Expr>,
+    /// Whether the constants are the same each time the scan is opened.
+    fixed: bool,
 }
 
 /// A condition on an encoded row. Columns are positions in the table.
@@ -51,6 +53,10 @@ enum Test {
     Integers(usize, CompareOp, usize),
     /// A numeric column; the number has the digits and the decimal places.
     Decimal(usize, CompareOp, ScaledNumber),
+    /// A column that is one integer, and sorted integers of which it is one.
+    IntegerIn(usize, Vec<i64>),
+    /// A string column, and sorted texts of which it is one.
+    TextIn(usize, Vec<Box<[u8]>>),
     /// A string column.
     Text(usize, CompareOp, Box<[u8]>),
     /// A string column and a pattern; the flag is set for NOT LIKE.
@@ -107,6 +113,7 @@ impl RowFilter {
         (!tests.is_empty()).then(|| RowFilter {
             tests,
             rest: conjunction(rest),
+            fixed: !scan.filter.as_ref().is_some_and(reads_outer),
         })
     }
 
@@ -119,10 +126,22 @@ impl RowFilter {
         all_hold(&self.tests, row)
     }
 
+    /// Returns whether the filter serves the scan when it is opened again.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
     /// Returns the conjuncts that are not tested.
     pub fn rest(&self) -> Option<&Expr> {
         self.rest.as_ref()
     }
+}
+
+/// Returns whether an expression reads values of the query around it.
+fn reads_outer(expr: &Expr) -> bool {
+    let mut found = matches!(expr.node, Node::Outer(_));
+    expr.for_each_part(|part| found |= reads_outer(part));
+    found
 }
 
 #[inline]
@@ -153,6 +172,12 @@ impl Test {
                 Some((digits, scale)) => op.holds(number.compare(digits, scale)),
                 None => false,
             },
+            Test::IntegerIn(column, values) => row
+                .integer(*column)?
+                .is_some_and(|own| values.binary_search(&own).is_ok()),
+            Test::TextIn(column, values) => row
+                .text(*column)?
+                .is_some_and(|own| values.binary_search_by(|value| (**value).cmp(own)).is_ok()),
             Test::Text(column, op, value) => row
                 .text(*column)?
                 .is_some_and(|own| op.holds(own.cmp(value))),
@@ -222,10 +247,9 @@ impl Subject<'_> {
             } => {
                 let column = self.column(input)?;
                 let equal = |value: &Expr| {
-                    let test = self.with_constant(column, CompareOp::Eq, &self.constant(value)?)?;
-                    Some(vec![test])
+                    self.with_constant(column, CompareOp::Eq, &self.constant(value)?)
                 };
-                Some(Test::Any(list.iter().map(equal).collect::<Option<_>>()?))
+                Some(one_of(list.iter().map(equal).collect::<Option<_>>()?))
             }
             Node::Or(branches) => {
                 let branch = |branch: &Expr| {
@@ -341,6 +365,34 @@ impl Subject<'_> {
             return None;
         }
         self.cx.value_here(expr, &[]).ok()
+    }
+}
+
+/// Combines equalities of one column with constants, of which one must hold.
+fn one_of(equalities: Vec<Test>) -> Test {
+    let (mut integers, mut texts, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let mut of_column = 0;
+    for equality in equalities {
+        match equality {
+            Test::Integer(column, _, value) => {
+                of_column = column;
+                integers.push(value);
+            }
+            Test::Text(column, _, value) => {
+                of_column = column;
+                texts.push(value);
+            }
+            // The result is never true for NULL.
+            Test::Never => {}
+            other => others.push(vec![other]),
+        }
+    }
+    integers.sort_unstable();
+    texts.sort_unstable();
+    match (integers.is_empty(), texts.is_empty()) {
+        (false, _) => Test::IntegerIn(of_column, integers),
+        (_, false) => Test::TextIn(of_column, texts),
+        (true, true) => Test::Any(others),
     }
 }
 

@@ -3,11 +3,12 @@
 mod encoded;
 
 use fencepost_btree::{Cursor, Direction, ScanBatch};
+use fencepost_sql::bound::Expr;
 use fencepost_sql::counts::Count;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::Isolation;
+use fencepost_txn::{Isolation, Stop};
 
 use super::anew::{LockedRowState, lock_point, read_standing};
 use super::batch::Batch;
@@ -85,7 +86,9 @@ impl ScanState {
         self.entries.clear();
         self.entry = 0;
         self.chunk = FIRST_CHUNK;
-        self.filter = None;
+        if !matches!(&self.filter, Some(Some(filter)) if filter.is_fixed()) {
+            self.filter = None;
+        }
         Ok(())
     }
 
@@ -138,7 +141,7 @@ impl ScanState {
         self.position += 1;
         let key = (point.key.as_slice(), point.partition);
         if let Some(row) = fetch_point(scan, cx, key, &mut self.words).await? {
-            emit(scan, cx, row.place, &self.words, out).await?;
+            emit(scan, scan.filter.as_ref(), cx, row.place, &self.words, out).await?;
         }
         Ok(true)
     }
@@ -163,7 +166,7 @@ impl ScanState {
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
         if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
-            emit(scan, cx, row, &self.words, out).await?;
+            emit(scan, scan.filter.as_ref(), cx, row, &self.words, out).await?;
         }
         Ok(false)
     }
@@ -253,7 +256,6 @@ impl ScanState {
             self.filter = Some(RowFilter::new(scan, cx));
         }
         let filter = self.filter.as_ref().and_then(Option::as_ref);
-        let wanted = (&scan.table.layout, scan.columns.as_slice());
         while self.entry < self.entries.len() && out.weight() < heavy {
             if cx.is_due() {
                 cx.pause().await?;
@@ -268,17 +270,16 @@ impl ScanState {
                 continue;
             }
             let mark = cx.tx.reads_mark();
-            let read = read_at_once(&mut cx.seen(), row.addr, &mut self.words);
-            let there = match read {
-                Some(there) => there?,
-                None => read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await?,
-            };
-            if !there {
+            if !read_words(scan, cx, row.addr, &mut self.words).await? {
                 continue;
             }
+            let words = &self.words;
             let passes = match filter {
-                None => emit(scan, cx, row, &self.words, out).await?,
-                Some(filter) => emit_filtered((scan, filter), cx, row, &self.words, out).await?,
+                None => emit(scan, scan.filter.as_ref(), cx, row, words, out).await?,
+                Some(filter) => {
+                    filter.holds(&scan.table.layout.partial_reader(words)?)?
+                        && emit(scan, filter.rest(), cx, row, words, out).await?
+                }
             };
             if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
                 cx.tx.forget_reads(mark);
@@ -369,13 +370,7 @@ pub async fn fetch_point(
                 }
                 true
             }
-            _ => {
-                let read = read_at_once(&mut cx.seen(), row.addr, words);
-                match read {
-                    Some(there) => there?,
-                    None => read_columns(&mut cx.seen(), row.addr, wanted, words).await?,
-                }
-            }
+            _ => read_words(scan, cx, row.addr, words).await?,
         };
         if there {
             let page = cx.scratch.counting.of(index.id);
@@ -436,10 +431,29 @@ fn queues_first(scan: &Scan) -> bool {
     scan.locks.is_some() && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
-/// Decodes a row, and removes it again if the filter rejects it. Returns whether it stays.
+/// Reads the part of a row that the scan's columns need. Returns false if there is no row.
+#[inline]
+async fn read_words(
+    scan: &Scan,
+    cx: &mut Cx<'_>,
+    row: Addr,
+    words: &mut Vec<u64>,
+) -> Result<bool, Stop> {
+    let read = read_at_once(&mut cx.seen(), row, words);
+    match read {
+        Some(there) => there,
+        None => {
+            let wanted = (&scan.table.layout, scan.columns.as_slice());
+            read_columns(&mut cx.seen(), row, wanted, words).await
+        }
+    }
+}
+
+/// Decodes a row, and removes it again if `filter` rejects it. Returns whether it stays.
 #[inline]
 async fn emit(
     scan: &Scan,
+    filter: Option<&Expr>,
     cx: &mut Cx<'_>,
     row: FatPtr,
     words: &[u64],
@@ -451,37 +465,10 @@ async fn emit(
     if let Some(slot) = scan.pointer_slot {
         slots[slot] = pointer_value(row);
     }
-    let passes = cx.holds(scan.filter.as_ref(), slots).await?;
+    let passes = cx.holds(filter, slots).await?;
     match passes {
         true => out.weigh(words.len() * 8),
         false => out.pop(),
-    }
-    Ok(passes)
-}
-
-/// Decodes a row as [`emit`] does, if it passes the tests of a filter.
-#[inline]
-async fn emit_filtered(
-    (scan, filter): (&Scan, &RowFilter),
-    cx: &mut Cx<'_>,
-    row: FatPtr,
-    words: &[u64],
-    out: &mut Batch,
-) -> Result<bool, StatementStop> {
-    if !filter.holds(&scan.table.layout.partial_reader(words)?)? {
-        return Ok(false);
-    }
-    let slots = out.push();
-    let own = &mut slots[scan.first_slot..];
-    scan.table.layout.decode_some(words, &scan.columns, own)?;
-    if let Some(slot) = scan.pointer_slot {
-        slots[slot] = pointer_value(row);
-    }
-    let passes = cx.holds(filter.rest(), slots).await?;
-    if passes {
-        out.weigh(words.len() * 8);
-    } else {
-        out.pop();
     }
     Ok(passes)
 }

@@ -8,9 +8,8 @@ use fencepost_storage::FatPtr;
 use super::super::cx::Cx;
 use super::super::range::Keys;
 use super::super::row_filter::RowFilter;
-use super::{LAST_CHUNK, ScanState};
+use super::{LAST_CHUNK, ScanState, read_words};
 use crate::plan::{Hints, Scan};
-use crate::store::{read_at_once, read_columns};
 
 /// The number of words of rows after which a batch ends.
 const BATCH_WORDS: usize = 1 << 20;
@@ -105,7 +104,6 @@ impl ScanState {
             return Ok(0);
         }
         let mut words_read = 0;
-        let wanted = (&scan.table.layout, scan.columns.as_slice());
         while self.entry < self.entries.len() {
             if cx.is_due() {
                 cx.pause().await?;
@@ -113,12 +111,7 @@ impl ScanState {
             self.prefetch(cx);
             let row = FatPtr::from_words(self.entries.value(self.entry));
             self.entry += 1;
-            let read = read_at_once(&mut cx.seen(), row.addr, &mut self.words);
-            let there = match read {
-                Some(there) => there?,
-                None => read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await?,
-            };
-            if !there {
+            if !read_words(scan, cx, row.addr, &mut self.words).await? {
                 continue;
             }
             words_read += self.words.len();
