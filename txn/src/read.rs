@@ -386,7 +386,7 @@ impl Transaction {
 #[inline]
 fn copy_all(view: &View<'_>, out: &mut Vec<u64>) {
     let words = view.len();
-    // Only words that were never written are zeroed.
+    // The copy overwrites all words, so only those that are added are zeroed first.
     if out.len() < words {
         out.resize(words, 0);
     } else {

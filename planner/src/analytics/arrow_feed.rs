@@ -1,8 +1,9 @@
 //! The session's side of an analytical SELECT: it produces the rows of scans, and computes
 //! expressions of joined rows, as Arrow batches.
 //!
-//! It allocates nothing for a single row. The values of a row go from a reused batch to the
-//! builders of the columns.
+//! It allocates nothing for a single row. Columns and numeric expressions go from the encoded row
+//! to the builders of the columns. Where a scan needs its rows decoded, the values of a row go
+//! through a reused batch.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! The scans are those of the row executor, in the transaction of the session: the same snapshot,
-//! own writes, read set and cancellation. Expressions are evaluated by the session's evaluator, on
-//! the session's thread, for the same rows as in the row executor. DataFusion compares keys for
+//! own writes, read set and cancellation. Expressions are evaluated on the session's thread, for
+//! the same rows as in the row executor: by the session's evaluator, or by the same arithmetic on
+//! encoded rows. DataFusion compares keys for
 //! equality. It counts, sums, and finds the least and greatest values of columns whose Arrow form
 //! does that as PostgreSQL does ([`Form`]). Its sums go into the same accumulators as partial
 //! aggregates of other machines. Any other operation makes a SELECT ineligible.

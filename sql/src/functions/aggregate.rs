@@ -1,7 +1,8 @@
 //! Aggregate functions over a group's rows.
 //!
-//! An accumulator that needs its input in order or without duplicates keeps the input until the end
-//! and sorts it then, as PostgreSQL does.
+//! An accumulator that needs its input in order keeps the input until the end and sorts it then, as
+//! PostgreSQL does. For DISTINCT, an aggregate whose result does not depend on the order keeps the
+//! set of its values (`distinct.rs`); the others sort.
 
 mod distinct;
 mod gather;
@@ -39,7 +40,7 @@ pub struct Accumulator {
     /// The size of the retained rows, in bytes.
     retained_bytes: usize,
     /// The values that have been added, if DISTINCT needs no order.
-    seen: Option<SeenValues>,
+    seen: Option<Box<SeenValues>>,
 }
 
 #[derive(Clone, Debug)]
@@ -141,7 +142,7 @@ impl Accumulator {
             }
             (kind, _) => AggregateInput::new(kind).map_or(State::Text(None), State::Gather),
         };
-        let seen = SeenValues::of(aggregate);
+        let seen = SeenValues::of(aggregate).map(Box::new);
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {
             state,
@@ -228,7 +229,7 @@ impl Accumulator {
             State::Gather(gather) => gather.bytes(),
             _ => 0,
         };
-        let seen = self.seen.as_ref().map_or(0, SeenValues::bytes);
+        let seen = self.seen.as_ref().map_or(0, |seen| seen.bytes());
         state + self.retained_bytes + seen
     }
 
