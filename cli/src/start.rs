@@ -38,6 +38,10 @@ pub struct Start {
     /// them have started.
     #[arg(long, env = "FENCEPOST_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Directory of the temporary files of large queries, created if it does not exist.
+    /// [default: the data directory, or that of the system]
+    #[arg(long, env = "FENCEPOST_TEMP_DIR", value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
     /// When a commit is reported: once it is in memory, or once it is on disk.
     /// [default: ssd with --data-dir, else memory]
     #[arg(long, env = "FENCEPOST_DURABILITY")]
@@ -246,6 +250,9 @@ impl Start {
         let mut options = Database::options();
         if let Some(dir) = &self.data_dir {
             options = options.data_dir(dir);
+        }
+        if let Some(dir) = &self.temp_dir {
+            options = options.temp_dir(dir);
         }
         if let Some(tier) = self.durability {
             options = options.durability(match tier {

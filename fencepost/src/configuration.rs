@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -75,6 +76,8 @@ pub(crate) struct Configuration {
     source: RwLock<Option<Arc<dyn ConfigurationSource>>>,
     hooks: Mutex<Vec<ReloadHook>>,
     read_at: AtomicI64,
+    /// The directory of temporary files; `None` for that of the system.
+    temporary_directory: Option<PathBuf>,
 }
 
 impl fmt::Debug for Configuration {
@@ -84,6 +87,14 @@ impl fmt::Debug for Configuration {
 }
 
 impl Configuration {
+    /// Creates the configuration of a server with a directory of temporary files.
+    pub fn new(temporary_directory: Option<PathBuf>) -> Configuration {
+        Configuration {
+            temporary_directory,
+            ..Configuration::default()
+        }
+    }
+
     /// Returns the number of times that the settings have changed.
     #[inline]
     pub fn generation(&self) -> u64 {
@@ -204,6 +215,11 @@ impl Server for Configuration {
 
     fn configured(&self) -> i64 {
         self.read_at.load(Relaxed)
+    }
+
+    fn temporary_directory(&self) -> PathBuf {
+        let directory = self.temporary_directory.clone();
+        directory.unwrap_or_else(std::env::temp_dir)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A machine of a database system: its databases, and the state that all of its sessions share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencepost_sql::catalog::acl::Privileges;
@@ -147,6 +147,7 @@ impl Database {
         options: MachineOptions,
         joined: Option<&JoinedMachine>,
         password: &FirstPassword,
+        temporary_directory: Option<PathBuf>,
     ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
         let catalog = catalog_among(&machine, joined, password).inspect_err(|_| {
@@ -181,7 +182,7 @@ impl Database {
             sweeper: SchemaSweeper::default(),
             reclaimer,
             retry_turns: Arc::new(RetryTurns::new(&alarm)),
-            configuration: Arc::default(),
+            configuration: Arc::new(Configuration::new(temporary_directory)),
             loaded: joined.map_or_else(LoadReport::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
         });

@@ -12,6 +12,9 @@ pub enum OpenError {
     /// The data directory cannot be created or read.
     #[error("the data directory cannot be used: {0}")]
     Disk(std::io::Error),
+    /// The directory of temporary files cannot be created.
+    #[error("the directory of temporary files cannot be used: {0}")]
+    TemporaryDirectory(std::io::Error),
     /// [`crate::Durability::Ssd`] was requested without [`crate::Options::data_dir`].
     #[error("durability on disk needs a data directory")]
     NoDirectory,

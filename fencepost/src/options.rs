@@ -80,6 +80,7 @@ impl fmt::Debug for FirstPassword {
 #[derive(Clone, Debug)]
 pub struct Options {
     data_dir: Option<PathBuf>,
+    temp_dir: Option<PathBuf>,
     durability: Option<Durability>,
     memory_limit: Option<u64>,
     region_bytes: Option<usize>,
@@ -92,6 +93,7 @@ impl Options {
     pub(crate) fn new() -> Options {
         Options {
             data_dir: None,
+            temp_dir: None,
             durability: None,
             memory_limit: None,
             region_bytes: None,
@@ -106,6 +108,14 @@ impl Options {
     /// directory of its own.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Options {
         self.data_dir = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the directory of temporary files, which is created if necessary. Queries write rows
+    /// there that exceed `work_mem`. The default is the data directory, or without one that of the
+    /// system. The files have no names and end with the process.
+    pub fn temp_dir(mut self, path: impl AsRef<Path>) -> Options {
+        self.temp_dir = Some(path.as_ref().to_owned());
         self
     }
 
@@ -166,7 +176,8 @@ impl Options {
     /// # Errors
     /// - [`OpenError::NoDirectory`], [`OpenError::Tier`]: the durability does not fit the other
     ///   options.
-    /// - [`OpenError::Disk`]: the directory cannot be created or read.
+    /// - [`OpenError::Disk`], [`OpenError::TemporaryDirectory`]: the directory cannot be created or
+    ///   read.
     /// - [`OpenError::Machine`]: another process has the directory open, its files are damaged or
     ///   belong to another kind of machine, or the data does not fit into memory.
     /// - [`OpenError::NoSuperuserPassword`]: see [`Options::require_superuser_password`].
@@ -187,9 +198,14 @@ impl Options {
             return Err(OpenError::Tier(why));
         }
         let durable = !nvram && self.durability != Some(Durability::Memory);
+        let mut temporary = self.temp_dir;
+        if let Some(path) = &temporary {
+            std::fs::create_dir_all(path).map_err(OpenError::TemporaryDirectory)?;
+        }
         let mut storage = None;
         match (&self.data_dir, durable) {
             (Some(path), true) => {
+                temporary.get_or_insert_with(|| path.clone());
                 storage = Some(DurableStorage {
                     disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
                     log: LogOptions::default(),
@@ -212,6 +228,6 @@ impl Options {
         options.durable = storage.filter(|_| joined.is_none());
         options.network = joined.as_ref().map(|joined| joined.network.clone());
         options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());
-        Database::start(options, joined.as_ref(), &self.password)
+        Database::start(options, joined.as_ref(), &self.password, temporary)
     }
 }

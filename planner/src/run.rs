@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
-use fencepost_txn::Work;
+use fencepost_txn::{Stop, Work};
 
 use crate::access::are_plain;
 use crate::analytics::pays;
@@ -236,7 +236,8 @@ impl Execution {
                 let known = (cx.params, cx.eval.settings.analytics);
                 self.bulk = pays(plan, cx.tx.machine(), known).await?;
             }
-            let plan = plan.bulk.as_deref().filter(|_| self.bulk).unwrap_or(plan);
+            let by_rows = plan;
+            let mut plan = plan.bulk.as_deref().filter(|_| self.bulk).unwrap_or(plan);
             let current = self.state.get_or_insert_with(|| State::Select {
                 state: Box::new(SelectState::new(plan)),
                 batch: Batch::new(plan.targets.len()),
@@ -281,7 +282,16 @@ impl Execution {
                 }
                 batch.clear();
                 *at = 0;
-                *more = state.next(plan, cx, batch, CHUNK.min(left)).await?;
+                *more = match state.next(plan, cx, batch, CHUNK.min(left)).await {
+                    Err(stop) if self.bulk && self.given == 0 && is_out_of_memory(&stop) => {
+                        self.bulk = false;
+                        plan = by_rows;
+                        **state = SelectState::new(plan);
+                        batch.clear();
+                        true
+                    }
+                    next => next?,
+                };
             }
         })
     }
@@ -441,6 +451,12 @@ async fn run_point(
     result
 }
 
+/// Returns whether a SELECT has exceeded the memory for DataFusion's operators. If it has returned
+/// no rows, it starts again with the row executor, whose operators write to temporary files.
+fn is_out_of_memory(stop: &StatementStop) -> bool {
+    matches!(stop, StatementStop::Stop(Stop::OutOfMemory))
+}
+
 fn run_copy_out<'a>(
     copy: &'a fencepost_sql::bound::Copy,
     plan: &'a SelectPlan,
@@ -454,15 +470,24 @@ fn run_copy_out<'a>(
         let mut bytes = Vec::with_capacity(COPY_BYTES);
         writer.begin(columns.iter().map(|t| t.name.as_str()), &mut bytes);
         let known = (cx.params, cx.eval.settings.analytics);
-        let bulk = cx.parts.is_none() && pays(plan, cx.tx.machine(), known).await?;
-        let plan = plan.bulk.as_deref().filter(|_| bulk).unwrap_or(plan);
+        let mut bulk = cx.parts.is_none() && pays(plan, cx.tx.machine(), known).await?;
+        let by_rows = plan;
+        let mut plan = plan.bulk.as_deref().filter(|_| bulk).unwrap_or(plan);
         let mut state = SelectState::new(plan);
         let mut batch = Batch::new(plan.targets.len());
         let mut more = true;
         let mut count = 0;
         while more {
             batch.clear();
-            more = state.next(plan, cx, &mut batch, CHUNK).await?;
+            more = match state.next(plan, cx, &mut batch, CHUNK).await {
+                Err(stop) if bulk && count == 0 && is_out_of_memory(&stop) => {
+                    bulk = false;
+                    plan = by_rows;
+                    state = SelectState::new(plan);
+                    continue;
+                }
+                next => next?,
+            };
             for i in 0..batch.len() {
                 writer.row(&batch.row(i)[..plan.visible], &mut bytes)?;
                 sink.copy_data(&bytes)?;

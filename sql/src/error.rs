@@ -131,6 +131,7 @@ states! {
     INDETERMINATE_DATATYPE = b"42P18", "A parameter whose type cannot be told.";
     OUT_OF_MEMORY = b"53200", "The memory limit is reached.";
     DISK_FULL = b"53100", "The disk is full.";
+    CONFIGURATION_LIMIT_EXCEEDED = b"53400", "A limit that the configuration sets is exceeded.";
     TOO_MANY_CONNECTIONS = b"53300", "Too many connections.";
     PROGRAM_LIMIT_EXCEEDED = b"54000", "A stated limit is exceeded.";
     STATEMENT_TOO_COMPLEX = b"54001", "The statement is nested too deeply.";

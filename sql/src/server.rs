@@ -1,6 +1,8 @@
-//! The server process, as functions see it: its configuration and its log.
+//! The server process, as functions and operators see it: its configuration, its log, the
+//! directory of its temporary files.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 /// The server of a session.
 pub trait Server: Debug + Send + Sync {
@@ -15,4 +17,7 @@ pub trait Server: Debug + Send + Sync {
 
     /// Returns the time of the last configuration load, in microseconds from 2000-01-01 UTC.
     fn configured(&self) -> i64;
+
+    /// Returns the directory of temporary files, to which large queries write.
+    fn temporary_directory(&self) -> PathBuf;
 }

@@ -41,6 +41,7 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
         },
         None,
         &FirstPassword::default(),
+        None,
     )
     .expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)";

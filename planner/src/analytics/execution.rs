@@ -142,7 +142,10 @@ impl StartedExecution {
             });
             leaves.push((Leaf::new(columns, shape.width), Some(batches)));
         });
-        let pool = Arc::new(Pool::new(cx.tx.machine()));
+        // Each join has a hash table, and the grouping.
+        let bytes_max = cx.eval.settings.work_memory.hash_bytes();
+        let bytes_max = bytes_max.saturating_mul(leaves.len());
+        let pool = Arc::new(Pool::new(cx.tx.machine(), bytes_max));
         let built = build(source, shape, above, (plans, &sender)).map_err(|e| failed(&e, &pool))?;
         let task = engine::run(built.plan, &pool, sender).map_err(|e| failed(&e, &pool))?;
         Ok(StartedExecution {

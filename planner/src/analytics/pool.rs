@@ -1,4 +1,8 @@
 //! The memory of DataFusion's operators, charged to the machine.
+//!
+//! # Failure
+//! At the pool's own limit or the memory limit the SELECT stops, before it has returned a row. It
+//! starts again with the row executor, whose operators write to temporary files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +15,17 @@ use fencepost_txn::Machine;
 /// The memory of one SELECT.
 pub struct Pool {
     machine: Arc<Machine>,
+    bytes_max: usize,
     held: AtomicUsize,
     refused: AtomicBool,
 }
 
 impl Pool {
-    /// Creates a pool without allocations.
-    pub fn new(machine: &Arc<Machine>) -> Pool {
+    /// Creates a pool of at most `bytes_max` bytes, without allocations.
+    pub fn new(machine: &Arc<Machine>, bytes_max: usize) -> Pool {
         Pool {
             machine: Arc::clone(machine),
+            bytes_max,
             held: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
         }
@@ -47,7 +53,8 @@ impl MemoryPool for Pool {
     }
 
     fn try_grow(&self, _: &MemoryReservation, additional: usize) -> Result<()> {
-        if self.machine.account().charge(additional as u64).is_err() {
+        let is_full = self.reserved().saturating_add(additional) > self.bytes_max;
+        if is_full || self.machine.account().charge(additional as u64).is_err() {
             self.refused.store(true, Relaxed);
             return Err(DataFusionError::ResourcesExhausted("memory limit".into()));
         }

@@ -1,7 +1,8 @@
 //! The memory of operators that collect rows: sorts, groups, the build side of a hash join.
 //!
 //! It counts against the memory limit, in steps of a megabyte, until the statement ends. A
-//! statement that exceeds the limit gets 53200; other statements are not affected.
+//! statement that exceeds the limit gets 53200; other statements are not affected. An operator that
+//! can write rows to a temporary file has a limit of its own besides, and is not refused.
 
 use fencepost_sql::value::Value;
 use fencepost_txn::Stop;
@@ -19,9 +20,28 @@ const ENTRY_BYTES: usize = 64;
 pub struct CollectedMemory {
     bytes: usize,
     counted: usize,
+    /// The bytes above which the operator writes rows to a temporary file; `None` if it cannot.
+    own_limit: Option<usize>,
+    /// Whether the memory limit was reached.
+    is_refused: bool,
 }
 
 impl CollectedMemory {
+    /// Creates the memory of an operator that writes rows to a temporary file above `own_limit`
+    /// bytes, or at the memory limit.
+    pub fn limited(own_limit: usize) -> CollectedMemory {
+        CollectedMemory {
+            own_limit: Some(own_limit),
+            ..CollectedMemory::default()
+        }
+    }
+
+    /// Returns whether the operator must write rows to a temporary file.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_refused || self.own_limit.is_some_and(|limit| self.bytes > limit)
+    }
+
     /// Adds the rows of `batch` from `from` on.
     pub fn add_rows(&mut self, cx: &mut Cx<'_>, batch: &Batch, from: usize) -> Result<(), Stop> {
         let rows = batch.len().saturating_sub(from);
@@ -40,6 +60,7 @@ impl CollectedMemory {
     /// Starts from zero. The memory that is already charged stays charged.
     pub fn restart(&mut self) {
         self.bytes = 0;
+        self.is_refused = false;
     }
 
     /// Adds an entry of a hash table with a key of `key` bytes.
@@ -47,13 +68,24 @@ impl CollectedMemory {
         self.add(cx, key + ENTRY_BYTES)
     }
 
-    /// Adds this number of bytes.
+    /// Adds this number of bytes, which cannot be written to a temporary file.
     pub fn add_bytes(&mut self, cx: &mut Cx<'_>, bytes: usize) -> Result<(), Stop> {
-        self.add(cx, bytes)
+        self.bytes += bytes;
+        self.charge(cx)
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, bytes: usize) -> Result<(), Stop> {
         self.bytes += bytes;
+        match self.charge(cx) {
+            Err(Stop::OutOfMemory) if self.own_limit.is_some() => {
+                self.is_refused = true;
+                Ok(())
+            }
+            charged => charged,
+        }
+    }
+
+    fn charge(&mut self, cx: &mut Cx<'_>) -> Result<(), Stop> {
         if self.bytes >= self.counted + STEP_BYTES {
             cx.tx.hold_memory(self.bytes - self.counted)?;
             cx.held += self.bytes - self.counted;

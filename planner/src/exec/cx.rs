@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::gather::RemoteParts;
 use super::pace::TimeSlice;
+use super::spill::{Partitions, TemporaryBytes, TemporaryFiles};
 use super::subquery::Queries;
 use crate::routines::Routines;
 use crate::write::DeferredWork;
@@ -144,6 +145,8 @@ pub struct Scratch {
     pub counting: SessionCounters,
     /// The state of the time slice.
     pub pace: TimeSlice,
+    /// The bytes in the temporary files of the session.
+    pub temporary_bytes: TemporaryBytes,
 }
 
 /// The size in words above which a row buffer is freed after a statement.
@@ -234,6 +237,22 @@ impl Cx<'_> {
         let held = inner.held;
         self.held += held;
         value
+    }
+
+    /// Returns the place of the session's temporary files.
+    pub fn temporary_files(&self) -> TemporaryFiles {
+        let server = self.eval.server.as_ref();
+        TemporaryFiles {
+            directory: server.map_or_else(std::env::temp_dir, |s| s.temporary_directory()),
+            bytes: Arc::clone(&self.scratch.temporary_bytes),
+            bytes_max: self.eval.settings.work_memory.file_bytes_max(),
+        }
+    }
+
+    /// Creates a temporary file for the rows that a hash table has no room for.
+    pub fn new_partitions<const STREAMS: usize>(&self) -> Partitions<STREAMS> {
+        let memory = self.eval.settings.work_memory.hash_bytes();
+        Partitions::new(&self.temporary_files(), memory)
     }
 
     /// Adds to a counter of a table or an index.

@@ -18,7 +18,6 @@ use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
 use super::batch::Batch;
-use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::sort::{Sorter, compare_rows};
 
@@ -130,12 +129,11 @@ impl GatherState {
         (order, width): (&[OrderKey], usize),
     ) -> Result<Option<&mut OrderedMerge>, StatementStop> {
         if self.merging.is_none() {
-            let mut theirs = Sorter::by(order.to_vec(), width, u64::MAX);
-            let mut gathered = CollectedMemory::default();
+            let mut theirs = Sorter::in_memory(order.to_vec(), width);
             while let Some(mut values) = self.next(cx).await? {
                 let from = theirs.rows().len();
                 push_rows(&mut values, theirs.rows());
-                gathered.add_rows(cx, theirs.rows(), from)?;
+                theirs.take(cx, from).await?;
             }
             theirs.finish(cx, 0).await?;
             let own = cx.part.take().unwrap_or_default();
@@ -187,7 +185,7 @@ impl OrderedMerge {
                 }
                 self.at += 1;
             } else {
-                self.theirs.next(out);
+                self.theirs.next_in_memory(out);
             }
         }
         true

@@ -1,6 +1,10 @@
 //! GROUP BY and aggregates, with a hash table of groups.
+//!
+//! When the groups exceed their memory, rows of further groups are written to a temporary file, and
+//! grouped after the groups in memory have been returned ([`spilled`]).
 
 mod encoded;
+mod spilled;
 
 use fencepost_sql::bound::{Aggregate, AggregateKind, Expr, Grouping, Node};
 use fencepost_sql::error::SqlError;
@@ -14,6 +18,7 @@ use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::join::push_comparable;
 use super::order::sort_indexes;
+use spilled::GroupSpill;
 
 /// The groups: they accumulate rows first, and hold results after `finish`.
 pub struct Groups {
@@ -25,12 +30,15 @@ pub struct Groups {
     next: usize,
     key: Vec<u8>,
     page: Batch,
-    gathered: CollectedMemory,
+    memory: CollectedMemory,
+    /// Whether new groups are added in memory. Otherwise `spill` takes their rows.
+    is_open: bool,
+    spill: Option<Box<GroupSpill>>,
 }
 
 impl Groups {
     /// Creates the table without groups, or with the one group if there are no keys.
-    pub fn new(grouping: &Grouping) -> Groups {
+    pub fn new(grouping: &Grouping, cx: &Cx<'_>) -> Groups {
         let width = grouping.keys.len() + grouping.aggregates.len();
         let mut groups = Groups {
             by_key: HashMap::default(),
@@ -39,7 +47,9 @@ impl Groups {
             next: 0,
             key: Vec::new(),
             page: Batch::new(width),
-            gathered: CollectedMemory::default(),
+            memory: CollectedMemory::limited(cx.eval.settings.work_memory.hash_bytes()),
+            is_open: true,
+            spill: None,
         };
         if grouping.keys.is_empty() {
             groups.begin(grouping, &mut Vec::new());
@@ -86,8 +96,12 @@ impl Groups {
                 continue;
             }
             let group = match grouping.keys.is_empty() {
-                true => 0,
+                true => Some(0),
                 false => self.group_of(grouping, cx, row, &mut keys).await?,
+            };
+            let Some(group) = group else {
+                self.spill_row(None, row)?;
+                continue;
             };
             let first = group as usize * grouping.aggregates.len();
             let own = &mut self.accumulators[first..][..grouping.aggregates.len()];
@@ -102,10 +116,18 @@ impl Groups {
             }
             if grows {
                 let more = bytes_of(own).saturating_sub(before);
-                self.gathered.add_bytes(cx, more)?;
+                self.memory.add_bytes(cx, more)?;
             }
         }
-        self.count(cx, from)
+        self.count(grouping, cx, from).await
+    }
+
+    /// Adds a from row to the temporary file. Its group's key was encoded last.
+    fn spill_row(&mut self, set: Option<usize>, row: &[Value]) -> Result<(), SqlError> {
+        match &mut self.spill {
+            Some(spill) => spill.add_row(&self.key, set, row),
+            None => Ok(()),
+        }
     }
 
     /// Adds a from row to its group in each grouping set.
@@ -115,42 +137,104 @@ impl Groups {
         cx: &mut Cx<'_>,
         row: &[Value],
     ) -> Result<(), SqlError> {
-        let mut all = Vec::with_capacity(grouping.keys.len());
-        for key in &grouping.keys[..grouping.keys.len() - 1] {
-            all.push(cx.value(key, row).await?);
+        let keys = self.keys_of_sets(grouping, cx, row).await?;
+        for number in 0..grouping.sets.len() {
+            self.add_to_group_of_set(grouping, cx, (row, &keys), number)
+                .await?;
         }
+        Ok(())
+    }
+
+    /// Adds a from row to its group in one grouping set.
+    async fn add_to_set(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        row: &[Value],
+        number: usize,
+    ) -> Result<(), SqlError> {
+        let keys = self.keys_of_sets(grouping, cx, row).await?;
+        self.add_to_group_of_set(grouping, cx, (row, &keys), number)
+            .await
+    }
+
+    /// Returns the keys of all grouping sets.
+    async fn keys_of_sets(
+        &self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        row: &[Value],
+    ) -> Result<Vec<Value>, SqlError> {
         let mut keys = Vec::with_capacity(grouping.keys.len());
-        let has_direct = grouping.aggregates.iter().any(Aggregate::has_direct_args);
+        for key in &grouping.keys[..grouping.keys.len() - 1] {
+            keys.push(cx.value(key, row).await?);
+        }
+        Ok(keys)
+    }
+
+    async fn add_to_group_of_set(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        (row, all): (&[Value], &[Value]),
+        number: usize,
+    ) -> Result<(), SqlError> {
+        let set = &grouping.sets[number];
+        let mut keys = vec![Value::Null; grouping.keys.len()];
+        for key in set {
+            keys[*key] = all[*key].clone();
+        }
+        number_set(&mut keys, number);
+        let Some(group) = self.group_with(grouping, &mut keys) else {
+            return self.spill_row(Some(number), row);
+        };
         let mut nulled = Vec::new();
-        for (number, set) in grouping.sets.iter().enumerate() {
-            keys.clear();
-            keys.resize(grouping.keys.len(), Value::Null);
-            for key in set {
-                keys[*key] = all[*key].clone();
-            }
-            number_set(&mut keys, number);
-            let first = self.group_with(grouping, &mut keys) as usize * grouping.aggregates.len();
-            if has_direct {
-                null_keys(grouping, set, row, &mut nulled);
-            }
-            let rows = (row, if has_direct { nulled.as_slice() } else { row });
-            for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
-                let accumulator = &mut self.accumulators[first + nth];
-                cx.in_parts(|cx| accumulator.update_in_set(aggregate, rows, cx.params(), cx.eval))
-                    .await?;
-            }
+        let has_direct = grouping.aggregates.iter().any(Aggregate::has_direct_args);
+        if has_direct {
+            null_keys(grouping, set, row, &mut nulled);
+        }
+        let rows = (row, if has_direct { nulled.as_slice() } else { row });
+        let first = group as usize * grouping.aggregates.len();
+        for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
+            let accumulator = &mut self.accumulators[first + nth];
+            cx.in_parts(|cx| accumulator.update_in_set(aggregate, rows, cx.params(), cx.eval))
+                .await?;
         }
         Ok(())
     }
 
     /// Counts the memory of the groups from `from` on. A group's key is stored in its row and in
-    /// the hash table.
-    fn count(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), StatementStop> {
-        self.gathered.add_rows(cx, &self.rows, from)?;
+    /// the hash table. Writes the rows of groups that do not fit to the temporary file.
+    async fn count(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        from: usize,
+    ) -> Result<(), StatementStop> {
+        self.memory.add_rows(cx, &self.rows, from)?;
+        let accumulators = grouping.aggregates.len() * size_of::<Accumulator>();
         for _ in from..self.rows.len() {
-            self.gathered.add_entry(cx, self.key.len())?;
+            self.memory.add_entry(cx, self.key.len() + accumulators)?;
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.write().await?;
+        }
+        if self.is_open && self.memory.is_full() && !grouping.keys.is_empty() {
+            self.is_open = false;
+            self.spill
+                .get_or_insert_with(|| Box::new(GroupSpill::new(cx, grouping)));
         }
         Ok(())
+    }
+
+    /// Removes all groups.
+    fn clear(&mut self) {
+        self.by_key.clear();
+        self.rows.clear();
+        self.accumulators.clear();
+        self.next = 0;
+        self.memory.restart();
+        self.is_open = true;
     }
 
     /// Adds partial results of other machines: keys, followed by partial aggregates, side by side.
@@ -168,8 +252,14 @@ impl Groups {
             keys.clear();
             keys.extend_from_slice(key);
             let group = match keys.is_empty() {
-                true => 0,
+                true => Some(0),
                 false => self.group_with(grouping, &mut keys),
+            };
+            let Some(group) = group else {
+                if let Some(spill) = &mut self.spill {
+                    spill.add_partial(&self.key, row)?;
+                }
+                continue;
             };
             let first = group as usize * grouping.aggregates.len();
             for accumulator in &mut self.accumulators[first..][..grouping.aggregates.len()] {
@@ -178,7 +268,7 @@ impl Groups {
                 parts = rest;
             }
         }
-        self.count(cx, from)
+        self.count(grouping, cx, from).await
     }
 
     /// Passes the partial result of each group to `give`, for [`Groups::merge`].
@@ -187,22 +277,29 @@ impl Groups {
         grouping: &Grouping,
         cx: &mut Cx<'_>,
         mut give: impl FnMut(&[Value]) -> Result<(), SqlError> + Send,
-    ) -> Result<u64, SqlError> {
+    ) -> Result<u64, StatementStop> {
         let (keys, aggregates) = (grouping.keys.len(), grouping.aggregates.len());
         let mut row = Vec::new();
-        for group in 0..self.rows.len() {
-            cx.breathe().await?;
-            row.clear();
-            row.extend_from_slice(&self.rows.row(group)[..keys]);
-            let first = group * aggregates;
-            for accumulator in &self.accumulators[first..first + aggregates] {
-                accumulator.partial(&mut row);
+        let mut given = 0;
+        loop {
+            for group in 0..self.rows.len() {
+                cx.breathe().await?;
+                row.clear();
+                row.extend_from_slice(&self.rows.row(group)[..keys]);
+                let first = group * aggregates;
+                for accumulator in &self.accumulators[first..first + aggregates] {
+                    accumulator.partial(&mut row);
+                }
+                give(&row)?;
             }
-            give(&row)?;
+            given += self.rows.len() as u64;
+            if !self.next_partition(grouping, cx).await? {
+                return Ok(given);
+            }
         }
-        Ok(self.rows.len() as u64)
     }
 
+    /// Returns the group of a row. Returns `None` if it is not in memory.
     #[inline]
     async fn group_of(
         &mut self,
@@ -210,11 +307,11 @@ impl Groups {
         cx: &mut Cx<'_>,
         row: &[Value],
         keys: &mut Vec<Value>,
-    ) -> Result<u32, SqlError> {
+    ) -> Result<Option<u32>, SqlError> {
         keys.clear();
         if self.encode_columns(grouping, row) {
             if let Some(group) = self.by_key.get(&self.key) {
-                return Ok(*group);
+                return Ok(Some(*group));
             }
             let columns = grouping.keys.iter().filter_map(column_of);
             keys.extend(columns.map(|slot| row[slot].clone()));
@@ -239,26 +336,30 @@ impl Groups {
         true
     }
 
-    /// Returns the group with these keys. A new group takes the keys out of `keys`.
-    fn group_with(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> u32 {
+    /// Returns the group with these keys. A new group takes the keys out of `keys`. Returns `None`
+    /// if the group is not in memory.
+    fn group_with(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> Option<u32> {
         self.key.clear();
         for key in keys.iter() {
             push_comparable(key, &mut self.key);
         }
         if let Some(group) = self.by_key.get(&self.key) {
-            return *group;
+            return Some(*group);
         }
         self.begin_keyed(grouping, keys)
     }
 
-    /// Begins the group whose keys, encoded, are in `key`.
-    fn begin_keyed(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> u32 {
+    /// Begins the group whose keys, encoded, are in `key`. Returns `None` if the memory is full.
+    fn begin_keyed(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> Option<u32> {
+        if !self.is_open {
+            return None;
+        }
         let group = self.begin(grouping, keys);
         self.by_key.insert(self.key.clone(), group);
-        group
+        Some(group)
     }
 
-    /// Computes the results of all aggregates.
+    /// Computes the results of the groups in memory.
     pub async fn finish(&mut self, grouping: &Grouping, cx: &mut Cx<'_>) -> Result<(), SqlError> {
         let aggregates = grouping.aggregates.len();
         let accumulators = std::mem::take(&mut self.accumulators);
@@ -273,7 +374,18 @@ impl Groups {
     }
 
     /// Returns up to `max` of the remaining group rows, and whether more follow.
-    pub fn rows(&mut self, max: usize) -> (&Batch, bool) {
+    ///
+    /// # Errors
+    /// Those of the temporary file and of the aggregates.
+    pub async fn next_rows(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        max: usize,
+    ) -> Result<(&Batch, bool), StatementStop> {
+        if self.next == self.rows.len() && self.next_partition(grouping, cx).await? {
+            self.finish(grouping, cx).await?;
+        }
         self.page.clear();
         let end = self.rows.len().min(self.next + max);
         for i in self.next..end {
@@ -282,7 +394,11 @@ impl Groups {
             }
         }
         self.next = end;
-        (&self.page, end < self.rows.len())
+        let waits = self
+            .spill
+            .as_ref()
+            .is_some_and(|spill| spill.has_partition());
+        Ok((&self.page, end < self.rows.len() || waits))
     }
 }
 

@@ -203,7 +203,7 @@ pub async fn next_locked(
     };
     while out.len() < target {
         let start = out.len();
-        if limits.take == 0 || !sorter.next(out) {
+        if limits.take == 0 || !sorter.next(cx, out, 1).await? {
             return Ok(false);
         }
         lock_rows(plan, lock, cx, out, start).await?;

@@ -48,8 +48,7 @@ async fn give_part(
             return state.give_columns(plan, cx, sink).await;
         }
         let mut groups = state.group(plan, grouping, cx).await?;
-        let given = groups.partial(grouping, cx, |row| sink.row(row)).await;
-        return Ok(given?);
+        return groups.partial(grouping, cx, |row| sink.row(row)).await;
     }
     let mut batch = Batch::new(plan.targets.len());
     let mut given = 0;

@@ -2,17 +2,16 @@
 
 use fencepost_sql::bound::Grouping;
 use fencepost_sql::stop::StatementStop;
-use foldhash::HashSet;
 
 use super::batch::Batch;
-use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
+use super::distinct::Distinct;
 use super::gather::{GatherState, Stage, push_rows};
 use super::group::Groups;
 use super::lock::{lock_rows, next_locked};
 use super::sort::Sorter;
 use super::source::SourceState;
-use super::targets::{Limits, deep_target_row, keep_new, limits, target_row};
+use super::targets::{Limits, deep_target_row, limits, target_row};
 use super::window::WindowRows;
 use crate::plan::{SelectPlan, Source};
 use crate::sink::RowSink;
@@ -26,12 +25,10 @@ pub struct SelectState {
     input: Batch,
     input_more: bool,
     groups: Option<Groups>,
-    seen: HashSet<Vec<u8>>,
     sorter: Option<Sorter>,
     limits: Option<Limits>,
-    /// The memory of DISTINCT.
-    gathered: CollectedMemory,
-    key: Vec<u8>,
+    /// The rows that DISTINCT has returned.
+    distinct: Option<Box<Distinct>>,
     /// The state of gathering, if other machines run parts of the plan.
     gather: Option<Box<GatherState>>,
     /// With window function calls: all rows that the targets read.
@@ -46,11 +43,9 @@ impl SelectState {
             input: Batch::new(plan.width),
             input_more: true,
             groups: None,
-            seen: HashSet::default(),
             sorter: None,
             limits: None,
-            gathered: CollectedMemory::default(),
-            key: Vec::new(),
+            distinct: None,
             gather: None,
             windowed: None,
         }
@@ -110,12 +105,7 @@ impl SelectState {
         if let Some(lock) = &plan.lock {
             return next_locked(plan, lock, cx, (sorter, &mut self.limits), out, max).await;
         }
-        for _ in 0..max {
-            if !sorter.next(out) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(sorter.next(cx, out, max).await?)
     }
 
     async fn next_unsorted(
@@ -173,21 +163,18 @@ impl SelectState {
             None => (limits.skip, u64::MAX),
             Some(_) => (0, u64::MAX),
         };
-        let mut sorter = Sorter::new(plan, keep);
-        let mut gathered = CollectedMemory::default();
+        let mut sorter = Sorter::new(plan, keep, cx);
         loop {
             let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
-            if !sorter.trim(cx, from).await? {
-                gathered.add_rows(cx, sorter.rows(), from)?;
-            }
+            sorter.take(cx, from).await?;
             if !more {
                 break;
             }
         }
         sorter.finish(cx, skip).await?;
         if plan.with_ties {
-            sorter.keep_ties(limits.skip.saturating_add(limits.take));
+            sorter.keep_ties(limits.take);
         }
         self.sorter = Some(sorter);
         Ok(())
@@ -195,6 +182,30 @@ impl SelectState {
 
     /// Adds about `max` rows of targets to `out`, before sort and limit.
     async fn project(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, StatementStop> {
+        if !plan.distinct {
+            return self.project_source(plan, cx, out, max).await;
+        }
+        let new = || Box::new(Distinct::new(plan, cx));
+        let distinct = self.distinct.get_or_insert_with(new);
+        if distinct.is_source_over() {
+            return distinct.next(plan, cx, out, max).await;
+        }
+        let more = self.project_source(plan, cx, out, max).await?;
+        let Some(distinct) = &mut self.distinct else {
+            return Ok(more);
+        };
+        distinct.count(cx).await?;
+        Ok(more || distinct.end_source())
+    }
+
+    /// Adds about `max` rows of targets that are computed from the source to `out`.
+    async fn project_source(
         &mut self,
         plan: &SelectPlan,
         cx: &mut Cx<'_>,
@@ -224,7 +235,6 @@ impl SelectState {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, StatementStop> {
-        let from = out.len();
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
             if cx.is_due() {
@@ -232,13 +242,10 @@ impl SelectState {
             }
             let row = self.input.row(i);
             if plan.deep {
-                deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+                deep_target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
                 continue;
             }
-            target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
-        }
-        if plan.distinct {
-            self.gathered.add_rows(cx, out, from)?;
+            target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
         }
         Ok(more)
     }
@@ -258,14 +265,10 @@ impl SelectState {
         let mut page = Batch::new(windowed.width());
         let more = windowed.give(&mut page, max);
         self.windowed = Some(windowed);
-        let from = out.len();
         for i in 0..page.len() {
             cx.breathe().await?;
             let row = page.row(i);
-            deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
-        }
-        if plan.distinct {
-            self.gathered.add_rows(cx, out, from)?;
+            deep_target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
         }
         Ok(more)
     }
@@ -295,7 +298,7 @@ impl SelectState {
         let mut groups = self.group(plan, grouping, cx).await?;
         groups.finish(grouping, cx).await?;
         loop {
-            let (rows, more) = groups.rows(CHUNK);
+            let (rows, more) = groups.next_rows(grouping, cx, CHUNK).await?;
             let mut kept = Batch::new(width);
             for i in 0..rows.len() {
                 cx.breathe().await?;
@@ -320,18 +323,16 @@ impl SelectState {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, StatementStop> {
-        let from = out.len();
         if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
             let mut groups = self.group(plan, grouping, cx).await?;
             groups.finish(grouping, cx).await?;
             self.groups = Some(groups);
         }
-        let groups = self.groups.as_mut();
         self.input.clear();
-        let Some(rows) = groups.map(|g| g.rows(max)) else {
+        let (Some(groups), Some(grouping)) = (&mut self.groups, &plan.grouping) else {
             return Ok(false);
         };
-        let (rows, more) = rows;
+        let (rows, more) = groups.next_rows(grouping, cx, max).await?;
         for i in 0..rows.len() {
             if cx.is_due() {
                 cx.pause().await?;
@@ -339,15 +340,12 @@ impl SelectState {
             if plan.deep {
                 if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
                     let row = rows.row(i);
-                    deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+                    deep_target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
                 }
             } else if cx.holds(plan.having.as_ref(), rows.row(i)).await? {
                 let row = rows.row(i);
-                target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+                target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
             }
-        }
-        if plan.distinct {
-            self.gathered.add_rows(cx, out, from)?;
         }
         Ok(more)
     }
@@ -359,7 +357,7 @@ impl SelectState {
         grouping: &Grouping,
         cx: &mut Cx<'_>,
     ) -> Result<Groups, StatementStop> {
-        let mut groups = Groups::new(grouping);
+        let mut groups = Groups::new(grouping, cx);
         if let (SourceState::Analytics(running), Source::Analytics { input, shape }) =
             (&mut self.source, &plan.source)
         {
@@ -476,13 +474,13 @@ impl SelectState {
             push_rows(&mut values, out);
             return Ok(true);
         }
-        let from = out.len();
         for row in values.chunks_exact_mut(out.width().max(1)) {
             cx.breathe().await?;
             push_rows(row, out);
-            keep_new(plan, out, &mut self.seen, &mut self.key);
+            if let Some(distinct) = &mut self.distinct {
+                distinct.keep_new(plan, out)?;
+            }
         }
-        self.gathered.add_rows(cx, out, from)?;
         Ok(true)
     }
 

@@ -1,16 +1,24 @@
 //! ORDER BY: all rows in memory, or with a limit only the first of them.
+//!
+//! Rows that exceed `work_mem` are written to a temporary file as sorted runs, which are merged at
+//! the end ([`runs`]).
+
+mod runs;
 
 use std::cmp::Ordering;
 
 use fencepost_sql::bound::OrderKey;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::sort_compare;
+use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::order::sort_indexes;
 use crate::plan::SelectPlan;
+use runs::{RunMerge, SortedRuns};
 
 /// The number of rows beyond the limit that collect before they are discarded.
 const SLACK: usize = 4096;
@@ -18,30 +26,43 @@ const SLACK: usize = 4096;
 /// Rows to be sorted, or sorted rows after `finish`.
 pub struct Sorter {
     keys: Vec<OrderKey>,
-    keep: usize,
+    keep: u64,
     /// Rows in order of arrival. Once `is_bounded`, the first `keep` are the best of an earlier
     /// trim, sorted: a row that is not before the last of them is not among the result.
     rows: Batch,
     is_bounded: bool,
     order: Vec<u32>,
     next: usize,
+    memory: CollectedMemory,
+    runs: Option<Box<SortedRuns>>,
+    /// The rows after `finish`, if there are runs.
+    merge: Option<Box<RunMerge>>,
 }
 
 impl Sorter {
-    /// Creates a sorter for the plan's ORDER BY that returns the first `keep` rows.
-    pub fn new(plan: &SelectPlan, keep: u64) -> Sorter {
-        Sorter::by(plan.sort.clone(), plan.targets.len(), keep)
+    /// Creates a sorter for the plan's ORDER BY that returns the first `keep` rows. Rows that
+    /// exceed `work_mem` are written to a temporary file.
+    pub fn new(plan: &SelectPlan, keep: u64, cx: &Cx<'_>) -> Sorter {
+        let memory = CollectedMemory::limited(cx.eval.settings.work_memory.sort_bytes());
+        Sorter {
+            keep,
+            memory,
+            ..Sorter::in_memory(plan.sort.clone(), plan.targets.len())
+        }
     }
 
-    /// Creates a sorter of rows with `width` values that returns the first `keep` rows.
-    pub fn by(keys: Vec<OrderKey>, width: usize, keep: u64) -> Sorter {
+    /// Creates a sorter of rows with `width` values that keeps all rows in memory.
+    pub fn in_memory(keys: Vec<OrderKey>, width: usize) -> Sorter {
         Sorter {
             keys,
-            keep: usize::try_from(keep).unwrap_or(usize::MAX),
+            keep: u64::MAX,
             rows: Batch::new(width),
             is_bounded: false,
             order: Vec::new(),
             next: 0,
+            memory: CollectedMemory::default(),
+            runs: None,
+            merge: None,
         }
     }
 
@@ -50,32 +71,72 @@ impl Sorter {
         &mut self.rows
     }
 
-    /// Discards rows from `from` on, the ones added last, that cannot be among the first. Returns
-    /// true if it has discarded earlier rows too, which happens from time to time.
-    pub async fn trim(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<bool, SqlError> {
+    /// Takes the rows from `from` on, the ones added last: discards those that cannot be among the
+    /// first, and counts the memory of the others. Writes all rows to a run when the memory is
+    /// full.
+    ///
+    /// # Errors
+    /// Those of the temporary file; 53200 at the memory limit if the sorter has none.
+    pub async fn take(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), StatementStop> {
+        if self.trim(cx, from).await? {
+            self.memory.restart();
+            self.memory.add_rows(cx, &self.rows, 0)?;
+        } else {
+            self.memory.add_rows(cx, &self.rows, from)?;
+        }
+        if self.memory.is_full() {
+            self.write_run(cx).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of rows to return, as a position in memory.
+    fn keep(&self) -> usize {
+        usize::try_from(self.keep).unwrap_or(usize::MAX)
+    }
+
+    /// Discards rows from `from` on that cannot be among the first. Returns true if it has
+    /// discarded earlier rows too, which happens from time to time.
+    async fn trim(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<bool, SqlError> {
         if self.is_bounded {
             self.discard_late(from);
         }
-        if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
+        let keep = self.keep();
+        if self.rows.len() < keep.saturating_mul(2).saturating_add(SLACK) {
             return Ok(false);
         }
         self.sort(cx).await?;
         let mut best = Batch::new(self.rows.width());
-        for &row in self.order.iter().take(self.keep) {
+        for &row in self.order.iter().take(keep) {
             if cx.is_due() {
                 cx.pause().await?;
             }
             take_row(&mut self.rows, row, best.push());
         }
         self.rows = best;
-        self.is_bounded = self.keep > 0;
+        self.is_bounded = keep > 0;
         Ok(true)
+    }
+
+    /// Writes the rows in memory as a sorted run.
+    async fn write_run(&mut self, cx: &mut Cx<'_>) -> Result<(), SqlError> {
+        self.sort(cx).await?;
+        self.order.truncate(self.keep());
+        let (keys, width) = (&self.keys, self.rows.width());
+        let new = || Box::new(SortedRuns::new(cx, keys, width));
+        let runs = self.runs.get_or_insert_with(new);
+        runs.add(cx, &self.rows, &self.order).await?;
+        self.order.clear();
+        self.rows.clear();
+        self.is_bounded = false;
+        self.memory.restart();
+        Ok(())
     }
 
     /// Discards the rows from `from` on that are not before the last of the best rows. The sort is
     /// stable, so of equal rows the earlier one is returned.
     fn discard_late(&mut self, from: usize) {
-        let last = self.keep - 1;
+        let last = self.keep() - 1;
         let mut end = from;
         for row in from..self.rows.len() {
             if compare_rows(self.rows.row(row), self.rows.row(last), &self.keys).is_lt() {
@@ -87,16 +148,41 @@ impl Sorter {
     }
 
     /// Sorts the rows, and skips the first `skip` rows.
+    ///
+    /// # Errors
+    /// Those of the temporary file.
     pub async fn finish(&mut self, cx: &mut Cx<'_>, skip: u64) -> Result<(), SqlError> {
-        self.sort(cx).await?;
-        self.order.truncate(self.keep);
-        self.next = usize::try_from(skip).unwrap_or(usize::MAX);
+        if self.runs.is_none() {
+            self.sort(cx).await?;
+            self.order.truncate(self.keep());
+            self.next = usize::try_from(skip).unwrap_or(usize::MAX);
+            return Ok(());
+        }
+        self.write_run(cx).await?;
+        let Some(runs) = self.runs.take() else {
+            return Ok(());
+        };
+        let mut merge = Box::new(runs.merge(cx, self.keep).await?);
+        let mut row = vec![Value::Null; self.rows.width()];
+        for _ in 0..skip {
+            cx.breathe().await?;
+            if !merge.next(&mut row).await? {
+                break;
+            }
+        }
+        self.rows = Batch::new(self.rows.width());
+        self.merge = Some(merge);
         Ok(())
     }
 
-    /// Keeps the first `count` rows, and the rows that tie with the last of them.
+    /// Keeps the next `count` rows, and the rows that tie with the last of them.
     pub fn keep_ties(&mut self, count: u64) {
-        let mut count = usize::try_from(count).unwrap_or(usize::MAX);
+        if let Some(merge) = &mut self.merge {
+            merge.keep_ties(count);
+            return;
+        }
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut count = self.next.saturating_add(count);
         let row = |at: usize| self.order.get(at).map(|row| self.rows.row(*row as usize));
         while count > 0
             && let (Some(last), Some(next)) = (row(count - 1), row(count))
@@ -107,20 +193,49 @@ impl Sorter {
         self.order.truncate(count);
     }
 
-    /// Returns the next row.
+    /// Returns the next row of a sorter without runs.
     pub fn peek(&self) -> Option<&[Value]> {
         let row = self.order.get(self.next)?;
         Some(self.rows.row(*row as usize))
     }
 
-    /// Moves the next row to `out`. Returns false if there is none.
-    pub fn next(&mut self, out: &mut Batch) -> bool {
+    /// Moves the next row of a sorter without runs to `out`. Returns false if there is none.
+    pub fn next_in_memory(&mut self, out: &mut Batch) -> bool {
         let Some(&row) = self.order.get(self.next) else {
             return false;
         };
         self.next += 1;
         take_row(&mut self.rows, row, out.push());
         true
+    }
+
+    /// Moves up to `max` rows to `out`. Returns false if no more rows follow.
+    ///
+    /// # Errors
+    /// Those of the temporary file.
+    pub async fn next(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, SqlError> {
+        for _ in 0..max {
+            let found = match &mut self.merge {
+                None => self.next_in_memory(out),
+                Some(merge) => {
+                    cx.breathe().await?;
+                    let found = merge.next(out.push()).await?;
+                    if !found {
+                        out.pop();
+                    }
+                    found
+                }
+            };
+            if !found {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<(), SqlError> {

@@ -5,11 +5,10 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_row_count;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
-use foldhash::HashSet;
 
 use super::batch::Batch;
 use super::cx::Cx;
-use super::join::push_comparable;
+use super::distinct::Distinct;
 use crate::plan::SelectPlan;
 
 /// LIMIT and OFFSET after evaluation.
@@ -34,17 +33,16 @@ pub async fn target_row(
     cx: &mut Cx<'_>,
     row: &[Value],
     out: &mut Batch,
-    seen: &mut HashSet<Vec<u8>>,
-    key: &mut Vec<u8>,
+    distinct: Option<&mut Distinct>,
 ) -> Result<(), SqlError> {
     let slots = out.push();
     for (slot, target) in slots.iter_mut().zip(&plan.targets) {
         *slot = cx.value(&target.expr, row).await?;
     }
-    if plan.distinct {
-        keep_new(plan, out, seen, key);
+    match distinct {
+        Some(distinct) => distinct.keep_new(plan, out),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Adds a row as [`target_row`] does, with subqueries in the targets.
@@ -53,8 +51,7 @@ pub async fn deep_target_row(
     cx: &mut Cx<'_>,
     row: &[Value],
     out: &mut Batch,
-    seen: &mut HashSet<Vec<u8>>,
-    key: &mut Vec<u8>,
+    distinct: Option<&mut Distinct>,
 ) -> Result<(), StatementStop> {
     let mut values = Vec::with_capacity(plan.targets.len());
     for target in &plan.targets {
@@ -63,34 +60,9 @@ pub async fn deep_target_row(
     for (slot, value) in out.push().iter_mut().zip(values) {
         *slot = value;
     }
-    if plan.distinct {
-        keep_new(plan, out, seen, key);
-    }
-    Ok(())
-}
-
-/// Removes the last row if DISTINCT has seen it.
-pub fn keep_new(
-    plan: &SelectPlan,
-    out: &mut Batch,
-    seen: &mut HashSet<Vec<u8>>,
-    key: &mut Vec<u8>,
-) {
-    key.clear();
-    let row = out.row(out.len() - 1);
-    match plan.distinct_on.is_empty() {
-        true => row[..plan.visible]
-            .iter()
-            .for_each(|value| push_comparable(value, key)),
-        false => {
-            let values = plan.distinct_on.iter().map(|target| &row[*target]);
-            values.for_each(|value| push_comparable(value, key));
-        }
-    }
-    if seen.contains(key.as_slice()) {
-        out.pop();
-    } else {
-        seen.insert(key.clone());
+    match distinct {
+        Some(distinct) => Ok(distinct.keep_new(plan, out)?),
+        None => Ok(()),
     }
 }
 

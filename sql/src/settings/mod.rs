@@ -9,6 +9,7 @@ mod rows;
 mod server;
 mod table;
 mod unit;
+mod work_memory;
 mod zone;
 
 use std::borrow::Cow;
@@ -23,6 +24,7 @@ pub use server::{ServerSettings, check_alterable};
 pub use table::Values;
 pub(crate) use table::parse_bool;
 use table::{Context, SettingDefinition, known};
+pub use work_memory::WorkMemory;
 pub use zone::parse_zone;
 pub(crate) use zone::{clock_offset, east, posix_zone};
 
@@ -126,6 +128,8 @@ pub struct Settings {
     pub analytics: Analytics,
     /// `fencepost.track_outcomes`
     pub track_outcomes: bool,
+    /// `work_mem`, `hash_mem_multiplier` and `temp_file_limit`.
+    pub work_memory: WorkMemory,
     /// The values that differ from the table's defaults, by lower-case name.
     values: BTreeMap<String, String>,
     /// The values that RESET restores, where start-up options differ from the table's defaults.
@@ -154,6 +158,7 @@ impl Settings {
             shipping: ShipMode::Auto,
             analytics: Analytics::Auto,
             track_outcomes: false,
+            work_memory: WorkMemory::DEFAULT,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
             server: Arc::default(),
@@ -395,7 +400,7 @@ impl Settings {
                     _ => ShipMode::Auto,
                 }
             }
-            _ => {}
+            _ => self.work_memory.apply(name, value),
         }
         Ok(())
     }

@@ -117,15 +117,17 @@ struct Receiver<'a> {
     groups: &'a mut Groups,
     grouping: &'a Grouping,
     encoded: &'a EncodedGrouping,
+    /// The first slot of the scan in the from row.
+    first_slot: usize,
     keys: Vec<Value>,
 }
 
 impl Receiver<'_> {
-    /// Returns the group of a row.
+    /// Returns the group of a row. Returns `None` if it is not in memory.
     #[inline]
-    fn group_of(&mut self, row: &RowReader<'_>) -> Result<u32, SqlError> {
+    fn group_of(&mut self, row: &RowReader<'_>) -> Result<Option<u32>, SqlError> {
         if self.encoded.keys.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
         self.keys.clear();
         self.groups.key.clear();
@@ -135,17 +137,32 @@ impl Receiver<'_> {
             self.keys.push(key);
         }
         Ok(match self.groups.by_key.get(&self.groups.key) {
-            Some(group) => *group,
+            Some(group) => Some(*group),
             None => self.groups.begin_keyed(self.grouping, &mut self.keys),
         })
+    }
+
+    /// Adds a row to the temporary file. Its group's key was encoded last.
+    #[cold]
+    fn spill(&mut self, row: &RowReader<'_>) -> Result<(), SqlError> {
+        let Some(spill) = &mut self.groups.spill else {
+            return Ok(());
+        };
+        self.keys.clear();
+        for slot in spill.slots() {
+            self.keys.push(row.get(slot - self.first_slot)?);
+        }
+        spill.add_slots(&self.groups.key, &self.keys)
     }
 }
 
 impl EncodedRows for Receiver<'_> {
     fn add(&mut self, row: &RowReader<'_>) -> Result<(), SqlError> {
-        let group = self.group_of(row)? as usize;
+        let Some(group) = self.group_of(row)? else {
+            return self.spill(row);
+        };
         let arguments = &self.encoded.arguments;
-        let first = group * arguments.len();
+        let first = group as usize * arguments.len();
         let accumulators = &mut self.groups.accumulators[first..first + arguments.len()];
         for (argument, accumulator) in arguments.iter().zip(accumulators) {
             argument.add(accumulator, row)?;
@@ -183,10 +200,11 @@ impl Groups {
                 groups: self,
                 grouping,
                 encoded: &encoded,
+                first_slot: scan.first_slot,
                 keys: Vec::new(),
             };
             let next = state.next_encoded(scan, cx, &mut receiver, CHUNK).await?;
-            self.count(cx, from)?;
+            self.count(grouping, cx, from).await?;
             match next {
                 EncodedNext::More => {}
                 EncodedNext::Done => return Ok(true),

@@ -1,6 +1,10 @@
 //! Joins: an index lookup on the right side for each left row, or a right side kept in memory.
+//!
+//! A hash join whose right side exceeds its memory divides both sides, and joins the parts one
+//! after the other ([`partitions`]).
 
 mod key_table;
+mod partitions;
 mod probe;
 mod stored;
 
@@ -11,10 +15,14 @@ use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
+use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::source::SourceState;
+use super::spill::StreamReader;
 use crate::plan::{Join, JoinMethod, Source};
 use crate::slots::Slots;
+pub use key_table::KeyTable;
+use partitions::JoinPartitions;
 use probe::Probe;
 use stored::StoredSide;
 
@@ -46,6 +54,16 @@ pub struct JoinState {
     /// The next right row to return without a match.
     unmatched_at: usize,
     key: Vec<u8>,
+    divided: Option<Box<DividedJoin>>,
+}
+
+/// A hash join of which one pair of partitions is in memory.
+struct DividedJoin {
+    partitions: JoinPartitions,
+    /// The memory of the right side.
+    memory: CollectedMemory,
+    /// The left rows of the current pair; `None` before the first pair.
+    left: Option<StreamReader>,
 }
 
 impl JoinState {
@@ -66,6 +84,7 @@ impl JoinState {
             candidate: None,
             unmatched_at: 0,
             key: Vec::new(),
+            divided: None,
         }
     }
 
@@ -78,16 +97,20 @@ impl JoinState {
         max: usize,
     ) -> Result<bool, StatementStop> {
         if self.stored.is_none() && !matches!(join.method, JoinMethod::Index) {
-            let width = self.left_rows.width();
-            let stored = StoredSide::read(join, &mut self.right, width, cx);
-            self.stored = Some(stored.await?);
+            Box::pin(self.store_right(join, cx)).await?;
         }
         let target = out.len() + max;
         while out.len() < target {
             cx.breathe().await?;
             if self.current == self.left_rows.len() {
                 if !self.left_more {
-                    return Ok(self.unmatched_right(join, out, target));
+                    if self.unmatched_right(join, out, target) {
+                        return Ok(true);
+                    }
+                    if !Box::pin(self.next_pair(join, cx)).await? {
+                        return Ok(false);
+                    }
+                    continue;
                 }
                 self.read_left(join, cx, max).await?;
                 continue;
@@ -112,6 +135,53 @@ impl JoinState {
         Ok(true)
     }
 
+    /// Reads the right side. If a hash table of it does not fit into memory, divides both sides.
+    async fn store_right(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
+        let width = self.left_rows.width();
+        let mut memory = match join.method {
+            JoinMethod::Hash { .. } => {
+                CollectedMemory::limited(cx.eval.settings.work_memory.hash_bytes())
+            }
+            JoinMethod::Index | JoinMethod::Loop => CollectedMemory::default(),
+        };
+        let mut stored = StoredSide::new(join);
+        let to = (width, &mut memory);
+        if !stored.read(join, &mut self.right, to, cx).await? {
+            self.stored = Some(stored);
+            return Ok(());
+        }
+        let mut partitions = JoinPartitions::new(join, &stored, width, cx);
+        let sides = (&mut self.left, &mut self.right);
+        partitions.divide(join, stored, sides, cx).await?;
+        self.divided = Some(Box::new(DividedJoin {
+            partitions,
+            memory,
+            left: None,
+        }));
+        self.left_more = false;
+        self.stored = Some(StoredSide::new(join));
+        Ok(())
+    }
+
+    /// Begins to join the next pair of partitions. Returns false if there is none.
+    async fn next_pair(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<bool, StatementStop> {
+        let Some(divided) = self.divided.as_deref_mut() else {
+            return Ok(false);
+        };
+        self.stored = None;
+        let memory = &mut divided.memory;
+        let pair = divided.partitions.next_pair(join, memory, cx).await?;
+        let Some((stored, left)) = pair else {
+            self.stored = Some(StoredSide::new(join));
+            return Ok(false);
+        };
+        self.stored = Some(stored);
+        divided.left = Some(left);
+        self.left_more = true;
+        self.unmatched_at = 0;
+        Ok(true)
+    }
+
     /// Reads the next left rows, of which the caller uses about `max`.
     async fn read_left(
         &mut self,
@@ -122,6 +192,19 @@ impl JoinState {
         self.left_rows.clear();
         self.left_candidates.clear();
         self.current = 0;
+        if let Some(divided) = self.divided.as_deref_mut() {
+            let DividedJoin {
+                partitions, left, ..
+            } = divided;
+            self.left_more = match left {
+                Some(left) => {
+                    let read = partitions.read_left(left, &mut self.left_rows, cx);
+                    read.await?
+                }
+                None => false,
+            };
+            return Ok(());
+        }
         if let (SourceState::Scan(state), Some(stored), Some(probe)) =
             (&mut self.left, &self.stored, Probe::of(join))
         {

@@ -26,50 +26,63 @@ pub struct StoredSide {
 }
 
 impl StoredSide {
-    /// Reads the whole right side.
-    ///
-    /// # Errors
-    /// Those of the source; 53200 if the rows exceed the memory limit.
-    pub async fn read(
-        join: &Join,
-        right: &mut SourceState,
-        width: usize,
-        cx: &mut Cx<'_>,
-    ) -> Result<StoredSide, StatementStop> {
+    /// Creates a right side without rows.
+    pub fn new(join: &Join) -> StoredSide {
         let carried = join.carried.iter().filter(|carried| !carried.from_left);
         let slots = join.right_slots.ranges().flatten();
         let slots: Vec<usize> = slots.chain(carried.map(|carried| carried.slot)).collect();
-        let mut stored = StoredSide {
+        StoredSide {
             rows: Batch::new(slots.len()),
             slots,
             by_key: matches!(join.method, JoinMethod::Hash { .. }).then(KeyTable::default),
             matched: Vec::new(),
-        };
-        let mut memory = CollectedMemory::default();
-        let mut chunk = Batch::new(width);
-        loop {
-            chunk.clear();
-            let more = right.next(&join.right, cx, &mut chunk, RIGHT_CHUNK).await?;
-            let from = stored.rows.len();
-            stored.add(join, &mut chunk, cx, &mut memory).await?;
-            memory.add_rows(cx, &stored.rows, from)?;
-            if !more {
-                break;
-            }
         }
-        if join.kind == JoinKind::Full {
-            stored.matched = vec![false; stored.rows.len()];
-        }
-        Ok(stored)
     }
 
-    async fn add(
+    /// Reads the right side until it ends or `memory` is full. Returns whether more rows follow.
+    ///
+    /// # Errors
+    /// Those of the source; 53200 if the rows exceed the memory limit, and `memory` has no limit of
+    /// its own.
+    pub async fn read(
+        &mut self,
+        join: &Join,
+        right: &mut SourceState,
+        (width, memory): (usize, &mut CollectedMemory),
+        cx: &mut Cx<'_>,
+    ) -> Result<bool, StatementStop> {
+        let mut chunk = Batch::new(width);
+        while !memory.is_full() {
+            chunk.clear();
+            let more = right.next(&join.right, cx, &mut chunk, RIGHT_CHUNK).await?;
+            self.add(join, &mut chunk, cx, memory).await?;
+            if !more {
+                self.end(join);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Prepares the rows to be matched, after the last one was added.
+    pub fn end(&mut self, join: &Join) {
+        if join.kind == JoinKind::Full {
+            self.matched = vec![false; self.rows.len()];
+        }
+    }
+
+    /// Moves the values of rows out of `chunk`, and counts their memory.
+    ///
+    /// # Errors
+    /// Those of the keys and of the memory limit.
+    pub async fn add(
         &mut self,
         join: &Join,
         chunk: &mut Batch,
         cx: &mut Cx<'_>,
         memory: &mut CollectedMemory,
     ) -> Result<(), StatementStop> {
+        let from = self.rows.len();
         let mut key = Vec::new();
         for i in 0..chunk.len() {
             if cx.is_due() {
@@ -89,7 +102,20 @@ impl StoredSide {
                 *stored = std::mem::take(&mut row[*slot]);
             }
         }
+        memory.add_rows(cx, &self.rows, from)?;
         Ok(())
+    }
+
+    /// Returns the slots of the values of a row.
+    pub fn slots(&self) -> &[usize] {
+        &self.slots
+    }
+
+    /// Moves the values of a row to a from row.
+    pub fn take(&mut self, row: usize, to: &mut [Value]) {
+        for (value, slot) in self.rows.row_mut(row).iter_mut().zip(&self.slots) {
+            to[*slot] = std::mem::take(value);
+        }
     }
 
     /// Returns the number of rows.

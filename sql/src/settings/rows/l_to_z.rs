@@ -412,7 +412,7 @@ pub(super) const ROWS: &[SettingDefinition] = &[
     row("wal_writer_flush_after", "1MB", Kind::Size(Unit::Blocks, 0, INT_MAX), Sighup,
         "Write-Ahead Log / Settings",
         "Amount of WAL written out by WAL writer that triggers a flush."),
-    row("work_mem", "4MB", Kind::Size(Unit::Kb, 64, INT_MAX), User, "Resource Usage / Memory",
+    row("work_mem", "64MB", Kind::Size(Unit::Kb, 64, INT_MAX), User, "Resource Usage / Memory",
         "Sets the maximum memory to be used for query workspaces."),
     row("xmlbinary", "base64", Kind::Enum(&["base64", "hex"]), User,
         "Client Connection Defaults / Statement Behavior",
