@@ -20,7 +20,7 @@ use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::statement_snapshot::{needs_statement_snapshot, order_of_changes, unread_changes};
-use crate::subplans::{Change, Subplans};
+use crate::subplans::{Change, Subplans, outer_slots};
 use crate::tag::Tag;
 use crate::write::{
     ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_merge, plan_update,
@@ -54,8 +54,9 @@ pub fn plan(mut statement: Statement, cx: PlanContext<'_>) -> Result<Plan, Box<S
     let with_queries = WithQueryRows::default();
     let cx = cx.with_queries(&with_queries);
     inline_queries(&mut statement);
-    decorrelate(&mut statement);
-    let mut queries = Subplans::of(&statement, cx);
+    let mut slots = outer_slots(&statement);
+    decorrelate(&mut statement, &mut slots);
+    let mut queries = Subplans::of(&statement, slots, cx);
     let needs_statement_snapshot = needs_statement_snapshot(&statement);
     if let Statement::With(changes) = statement {
         let unread = unread_changes(&changes);

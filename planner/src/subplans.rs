@@ -43,42 +43,26 @@ pub struct Change {
 }
 
 impl Subplans {
-    /// Plans the subqueries of `statement`, if it has any.
-    pub fn of(statement: &Statement, cx: PlanContext<'_>) -> Option<Subplans> {
+    /// Plans the subqueries of `statement`, if it has any. The statement has `outer_slots` slots.
+    pub fn of(statement: &Statement, outer_slots: usize, cx: PlanContext<'_>) -> Option<Subplans> {
         let mut queries: Vec<Option<Arc<Select>>> = Vec::new();
-        let mut outer_slots = 0;
         statement.for_each_subquery(&mut |sub| {
             if queries.len() <= sub.id {
                 queries.resize(sub.id + 1, None);
             }
             queries[sub.id] = Some(Arc::clone(&sub.query));
-            let slots = slots_of(sub).into_iter().max();
-            outer_slots = outer_slots.max(slots.map_or(0, |slot| slot + 1));
         });
         let mut any = outer_slots > 0;
-        statement.for_each_leaf(&mut |leaf| {
-            let mut args: &[(usize, Expr)] = &[];
-            if let LeafSource::Lateral(lateral) = &leaf.source {
-                args = &lateral.args;
-            }
-            any |= !args.is_empty();
-            for (slot, _) in args {
-                outer_slots = outer_slots.max(slot + 1);
-            }
-            match leaf.source.inner() {
-                LeafSource::Cte(cte) => {
-                    any = true;
-                    if queries.len() <= cte.id {
-                        queries.resize(cte.id + 1, None);
-                    }
-                    queries[cte.id] = Some(Arc::clone(&cte.query));
-                    for (slot, _) in &cte.args {
-                        outer_slots = outer_slots.max(slot + 1);
-                    }
+        statement.for_each_leaf(&mut |leaf| match leaf.source.inner() {
+            LeafSource::Cte(cte) => {
+                any = true;
+                if queries.len() <= cte.id {
+                    queries.resize(cte.id + 1, None);
                 }
-                LeafSource::Recursive(_) => any = true,
-                _ => {}
+                queries[cte.id] = Some(Arc::clone(&cte.query));
             }
+            LeafSource::Recursive(_) => any = true,
+            _ => {}
         });
         let mut routines: Vec<Arc<RoutineDef>> = Vec::new();
         statement.for_each_routine(&mut |call| {
@@ -127,6 +111,22 @@ impl Subplans {
             .iter()
             .for_each(|change| change.plan.for_each_table(f));
     }
+}
+
+/// Returns the number of outer slots of a statement: all slots in use are below it.
+pub fn outer_slots(statement: &Statement) -> usize {
+    let mut count = 0;
+    let mut note = |slot: usize| count = count.max(slot + 1);
+    statement.for_each_subquery(&mut |sub| slots_of(sub).into_iter().for_each(&mut note));
+    statement.for_each_leaf(&mut |leaf| {
+        if let LeafSource::Lateral(lateral) = &leaf.source {
+            lateral.args.iter().for_each(|(slot, _)| note(*slot));
+        }
+        if let LeafSource::Cte(cte) = leaf.source.inner() {
+            cte.args.iter().for_each(|(slot, _)| note(*slot));
+        }
+    });
+    count
 }
 
 fn slots_of(sub: &Subquery) -> Vec<usize> {

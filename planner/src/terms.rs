@@ -229,6 +229,32 @@ pub fn member_test<'a>(test: &'a Expr, columns: &[usize]) -> Option<(&'a Expr, &
     (plain && reads_outer(right, *slot) && !reads_outer(left, *slot)).then_some((left, right))
 }
 
+/// Returns the equalities of a condition of ANY that exclude most rows: of each the value of the
+/// outer row, and that of the subquery's row.
+pub fn key_parts<'a>(
+    test: &'a Expr,
+    columns: &'a [usize],
+) -> impl Iterator<Item = (&'a Expr, &'a Expr)> {
+    let parts = match &test.node {
+        Node::And(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(test),
+    };
+    parts.iter().filter_map(|part| {
+        let Node::Compare {
+            op: CompareOp::Eq,
+            left,
+            right,
+            ..
+        } = &part.node
+        else {
+            return None;
+        };
+        let is_of_row = |expr: &Expr| columns.iter().any(|slot| reads_outer(expr, *slot));
+        let plain = !right.has_columns() && !right.has_subquery() && !left.has_subquery();
+        (plain && is_of_row(right) && !is_of_row(left)).then_some((&**left, &**right))
+    })
+}
+
 fn reads_outer(expr: &Expr, slot: usize) -> bool {
     let mut found = matches!(expr.node, Node::Outer(outer) if outer == slot);
     expr.for_each_part(|part| found |= reads_outer(part, slot));

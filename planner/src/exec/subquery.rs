@@ -8,9 +8,11 @@
 //!
 //! Only statements with such subqueries have [`Queries`]; other statements do not use this module.
 
+mod keyed;
+
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Cte, Expr, Node, Subquery, SubqueryKind};
+use fencepost_sql::bound::{BoolTest, Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{ScalarFunction, compare};
 use fencepost_sql::stop::StatementStop;
@@ -26,6 +28,7 @@ use super::select::SelectState;
 use crate::slots::Slots;
 use crate::subplans::Subplans;
 use crate::terms::{member_test, reads_only};
+use keyed::{Lookup, Wanted};
 
 const CHUNK: usize = 1024;
 
@@ -51,6 +54,8 @@ struct CachedRows {
     rows: Batch,
     /// The hash table of its values, if only membership tests use the subquery.
     members: Option<Members>,
+    /// How other tests of ANY find rows.
+    lookup: Lookup,
     gathered: CollectedMemory,
 }
 
@@ -107,7 +112,15 @@ impl Cx<'_> {
                 return Ok(self.value(expr, row).await?);
             }
             match &expr.node {
-                Node::Subquery(sub) => self.query(sub, row).await,
+                Node::Subquery(sub) => self.query(sub, row, Wanted::Value).await,
+                Node::BoolTest {
+                    test: BoolTest::True,
+                    negated: false,
+                    input,
+                } if let Node::Subquery(sub) = &input.node => {
+                    let value = self.query(sub, row, Wanted::Truth).await?;
+                    Ok(Value::Bool(value.as_bool() == Some(true)))
+                }
                 Node::Routine(call) => self.call_value(call, row).await,
                 Node::And(parts) => self.junction(parts, true, row).await,
                 Node::Or(parts) => self.junction(parts, false, row).await,
@@ -287,7 +300,12 @@ impl Cx<'_> {
     }
 
     /// Returns the value of a subquery.
-    async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, StatementStop> {
+    async fn query(
+        &mut self,
+        sub: &Subquery,
+        row: &[Value],
+        wanted: Wanted,
+    ) -> Result<Value, StatementStop> {
         let mut args = Vec::with_capacity(sub.args.len());
         for (_, arg) in &sub.args {
             args.push(self.value(arg, row).await?);
@@ -319,7 +337,14 @@ impl Cx<'_> {
                         let input = self.deep_value(input, row).await?;
                         self.is_member(sub, &input, candidate, columns).await?
                     }
-                    None => self.quantified(sub.id, (*all, test, columns), row).await?,
+                    None if !all => self.any(sub, (test, columns), row, wanted).await?,
+                    None => {
+                        let rows = std::mem::take(&mut self.cached_rows(sub.id)?.rows);
+                        let of = (true, &**test, columns.as_slice());
+                        let value = self.quantified(&rows, of, row).await;
+                        self.cached_rows(sub.id)?.rows = rows;
+                        value?
+                    }
                 }
             }
         };
@@ -363,6 +388,7 @@ impl Cx<'_> {
         }
         let mut cached = std::mem::take(cached);
         cached.members = None;
+        cached.lookup = Lookup::Unknown;
         cached.gathered.restart();
         let Some(queries) = &mut self.queries else {
             return Err(SqlError::internal("a query without a plan").into());
@@ -492,31 +518,20 @@ impl Cx<'_> {
     /// Evaluates ANY or ALL, row by row.
     async fn quantified(
         &mut self,
-        id: usize,
+        rows: &Batch,
         (all, test, columns): (bool, &Expr, &[usize]),
         row: &[Value],
     ) -> Result<Value, StatementStop> {
-        // A subquery within the test may run for each row, so the rows of this one are taken out
-        // meanwhile.
-        let cached = std::mem::take(self.cached_rows(id)?);
         let mut result = Value::Bool(all);
-        for i in 0..cached.rows.len() {
+        for i in 0..rows.len() {
             self.breathe().await?;
-            if let Some(queries) = &mut self.queries {
-                for (slot, value) in columns.iter().zip(cached.rows.row(i)) {
-                    queries.set(*slot, value.clone());
-                }
-            }
+            self.set_columns(columns, rows.row(i));
             match self.deep_value(test, row).await?.as_bool() {
-                Some(b) if b != all => {
-                    result = Value::Bool(b);
-                    break;
-                }
+                Some(b) if b != all => return Ok(Value::Bool(b)),
                 Some(_) => {}
                 None => result = Value::Null,
             }
         }
-        *self.cached_rows(id)? = cached;
         Ok(result)
     }
 }
