@@ -5,6 +5,19 @@
 //! replicas have prepared it in the same attempt, because it may be in use then. Any other prepared
 //! region never existed.
 //!
+//! *Mappings that were never in force* (REMAP-5). A machine may answer before it applies the
+//! configuration whose CM has given its replica up. Then not all members have applied that
+//! configuration, so it was never in force (RECONF-1). No transaction has committed without the
+//! replica, and its data are complete. The mapping that the machine has is valid: its replica
+//! counts, and the primary in that mapping remains the primary.
+//!
+//! ```text
+//! configuration   mapping of r2   applied by
+//! 14, in force    4, 3, 9         all
+//! 15              3, 9            the CM alone; then machines 3 and 9 fail
+//! 16              4, and another  machine 4 still has the data
+//! ```
+//!
 //! Machines that answered take no part in allocation since (see
 //! [`super::ReconfigurationMessage::Probe`]). So no region is made without the knowledge of the new
 //! CM.
@@ -20,12 +33,18 @@ use crate::region::{Mapping, RegionId};
 /// A region that exists, with its holders.
 #[derive(Clone, Debug)]
 pub(super) struct KnownRegion {
-    /// The mapping in the newest configuration that a machine has applied.
+    /// The newest mapping that may have been in force.
     pub mapping: Mapping,
+    /// Whether some machine knows a newer mapping, which was never in force.
+    pub reverted: bool,
     /// The request that the region was made for, and the remaining machines that hold it: true with
     /// all data. `None` and empty for a lost region.
     pub request: Option<RequestId>,
     pub holders: FewMap<MachineId, bool>,
+    /// The remaining machines that have prepared another attempt under the region's number. They
+    /// get no replica in the next configuration. Otherwise a machine that does not apply it would
+    /// seem to have the region's data ([`is_of_attempt`]).
+    pub stale: FewSet<MachineId>,
 }
 
 /// The regions that all remaining machines hold and know.
@@ -50,7 +69,7 @@ impl KnownRegions {
 
 /// Derives the existing regions from `answers`.
 pub(super) fn gather(answers: &FewMap<MachineId, RegionReport>) -> KnownRegions {
-    let mut known: FewMap<RegionId, Mapping> = FewMap::new();
+    let mut known: FewMap<RegionId, Vec<&Mapping>> = FewMap::new();
     let mut held: FewMap<RegionId, FewMap<MachineId, &HeldRegion>> = FewMap::new();
     let mut gathered = KnownRegions::default();
     for (machine, holdings) in answers {
@@ -62,12 +81,13 @@ pub(super) fn gather(answers: &FewMap<MachineId, RegionReport>) -> KnownRegions 
             gathered.next_region = gathered.next_region.max(id.0.saturating_add(1));
             held.entry(id).or_default().insert(*machine, region);
             if region.committed {
-                learn(&mut known, &region.mapping);
+                known.entry(id).or_default().push(&region.mapping);
             }
         }
         for mapping in &holdings.known {
-            gathered.next_region = gathered.next_region.max(mapping.region.0.saturating_add(1));
-            learn(&mut known, mapping);
+            let id = mapping.region;
+            gathered.next_region = gathered.next_region.max(id.0.saturating_add(1));
+            known.entry(id).or_default().push(mapping);
         }
     }
     // A CM that has applied no later configuration still numbers the regions. Without such a CM,
@@ -79,63 +99,92 @@ pub(super) fn gather(answers: &FewMap<MachineId, RegionReport>) -> KnownRegions 
     let next = reports.map(|holdings| holdings.next_region.0).max();
     gathered.next_region = gathered.next_region.max(next.unwrap_or(0));
     let left: FewSet<MachineId> = answers.keys().copied().collect();
-    for (region, holders) in &held {
-        let found = match known.remove(region) {
-            Some(mapping) => Some(of_committed(mapping, holders)),
-            None => of_prepared(holders, &left),
-        };
-        for machine in holders.keys() {
-            if !found
-                .as_ref()
-                .is_some_and(|f| f.holders.contains_key(machine))
-            {
-                gathered.given_up.entry(*machine).or_default().push(*region);
-            }
-        }
-        if let Some(found) = found {
+    let nowhere = FewMap::new();
+    for (region, known) in &known {
+        let holders = held.get(region).unwrap_or(&nowhere);
+        if let Some(found) = of_committed(known, holders) {
             gathered.regions.insert(*region, found);
         }
     }
-    for (region, mapping) in known {
-        let found = KnownRegion {
-            mapping,
-            request: None,
-            holders: FewMap::new(),
-        };
-        gathered.regions.insert(region, found);
+    for (region, holders) in &held {
+        if !known.contains_key(region)
+            && let Some(found) = of_prepared(holders, &left)
+        {
+            gathered.regions.insert(*region, found);
+        }
+        let mut found = gathered.regions.get_mut(region);
+        for machine in holders.keys() {
+            let holds = found
+                .as_ref()
+                .map(|found| found.holders.contains_key(machine));
+            if holds != Some(true) {
+                gathered.given_up.entry(*machine).or_default().push(*region);
+            }
+            if let Some(found) = found.as_mut().filter(|_| holds == Some(false)) {
+                found.stale.insert(*machine);
+            }
+        }
     }
     gathered
 }
 
-fn learn(known: &mut FewMap<RegionId, Mapping>, mapping: &Mapping) {
-    let newest = known
-        .entry(mapping.region)
-        .or_insert_with(|| mapping.clone());
-    if newest.last_replica_change < mapping.last_replica_change {
-        *newest = mapping.clone();
-    }
-}
-
-/// Describes a region that certainly exists. A machine that has only prepared it holds it if that
-/// was the same attempt.
-fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> KnownRegion {
+/// Describes a region that certainly exists, of which these mappings are known; `None` if there are
+/// none.
+fn of_committed(known: &[&Mapping], held: &FewMap<MachineId, &HeldRegion>) -> Option<KnownRegion> {
+    let newest = *known.iter().max_by_key(|known| known.last_replica_change)?;
     let mut committed = held.values().filter(|region| region.committed);
     let of_attempt = committed.next().map(|region| region.request);
-    let holds = |region: &HeldRegion| {
-        region.committed
-            || of_attempt.is_some_and(|request| request == region.request)
-            || (of_attempt.is_none() && region.mapping == mapping)
+    let holds = |machine: MachineId, region: &HeldRegion| {
+        let same_request = of_attempt.is_none_or(|request| request == region.request);
+        region.committed || same_request && is_of_attempt(machine, &region.mapping, known, newest)
     };
-    let holders = held.iter().filter(|(_, region)| holds(region));
-    let holders: FewMap<MachineId, bool> = holders.map(|(m, region)| (*m, region.whole)).collect();
-    let request = of_attempt.or_else(|| {
-        let first = holders.keys().next()?;
-        Some(held.get(first)?.request)
-    });
-    KnownRegion {
-        mapping,
-        request,
-        holders,
+    let holders = held.iter().filter(|(m, region)| holds(**m, region));
+    let holders: FewMap<MachineId, &HeldRegion> = holders.map(|(m, held)| (*m, *held)).collect();
+    let mapping = newest_in_force(newest, &holders);
+    let first = holders.values().next().map(|region| region.request);
+    Some(KnownRegion {
+        mapping: mapping.clone(),
+        reverted: mapping.last_replica_change < newest.last_replica_change,
+        request: of_attempt.or(first),
+        holders: holders
+            .into_iter()
+            .map(|(m, held)| (m, held.whole))
+            .collect(),
+        stale: FewSet::new(),
+    })
+}
+
+/// Returns whether a machine that has only prepared a region, with the mapping `prepared`, did so
+/// in the attempt that made the region. If the machine has missed a later mapping, the CM that made
+/// the mapping had this answer too (RECONF-4). That CM gave the machine a place in the mapping only
+/// if the attempt was the same ([`KnownRegion::stale`]).
+fn is_of_attempt(
+    machine: MachineId,
+    prepared: &Mapping,
+    known: &[&Mapping],
+    newest: &Mapping,
+) -> bool {
+    let missed = prepared.last_replica_change < newest.last_replica_change;
+    known.contains(&prepared) || missed && newest.replicas.has(machine)
+}
+
+/// Returns the newest mapping of a region that may have been in force: `newest`, unless a machine
+/// that is no replica in it has the data and an older mapping.
+fn newest_in_force<'a>(
+    newest: &'a Mapping,
+    holders: &FewMap<MachineId, &'a HeldRegion>,
+) -> &'a Mapping {
+    let mut mapping = newest;
+    loop {
+        let older = holders.iter().filter(|(machine, region)| {
+            let since = region.mapping.last_replica_change;
+            region.whole && since < mapping.last_replica_change && !mapping.replicas.has(**machine)
+        });
+        let older = older.map(|(_, region)| &region.mapping);
+        match older.min_by_key(|mapping| mapping.last_replica_change) {
+            Some(older) => mapping = older,
+            None => return mapping,
+        }
     }
 }
 
@@ -163,7 +212,9 @@ fn of_prepared(
     let (_, region, holders) = prepared.min_by_key(|(missing, ..)| *missing)?;
     Some(KnownRegion {
         mapping: region.mapping.clone(),
+        reverted: false,
         request: Some(region.request),
         holders: holders.into_iter().map(|machine| (machine, true)).collect(),
+        stale: FewSet::new(),
     })
 }

@@ -9,6 +9,9 @@
 //!    part of the map.
 //! 4. REMAP-4: a replica is given up only if the staying replicas are as many as wanted and have
 //!    all data of the group. The configuration must not have lost a machine.
+//! 5. REMAP-5: a configuration that was never in force gives no replica up. A machine that has not
+//!    applied it keeps its replica with data, and remains the primary if it was
+//!    ([`super::gather`]).
 //!
 //! *Leaving machines* get no new replicas, and become primaries only if no other machine has the
 //! data. Their regions first get other replicas, which copy the data while all work continues. Once
@@ -124,6 +127,7 @@ pub(super) fn remap_regions(
     }
     let mut mappings = Vec::new();
     for group in groups.values() {
+        let closed = closed_to(group, &closed);
         let stay = machines_for(group, &placement, replication, (&closed, &leaving));
         let goal = goal_of(group, &placement, replication, (stay, &leaving), occasion);
         remapped.moving |= goal.moving;
@@ -177,11 +181,10 @@ fn balance(
             placement,
         };
         // A machine that still gives the group up does not become its backup again before it has.
-        let holders = groups
-            .get(group)?
-            .iter()
-            .flat_map(|left| left.holders.keys());
-        let closed = closed.iter().chain(holders).copied().collect();
+        let group_regions = groups.get(group)?;
+        let holders = group_regions.iter().flat_map(|left| left.holders.keys());
+        let closed = closed_to(group_regions, closed).into_iter();
+        let closed = closed.chain(holders.copied()).collect();
         let (cost, to) = together.step(replicas, &closed)?;
         mappings.iter().all(same).then_some((cost, *group, to))
     };
@@ -220,6 +223,12 @@ fn what_is_left<'a>(found: &'a KnownRegion, next: &Configuration) -> Option<Surv
         found,
         holders,
     })
+}
+
+/// Returns the machines that get no new replicas of a group, given those that get none at all.
+fn closed_to(group: &[SurvivingRegion<'_>], closed: &FewSet<MachineId>) -> FewSet<MachineId> {
+    let stale = group.iter().flat_map(|left| &left.found.stale);
+    closed.iter().chain(stale).copied().collect()
 }
 
 /// Chooses the backup that becomes the primary: the same machine for all regions whose data it has.
@@ -355,23 +364,21 @@ fn mapping_of(
     let same = |a: &Replicas, b: &Replicas| {
         a.count() == b.count() && a.all().all(|machine| b.has(machine))
     };
-    let (mut primary_change, mut replica_change) =
-        (before.last_primary_change, before.last_replica_change);
-    let replicas =
-        if replicas.primary() == before.replicas.primary() && same(&replicas, &before.replicas) {
-            before.replicas.clone()
-        } else {
-            replica_change = next.id();
-            replicas
-        };
-    if replicas.primary() != before.replicas.primary() {
-        primary_change = next.id();
+    // Machines that know a later mapping than `before` must learn that both have changed since.
+    let reverted = left.found.reverted;
+    let same_primary = !reverted && replicas.primary() == before.replicas.primary();
+    if same_primary && same(&replicas, &before.replicas) {
+        return before.clone();
     }
     Mapping {
         region: before.region,
         group: before.group,
         replicas,
-        last_primary_change: primary_change,
-        last_replica_change: replica_change,
+        last_primary_change: if same_primary {
+            before.last_primary_change
+        } else {
+            next.id()
+        },
+        last_replica_change: next.id(),
     }
 }

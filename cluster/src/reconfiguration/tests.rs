@@ -3,6 +3,7 @@
 mod check;
 mod faults;
 mod messages;
+mod never_in_force;
 mod node;
 mod regions;
 mod rules;
@@ -19,6 +20,21 @@ proptest! {
 
     #[test]
     fn random_failures_leave_one_active_configuration_with_majority(seed: u64) {
+        World::new(seed).run();
+    }
+}
+
+/// Runs worlds in which only some members had applied a configuration, and the next one followed.
+/// The former had given up a replica, replaced one of a region that was only prepared, or promoted
+/// a backup.
+#[test]
+fn replicas_survive_configurations_that_were_never_in_force() {
+    for seed in [
+        9_677_560_599_820_646_464,
+        12_618_738_322_924_635_112,
+        17_058_869_962_491_774_720,
+        10_992_090_151_840_968_102,
+    ] {
         World::new(seed).run();
     }
 }

@@ -181,8 +181,15 @@ impl World {
                 let region = held.mapping.region;
                 assert_eq!(map.get(region), Some(&held.mapping), "at {machine}");
                 assert!(held.committed);
-                let data = node.memory.data.contains(&region);
-                assert!(data || !held.whole, "{region} is whole at {machine}");
+                let data = node.memory.data.get(&region);
+                assert!(
+                    data.is_some() || !held.whole,
+                    "{region} is whole at {machine}"
+                );
+                let primary = &self.nodes[&held.mapping.replicas.primary()];
+                let at_primary = primary.memory.data.get(&region);
+                let same = data == at_primary || at_primary.is_none();
+                assert!(same || !held.whole, "{region} is another one at {machine}");
             }
             for mapping in map.mappings() {
                 let held = node.replica.get(mapping.region).is_some();
@@ -192,7 +199,7 @@ impl World {
                     "{} at {machine}",
                     mapping.region
                 );
-                let data = node.memory.data.contains(&mapping.region);
+                let data = node.memory.data.contains_key(&mapping.region);
                 let primary = mapping.replicas.primary() == *machine;
                 assert!(data || !primary, "REMAP-1: {} at {machine}", mapping.region);
             }
@@ -216,42 +223,9 @@ impl World {
             let mut all: Vec<MachineId> = mapping.replicas.all().collect();
             assert!(all.iter().all(|machine| configuration.has(*machine)));
             let primary = mapping.replicas.primary();
-            let data = self.nodes[&primary].memory.data.contains(&region);
+            let data = self.nodes[&primary].memory.data.contains_key(&region);
             assert!(data, "REMAP-1: {region} at {primary}");
-            if let Some(before) = self.checks.mapped.get(&region) {
-                let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
-                assert!(stays, "{region} keeps a replica");
-                let in_force = before.last_replica_change <= self.checks.committed;
-                // Mappings of a configuration that never came into force moved no data: the holders
-                // before it still have the region.
-                let had_it = match in_force {
-                    true => Some(before),
-                    false => self.checks.in_force.get(&region),
-                };
-                let was_there = had_it.is_none_or(|had_it| had_it.replicas.has(primary));
-                assert!(was_there, "{region} was at its primary");
-                let was = before.replicas.primary();
-                let demoted = primary != was && mapping.replicas.has(was);
-                let had = self.nodes[&was].memory.data.contains(&region) && in_force;
-                assert!(!(demoted && had), "{region} has left its primary there");
-                let given_up = before.replicas.all().filter(|machine| {
-                    let whole = self.nodes[machine].memory.data.contains(&region);
-                    configuration.has(*machine) && whole && !mapping.replicas.has(*machine)
-                });
-                if given_up.count() > 0 {
-                    self.checks.seen.given_up += 1;
-                    let has = |id: &MachineId| self.nodes[id].memory.data.contains(&region);
-                    let whole = mapping.replicas.all().filter(has).count();
-                    assert!(whole >= options().replication.wanted(), "REMAP-4: {region}");
-                }
-                let forward = before.last_replica_change <= mapping.last_replica_change;
-                assert!(forward || !in_force, "MAP-1");
-                if in_force {
-                    let before = before.clone();
-                    self.checks.in_force.insert(region, before);
-                }
-            }
-            self.checks.mapped.insert(region, mapping.clone());
+            self.check_mapping(configuration, mapping);
             all.sort_unstable();
             groups.entry(mapping.group).or_default().insert(all);
         }
@@ -269,7 +243,7 @@ impl World {
                     let Some(node) = self.nodes.get(&machine.id) else {
                         continue;
                     };
-                    let data = node.memory.data.contains(region);
+                    let data = node.memory.data.contains_key(region);
                     assert!(!data, "{region} has its data at {}", machine.id);
                     let knows = node.cache.map().get(*region).is_some();
                     let lost = self.checks.lost.contains(region);
@@ -277,6 +251,46 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Checks the new mapping of a region against its last mapping in force. Mappings of
+    /// configurations that never came into force moved no data, and gave no replica up.
+    fn check_mapping(&mut self, configuration: &Configuration, mapping: &Mapping) {
+        let region = mapping.region;
+        let before = self.checks.mapped.insert(region, mapping.clone());
+        if let Some(before) = before
+            && before.last_replica_change <= self.checks.committed
+        {
+            self.checks.in_force.insert(region, before);
+        }
+        let Some(before) = self.checks.in_force.get(&region) else {
+            return;
+        };
+        let has_data = |id: &MachineId| self.nodes[id].memory.data.contains_key(&region);
+        let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
+        assert!(stays, "{region} keeps a replica");
+        let (was, primary) = (before.replicas.primary(), mapping.replicas.primary());
+        assert!(
+            before.replicas.has(primary),
+            "{region} was at its primary {primary}"
+        );
+        let demoted = primary != was && mapping.replicas.has(was);
+        assert!(
+            !(demoted && has_data(&was)),
+            "{region} has left its primary {was}"
+        );
+        let given_up = before.replicas.all().filter(|machine| {
+            configuration.has(*machine) && has_data(machine) && !mapping.replicas.has(*machine)
+        });
+        if given_up.count() > 0 {
+            let whole = mapping.replicas.all().filter(has_data).count();
+            assert!(whole >= options().replication.wanted(), "REMAP-4: {region}");
+            self.checks.seen.given_up += 1;
+        }
+        assert!(
+            before.last_replica_change <= mapping.last_replica_change,
+            "MAP-1"
+        );
     }
 
     /// Checks that, after faults have ended, a majority continues with exactly the running

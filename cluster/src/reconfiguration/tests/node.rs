@@ -8,7 +8,7 @@ use crate::allocation::{
     Allocator, REGIONS_A_CONFIGURATION, Refusal, RegionCache, RegionHost, ReplicaRegions,
 };
 use crate::configuration::Configuration;
-use crate::few::FewSet;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::lease::{LeaseTerms, Leases};
 use crate::placement::Replication;
@@ -31,7 +31,8 @@ pub fn options() -> Options {
 pub struct Memory {
     pub free_regions: usize,
     pub reserved: FewSet<RegionId>,
-    pub data: FewSet<RegionId>,
+    /// Their mappings when they were made, which tell attempts under one number apart.
+    pub data: FewMap<RegionId, Mapping>,
     /// Whether regions that are being made have their data from the start.
     pub making: bool,
 }
@@ -43,7 +44,7 @@ impl RegionHost for Memory {
         }
         assert!(self.reserved.insert(mapping.region), "reserved once");
         if self.making {
-            self.data.insert(mapping.region);
+            self.data.insert(mapping.region, mapping.clone());
         }
         Ok(())
     }

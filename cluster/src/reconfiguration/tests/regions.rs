@@ -14,11 +14,11 @@ use crate::reconfiguration::remap::{OptionalChanges, RemapResult, remap_regions}
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
 use crate::testing;
 
-fn m(id: u32) -> MachineId {
+pub(super) fn m(id: u32) -> MachineId {
     MachineId(id)
 }
 
-fn mapping(region: u32, group: u32, replicas: &[u32], since: u64) -> Mapping {
+pub(super) fn mapping(region: u32, group: u32, replicas: &[u32], since: u64) -> Mapping {
     let backups = replicas[1..].iter().copied().map(MachineId).collect();
     Mapping {
         region: RegionId(region),
@@ -29,7 +29,7 @@ fn mapping(region: u32, group: u32, replicas: &[u32], since: u64) -> Mapping {
     }
 }
 
-fn request(number: u64) -> RequestId {
+pub(super) fn request(number: u64) -> RequestId {
     RequestId {
         machine: m(1),
         number,
@@ -45,7 +45,15 @@ fn held(mapping: &Mapping, number: u64, committed: bool) -> HeldRegion {
     }
 }
 
-fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> RegionReport {
+pub(super) fn committed(mapping: &Mapping) -> HeldRegion {
+    held(mapping, 1, true)
+}
+
+pub(super) fn prepared(mapping: &Mapping) -> HeldRegion {
+    held(mapping, 1, false)
+}
+
+pub(super) fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> RegionReport {
     RegionReport {
         last_drained: ConfigurationId(3),
         held,
@@ -57,7 +65,7 @@ fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> RegionReport {
     }
 }
 
-fn answers(list: Vec<(u32, RegionReport)>) -> FewMap<MachineId, RegionReport> {
+pub(super) fn answers(list: Vec<(u32, RegionReport)>) -> FewMap<MachineId, RegionReport> {
     list.into_iter()
         .map(|(id, holdings)| (m(id), holdings))
         .collect()

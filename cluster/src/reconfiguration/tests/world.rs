@@ -479,11 +479,13 @@ impl World {
             return;
         };
         let primary = &self.nodes[&held.mapping.replicas.primary()];
-        let there = primary.up && primary.memory.data.contains(&region);
-        if there && primary.applied() == self.nodes[&id].applied() {
+        let data = primary.memory.data.get(&region).cloned();
+        if let Some(data) = data.filter(|_| primary.up)
+            && primary.applied() == self.nodes[&id].applied()
+        {
             let node = self.node(id);
             if node.replica.filled(region) {
-                node.memory.data.insert(region);
+                node.memory.data.insert(region, data);
                 self.checks.seen.filled += 1;
             }
             self.tell_whole(id);
