@@ -22,6 +22,7 @@ use crate::join::plan_join;
 use crate::late::postpone;
 use crate::locking::{RowLock, hide_targets};
 use crate::plan::{Hints, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan};
+use crate::rules::rewrite;
 use crate::slots::{SlotRange, Slots};
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
@@ -38,6 +39,7 @@ pub struct TargetTable {
 }
 
 /// The context in which the parts of a FROM clause are planned.
+#[derive(Clone)]
 pub struct Builder<'a> {
     /// The surroundings of planning, and the estimates for the relations if they are joined.
     pub estimator: Estimator<'a>,
@@ -71,9 +73,10 @@ pub struct PlannedSource {
 }
 
 /// Plans `select`, which is a whole statement.
-pub fn plan_whole_select(select: Select, cx: PlanContext<'_>) -> SelectPlan {
+pub fn plan_whole_select(mut select: Select, cx: PlanContext<'_>) -> SelectPlan {
+    rewrite(&mut select);
     let copy = analytics::may_run(&select).then(|| select.clone());
-    let mut plan = plan_select(select, cx);
+    let mut plan = plan_with(select, cx, false);
     if let Some(copy) = copy.filter(|_| analytics::reads_much(&plan)) {
         plan.bulk = analytics::bulk(plan_with(copy, cx, true)).map(Box::new);
     }
@@ -81,7 +84,8 @@ pub fn plan_whole_select(select: Select, cx: PlanContext<'_>) -> SelectPlan {
 }
 
 /// Plans `select`.
-pub fn plan_select(select: Select, cx: PlanContext<'_>) -> SelectPlan {
+pub fn plan_select(mut select: Select, cx: PlanContext<'_>) -> SelectPlan {
+    rewrite(&mut select);
     plan_with(select, cx, false)
 }
 
@@ -93,14 +97,7 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
     let windows = if ungrouped { select.windows.len() } else { 0 };
     let mut lock = RowLock::of(&mut select, from_width);
     let places = places_of(&mut select, from_width, lock.is_some());
-    let pointers = match (&lock, &places) {
-        (Some(lock), _) => lock.pointers(from_width),
-        (None, Some((first_slot, _))) => vec![TargetTable {
-            first_slot: *first_slot,
-            pointer_slot: from_width,
-        }],
-        (None, None) => Vec::new(),
-    };
+    let pointers = pointers_of(lock.as_ref(), places, from_width);
     let width = from_width + computed.len() + windows + pointers.len();
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
@@ -124,7 +121,11 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
     };
     let mut conditions = Vec::new();
     conjuncts(select.filter, &mut conditions);
-    let mut planned = builder.plan_from(select.from, conditions, Slots::NONE);
+    let (mut planned, presorted) = if select.limit.is_some() && lock.is_none() {
+        builder.plan_with_prefix(select.from, conditions)
+    } else {
+        (builder.plan_from(select.from, conditions, Slots::NONE), 0)
+    };
     if let Some(lock) = &mut lock {
         lock.take_tables(&planned.source);
     }
@@ -155,6 +156,7 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
         targets: select.targets,
         visible: select.visible,
         distinct: select.distinct,
+        presorted: if sort.is_empty() { 0 } else { presorted },
         sort,
         computed,
         deep: false,
@@ -180,6 +182,23 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
         plan.split = Split::of(&plan, order);
     }
     plan
+}
+
+/// Returns the tables for which the plan must deliver row addresses: those that are locked, or that
+/// of a cursor.
+fn pointers_of(
+    lock: Option<&RowLock>,
+    places: Option<(usize, u32)>,
+    from_width: usize,
+) -> Vec<TargetTable> {
+    match (lock, places) {
+        (Some(lock), _) => lock.pointers(from_width),
+        (None, Some((first_slot, _))) => vec![TargetTable {
+            first_slot,
+            pointer_slot: from_width,
+        }],
+        (None, None) => Vec::new(),
+    }
 }
 
 /// Returns the first slot and the oid of the table that WHERE CURRENT OF can change through a
@@ -353,6 +372,33 @@ fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<Or
 }
 
 impl Builder<'_> {
+    /// Plans the only relation of a query so that it returns its rows in the wanted order, or
+    /// else in the order of the first wanted keys. Returns the number of these keys too.
+    fn plan_with_prefix(&self, from: From, conditions: Vec<Expr>) -> (PlannedSource, usize) {
+        if self.wanted.len() < 2 {
+            return (self.plan_from(from, conditions, Slots::NONE), 0);
+        }
+        let whole = self.plan_from(from.clone(), conditions.clone(), Slots::NONE);
+        if whole.ordered {
+            return (whole, self.wanted.len());
+        }
+        for keys in (1..self.wanted.len()).rev() {
+            let prefix = Builder {
+                wanted: &self.wanted[..keys],
+                ..self.clone()
+            };
+            let planned = prefix.plan_from(from.clone(), conditions.clone(), Slots::NONE);
+            if planned.ordered {
+                let planned = PlannedSource {
+                    ordered: false,
+                    ..planned
+                };
+                return (planned, keys);
+            }
+        }
+        (whole, 0)
+    }
+
     /// Plans `from` under `conditions`, which read its slots and the `known` slots to its left.
     pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: &Slots) -> PlannedSource {
         match from {

@@ -18,6 +18,8 @@ use fencepost_sql::bound::{
 use fencepost_sql::types::Type;
 
 use crate::conjuncts::{conjunction, conjuncts};
+use crate::outer_slots::free_slots;
+use crate::rules::rewrite;
 
 /// Decorrelates every eligible EXISTS of the statement, whose outer slots from `slots` on are free.
 pub fn decorrelate(statement: &mut Statement, slots: &mut usize) {
@@ -68,7 +70,9 @@ fn in_leaf(leaf: &mut Leaf, slots: &mut usize) {
 fn in_expr(expr: &mut Expr, slots: &mut usize) {
     expr.for_each_part_mut(|part| in_expr(part, slots));
     if let Node::Subquery(sub) = &mut expr.node {
-        in_select(Arc::make_mut(&mut sub.query), slots);
+        let query = Arc::make_mut(&mut sub.query);
+        rewrite(query);
+        in_select(query, slots);
         if let Some(changed) = among(sub, slots) {
             expr.node = Node::BoolTest {
                 test: BoolTest::True,
@@ -118,21 +122,10 @@ fn among(sub: &Subquery, slots: &mut usize) -> Option<Subquery> {
     changed.distinct = false;
     changed.distinct_on = Vec::new();
     changed.order_by = Vec::new();
-    let reads = |query: &Select| {
-        let mut count = 0;
-        let mut add = |expr: &Expr| {
-            count += sub
-                .args
-                .iter()
-                .map(|(slot, _)| uses(expr, *slot))
-                .sum::<usize>();
-        };
-        query.for_each_query(&mut |query| query.for_each_expr(&mut add));
-        count
-    };
     changed.targets = Vec::new();
     changed.visible = 0;
-    if reads(&changed) > 0 {
+    // The query must not depend on the outer row any more: it runs once.
+    if !free_slots(&changed).is_empty() {
         return None;
     }
     let mut columns = Vec::new();

@@ -144,6 +144,9 @@ pub struct SelectPlan {
     pub distinct_on: Vec<usize>,
     /// The sort keys; empty if there is no ORDER BY or an index gives the order.
     pub sort: Vec<OrderKey>,
+    /// The number of leading sort keys in whose order the source returns the rows. With a limit,
+    /// the sort then needs no rows behind the last ones that may be returned.
+    pub presorted: usize,
     /// Expressions with subqueries that grouping reads. Their values go into the slots behind those
     /// of the from row.
     pub computed: Vec<Expr>,

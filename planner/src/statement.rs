@@ -18,9 +18,10 @@ use crate::build::plan_whole_select;
 use crate::context::{PlanContext, WithQueryRows};
 use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
+use crate::outer_slots::outer_slots;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::statement_snapshot::{needs_statement_snapshot, order_of_changes, unread_changes};
-use crate::subplans::{Change, Subplans, outer_slots};
+use crate::subplans::{Change, Subplans};
 use crate::tag::Tag;
 use crate::write::{
     ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_merge, plan_update,

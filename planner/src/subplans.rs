@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
+use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement};
 use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
 use crate::context::PlanContext;
+use crate::outer_slots::free_slots;
 use crate::plan::{SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
@@ -19,6 +20,9 @@ use crate::statement_snapshot::needs_statement_snapshot;
 pub struct Subplans {
     /// The plans by number; `None` for a number that no expression uses any more.
     plans: Vec<Option<SelectPlan>>,
+    /// For each plan the outer slots that it reads: those of its arguments, and those that a CTE
+    /// around the subquery reads.
+    free: Vec<Box<[usize]>>,
     /// The number of outer slots.
     pub outer_slots: usize,
     /// The data-modifying statements of WITH.
@@ -78,8 +82,14 @@ impl Subplans {
         if !any && routines.is_empty() {
             return None;
         }
+        let free = queries.iter().map(|query| {
+            let slots = query.as_ref().map(|query| free_slots(query));
+            slots.unwrap_or_default().into()
+        });
+        let free = free.collect();
         let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q), cx));
         Some(Subplans {
+            free,
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,
             changes: Vec::new(),
@@ -91,6 +101,11 @@ impl Subplans {
     /// Returns the plan of a subquery.
     pub fn get(&self, id: usize) -> Option<&SelectPlan> {
         self.plans.get(id)?.as_ref()
+    }
+
+    /// Returns the outer slots that a subquery reads, including those of its arguments.
+    pub fn free(&self, id: usize) -> &[usize] {
+        self.free.get(id).map_or(&[], |slots| slots)
     }
 
     /// Returns all plans with their numbers.
@@ -111,31 +126,6 @@ impl Subplans {
             .iter()
             .for_each(|change| change.plan.for_each_table(f));
     }
-}
-
-/// Returns the number of outer slots of a statement: all slots in use are below it.
-pub fn outer_slots(statement: &Statement) -> usize {
-    let mut count = 0;
-    let mut note = |slot: usize| count = count.max(slot + 1);
-    statement.for_each_subquery(&mut |sub| slots_of(sub).into_iter().for_each(&mut note));
-    statement.for_each_leaf(&mut |leaf| {
-        if let LeafSource::Lateral(lateral) = &leaf.source {
-            lateral.args.iter().for_each(|(slot, _)| note(*slot));
-        }
-        if let LeafSource::Cte(cte) = leaf.source.inner() {
-            cte.args.iter().for_each(|(slot, _)| note(*slot));
-        }
-    });
-    count
-}
-
-fn slots_of(sub: &Subquery) -> Vec<usize> {
-    let mut slots: Vec<usize> = sub.args.iter().map(|(slot, _)| *slot).collect();
-    slots.push(sub.result);
-    if let SubqueryKind::Any { columns, .. } = &sub.kind {
-        slots.extend(columns);
-    }
-    slots
 }
 
 /// Returns whether one of the expressions contains a subquery.

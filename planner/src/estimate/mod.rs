@@ -27,6 +27,7 @@ pub use relations::access_rows;
 const DISTINCT_DEFAULT: f64 = 200.0;
 
 /// Estimates rows and selectivities of one from row.
+#[derive(Clone)]
 pub struct Estimator<'a> {
     cx: PlanContext<'a>,
     /// In the order of their slots.
@@ -34,6 +35,7 @@ pub struct Estimator<'a> {
 }
 
 /// A relation of the from row.
+#[derive(Clone)]
 struct Relation {
     slots: SlotRange,
     /// The number of rows without conditions.

@@ -167,8 +167,10 @@ impl SelectState {
         loop {
             let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
+            // Rows of other machines come in no order.
+            let is_over = self.gather.is_none() && sorter.is_over(plan.presorted, from);
             sorter.take(cx, from).await?;
-            if !more {
+            if !more || is_over {
                 break;
             }
         }

@@ -33,10 +33,21 @@ pub struct Sorter {
     is_bounded: bool,
     order: Vec<u32>,
     next: usize,
+    arrived: Arrived,
     memory: CollectedMemory,
     runs: Option<Box<SortedRuns>>,
     /// The rows after `finish`, if there are runs.
     merge: Option<Box<RunMerge>>,
+}
+
+/// The rows that a sorter has received in the order of its first keys.
+#[derive(Default)]
+struct Arrived {
+    rows: u64,
+    /// The values of these keys in the last row.
+    last: Vec<Value>,
+    /// The number of rows with these values.
+    same: u64,
 }
 
 impl Sorter {
@@ -60,6 +71,7 @@ impl Sorter {
             is_bounded: false,
             order: Vec::new(),
             next: 0,
+            arrived: Arrived::default(),
             memory: CollectedMemory::default(),
             runs: None,
             merge: None,
@@ -69,6 +81,31 @@ impl Sorter {
     /// Returns the batch to which rows are added.
     pub fn rows(&mut self) -> &mut Batch {
         &mut self.rows
+    }
+
+    /// Returns whether the rows behind those that were added cannot be among the first. All rows
+    /// are added in the order of the first `presorted` keys; those from `from` on are new.
+    pub fn is_over(&mut self, presorted: usize, from: usize) -> bool {
+        let new = self.rows.len() - from;
+        if presorted == 0 || self.keep == u64::MAX || new == 0 {
+            return false;
+        }
+        let keys = &self.keys[..presorted];
+        let last = self.rows.row(self.rows.len() - 1);
+        let ties = |row: &usize| compare_rows(self.rows.row(*row), last, keys).is_eq();
+        let same = (from..self.rows.len()).rev().take_while(ties).count();
+        let arrived = &mut self.arrived;
+        let continues = same == new
+            && arrived.rows > 0
+            && keys.iter().zip(&arrived.last).all(|(key, value)| {
+                sort_compare(value, &last[key.target], key.desc, key.nulls_first).is_eq()
+            });
+        arrived.same = same as u64 + if continues { arrived.same } else { 0 };
+        arrived.rows += new as u64;
+        arrived.last.clear();
+        let values = keys.iter().map(|key| last[key.target].clone());
+        arrived.last.extend(values);
+        arrived.rows - arrived.same >= self.keep
     }
 
     /// Takes the rows from `from` on, the ones added last: discards those that cannot be among the

@@ -49,7 +49,8 @@ pub struct Queries {
 /// The materialized rows of the last run of a subquery.
 #[derive(Debug, Default)]
 struct CachedRows {
-    /// The arguments of the last run; `None` if it has not run.
+    /// The arguments of the last run, and the other outer values that it has read; `None` if it has
+    /// not run.
     args: Option<Vec<Value>>,
     rows: Batch,
     /// The hash table of its values, if only membership tests use the subquery.
@@ -93,6 +94,20 @@ impl Queries {
         let place = self.params.len().checked_sub(slot + 1);
         if let Some(place) = place.and_then(|place| self.params.get_mut(place)) {
             *place = value;
+        }
+    }
+
+    /// Adds the values of the outer slots on which the rows of a subquery depend, besides those of
+    /// its arguments.
+    fn add_free(&self, id: usize, slots: &[usize], args: &mut Vec<Value>) {
+        for slot in self
+            .plans
+            .free(id)
+            .iter()
+            .filter(|slot| !slots.contains(slot))
+        {
+            let place = self.params.len().checked_sub(slot + 1);
+            args.extend(place.and_then(|place| self.params.get(place)).cloned());
         }
     }
 
@@ -378,10 +393,13 @@ impl Cx<'_> {
     async fn run_cached(
         &mut self,
         (id, slots): (usize, &[usize]),
-        args: Vec<Value>,
+        mut args: Vec<Value>,
         wanted: usize,
         again: bool,
     ) -> Result<(), StatementStop> {
+        if let Some(queries) = &self.queries {
+            queries.add_free(id, slots, &mut args);
+        }
         let cached = self.cached_rows(id)?;
         if again && cached.args.as_ref() == Some(&args) {
             return Ok(());
