@@ -357,6 +357,27 @@ pub(crate) fn remove(image: &mut [u64], at: usize) {
     shape.put(image);
 }
 
+/// Removes, as [`remove`] does, the entries at ascending positions.
+pub(crate) fn remove_all(image: &mut [u64], positions: &[usize]) {
+    let view = View::Own(image);
+    let Some(node) = Node::open(&view) else {
+        return;
+    };
+    let mut shape = Shape::of(&node);
+    let slots = &mut image[shape.slots..shape.slots + shape.count];
+    let mut kept = positions.first().map_or(shape.count, |first| *first);
+    for (i, at) in positions.iter().enumerate() {
+        let next = positions.get(i + 1).map_or(shape.count, |next| *next);
+        slots.copy_within(at + 1..next, kept);
+        kept += next - (at + 1);
+    }
+    shape.count = kept;
+    if shape.count == 0 {
+        shape.heap = shape.words;
+    }
+    shape.put(image);
+}
+
 /// Replaces the value at a position that a search returned.
 pub(crate) fn replace(image: &mut [u64], at: usize, value: [u64; VALUE_WORDS]) {
     let view = View::Own(image);
@@ -440,6 +461,32 @@ mod tests {
                 }
                 prop_assert_eq!(&contents(&image), &model);
             }
+        }
+
+        #[test]
+        fn removing_several_entries_equals_removing_each(
+            keys in proptest::collection::btree_map(key(), any::<bool>(), 0..12),
+        ) {
+            let mut all = empty();
+            for key in keys.keys() {
+                let view = View::Own(&all);
+                let at = Node::open(&view).expect("a node").position(key);
+                if insert(&mut all, at, key, [7, 8]).is_err() {
+                    break;
+                }
+            }
+            let stored = contents(&all);
+            let goes = |key: &Vec<u8>| keys[key];
+            let positions: Vec<usize> = stored
+                .keys()
+                .enumerate()
+                .filter_map(|(at, key)| goes(key).then_some(at))
+                .collect();
+            let mut each = all.clone();
+            positions.iter().rev().for_each(|at| remove(&mut each, *at));
+            remove_all(&mut all, &positions);
+            prop_assert_eq!(contents(&all), contents(&each));
+            prop_assert_eq!(contents(&all).len(), stored.len() - positions.len());
         }
 
         #[test]

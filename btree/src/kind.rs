@@ -6,7 +6,7 @@ use fencepost_txn::{NodeKind, Refusal, RerouteFuture, Revalidate, Transaction};
 use crate::image;
 use crate::node::{FLAG_OWN, Node, WORD_KEY_TIMESTAMP};
 use crate::note;
-use crate::op::{self, KeyChange};
+use crate::op::{self, KeyChange, REMOVALS_MAX, Removals};
 use crate::tree;
 
 /// The only value of [`LeafKind`].
@@ -64,6 +64,13 @@ impl NodeKind for LeafKind {
         ))
     }
 
+    fn for_each_key(&self, op: &[u64], f: &mut dyn FnMut(&[u64])) {
+        match Removals::decode(op) {
+            Some(removals) => removals.for_each_key(f),
+            None => f(op),
+        }
+    }
+
     fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
         op::same_key(one, other)
     }
@@ -78,7 +85,10 @@ impl NodeKind for LeafKind {
 /// # Errors
 /// The reason why it does not apply; the image is unchanged in that case.
 pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-    let op = op::decode(op).ok_or(Refusal::WrongNode)?;
+    let Some(op) = op::decode(op) else {
+        let removals = Removals::decode(op).ok_or(Refusal::WrongNode)?;
+        return remove_all(removals, image);
+    };
     let key = op.key.as_slice();
     let view = View::Own(image);
     let found = match Node::open_in(&view, op.tree) {
@@ -100,4 +110,29 @@ pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
             Ok(())
         }
     }
+}
+
+/// Removes several keys of a leaf.
+///
+/// # Errors
+/// As [`apply`].
+fn remove_all(removals: Removals<'_>, image: &mut [u64]) -> Result<(), Refusal> {
+    let mut positions = [0; REMOVALS_MAX];
+    let mut found = 0;
+    let view = View::Own(image);
+    let node = Node::open_in(&view, removals.tree).filter(|node| node.level == 0);
+    let node = node.ok_or(Refusal::WrongNode)?;
+    let mut from = 0;
+    for key in removals.keys() {
+        let key = key.as_slice();
+        if !node.covers(key) {
+            return Err(Refusal::WrongNode);
+        }
+        let at = node.search_from(key, from).map_err(|_| Refusal::Missing)?;
+        positions[found] = at;
+        found += 1;
+        from = at + 1;
+    }
+    image::remove_all(image, &positions[..found]);
+    Ok(())
 }

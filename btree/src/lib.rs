@@ -14,7 +14,8 @@
 //!   inserts of different keys into one leaf do not conflict. A note records the keys on which a
 //!   scan or an unsuccessful lookup depends.
 //! * `options`, `create`, `dismantle`: the options of a tree, its creation and its end.
-//! * `walk`, `tree`, `change`, `scan`: descents, single keys, their changes, ranges.
+//! * `walk`, `tree`, `change`, `remove`, `scan`: descents, single keys, their changes, removals of
+//!   many keys, ranges.
 //! * `grow`, `shrink`: splits and merges, in transactions of their own.
 //! * `bulk`, `check`: building from sorted entries, and verifying.
 //!
@@ -65,6 +66,7 @@ mod node;
 mod note;
 mod op;
 mod options;
+mod remove;
 mod scan;
 mod shrink;
 mod size;

@@ -237,7 +237,7 @@ impl<'a, 'v> Node<'a, 'v> {
     /// Returns the first position in `from..count` whose key is not below `key`: `Ok` if it equals
     /// `key`. The caller knows that the key is not below the low fence.
     #[inline]
-    fn search_from(&self, key: &[u8], from: usize) -> Result<usize, usize> {
+    pub(crate) fn search_from(&self, key: &[u8], from: usize) -> Result<usize, usize> {
         if self.prefix > 0 && self.shared_with_low(key) < self.prefix {
             return Err(self.count);
         }

@@ -1,6 +1,9 @@
-//! The encoding of a patch: a change of one key in a leaf.
+//! The encoding of a patch: a change of one key in a leaf, or the removal of several keys.
 //!
-//! `| kind 8 | key length 32 | · tree · value (2) · key, in words`
+//! ```text
+//! one key        | kind 32 | key length 32 | · tree · value (2) · key, in words
+//! several keys   | kind 32 | keys 32       | · tree · for each key: its length · key, in words
+//! ```
 
 use fencepost_storage::Addr;
 
@@ -15,6 +18,12 @@ pub(crate) enum KeyChange {
 }
 
 const KEY_AT: usize = 4;
+/// The kind of a patch that removes several keys; other kinds are those of [`KeyChange`].
+const REMOVALS: u64 = 3;
+/// First word of the keys of a patch that removes several.
+const REMOVALS_AT: usize = 2;
+/// Most keys that one patch removes.
+pub(crate) const REMOVALS_MAX: usize = 256;
 /// Longest key of any node size, in words.
 pub(crate) const MAX_KEY_WORDS: usize = 8192;
 
@@ -116,6 +125,63 @@ pub(crate) fn decode(op: &[u64]) -> Option<Op> {
     })
 }
 
+/// A decoded patch that removes several keys of a leaf, in ascending order.
+#[derive(Clone, Copy)]
+pub(crate) struct Removals<'a> {
+    pub(crate) tree: Addr,
+    count: usize,
+    keys: &'a [u64],
+}
+
+impl<'a> Removals<'a> {
+    /// Encodes the removal of `keys` into `out`: at most [`REMOVALS_MAX`] keys in ascending order.
+    pub(crate) fn encode<'k>(
+        tree: Addr,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        out: &mut Vec<u64>,
+    ) {
+        out.clear();
+        out.extend([(REMOVALS << 32) | keys.len() as u64, tree.raw()]);
+        for key in keys {
+            out.push(key.len() as u64);
+            let from = out.len();
+            out.resize(from + key::words_for(key.len()), 0);
+            key::put_words(key, &mut out[from..]);
+        }
+    }
+
+    /// Decodes a patch; returns `None` if it does not remove several keys.
+    pub(crate) fn decode(op: &'a [u64]) -> Option<Removals<'a>> {
+        let (first, tree) = (*op.first()?, *op.get(1)?);
+        let count = first as u32 as usize;
+        (first >> 32 == REMOVALS && count <= REMOVALS_MAX).then(|| Removals {
+            tree: Addr::from_raw(tree),
+            count,
+            keys: &op[REMOVALS_AT..],
+        })
+    }
+
+    /// Returns the keys in ascending order.
+    pub(crate) fn keys(self) -> impl Iterator<Item = KeyBytes> + 'a {
+        let mut rest = self.keys;
+        (0..self.count).map_while(move |_| {
+            let (len, words) = rest.split_first()?;
+            let len = usize::try_from(*len).ok()?;
+            let (key, after) = words.split_at_checked(key::words_for(len))?;
+            rest = after;
+            Some(KeyBytes::from_words(key, len))
+        })
+    }
+
+    /// Calls `f` with a patch for each key.
+    pub(crate) fn for_each_key(self, f: &mut dyn FnMut(&[u64])) {
+        for key in self.keys() {
+            let mut op = OpBuffer::default();
+            f(op.fill(KeyChange::Remove, self.tree, key.as_slice(), [0; 2]));
+        }
+    }
+}
+
 /// Returns whether two patches are for the same key.
 pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
     let key = |op: &[u64]| (op.first().map(|first| *first as u32), op.get(1).copied());
@@ -146,5 +212,27 @@ mod tests {
             assert_eq!(op.key.as_slice(), key);
         }
         assert!(decode(&[9 << 32, 0, 0, 0]).is_none() && decode(&[1]).is_none());
+    }
+
+    #[test]
+    fn removals_round_trip_and_consist_of_single_removals() {
+        let keys: Vec<Vec<u8>> = [0, 1, 8, 9, 64, 65, 200]
+            .map(|len| (0..len).map(|i| i as u8 ^ 0x5A).collect())
+            .into();
+        let mut words = Vec::new();
+        let tree = Addr::from_raw(640);
+        Removals::encode(tree, keys.iter().map(Vec::as_slice), &mut words);
+        assert!(decode(&words).is_none());
+        let removals = Removals::decode(&words).expect("it was encoded");
+        assert_eq!(removals.tree, tree);
+        let decoded = removals.keys().map(|key| key.as_slice().to_vec());
+        assert_eq!(decoded.collect::<Vec<_>>(), keys);
+        let mut singles = Vec::new();
+        removals.for_each_key(&mut |op| {
+            let op = decode(op).expect("a patch of one key");
+            assert_eq!((op.what, op.tree), (KeyChange::Remove, tree));
+            singles.push(op.key.as_slice().to_vec());
+        });
+        assert_eq!(singles, keys);
     }
 }

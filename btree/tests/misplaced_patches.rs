@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Numbers, check, commit, machine, rest, tree};
-use fencepost_btree::{Direction, Insert};
-use fencepost_txn::{Mode, ObjectLocation};
+use fencepost_btree::{BTree, Direction, Insert};
+use fencepost_txn::{Isolation, Mode, ObjectLocation, Transaction};
 use pollster::block_on;
 use std::ops::Bound;
 
@@ -13,6 +13,18 @@ const KEYS: u64 = 600;
 
 fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
+}
+
+/// Removes the keys one by one, or together.
+fn remove_all(tree: BTree, tx: &mut Transaction, keys: &[[u8; 8]], together: bool) {
+    if together {
+        let removed = tree.remove_ascending(tx, keys.len(), |at| &keys[at][..]);
+        assert_eq!(block_on(removed).expect("readable"), None);
+        return;
+    }
+    for key in keys {
+        assert!(block_on(tree.remove(tx, key)).expect("readable"));
+    }
 }
 
 #[test]
@@ -28,9 +40,8 @@ fn removals_stay_removals_while_others_split_the_leaves() {
         assert!(commit(tx));
 
         let mut tx = one.begin(Mode::ReadWrite);
-        for n in 0..KEYS {
-            assert!(block_on(tree.remove(&mut tx, &key(n * 16))).expect("readable"));
-        }
+        let keys: Vec<_> = (0..KEYS).map(|n| key(n * 16)).collect();
+        remove_all(tree, &mut tx, &keys, seed % 2 == 0);
         // Other transactions insert and remove keys in parts of the tree. Some pieces of a split
         // leaf get new keys and others do not, and some are merged again.
         let mut numbers = Numbers(seed);
@@ -140,4 +151,83 @@ fn rollback_to_savepoint_keeps_earlier_changes() {
     tx.rollback_to(&savepoint);
     own(&mut tx);
     assert!(commit(tx), "no conflict: the keys differ");
+}
+
+#[test]
+fn removals_commit_over_leaves_that_others_have_split() {
+    let machine = machine();
+    let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut one, 48);
+    let mut tx = one.begin(Mode::ReadWrite);
+    for n in 0..KEYS {
+        block_on(tree.insert(&mut tx, &key(n * 16), [n, 0])).expect("it fits");
+    }
+    assert!(commit(tx));
+
+    let mut tx = one.begin(Mode::ReadWrite);
+    let keys: Vec<_> = (0..KEYS).step_by(2).map(|n| key(n * 16)).collect();
+    remove_all(tree, &mut tx, &keys, true);
+    // No read of the first transaction meets the splits before its commit.
+    for n in 0..KEYS * 3 {
+        let mut other = two.begin(Mode::ReadWrite);
+        let new = block_on(tree.insert(&mut other, &key(n * 5 / 16 * 16 + 1 + n % 5), [n, 1]));
+        new.expect("it fits");
+        assert!(commit(other));
+    }
+    let before = check(&mut two, tree).entries;
+    assert!(commit(tx), "no conflict: the keys differ");
+    assert_eq!(check(&mut two, tree).entries, before - keys.len() as u64);
+    let mut tx = two.begin(Mode::ReadOnly);
+    for n in 0..KEYS {
+        let value = block_on(tree.get(&mut tx, &key(n * 16))).expect("readable");
+        assert_eq!(value, (n % 2 == 1).then_some([n, 0]), "key {n}");
+    }
+}
+
+#[test]
+fn removal_of_a_key_that_another_removes_conflicts() {
+    let machine = machine();
+    let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut one, 48);
+    let mut tx = one.begin(Mode::ReadWrite);
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    for key in &keys {
+        block_on(tree.insert(&mut tx, key, [1, 0])).expect("it fits");
+    }
+    assert!(commit(tx));
+
+    let mut tx = one.begin(Mode::ReadWrite);
+    remove_all(tree, &mut tx, &keys[100..300], true);
+    let mut other = two.begin(Mode::ReadWrite);
+    remove_all(tree, &mut other, &keys[250..251], true);
+    assert!(commit(other));
+    assert!(!commit(tx), "both remove one key");
+    assert_eq!(check(&mut two, tree).entries, KEYS - 1);
+}
+
+#[test]
+fn removals_that_are_rolled_back_depend_on_their_keys_alone() {
+    for (changed, commits) in [(160, false), (161, true)] {
+        let machine = machine();
+        let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+        let tree = tree(&mut one, 48);
+        let mut tx = one.begin(Mode::ReadWrite);
+        for n in 0..KEYS {
+            block_on(tree.insert(&mut tx, &key(n), [n, 0])).expect("it fits");
+        }
+        assert!(commit(tx));
+
+        let mut tx = one.begin(Mode::ReadWrite);
+        tx.set_isolation(Isolation::Serializable);
+        block_on(tree.insert(&mut tx, &key(KEYS), [0, 0])).expect("it fits");
+        let savepoint = tx.savepoint();
+        let keys: Vec<_> = (100..200).step_by(2).map(key).collect();
+        remove_all(tree, &mut tx, &keys, true);
+        tx.rollback_to(&savepoint);
+        tx.release(savepoint);
+        let mut other = two.begin(Mode::ReadWrite);
+        assert!(block_on(tree.remove(&mut other, &key(changed))).expect("readable"));
+        assert!(commit(other));
+        assert_eq!(commit(tx), commits, "key {changed}");
+    }
 }

@@ -30,7 +30,8 @@ async fn step(
 ) {
     let key = key(numbers, space);
     let value = [numbers.below(1 << 40), 3];
-    match numbers.below(10) {
+    match numbers.below(11) {
+        10 => remove_many(tree, tx, model, numbers).await,
         0..5 => {
             let found = tree.insert(tx, &key, value).await.expect("it fits");
             match model.get(&key) {
@@ -60,6 +61,31 @@ async fn step(
             model.get(&key).copied()
         ),
         _ => compare_range(tree, tx, model, numbers, space).await,
+    }
+}
+
+/// Removes some of the keys between two random ones, and sometimes meets an absent key.
+async fn remove_many(tree: BTree, tx: &mut Transaction, model: &mut Model, numbers: &mut Numbers) {
+    let share = 1 + numbers.below(3);
+    let first = numbers.below(1 + model.len() as u64) as usize;
+    let some = model.keys().skip(first).take(numbers.below(80) as usize);
+    let mut keys: Vec<Vec<u8>> = some
+        .filter(|_| numbers.below(share) == 0)
+        .cloned()
+        .collect();
+    let absent = if numbers.below(4) == 0 && !keys.is_empty() {
+        let at = numbers.below(keys.len() as u64) as usize;
+        let key = [&keys[at][..], &[0]].concat();
+        keys.insert(at + 1, key.clone());
+        (!model.contains_key(&key)).then_some(at + 1)
+    } else {
+        None
+    };
+    keys.dedup();
+    let removed = tree.remove_ascending(tx, keys.len(), |at| &keys[at][..]);
+    assert_eq!(removed.await.expect("one transaction"), absent);
+    for key in &keys[..absent.unwrap_or(keys.len())] {
+        assert!(model.remove(key).is_some());
     }
 }
 

@@ -78,6 +78,13 @@ pub trait NodeKind: Sync + Send {
         Revalidate::Invalid
     }
 
+    /// Calls `f` with the patches of single keys of which `op` consists. Those are the arguments of
+    /// [`Self::condition`] and [`Self::same_key`], and the patches that
+    /// [`Transaction::take_patches`] returns.
+    fn for_each_key(&self, op: &[u64], f: &mut dyn FnMut(&[u64])) {
+        f(op);
+    }
+
     /// Returns the note of what `op` requires of the node. `image` is some version of that node. It
     /// is used for a patch that a rollback takes back although the client may have acted on its
     /// result. `None` means that the node must not move at all.

@@ -21,7 +21,7 @@ use crate::write_set::{Write, WriteKind};
 pub struct WithdrawnPatches(Vec<Vec<u64>>);
 
 impl WithdrawnPatches {
-    /// Returns the patches, oldest first.
+    /// Returns the patches of single keys, oldest first.
     pub fn ops(&self) -> impl Iterator<Item = &[u64]> {
         self.0.iter().map(Vec::as_slice)
     }
@@ -37,16 +37,16 @@ impl Transaction {
             return WithdrawnPatches(Vec::new());
         };
         let write = context.writes.writes[at];
-        let WriteKind::Patched(_) = write.what else {
+        let WriteKind::Patched(kind) = write.what else {
             return WithdrawnPatches(Vec::new());
         };
         // An error here needs no handling: the next change charges again, or fails again.
         let _ = context.note_change(at);
-        let ranges = context.writes.patches_of(&write);
-        let ops: Vec<Vec<u64>> = ranges
-            .into_iter()
-            .map(|range| context.writes.op(range).to_vec())
-            .collect();
+        let mut ops = Vec::new();
+        for range in context.writes.patches_of(&write) {
+            let op = context.writes.op(range);
+            kind.for_each_key(op, &mut |op| ops.push(op.to_vec()));
+        }
         let write = &mut context.writes.writes[at];
         write.what = WriteKind::Idle;
         write.patch = 0;
@@ -80,7 +80,7 @@ impl Transaction {
         matches!(write.what, WriteKind::Patched(_)).then_some(write)
     }
 
-    /// Returns whether `f` holds for the words of a patch of `kind` on another node than `addr`.
+    /// Returns whether `f` holds for a patch of a single key of `kind` on another node than `addr`.
     pub fn has_patch_elsewhere(
         &self,
         addr: Addr,
@@ -94,7 +94,11 @@ impl Transaction {
         };
         let patched = writes.writes.iter().filter(of_kind);
         let mut patches = patched.flat_map(|write| writes.patches_of(write));
-        patches.any(|patch| f(writes.op(patch)))
+        patches.any(|patch| {
+            let mut holds = false;
+            kind.for_each_key(writes.op(patch), &mut |op| holds |= f(op));
+            holds
+        })
     }
 
     /// Returns whether a node that this transaction has patched has moved since; `None` if the

@@ -7,6 +7,7 @@
 
 use crate::context::Context;
 use crate::isolation::Isolation;
+use crate::node::NodeKind;
 use crate::read_set::ReadEntry;
 use crate::statement_snapshot::{MarkIndex, OpenMark};
 use crate::transaction::Transaction;
@@ -221,25 +222,37 @@ impl Context {
                     self.reads.push(seen, false);
                 }
             }
-            WriteKind::Patched(kind) => {
-                let earlier_patches =
-                    before.map_or(0, |before| self.writes.patches_of(before).len());
-                let patches = self.writes.patches_of(&write);
-                for (i, range) in patches.iter().enumerate() {
-                    let op = self.writes.op(*range);
-                    let known =
-                        |earlier: &(usize, usize)| kind.same_key(self.writes.op(*earlier), op);
-                    // A key that the transaction has changed before is as that change left it.
-                    if i < earlier_patches || patches[..i].iter().any(known) {
-                        continue;
-                    }
-                    match kind.condition(op, self.writes.image(&write)) {
-                        Some(note) => self.reads.push_keys(seen, false, (kind, &note)),
-                        None => self.reads.push(seen, false),
-                    }
-                }
-            }
+            WriteKind::Patched(kind) => self.keep_patch_conditions(seen, &write, kind, before),
             WriteKind::New { .. } | WriteKind::Unborn(_) | WriteKind::Idle => {}
+        }
+    }
+
+    /// Adds the conditions of an entry's patches that `before` does not have.
+    fn keep_patch_conditions(
+        &mut self,
+        seen: ReadEntry,
+        write: &Write,
+        kind: &'static dyn NodeKind,
+        before: Option<&Write>,
+    ) {
+        let earlier_patches = before.map_or(0, |before| self.writes.patches_of(before).len());
+        let mut earlier_ops = 0;
+        let mut ops = Vec::new();
+        for (i, range) in self.writes.patches_of(write).into_iter().enumerate() {
+            kind.for_each_key(self.writes.op(range), &mut |op| ops.push(op.to_vec()));
+            if i + 1 == earlier_patches {
+                earlier_ops = ops.len();
+            }
+        }
+        for (i, op) in ops.iter().enumerate().skip(earlier_ops) {
+            // A key that the transaction has changed before is as that change left it.
+            if ops[..i].iter().any(|earlier| kind.same_key(earlier, op)) {
+                continue;
+            }
+            match kind.condition(op, self.writes.image(write)) {
+                Some(note) => self.reads.push_keys(seen, false, (kind, &note)),
+                None => self.reads.push(seen, false),
+            }
         }
     }
 }
