@@ -11,6 +11,7 @@ use fencepost_storage::old_versions::ReplacedVersion;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::context::Context;
+use crate::lock::HEADER_BYTES;
 use crate::write_set::{Payload, Write, WriteKind};
 
 impl Context {
@@ -28,7 +29,8 @@ impl Context {
                 self.install_new(write, slot.incarnation, place, w);
             }
         }
-        for (at, place) in self.order.iter().zip(&places) {
+        for (i, (at, place)) in self.order.iter().zip(&places).enumerate() {
+            self.prefetch_ahead(i, HEADER_BYTES);
             self.install(&self.writes.writes[*at as usize], *place, w);
         }
         self.places = places;
@@ -67,10 +69,9 @@ impl Context {
         };
         let mut order = std::mem::take(&mut self.order);
         order.retain(|at| {
-            let write = &mut self.writes.writes[*at as usize];
-            let stays = is_base(write);
+            let stays = is_base(&self.writes.writes[*at as usize]);
             if !stays {
-                write.what = WriteKind::Idle;
+                self.writes.make_idle(*at as usize);
             }
             stays
         });
@@ -80,7 +81,7 @@ impl Context {
             if let (WriteKind::New { .. }, Payload::Slot(_)) = (write.what, write.payload())
                 && !self.has_slot_of(&write)
             {
-                self.writes.writes[at].what = WriteKind::Idle;
+                self.writes.make_idle(at);
             }
         }
     }

@@ -25,8 +25,10 @@
 //! processes the messages of peers; a task that waits for an answer polls, too. With
 //! [`network::NetworkOptions::driven`] the caller must poll ([`Machine::drive`]).
 
+mod arena;
 mod backoff;
 mod base_images;
+mod blocks;
 mod bytes;
 mod changes;
 mod checkpoint_wait;
@@ -74,6 +76,7 @@ pub mod write;
 mod write_set;
 
 pub use backoff::{disable_yield, yield_now};
+pub use blocks::Blocks;
 pub use checkpoint_wait::CheckpointWait;
 pub use checkpointer::CheckpointCounters;
 pub use clock::ClockState;

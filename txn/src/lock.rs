@@ -18,6 +18,11 @@ use crate::validate::unreachable;
 use crate::work::Work;
 use crate::write_set::{NO_BASE, Payload, WriteKind};
 
+/// The distance in objects at which objects are prefetched.
+const OBJECTS_AHEAD: usize = 8;
+/// The bytes of the header words of an object.
+pub(crate) const HEADER_BYTES: usize = 16;
+
 /// Backoff rounds before a commit gives up on a lock that stays held.
 pub(crate) const BACKOFF_ROUNDS_MAX: u32 = 1 << 16;
 
@@ -62,6 +67,7 @@ impl Context {
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
         for i in 0..self.order.len() {
             let at = self.order[i] as usize;
+            self.prefetch_ahead(i, HEADER_BYTES);
             if !self.lock_at_once(at)
                 && let Err(failure) = self.lock_one(at).await
             {
@@ -70,6 +76,16 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Prefetches the first `bytes` of an object that is written soon after the one at `i` in the
+    /// order of locking.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, i: usize, bytes: usize) {
+        if let Some(ahead) = self.order.get(i + OBJECTS_AHEAD) {
+            let write = &self.writes.writes[*ahead as usize];
+            self.machine.regions().prefetch(write.addr, bytes);
+        }
     }
 
     /// Locks an object if its version is the base of the write. Does not wait.

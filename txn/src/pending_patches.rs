@@ -47,9 +47,8 @@ impl Transaction {
             let op = context.writes.op(range);
             kind.for_each_key(op, &mut |op| ops.push(op.to_vec()));
         }
-        let write = &mut context.writes.writes[at];
-        write.what = WriteKind::Idle;
-        write.patch = 0;
+        context.writes.make_idle(at);
+        context.writes.writes[at].patch = 0;
         if !ops.is_empty() {
             context.adrift += 1;
         }

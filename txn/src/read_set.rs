@@ -4,6 +4,7 @@
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::blocks::Blocks;
 use crate::node::NodeKind;
 
 /// The version of an object that a read returned.
@@ -45,23 +46,45 @@ pub(crate) struct Read {
     pub keys: Option<(&'static dyn NodeKind, u32, u32)>,
 }
 
+/// An entry as it is stored.
+#[derive(Clone, Copy)]
+struct StoredRead {
+    addr: Addr,
+    header: Header,
+    own: bool,
+    plain: bool,
+    /// The number of its note, counted from 1; 0 for none.
+    note: u32,
+}
+
+/// The node kind and the words of a note.
+#[derive(Clone, Copy)]
+struct Note {
+    kind: &'static dyn NodeKind,
+    from: u32,
+    len: u32,
+}
+
 /// A read set.
 #[derive(Default)]
 pub(crate) struct ReadSet {
-    reads: Vec<Read>,
-    notes: Vec<u64>,
+    reads: Blocks<StoredRead>,
+    notes: Vec<Note>,
+    words: Vec<u64>,
 }
 
 impl ReadSet {
     pub fn clear(&mut self) {
         self.reads.clear();
         self.notes.clear();
+        self.words.clear();
     }
 
     /// Shrinks the memory to `entries` entries, after an unusually large transaction.
     pub fn shrink(&mut self, entries: usize) {
-        self.reads.shrink_to(entries);
+        self.reads.shrink(entries);
         self.notes.shrink_to(entries);
+        self.words.shrink_to(entries);
     }
 
     #[inline]
@@ -71,8 +94,19 @@ impl ReadSet {
 
     #[inline]
     pub fn push(&mut self, seen: ReadEntry, plain: bool) {
-        let keys = None;
-        self.reads.push(Read { seen, plain, keys });
+        self.push_stored(seen, plain, 0);
+    }
+
+    #[inline]
+    fn push_stored(&mut self, seen: ReadEntry, plain: bool, note: u32) {
+        let ReadEntry { addr, header, own } = seen;
+        self.reads.push(StoredRead {
+            addr,
+            header,
+            own,
+            plain,
+            note,
+        });
     }
 
     pub fn push_keys(
@@ -81,10 +115,11 @@ impl ReadSet {
         plain: bool,
         (kind, note): (&'static dyn NodeKind, &[u64]),
     ) {
-        let from = self.notes.len() as u32;
-        self.notes.extend_from_slice(note);
-        let keys = Some((kind, from, note.len() as u32));
-        self.reads.push(Read { seen, plain, keys });
+        let from = self.words.len() as u32;
+        self.words.extend_from_slice(note);
+        let len = note.len() as u32;
+        self.notes.push(Note { kind, from, len });
+        self.push_stored(seen, plain, self.notes.len() as u32);
     }
 
     /// Removes the entries from `len` on.
@@ -92,24 +127,39 @@ impl ReadSet {
         self.reads.truncate(len);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Read> {
-        self.reads.iter()
+    #[inline]
+    fn read(&self, stored: StoredRead) -> Read {
+        let note = (stored.note as usize).checked_sub(1);
+        let note = note.and_then(|at| self.notes.get(at));
+        Read {
+            seen: ReadEntry {
+                addr: stored.addr,
+                header: stored.header,
+                own: stored.own,
+            },
+            plain: stored.plain,
+            keys: note.map(|note| (note.kind, note.from, note.len)),
+        }
     }
 
-    pub fn get(&self, at: usize) -> &Read {
-        &self.reads[at]
+    pub fn iter(&self) -> impl Iterator<Item = Read> {
+        self.reads.iter().map(|stored| self.read(stored))
+    }
+
+    pub fn get(&self, at: usize) -> Read {
+        self.read(self.reads.get(at))
     }
 
     /// Makes entry `at` be validated by its note from `addr` on: it gets a header that no object
     /// has.
     pub fn move_to(&mut self, at: usize, addr: Addr) {
-        let seen = &mut self.reads[at].seen;
-        seen.addr = addr;
-        seen.header = Header(u64::MAX);
+        let stored = self.reads.get_mut(at);
+        stored.addr = addr;
+        stored.header = Header(u64::MAX);
     }
 
     pub fn note(&self, from: u32, len: u32) -> &[u64] {
-        self.notes
+        self.words
             .get(from as usize..(from + len) as usize)
             .unwrap_or(&[])
     }

@@ -65,7 +65,8 @@ impl Context {
     /// seen. `locking` says that this transaction holds its write locks.
     #[inline]
     pub(crate) fn first_moved(&self, locking: bool) -> Option<usize> {
-        let stands = |read: &Read| {
+        let mut next_write = 0;
+        let mut stands = |read: &Read| {
             if self.does_without(read, locking) {
                 return true;
             }
@@ -74,9 +75,12 @@ impl Context {
                 return false;
             }
             let header = self.machine.regions().object(addr).map(|o| o.header());
-            header == Some(seen) || locking && header == Some(seen.locked()) && self.holds(addr)
+            header == Some(seen)
+                || locking
+                    && header == Some(seen.locked())
+                    && self.holds_next(addr, &mut next_write)
         };
-        self.reads.iter().position(|read| !stands(read))
+        self.reads.iter().position(|read| !stands(&read))
     }
 
     /// Starts reading, all at once, the headers of read objects that are not mapped here. If
@@ -87,7 +91,7 @@ impl Context {
         }
         self.look_at(of.filter_map(|at| {
             let read = self.reads.get(at);
-            if self.does_without(read, locking) {
+            if self.does_without(&read, locking) {
                 return None;
             }
             let seen = read.seen;
@@ -131,7 +135,7 @@ impl Context {
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
         let read = self.reads.get(at);
-        if self.does_without(read, locking) {
+        if self.does_without(&read, locking) {
             return Ok(None);
         }
         let addr = read.seen.addr;
@@ -149,7 +153,7 @@ impl Context {
         };
         match header {
             Some(header) if header == read.seen.header => Ok(None),
-            Some(header) => self.check_moved(*read, header, when, locking).await,
+            Some(header) => self.check_moved(read, header, when, locking).await,
             None => Err(AbortReason::ReadConflict),
         }
     }
@@ -233,6 +237,23 @@ impl Context {
     /// Returns whether this transaction's commit holds the lock of `addr`.
     fn holds(&self, addr: Addr) -> bool {
         self.held_base(addr).is_some()
+    }
+
+    /// Returns what [`Self::holds`] does. Mostly the writes have the order of the reads: `next` is
+    /// the entry after that of the last call.
+    #[inline]
+    fn holds_next(&self, addr: Addr, next: &mut usize) -> bool {
+        let writes = &self.writes;
+        let guess = writes.writes.get(*next);
+        let at = if guess.is_some_and(|write| write.addr == addr) {
+            Some(*next)
+        } else {
+            writes.find(addr)
+        };
+        at.is_some_and(|at| {
+            *next = at + 1;
+            writes.writes[at].takes_lock()
+        })
     }
 
     /// Returns the version at which this transaction's commit holds the lock of `addr`.

@@ -84,6 +84,17 @@ impl Transaction {
         }
     }
 
+    /// Makes space in the write set for many objects that are written next.
+    ///
+    /// # Errors
+    /// [`Stop::TooLarge`] or [`Stop::OutOfMemory`] if the write set may not grow so far.
+    pub fn reserve_writes(&mut self, entries: usize) -> Result<(), Stop> {
+        let context = self.context_mut();
+        context.check_space(entries)?;
+        context.writes.reserve(entries);
+        context.charge()
+    }
+
     /// Returns the entry of an object that is to be overwritten. Its image is the object's current
     /// version.
     async fn own(&mut self, addr: Addr) -> Result<usize, Stop> {
@@ -182,8 +193,7 @@ impl Transaction {
         image: &[u64],
     ) -> Result<usize, Stop> {
         let context = self.context_mut();
-        let range = context.writes.new_image(image.len());
-        context.writes.image_mut(range).copy_from_slice(image);
+        let range = context.writes.push_image(image);
         let write = Write {
             addr,
             base,
@@ -192,7 +202,9 @@ impl Transaction {
             patch: 0,
         };
         // Reuse an entry whose patches were taken: an object has at most one entry.
-        if let Some(at) = context.writes.find(addr) {
+        if context.writes.has_idle()
+            && let Some(at) = context.writes.find(addr)
+        {
             debug_assert!(
                 matches!(context.writes.writes[at].what, WriteKind::Idle),
                 "an entry in use would lose its changes"
@@ -469,7 +481,6 @@ impl Transaction {
 }
 
 fn copy_whole(view: &View<'_>, out: &mut Vec<u64>) {
-    out.clear();
     out.resize(view.len(), 0);
     view.copy(0, out);
 }

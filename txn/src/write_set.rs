@@ -3,8 +3,8 @@
 //! # Picture
 //! ```text
 //! writes   addr | base header | Image / Patched / New / Freed ... | image range | newest patch
-//! images   one growing array of words; an entry's image is a range of it
-//! patches  chained per entry:  previous | length | words
+//! images   an arena; an entry's image is a piece of it: position and words
+//! patches  an arena; chained per entry:  previous | length | words
 //! ```
 //! New objects of this machine have no image: no object points to their slot before the commit, so
 //! they are written in place. New objects of other machines have an image as long as their slot's
@@ -16,6 +16,7 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 use foldhash::fast::FixedState;
 
+use crate::arena::Arena;
 use crate::base_images::Bases;
 use crate::network::Slot;
 use crate::node::{NodeKind, Refusal};
@@ -106,18 +107,22 @@ impl Write {
 }
 
 const SEARCHED_IN_A_LINE: usize = 12;
+/// Words before the words of a patch.
+const PATCH_HEAD: usize = 2;
 
 /// A write set.
 #[derive(Default)]
 pub(crate) struct WriteSet {
     pub writes: Vec<Write>,
-    images: Vec<u64>,
-    patches: Vec<u64>,
+    images: Arena,
+    patches: Arena,
     index: HashMap<Addr, u32, FixedState>,
     /// Base images of far objects.
     pub bases: Bases,
     /// Whether any patch was made since the set was cleared.
     patched: bool,
+    /// Whether an entry has become [`WriteKind::Idle`] since the set was cleared.
+    has_idle: bool,
 }
 
 impl WriteSet {
@@ -128,6 +133,19 @@ impl WriteSet {
         self.index.clear();
         self.bases.clear();
         self.patched = false;
+        self.has_idle = false;
+    }
+
+    /// Returns whether some entry may be [`WriteKind::Idle`].
+    #[inline]
+    pub fn has_idle(&self) -> bool {
+        self.has_idle
+    }
+
+    /// Makes entry `at` one without a write.
+    pub fn make_idle(&mut self, at: usize) {
+        self.has_idle = true;
+        self.writes[at].what = WriteKind::Idle;
     }
 
     #[inline]
@@ -140,8 +158,8 @@ impl WriteSet {
         let part = words / 3;
         let entries = part * 8 / size_of::<Write>();
         self.writes.shrink_to(entries);
-        self.images.shrink_to(part);
-        self.patches.shrink_to(part);
+        self.images.shrink(part);
+        self.patches.shrink(part);
         self.index.shrink_to(entries);
     }
 
@@ -163,6 +181,13 @@ impl WriteSet {
         } else {
             self.index.get(&addr).map(|at| *at as usize)
         }
+    }
+
+    /// Makes space for entries that are about to be added, so that they are not copied as the set
+    /// grows.
+    pub fn reserve(&mut self, entries: usize) {
+        self.writes.reserve_exact(entries);
+        self.index.reserve(entries);
     }
 
     pub fn push(&mut self, write: Write) -> usize {
@@ -195,29 +220,36 @@ impl WriteSet {
 
     /// Adds a zeroed image of `words` words and returns its range.
     pub fn new_image(&mut self, words: usize) -> (usize, usize) {
-        let from = self.images.len();
-        self.images.resize(from + words, 0);
-        (from, words)
+        let zeroed = |images: &mut Vec<u64>| images.resize(images.len() + words, 0);
+        (self.images.push(words, zeroed), words)
+    }
+
+    /// Adds an image with this content and returns its range.
+    pub fn push_image(&mut self, image: &[u64]) -> (usize, usize) {
+        let copy = |images: &mut Vec<u64>| images.extend_from_slice(image);
+        (self.images.push(image.len(), copy), image.len())
     }
 
     #[inline]
     pub fn image(&self, write: &Write) -> &[u64] {
-        &self.images[write.image.0..write.image.0 + write.image.1]
+        self.images.get(write.image.0, write.image.1)
     }
 
     #[inline]
     pub fn image_mut(&mut self, range: (usize, usize)) -> &mut [u64] {
-        &mut self.images[range.0..range.0 + range.1]
+        self.images.get_mut(range.0, range.1)
     }
 
     /// Adds a patch to entry `at`.
     pub fn push_patch(&mut self, at: usize, op: &[u64]) {
         self.patched = true;
-        let position = self.patches.len() as u32;
-        self.patches.push(u64::from(self.writes[at].patch));
-        self.patches.push(op.len() as u64);
-        self.patches.extend_from_slice(op);
-        self.writes[at].patch = position + 1;
+        let write = &mut self.writes[at];
+        let head = [u64::from(write.patch), op.len() as u64];
+        let position = self.patches.push(PATCH_HEAD + op.len(), |patches| {
+            patches.extend_from_slice(&head);
+            patches.extend_from_slice(op);
+        });
+        write.patch = position as u32 + 1;
     }
 
     /// Returns the patches of an entry, oldest first, as ranges for [`Self::op`].
@@ -225,9 +257,9 @@ impl WriteSet {
         let mut ranges = Vec::new();
         let mut at = write.patch as usize;
         while at > 0 {
-            let len = self.patches[at] as usize;
-            ranges.push((at + 1, at + 1 + len));
-            at = self.patches[at - 1] as usize;
+            let head = self.patches.get(at - 1, PATCH_HEAD);
+            ranges.push((at - 1 + PATCH_HEAD, head[1] as usize));
+            at = head[0] as usize;
         }
         ranges.reverse();
         ranges
@@ -235,17 +267,17 @@ impl WriteSet {
 
     /// Returns the words of a patch.
     pub fn op(&self, range: (usize, usize)) -> &[u64] {
-        &self.patches[range.0..range.1]
+        self.patches.get(range.0, range.1)
     }
 
     /// Applies every patch of entry `at` to its image, which has the node's newest version.
     pub fn reapply(&mut self, at: usize, kind: &'static dyn NodeKind) -> Result<(), Refusal> {
         let write = self.writes[at];
         let ranges = self.patches_of(&write);
-        let image = &mut self.images[write.image.0..write.image.0 + write.image.1];
+        let image = self.images.get_mut(write.image.0, write.image.1);
         ranges
             .iter()
-            .try_for_each(|range| kind.apply(&self.patches[range.0..range.1], image))
+            .try_for_each(|range| kind.apply(self.patches.get(range.0, range.1), image))
     }
 }
 
@@ -257,15 +289,15 @@ mod tests {
     fn shrunken_write_set_frees_its_buffers() {
         let mut set = WriteSet::default();
         for at in 0..100_000 {
-            set.images.extend([at; 3]);
-            set.patches.extend([at; 2]);
-            set.push(Write {
+            set.push_image(&[at; 3]);
+            let entry = set.push(Write {
                 addr: Addr::from_raw(at * 64),
                 base: NO_BASE,
                 what: WriteKind::Freed,
                 image: (0, 0),
                 patch: 0,
             });
+            set.push_patch(entry, &[at; 2]);
         }
         set.clear();
         assert!(set.bytes() > 64 << 10);
