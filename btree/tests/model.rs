@@ -210,6 +210,51 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
 }
 
 #[test]
+fn nested_savepoints_agree_with_a_model() {
+    for seed in 100..116 {
+        let mut numbers = Numbers(seed);
+        let machine = machine();
+        let mut session = machine.coordinator();
+        let tree = tree(&mut session, 40 + 20 * (seed as usize % 4));
+        let mut committed = Model::new();
+        for round in 0..20 {
+            let mut tx = session.begin(Mode::ReadWrite);
+            let mut model = committed.clone();
+            let mut open = Vec::new();
+            let space = 20 + numbers.below(100);
+            for _ in 0..numbers.below(300) {
+                match numbers.below(12) {
+                    0 if open.len() < 4 => open.push((tx.savepoint(), model.clone())),
+                    // Rolls back to any open savepoint, and closes the later ones.
+                    1 if !open.is_empty() => {
+                        open.truncate(1 + numbers.below(open.len() as u64) as usize);
+                        let (savepoint, before) = &open[open.len() - 1];
+                        tx.rollback_to(savepoint);
+                        model = before.clone();
+                    }
+                    2 if !open.is_empty() => {
+                        let (savepoint, _) = open.swap_remove(open.len() - 1);
+                        tx.release(savepoint);
+                    }
+                    _ => {
+                        let steps = step(tree, &mut tx, &mut model, &mut numbers, space);
+                        pollster::block_on(steps);
+                    }
+                }
+            }
+            assert!(
+                everything(tree, &mut tx) == model,
+                "seed {seed} round {round}"
+            );
+            assert!(commit(tx), "one writer; seed {seed} round {round}");
+            committed = model;
+        }
+        let report = check(&mut session, tree);
+        assert_eq!(report.entries, committed.len() as u64);
+    }
+}
+
+#[test]
 fn old_snapshot_finds_keys_through_splits_and_merges() {
     let machine = machine();
     let (mut session, mut reader) = (machine.coordinator(), machine.coordinator());

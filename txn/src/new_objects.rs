@@ -577,6 +577,7 @@ impl Context {
             what,
             image,
             patch: 0,
+            saved: 0,
         })?;
         Ok(FatPtr {
             addr,

@@ -1,9 +1,10 @@
 //! Savepoints: rolling back the writes of a transaction since a point, without ending it.
 //!
-//! While a savepoint is open every change of the write set pushes an undo: the entry was new, or
-//! its earlier state. Reads stay in the read set, because a result may have depended on them. A
-//! change that is rolled back had a condition (its key was absent, the version was this). The
-//! condition joins the read set, because the client may know that the change succeeded.
+//! While a savepoint is open, the first change of an entry of the write set since the newest
+//! savepoint pushes an undo: the entry was new, or its earlier state. Reads stay in the read set,
+//! because a result may have depended on them. A change that is rolled back had a condition (its
+//! key was absent, the version was this). The condition joins the read set, because the client may
+//! know that the change succeeded.
 
 use crate::context::Context;
 use crate::isolation::Isolation;
@@ -49,10 +50,16 @@ impl Undo {
     }
 }
 
+/// The undos of a transaction, oldest first. Positions of undos ascend within a transaction; those
+/// that were rolled back are used again.
 #[derive(Default)]
 pub(crate) struct Undos {
     open: usize,
     log: Vec<Undo>,
+    /// The position of the first undo in `log`.
+    base: usize,
+    /// The position at the newest savepoint that was open since then, or a later one.
+    newest: usize,
     bytes: usize,
     /// The open marks, and the mark at which the transaction reads.
     pub marks: Vec<OpenMark>,
@@ -60,9 +67,18 @@ pub(crate) struct Undos {
 }
 
 impl Undos {
+    /// Forgets all undos, at the end of a transaction.
     pub fn clear(&mut self) {
+        self.close();
+        self.base = 0;
+        self.newest = 0;
+    }
+
+    /// Forgets all undos, when no savepoint is open any more.
+    fn close(&mut self) {
         self.open = 0;
         self.bytes = 0;
+        self.base = self.position();
         self.log.clear();
         self.marks.clear();
         self.reads_at = None;
@@ -80,12 +96,27 @@ impl Undos {
         self.open > 0
     }
 
-    pub fn push(&mut self, undo: Undo) {
-        if self.is_active() {
-            self.note_first(&undo);
-            self.bytes += undo.bytes();
-            self.log.push(undo);
+    fn position(&self) -> usize {
+        self.base + self.log.len()
+    }
+
+    /// Returns whether a change of an entry needs an undo: a savepoint is open, and no undo has
+    /// saved the entry since the newest one.
+    #[inline]
+    pub fn needs(&self, write: &Write) -> bool {
+        self.is_active() && write.saved as usize <= self.newest
+    }
+
+    /// Adds an undo if a savepoint is open. Returns the position just after it, or 0.
+    #[inline]
+    pub fn push(&mut self, undo: Undo) -> u32 {
+        if !self.is_active() {
+            return 0;
         }
+        self.note_first(&undo);
+        self.bytes += undo.bytes();
+        self.log.push(undo);
+        u32::try_from(self.position()).unwrap_or(0)
     }
 
     fn pop(&mut self) -> Option<Undo> {
@@ -108,6 +139,7 @@ impl Transaction {
         let context = self.context_mut();
         let undos = &mut context.undos;
         undos.open += 1;
+        undos.newest = undos.position();
         Savepoint {
             depth: undos.open,
             undos: undos.log.len(),
@@ -136,6 +168,7 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.undos.open = savepoint.depth;
+        context.undos.newest = context.undos.position();
         context.undos.close_marks(savepoint.depth + 1);
         let held = context.held.saturating_sub(savepoint.held);
         context.machine.account().release(held as u64);
@@ -158,7 +191,7 @@ impl Transaction {
         undos.open = savepoint.depth - 1;
         undos.close_marks(savepoint.depth);
         if undos.open == 0 {
-            undos.clear();
+            undos.close();
         }
     }
 

@@ -24,7 +24,7 @@ impl Context {
     pub fn push(&mut self, write: Write) -> Result<usize, Stop> {
         self.check_space(1)?;
         let at = self.writes.push(write);
-        self.undos.push(Undo::Added);
+        self.writes.writes[at].saved = self.undos.push(Undo::Added);
         self.charge()?;
         Ok(at)
     }
@@ -59,17 +59,18 @@ impl Context {
         }
     }
 
-    /// Saves entry `at` for open savepoints before it is changed.
+    /// Saves entry `at` for open savepoints before it is changed, unless it has been saved since
+    /// the newest savepoint.
     pub fn note_change(&mut self, at: usize) -> Result<(), Stop> {
         let write = self.writes.writes[at];
         self.prewritten_touched |= write.is_settled();
-        if self.undos.is_active() {
+        if self.undos.needs(&write) {
             let mut words = Vec::new();
             match write.what {
                 WriteKind::New { .. } => self.copy_new(&write, &mut words),
                 _ => words.extend_from_slice(self.writes.image(&write)),
             }
-            self.undos.push(Undo::Changed(at, write, words));
+            self.writes.writes[at].saved = self.undos.push(Undo::Changed(at, write, words));
         }
         self.charge()
     }
@@ -200,6 +201,7 @@ impl Transaction {
             what,
             image: range,
             patch: 0,
+            saved: 0,
         };
         // Reuse an entry whose patches were taken: an object has at most one entry.
         if context.writes.has_idle()
@@ -211,7 +213,8 @@ impl Transaction {
             );
             context.note_change(at)?;
             context.prewritten_touched |= write.is_settled();
-            context.writes.writes[at] = write;
+            let saved = context.writes.writes[at].saved;
+            context.writes.writes[at] = Write { saved, ..write };
             return Ok(at);
         }
         context.push(write)

@@ -57,6 +57,8 @@ pub(crate) struct Write {
     pub image: (usize, usize),
     /// Last patch, as position + 1 in `patches`; 0 for none.
     pub patch: u32,
+    /// The position just after its last undo ([`crate::savepoint::Undos`]); 0 for none.
+    pub saved: u32,
 }
 
 /// The place of the payload of a new object.
@@ -296,6 +298,7 @@ mod tests {
                 what: WriteKind::Freed,
                 image: (0, 0),
                 patch: 0,
+                saved: 0,
             });
             set.push_patch(entry, &[at; 2]);
         }
