@@ -14,6 +14,9 @@ use crate::context::Context;
 use crate::lock::HEADER_BYTES;
 use crate::write_set::{Payload, Write, WriteKind};
 
+/// Number of replaced objects from which a commit looks for readers that need the old versions.
+const UNREAD_FROM: usize = 256;
+
 impl Context {
     /// Installs every write at `w` and releases every lock.
     pub(crate) fn commit_primary(&mut self, w: Timestamp) {
@@ -40,6 +43,10 @@ impl Context {
         if self.order.is_empty() {
             return;
         }
+        if self.order.len() >= UNREAD_FROM && self.is_unread_below(w) {
+            places.resize(self.order.len(), OldVersionPtr::LOST);
+            return;
+        }
         let machine = &self.machine;
         let mut lane = machine.lanes().enter(self.lane);
         for at in &self.order {
@@ -56,6 +63,13 @@ impl Context {
             });
             places.push(place);
         }
+    }
+
+    /// Returns whether no transaction reads a version older than `w`, now or later. This
+    /// transaction has passed VALIDATE, so that it reads no more (READ-1).
+    fn is_unread_below(&self, w: Timestamp) -> bool {
+        self.slot.move_to(w);
+        self.machine.oldest() >= w
     }
 
     /// Leaves out objects that are no longer locked here. Recovery may have decided the commit, and
@@ -134,9 +148,49 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use fencepost_storage::Timestamp;
+    use fencepost_storage::header::OldVersionPtr;
     use pollster::block_on;
 
-    use crate::{Machine, MachineOptions, Mode};
+    use super::UNREAD_FROM;
+    use crate::{Machine, MachineOptions, Mode, ObjectLocation, Outcome, Transaction};
+
+    #[test]
+    fn old_versions_are_kept_only_for_readers() {
+        let machine = Machine::open(MachineOptions::default()).expect("opens");
+        let (mut writer, mut reader) = (machine.coordinator(), machine.coordinator());
+        let mut tx = writer.begin(Mode::ReadWrite);
+        let mut objects = Vec::new();
+        for n in 0..UNREAD_FROM as u64 {
+            let object = block_on(tx.alloc(1, ObjectLocation::Own)).expect("memory");
+            tx.write_new(object, &[n]).expect("its own");
+            objects.push(object.addr);
+        }
+        assert!(block_on(tx.commit()).is_ok());
+        for round in 1..4 {
+            let mut old = (round != 2).then(|| reader.begin(Mode::ReadOnly));
+            let mut tx = writer.begin(Mode::ReadWrite);
+            for object in &objects {
+                block_on(tx.write(*object, &[round])).expect("there");
+            }
+            assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+            let last = machine
+                .regions()
+                .own_object(objects[7])
+                .expect("there")
+                .link();
+            assert_eq!(last.place() == OldVersionPtr::LOST, round == 2);
+            let seen = |tx: &mut Transaction| {
+                let value = block_on(tx.view(objects[7], None, |view| view.word(0)));
+                value.expect("the version is kept").map(|(value, _)| value)
+            };
+            if let Some(old) = &mut old {
+                let before = if round == 1 { 7 } else { round - 1 };
+                assert_eq!(seen(old), Some(before));
+            }
+            drop(old);
+            assert_eq!(seen(&mut reader.begin(Mode::ReadOnly)), Some(round));
+        }
+    }
 
     #[test]
     fn recovery_decision_does_not_replace_newer_version() {
