@@ -72,6 +72,28 @@ impl Level {
         (self.prefix, self.used) = self.used_with(level, key);
         self.entries.push(key, value);
     }
+
+    /// Appends an entry if that does not fill the node. Returns whether it did. `words` are those
+    /// of a node, `fill` those to fill.
+    #[inline]
+    fn push_within(
+        &mut self,
+        level: u8,
+        (words, fill): (usize, usize),
+        key: &[u8],
+        value: [u64; 2],
+    ) -> bool {
+        let least = 2 + usize::from(level > 0);
+        let fences = key::words_for(self.low.len()) + key::words_for(key.len());
+        let (prefix, entries) = self.used_with(level, key);
+        let used = HEADER_WORDS + fences + entries;
+        let fits = self.entries.len() < least && used <= words || used <= fill;
+        if fits {
+            (self.prefix, self.used) = (prefix, entries);
+            self.entries.push(key, value);
+        }
+        fits
+    }
 }
 
 /// A tree under construction.
@@ -86,6 +108,10 @@ pub struct Bulk {
     fill: usize,
     levels: Vec<Level>,
     last: Option<Vec<u8>>,
+    /// The image of the node that is being written.
+    image: Vec<u64>,
+    /// An empty batch that is used again.
+    spare: ScanBatch,
 }
 
 /// Share of a node that is filled, in percent, so that the first inserts do not split every leaf.
@@ -101,6 +127,8 @@ impl Bulk {
             fill: words * FILL_PERCENT / 100,
             levels: vec![Level::new(Vec::new(), FatPtr::NULL)],
             last: None,
+            image: Vec::new(),
+            spare: ScanBatch::new(),
         }
     }
 
@@ -159,7 +187,10 @@ impl Bulk {
         let last = self.last.get_or_insert_with(Vec::new);
         last.clear();
         last.extend_from_slice(key);
-        self.add(tx, 0, key.to_vec(), value).await?;
+        let limits = (self.words, self.fill);
+        if !self.levels[0].push_within(0, limits, key, value) {
+            self.add(tx, 0, key.to_vec(), value).await?;
+        }
         Ok(true)
     }
 
@@ -187,11 +218,7 @@ impl Bulk {
                 self.levels.push(Level::new(Vec::new(), FatPtr::NULL));
             }
             let open_level = &mut self.levels[level];
-            let least = 2 + usize::from(level > 0);
-            let fences = key::words_for(open_level.low.len()) + key::words_for(key.len());
-            let used = HEADER_WORDS + fences + open_level.used_with(level as u8, &key).1;
-            if open_level.entries.len() < least && used <= self.words || used <= self.fill {
-                open_level.push(level as u8, &key, value);
+            if open_level.push_within(level as u8, (self.words, self.fill), &key, value) {
                 return Ok(());
             }
             // The high fence of the finished node is the low fence of the next one.
@@ -209,7 +236,9 @@ impl Bulk {
             let first = open_level.node.is_null();
             let next = self.node(tx, level, near).await?;
             let open_level = &mut self.levels[level];
-            let mut done = std::mem::replace(open_level, Level::new(cut.clone(), next));
+            let mut fresh = Level::new(cut.clone(), next);
+            fresh.entries = std::mem::take(&mut self.spare);
+            let mut done = std::mem::replace(open_level, fresh);
             open_level.push(level as u8, &key, value);
             if first {
                 done.node = self.node(tx, level, near).await?;
@@ -224,7 +253,7 @@ impl Bulk {
 
     /// Writes a finished node.
     async fn write(
-        &self,
+        &mut self,
         tx: &mut Transaction,
         level: usize,
         done: Level,
@@ -242,14 +271,16 @@ impl Bulk {
             ..Frame::root(level as u8, self.words, self.root)
         };
         let frame = frame.together_as(self.flags);
-        let mut image = vec![0; self.words];
-        image::build(&mut image, &frame, &done.entries, 0, done.entries.len())
-            .map_err(|_| Stop::Damaged)?;
+        self.image.resize(self.words, 0);
+        let (image, entries) = (&mut self.image, done.entries);
+        image::build(image, &frame, &entries, 0, entries.len()).map_err(|_| Stop::Damaged)?;
+        self.spare = entries;
+        self.spare.clear();
         let at = done.node.addr;
         if at == self.root && self.public {
-            tx.write(at, &image).await?;
+            tx.write(at, &self.image).await?;
         } else {
-            tx.write_new(done.node, &image)?;
+            tx.write_new(done.node, &self.image)?;
         }
         if self.public && level == 0 && !fault::injected(Fault::FillWithoutStamp) {
             tx.stamp_with(at, &LEAF)?;
