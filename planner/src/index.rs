@@ -286,6 +286,8 @@ fn too_long(index: &IndexDef, length: usize, limit: usize) -> StatementStop {
     }
 }
 
-fn missing(index: &IndexDef) -> StatementStop {
+/// Returns the error for an index that lacks the entry of a row (ROW-1).
+#[cold]
+pub fn missing(index: &IndexDef) -> StatementStop {
     SqlError::internal(format!("index \"{}\" lacks the entry of a row", index.name)).into()
 }

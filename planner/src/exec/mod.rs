@@ -47,7 +47,6 @@ pub use cx::{CancelFlag, Cx, Scratch};
 pub use encoded_number::NumberExpr;
 pub use gather::{NextPartResult, PartResult, PartStatistics, RemoteParts};
 pub use group::Groups;
-pub use order::sort_indexes;
 pub use part::run_part;
 pub use range::{Fit, fit, point_key};
 pub use routed::{Prune, leaves};

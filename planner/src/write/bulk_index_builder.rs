@@ -1,8 +1,9 @@
-//! Bulk creation of index entries: they are collected while rows are inserted, then sorted, and
-//! built into an index that is still empty.
+//! Bulk changes of indexes: the entries of many rows are collected while the rows are written, then
+//! sorted, and built into an index that is still empty, or removed.
 //!
-//! Inserting into a tree row by row pays for the descent and the change each time. Sorted entries
-//! fill its leaves one after the other. The collected entries count against the memory limit.
+//! Changing a tree row by row pays for the descent and the change each time. Sorted entries fill
+//! its leaves one after the other, or are removed from each leaf together. The collected entries
+//! count against the memory limit.
 //!
 //! For a partitioned index, the partition number precedes each key, so that sorting groups the
 //! entries by partition.
@@ -12,20 +13,27 @@ use std::ops::Range;
 use fencepost_btree::{BTree, Bulk};
 use fencepost_sql::catalog::{IndexDef, IndexKind};
 use fencepost_sql::stop::StatementStop;
+use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
-use fencepost_txn::Transaction;
+use fencepost_txn::{Blocks, Transaction};
 
-use crate::exec::{Cx, sort_indexes};
+use super::key_blocks::{KeyBlocks, KeyPlace};
+use super::key_order::{KeySort, OrderedKey};
+use super::rows::entry;
+use crate::exec::Cx;
 use crate::index::{self, tree};
+use crate::plan::TablePlan;
 
 /// The step in bytes in which memory is charged.
 const CHARGE_BYTES: usize = 1 << 20;
+/// The number of entries from which those of one leaf are removed together.
+const REMOVED_TOGETHER_FROM: usize = 16;
+/// The number of entries that are removed without a pause.
+const REMOVED_AT_ONCE: usize = 1024;
 
 /// A collected entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    start: usize,
-    len: u32,
     /// The position of the entry in the order of insertion.
     pub nth: u32,
     /// The fat pointer of the row.
@@ -35,19 +43,15 @@ pub struct Entry {
 /// The collected entries of one index.
 #[derive(Debug, Default)]
 pub struct EntryBuffer {
-    keys: Vec<u8>,
-    entries: Vec<Entry>,
+    bytes: KeyBlocks,
+    keys: Blocks<KeyPlace>,
+    /// The rows; empty if the entries are to be removed.
+    rows: Blocks<FatPtr>,
+    /// The entries in the order of their keys, once they are sorted.
+    order: Vec<OrderedKey>,
     held: usize,
     /// Length of the partition number before each key, in bytes; 0 without partitions.
     prefix: usize,
-}
-
-/// Returns the first bytes of a key as a number: keys with different numbers are in their order.
-fn head(key: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let bytes = key.len().min(head.len());
-    head[..bytes].copy_from_slice(&key[..bytes]);
-    u64::from_be_bytes(head)
 }
 
 /// Length of a partition number in bytes.
@@ -63,7 +67,7 @@ impl EntryBuffer {
         }
     }
 
-    /// Adds an entry.
+    /// Adds an entry that is to be built.
     pub fn push(
         &mut self,
         tx: &mut Transaction,
@@ -71,42 +75,64 @@ impl EntryBuffer {
         key: &[u8],
         place: FatPtr,
     ) -> Result<(), StatementStop> {
-        let bytes = self.keys.capacity() + self.entries.capacity() * size_of::<Entry>();
+        self.rows.push(place);
+        self.push_key(tx, partition, key)
+    }
+
+    /// Adds the key of an entry that is to be removed.
+    pub fn push_key(
+        &mut self,
+        tx: &mut Transaction,
+        partition: u32,
+        key: &[u8],
+    ) -> Result<(), StatementStop> {
+        let place = self
+            .bytes
+            .push(&partition.to_be_bytes()[..self.prefix], key);
+        self.keys.push(place);
+        let bytes = self.memory();
         if bytes >= self.held + CHARGE_BYTES {
             tx.hold_memory(bytes - self.held)?;
             self.held = bytes;
         }
-        self.entries.push(Entry {
-            start: self.keys.len(),
-            len: (self.prefix + key.len()) as u32,
-            nth: self.entries.len() as u32,
-            place,
-        });
-        self.keys
-            .extend_from_slice(&partition.to_be_bytes()[..self.prefix]);
-        self.keys.extend_from_slice(key);
         Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.bytes() + self.keys.bytes() + self.rows.bytes()
+    }
+
+    /// Returns the bytes that are held for the entries.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.keys.len()
     }
 
-    /// Returns whether the entries must be built before more are collected.
+    /// Returns whether the entries must be used before more are collected.
     pub fn is_full(&self) -> bool {
         const MOST_BYTES: usize = 256 << 20;
-        self.keys.len() + self.entries.len() * size_of::<Entry>() > MOST_BYTES
+        self.held > MOST_BYTES
     }
 
-    fn key(&self, entry: &Entry) -> &[u8] {
-        let end = entry.start + entry.len as usize;
-        &self.keys[entry.start + self.prefix..end]
+    fn entry(&self, of: OrderedKey) -> Entry {
+        Entry {
+            nth: of.nth,
+            place: self.rows.get(of.nth as usize),
+        }
     }
 
-    fn partition(&self, entry: &Entry) -> u32 {
+    fn key(&self, of: OrderedKey) -> &[u8] {
+        &self.bytes.get(self.keys.get(of.nth as usize))[self.prefix..]
+    }
+
+    fn partition(&self, of: OrderedKey) -> u32 {
         let mut number = [0; PARTITION_BYTES];
-        number[..self.prefix].copy_from_slice(&self.keys[entry.start..entry.start + self.prefix]);
+        let key = self.bytes.get(self.keys.get(of.nth as usize));
+        number[..self.prefix].copy_from_slice(&key[..self.prefix]);
         u32::from_be_bytes(number)
     }
 
@@ -115,36 +141,38 @@ impl EntryBuffer {
     /// # Errors
     /// As [`Cx::pause`].
     pub async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<Option<Entry>, StatementStop> {
-        let (keys, entries) = (&self.keys, &self.entries);
-        let key = |at: u32| {
-            let entry = &entries[at as usize];
-            &keys[entry.start..entry.start + entry.len as usize]
-        };
-        // Most comparisons end at the first bytes, which are side by side.
-        let heads: Vec<u64> = (0..entries.len() as u32).map(|at| head(key(at))).collect();
-        let mut order: Vec<u32> = (0..entries.len() as u32).collect();
-        sort_indexes(&mut order, cx, |a, b| {
-            let heads = heads[a as usize].cmp(&heads[b as usize]);
-            heads.then_with(|| key(a).cmp(key(b)))
-        })
-        .await?;
-        let mut sorted = Vec::with_capacity(order.len());
-        let mut duplicate_key: Option<Entry> = None;
-        for (place, at) in order.iter().enumerate() {
+        let (bytes, keys) = (&self.bytes, &self.keys);
+        let key = |nth: u32| bytes.get(keys.get(nth as usize));
+        let mut sort = KeySort::new(keys.len());
+        while sort.step(key) {
+            cx.pause().await?;
+        }
+        self.order = sort.into_order();
+        let mut duplicate_key: Option<OrderedKey> = None;
+        for pair in self.order.windows(2) {
             if cx.is_due() {
                 cx.pause().await?;
             }
-            let entry = entries[*at as usize];
-            let before = place.checked_sub(1).map(|before| order[before]);
-            if before.is_some_and(|before| key(before) == key(*at))
-                && duplicate_key.is_none_or(|found| entry.nth < found.nth)
+            if pair[0].is_same(pair[1], &key)
+                && duplicate_key.is_none_or(|found| pair[1].nth < found.nth)
             {
-                duplicate_key = Some(entry);
+                duplicate_key = Some(pair[1]);
             }
-            sorted.push(entry);
         }
-        self.entries = sorted;
-        Ok(duplicate_key)
+        Ok(duplicate_key.map(|of| self.entry(of)))
+    }
+
+    /// Returns the first of the sorted entries from `from` on that are of one partition, as a
+    /// range.
+    fn of_partition(&self, from: usize) -> Option<(u32, Range<usize>)> {
+        let first = *self.order.get(from)?;
+        if self.prefix == 0 {
+            return Some((0, from..self.order.len()));
+        }
+        let partition = self.partition(first);
+        let same = |of: &&OrderedKey| self.partition(**of) == partition;
+        let count = self.order[from..].iter().take_while(same).count();
+        Some((partition, from..from + count))
     }
 
     /// Builds the sorted entries into empty trees and removes them. If a tree is not empty, returns
@@ -158,18 +186,13 @@ impl EntryBuffer {
             return Ok(false);
         }
         let mut done = 0;
-        while let Some(first) = self.entries.get(done) {
-            let partition = self.partition(first);
-            let of_it = |entry: &&Entry| self.partition(entry) == partition;
-            let count = self.entries[done..].iter().take_while(of_it).count();
-            if !self
-                .build_tree(cx, tree(index, partition), done..done + count)
-                .await?
-            {
-                self.entries.drain(..done);
+        while let Some((partition, entries)) = self.of_partition(done) {
+            let end = entries.end;
+            if !self.build_tree(cx, tree(index, partition), entries).await? {
+                self.order.drain(..done);
                 return Ok(false);
             }
-            done += count;
+            done = end;
         }
         self.forget(cx.tx);
         Ok(true)
@@ -186,33 +209,64 @@ impl EntryBuffer {
         let Some(mut bulk) = Bulk::into(cx.tx, tree).await? else {
             return Ok(false);
         };
-        for entry in &self.entries[entries] {
+        for of in &self.order[entries] {
             cx.breathe().await?;
-            bulk.push(cx.tx, self.key(entry), entry.place.to_words())
-                .await?;
+            let row = self.rows.get(of.nth as usize);
+            bulk.push(cx.tx, self.key(*of), row.to_words()).await?;
         }
         bulk.finish(cx.tx).await?;
         Ok(true)
     }
 
-    /// Inserts the entries one by one and removes them. Returns the first entry whose key the index
-    /// already has.
+    /// Inserts the sorted entries one by one and removes them from the collection. Returns the
+    /// first entry whose key the index already has.
     pub async fn insert(
         &mut self,
         cx: &mut Cx<'_>,
         index: &IndexDef,
     ) -> Result<Option<Entry>, StatementStop> {
-        for entry in &self.entries {
+        for of in &self.order {
             cx.breathe().await?;
-            let place = entry.place.to_words();
-            let at = (index, self.partition(entry));
-            match index::insert(cx.tx, at, self.key(entry), place).await? {
+            let place = self.rows.get(of.nth as usize).to_words();
+            let at = (index, self.partition(*of));
+            match index::insert(cx.tx, at, self.key(*of), place).await? {
                 fencepost_btree::Insert::Done => {}
-                fencepost_btree::Insert::Exists(_) => return Ok(Some(*entry)),
+                fencepost_btree::Insert::Exists(_) => return Ok(Some(self.entry(*of))),
             }
         }
         self.forget(cx.tx);
         Ok(None)
+    }
+
+    /// Removes the entries, which must exist, from the B-tree `index`.
+    ///
+    /// # Errors
+    /// XX000 if the index lacks one.
+    pub async fn remove(&mut self, cx: &mut Cx<'_>, index: &IndexDef) -> Result<(), StatementStop> {
+        self.sort(cx).await?;
+        if self.len() < REMOVED_TOGETHER_FROM {
+            for of in &self.order {
+                let at = (index, self.partition(*of));
+                index::remove(cx.tx, at, self.key(*of)).await?;
+            }
+            self.forget(cx.tx);
+            return Ok(());
+        }
+        let mut done = 0;
+        while let Some((partition, entries)) = self.of_partition(done) {
+            for part in self.order[entries.clone()].chunks(REMOVED_AT_ONCE) {
+                let key = |at: usize| self.key(part[at]);
+                let tree = tree(index, partition);
+                let absent = tree.remove_ascending(cx.tx, part.len(), key).await?;
+                if absent.is_some() {
+                    return Err(index::missing(index));
+                }
+                cx.pause().await?;
+            }
+            done = entries.end;
+        }
+        self.forget(cx.tx);
+        Ok(())
     }
 
     fn forget(&mut self, tx: &mut Transaction) {
@@ -221,5 +275,79 @@ impl EntryBuffer {
             prefix: self.prefix,
             ..EntryBuffer::default()
         };
+    }
+}
+
+/// The index entries of the rows that a DELETE has deleted, for each index of a table. They are
+/// removed at the end of the statement. Until then no expression of a user may read the table
+/// (ROW-1).
+#[derive(Debug)]
+pub struct EntryRemovals {
+    each: Vec<EntryBuffer>,
+    /// The key of the next entry.
+    key: Vec<u8>,
+}
+
+impl EntryRemovals {
+    /// Returns an empty collection. Returns `None` for a table with partitions, or with an index
+    /// that is no B-tree or evaluates expressions.
+    pub fn of(table: &TablePlan) -> Option<EntryRemovals> {
+        let is_plain = |index: &IndexDef| {
+            let more = &index.more;
+            index.kind == IndexKind::BTree && !index.is_partial() && more.expressions.is_empty()
+        };
+        let indexes = &table.def.indexes;
+        let is_possible = table.leaves.is_none() && indexes.iter().all(is_plain);
+        is_possible.then(|| EntryRemovals {
+            each: indexes.iter().map(EntryBuffer::of).collect(),
+            key: Vec::new(),
+        })
+    }
+
+    /// Returns the bytes that are held for the entries.
+    pub fn held(&self) -> usize {
+        self.each.iter().map(EntryBuffer::held).sum()
+    }
+
+    /// Adds the entries of a row of `table`. They are not removed before [`Self::finish`].
+    pub async fn add_row(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        row: &[Value],
+        place: FatPtr,
+    ) -> Result<(), StatementStop> {
+        let row = &row[..table.layout.width()];
+        let partition = table.def.partition_of(row, &mut self.key);
+        for (position, entries) in self.each.iter_mut().enumerate() {
+            entry(cx, (table, position), row, place.addr, &mut self.key).await?;
+            entries.push_key(cx.tx, partition, &self.key)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the entry of a row in the index at `position`. Removes the collected entries of the
+    /// index if they are many.
+    pub async fn add(
+        &mut self,
+        cx: &mut Cx<'_>,
+        position: usize,
+        (index, partition): (&IndexDef, u32),
+        key: &[u8],
+    ) -> Result<(), StatementStop> {
+        let entries = &mut self.each[position];
+        entries.push_key(cx.tx, partition, key)?;
+        if entries.is_full() {
+            Box::pin(entries.remove(cx, index)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the entries from the indexes of `table`.
+    pub async fn finish(self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), StatementStop> {
+        for (position, mut entries) in self.each.into_iter().enumerate() {
+            entries.remove(cx, table.index_def(position)).await?;
+        }
+        Ok(())
     }
 }

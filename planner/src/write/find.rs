@@ -22,34 +22,47 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
-    // Whether MERGE may change a row that another part of the statement has changed depends on its
-    // WHEN clause.
-    let merges = matches!(plan.action, Action::Merge(_));
     while more {
-        let (start, held) = (rows.len(), rows.weight());
-        more = state.next(&plan.source, cx, &mut rows, CHUNK).await?;
+        let held = rows.weight();
+        more = find_more(plan, cx, &mut state, &mut rows).await?;
         if rows.weight() > held {
             cx.tx.hold_memory(rows.weight() - held)?;
         }
-        let mut kept = start;
-        for i in start..rows.len() {
-            cx.breathe().await?;
-            let place = pointer_of(&rows.row(i)[plan.width]);
-            if !merges && place.is_some_and(|place| is_changed(cx, place)) {
-                continue;
-            }
-            let holds = match plan.deep {
-                true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
-                false => cx.holds(plan.filter.as_ref(), rows.row(i)).await?,
-            };
-            if holds {
-                rows.swap(kept, i);
-                kept += 1;
-            }
-        }
-        rows.truncate(kept);
     }
     Ok(rows)
+}
+
+/// Appends the next from rows that pass WHERE, with their fat pointers, to `rows`. Returns false if
+/// these were the last ones.
+pub(super) async fn find_more(
+    plan: &ChangePlan,
+    cx: &mut Cx<'_>,
+    state: &mut SourceState,
+    rows: &mut Batch,
+) -> Result<bool, StatementStop> {
+    // Whether MERGE may change a row that another part of the statement has changed depends on its
+    // WHEN clause.
+    let merges = matches!(plan.action, Action::Merge(_));
+    let start = rows.len();
+    let more = state.next(&plan.source, cx, rows, CHUNK).await?;
+    let mut kept = start;
+    for i in start..rows.len() {
+        cx.breathe().await?;
+        let place = pointer_of(&rows.row(i)[plan.width]);
+        if !merges && place.is_some_and(|place| is_changed(cx, place)) {
+            continue;
+        }
+        let holds = match plan.deep {
+            true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
+            false => cx.holds(plan.filter.as_ref(), rows.row(i)).await?,
+        };
+        if holds {
+            rows.swap(kept, i);
+            kept += 1;
+        }
+    }
+    rows.truncate(kept);
+    Ok(more)
 }
 
 /// Finds rows as [`find_rows`] does, and locks each row. At READ COMMITTED, rows that others have
@@ -61,16 +74,13 @@ pub(super) async fn find_and_lock(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
 ) -> Result<(Batch, Decisions), StatementStop> {
-    let mut decisions = Decisions {
-        by: decided_by(cx),
-        anew: HashSet::new(),
-    };
+    let mut decisions = Decisions::new(cx);
     if plan.table.def.is_view() {
         return Ok((find_rows(plan, cx).await?, decisions));
     }
     for _ in 0..FINDS_MAX {
         let mut rows = find_rows(plan, cx).await?;
-        decisions.by = decided_by(cx);
+        decisions.update(cx);
         match lock_found(plan, cx, (&mut rows, &mut decisions)).await? {
             Lock::OfAll => return Ok((rows, decisions)),
             Lock::OfNewer => {
@@ -95,6 +105,19 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
+    /// Creates the decisions of a statement that has changed no row yet.
+    pub(super) fn new(cx: &Cx<'_>) -> Decisions {
+        Decisions {
+            by: decided_by(cx),
+            anew: HashSet::new(),
+        }
+    }
+
+    /// Takes the snapshots into account at which further rows were found.
+    pub(super) fn update(&mut self, cx: &Cx<'_>) {
+        self.by = decided_by(cx);
+    }
+
     /// Returns the newest commit timestamp that the version of the row at `place` may have.
     pub fn latest(&self, place: FatPtr) -> Timestamp {
         if self.anew.contains(&place.addr.raw()) {
@@ -106,11 +129,11 @@ impl Decisions {
 }
 
 /// The maximal number of searches for rows that other transactions keep moving.
-const FINDS_MAX: u32 = 64;
+pub(super) const FINDS_MAX: u32 = 64;
 
 /// The result of locking the rows of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lock {
+pub(super) enum Lock {
     /// All rows are as in the snapshot.
     OfAll,
     /// Some rows are newer than the snapshot, which must move before they are written.
@@ -120,7 +143,7 @@ enum Lock {
 }
 
 /// Locks the rows, and removes the rows that need not be changed any more.
-async fn lock_found(
+pub(super) async fn lock_found(
     plan: &ChangePlan,
     cx: &mut Cx<'_>,
     (rows, decisions): (&mut Batch, &mut Decisions),

@@ -9,6 +9,8 @@ mod errors;
 mod find;
 mod foreign_key_actions;
 mod insert;
+mod key_blocks;
+mod key_order;
 mod merge;
 mod references;
 mod returning;

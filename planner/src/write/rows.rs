@@ -16,10 +16,10 @@ use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Isolation, ObjectLocation, Strength};
 
-use super::bulk_index_builder::EntryBuffer;
+use super::bulk_index_builder::{EntryBuffer, EntryRemovals};
 use super::errors::duplicate;
 use super::rules::check_row;
-use super::unique_recheck::record_duplicate;
+use super::unique_recheck::{await_writers, record_duplicate};
 use crate::exec::Cx;
 use crate::index::{find, insert, is_taken, key_lock, remove, replace, trees, try_insert};
 use crate::leaves::Leaves;
@@ -56,6 +56,8 @@ pub struct RowWriter {
     /// allocated near it.
     last: Option<(u32, Addr)>,
     entries: Entries,
+    /// The index entries of deleted rows, if they are removed at the end of the statement.
+    pub(super) removals: Option<EntryRemovals>,
     duplicate: Option<u32>,
     /// The number of unique keys that were locked.
     keys_locked: u32,
@@ -80,9 +82,9 @@ const KEY_LOCKS_MAX: u32 = 1024;
 /// trees meanwhile.
 const MANY: usize = 4096;
 
-/// Writes the index key of a row at address `at` to `key`.
+/// Writes the index key of a row at address `at`.
 #[inline]
-async fn entry(
+pub(super) async fn entry(
     cx: &mut Cx<'_>,
     (table, position): (&TablePlan, usize),
     row: &[Value],
@@ -107,18 +109,6 @@ fn changes_keys(table: &TableDef, (old, new): (&[Value], &[Value]), changed: &[u
     };
     let mut keys = table.indexes.iter().filter(|index| index.is_unique());
     keys.any(changes)
-}
-
-/// Waits until no open transaction has changed or deleted a row. Keeps no lock on the row.
-async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), StatementStop> {
-    if cx.tx.has_image(row) {
-        return Ok(());
-    }
-    let before = cx.tx.savepoint();
-    let waited = cx.queue(row, Strength::Share).await;
-    cx.tx.rollback_to(&before);
-    cx.tx.release(before);
-    waited
 }
 
 impl RowWriter {
@@ -544,7 +534,10 @@ impl RowWriter {
             }
             entry(cx, (table, position), old, place.addr, &mut self.old_key).await?;
             let at = (table.index_def(position), partition);
-            remove(cx.tx, at, &self.old_key).await?;
+            match &mut self.removals {
+                Some(removals) => removals.add(cx, position, at, &self.old_key).await?,
+                None => remove(cx.tx, at, &self.old_key).await?,
+            }
         }
         free_row(cx.tx, place.addr).await?;
         Ok(())

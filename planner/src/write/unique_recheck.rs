@@ -18,11 +18,25 @@ use fencepost_sql::catalog::{IndexDef, TableDef};
 use fencepost_sql::key::successor;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
+use fencepost_storage::Addr;
+use fencepost_txn::Strength;
 
 use super::errors::duplicate;
 use crate::exec::Cx;
 use crate::index::tree;
 use crate::plan::TablePlan;
+
+/// Waits until no open transaction has changed or deleted a row. Keeps no lock on the row.
+pub(super) async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), StatementStop> {
+    if cx.tx.has_image(row) {
+        return Ok(());
+    }
+    let before = cx.tx.savepoint();
+    let waited = cx.queue(row, Strength::Share).await;
+    cx.tx.rollback_to(&before);
+    cx.tx.release(before);
+    waited
+}
 
 /// A key that two rows have had.
 #[derive(Clone, Debug)]
