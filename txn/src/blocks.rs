@@ -64,9 +64,13 @@ impl<T: Copy> Blocks<T> {
         &mut block[at % BLOCK]
     }
 
-    /// Returns all values in their order.
-    pub fn iter(&self) -> impl Iterator<Item = T> {
-        self.full.iter().flatten().chain(&self.last).copied()
+    /// Returns the blocks of values in their order.
+    #[inline]
+    pub fn blocks(&self) -> impl Iterator<Item = &[T]> {
+        self.full
+            .iter()
+            .map(Vec::as_slice)
+            .chain(std::iter::once(&self.last[..]))
     }
 
     /// Removes the values from `len` on.
@@ -123,7 +127,7 @@ mod tests {
                     },
                 }
                 prop_assert_eq!(list.len(), model.len());
-                prop_assert!(list.iter().eq(model.iter().copied()));
+                prop_assert!(list.blocks().flatten().eq(&model));
                 if let Some(last) = model.len().checked_sub(1) {
                     prop_assert_eq!(list.get(last / 2), model[last / 2]);
                 }

@@ -48,11 +48,11 @@ pub(crate) struct Read {
 
 /// An entry as it is stored.
 #[derive(Clone, Copy)]
-struct StoredRead {
-    addr: Addr,
-    header: Header,
+pub(crate) struct StoredRead {
+    pub addr: Addr,
+    pub header: Header,
     own: bool,
-    plain: bool,
+    pub plain: bool,
     /// The number of its note, counted from 1; 0 for none.
     note: u32,
 }
@@ -142,8 +142,17 @@ impl ReadSet {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Read> {
-        self.reads.iter().map(|stored| self.read(stored))
+    /// Returns the position of the first entry for which `f` holds.
+    #[inline]
+    pub fn position(&self, mut f: impl FnMut(&StoredRead) -> bool) -> Option<usize> {
+        let mut before = 0;
+        for block in self.reads.blocks() {
+            if let Some(at) = block.iter().position(&mut f) {
+                return Some(before + at);
+            }
+            before += block.len();
+        }
+        None
     }
 
     pub fn get(&self, at: usize) -> Read {

@@ -26,7 +26,7 @@ pub use crate::context::{FarCounts, Mode};
 use crate::fault::{self, Fault};
 use crate::isolation::Isolation;
 use crate::machine::Machine;
-use crate::read_set::ReadEntry;
+use crate::read_set::{ReadEntry, StoredRead};
 use crate::stop::{AbortReason, Stop};
 
 /// A coordinator: runs transactions, one after the other. A session owns one.
@@ -288,10 +288,9 @@ impl Transaction {
 
     /// Returns whether the read set has an object with an address in `from..to`.
     pub fn guards_between(&self, from: Addr, to: Addr) -> bool {
-        self.context()
-            .reads
-            .iter()
-            .any(|read| (from..to).contains(&read.seen.addr))
+        let reads = &self.context().reads;
+        let between = |read: &StoredRead| (from..to).contains(&read.addr);
+        reads.position(between).is_some()
     }
 
     /// Returns the operations that it has posted to other machines so far, before its commit.

@@ -17,7 +17,7 @@ use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::network::{ExpectedHeader, Headers, Network};
 use crate::node::Revalidate;
-use crate::read_set::Read;
+use crate::read_set::{Read, StoredRead};
 use crate::stop::{AbortReason, Stop};
 use crate::work::Work;
 
@@ -66,11 +66,11 @@ impl Context {
     #[inline]
     pub(crate) fn first_moved(&self, locking: bool) -> Option<usize> {
         let mut next_write = 0;
-        let mut stands = |read: &Read| {
-            if self.does_without(read, locking) {
+        let mut stands = |read: &StoredRead| {
+            if self.does_without(read.plain, locking) {
                 return true;
             }
-            let (addr, seen) = (read.seen.addr, read.seen.header);
+            let (addr, seen) = (read.addr, read.header);
             if self.machine.far(addr).is_some() {
                 return false;
             }
@@ -80,7 +80,7 @@ impl Context {
                     && header == Some(seen.locked())
                     && self.holds_next(addr, &mut next_write)
         };
-        self.reads.iter().position(|read| !stands(&read))
+        self.reads.position(|read| !stands(read))
     }
 
     /// Starts reading, all at once, the headers of read objects that are not mapped here. If
@@ -91,7 +91,7 @@ impl Context {
         }
         self.look_at(of.filter_map(|at| {
             let read = self.reads.get(at);
-            if self.does_without(&read, locking) {
+            if self.does_without(read.plain, locking) {
                 return None;
             }
             let seen = read.seen;
@@ -135,7 +135,7 @@ impl Context {
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
         let read = self.reads.get(at);
-        if self.does_without(&read, locking) {
+        if self.does_without(read.plain, locking) {
             return Ok(None);
         }
         let addr = read.seen.addr;
@@ -158,10 +158,11 @@ impl Context {
         }
     }
 
-    /// Returns whether the commit does not validate an entry of the read set. `locking` says that
-    /// it holds its write locks.
-    fn does_without(&self, read: &Read, locking: bool) -> bool {
-        locking && read.plain && self.isolation != Isolation::Serializable
+    /// Returns whether the commit does not validate an entry of the read set, which may be `plain`.
+    /// `locking` says that it holds its write locks.
+    #[inline]
+    fn does_without(&self, plain: bool, locking: bool) -> bool {
+        locking && plain && self.isolation != Isolation::Serializable
     }
 
     async fn check_moved(
