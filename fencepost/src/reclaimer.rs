@@ -35,6 +35,9 @@ use crate::alarm::Alarm;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The delay between two looks at the readers of dropped tables.
 const READERS_DELAY: Duration = Duration::from_millis(10);
+/// How long the thread counts as busy while there are readers. Most of them end soon, and other
+/// machines report the end of the last one a little later.
+const READERS_PATIENCE: Duration = Duration::from_millis(200);
 /// The longest wait for the end of the thread.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// The delay between two looks at the thread, of a session or of the end of the process.
@@ -113,8 +116,8 @@ impl ReclaimThread {
         self.shared.changed.notify_all();
     }
 
-    /// Returns whether the thread has work that it can do now. It has none while readers still use
-    /// all dropped structures, or after an error.
+    /// Returns whether the thread has work that it can do now, or soon. It has none while readers
+    /// use all dropped structures for more than [`READERS_PATIENCE`], or after an error.
     pub fn is_busy(&self) -> bool {
         self.shared.state.lock().busy
     }
@@ -153,11 +156,15 @@ impl Shared {
         let mut random = Random::new(u64::from(self.machine.number()));
         let mut configuration = self.machine.members().configuration;
         let mut has_freed = false;
+        let mut readers_since = None;
         while self.begin_step() {
             let step = {
                 let _step = self.step.lock();
                 reclaimer.step().block_on()
             };
+            if !matches!(step, Ok(ReclaimStep::ReadersRemain)) {
+                readers_since = None;
+            }
             match step {
                 Ok(ReclaimStep::Freed) => has_freed = true,
                 Ok(ReclaimStep::Idle) => {
@@ -167,7 +174,12 @@ impl Shared {
                     self.await_work(&mut configuration);
                 }
                 Ok(ReclaimStep::ReadersRemain) => {
-                    self.rest(READERS_DELAY);
+                    let since = readers_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() < READERS_PATIENCE {
+                        thread::sleep(READERS_DELAY);
+                    } else {
+                        self.rest(READERS_DELAY);
+                    }
                 }
                 Err(halt) if halt.is_retryable() => {
                     let delay_us = random.below(CONFLICT_DELAY_MAX_US);
