@@ -221,7 +221,7 @@ fn errors_come_only_from_rows_read() {
 }
 
 #[test]
-fn analytic_query_ends_at_time_and_memory_limits() {
+fn analytic_query_ends_at_time_limit_and_goes_on_at_memory_limit() {
     let db = Database::options()
         .memory_limit(40 << 20)
         .open()
@@ -238,8 +238,8 @@ fn analytic_query_ends_at_time_and_memory_limits() {
     let before = db.machine().account().used();
     let sql = "SELECT b || repeat('x', 1500), count(*) FROM t GROUP BY 1";
     assert!(executor(&mut session, sql));
-    let error = session.query(sql, &[]).expect_err("too much");
-    assert_eq!(error.code(), SqlState::OUT_OF_MEMORY);
+    // The row executor runs it, with a temporary file.
+    assert_eq!(session.query(sql, &[]).expect("groups").len(), 20_000);
     given_back(&db, before);
     session
         .execute("SET statement_timeout = '20ms'", &[])
