@@ -1,6 +1,7 @@
 //! The outer slots of a statement: those that exist, and those on which a query depends.
 
 use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
+use foldhash::{HashSet, HashSetExt};
 
 /// Returns the number of outer slots of a statement: all slots in use are below it.
 pub fn outer_slots(statement: &Statement) -> usize {
@@ -18,9 +19,20 @@ pub fn outer_slots(statement: &Statement) -> usize {
     count
 }
 
+/// Returns whether a CTE of the statement reads outer slots.
+pub fn has_outer_ctes(statement: &Statement) -> bool {
+    let mut found = false;
+    statement.for_each_leaf(&mut |leaf| {
+        if let LeafSource::Cte(cte) = leaf.source.inner() {
+            found |= !cte.args.is_empty();
+        }
+    });
+    found
+}
+
 /// Returns the outer slots that `query` reads and that no part of it sets.
 pub fn free_slots(query: &Select) -> Vec<usize> {
-    let (mut read, mut set) = (Vec::new(), Vec::new());
+    let (mut read, mut set) = (Vec::new(), HashSet::new());
     query.for_each_query(&mut |query| {
         query.for_each_expr(&mut |expr| {
             read_slots(expr, &mut read);

@@ -10,7 +10,7 @@ use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
 use crate::context::PlanContext;
-use crate::outer_slots::free_slots;
+use crate::outer_slots::{free_slots, has_outer_ctes};
 use crate::plan::{SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 use crate::statement_snapshot::needs_statement_snapshot;
@@ -82,11 +82,14 @@ impl Subplans {
         if !any && routines.is_empty() {
             return None;
         }
-        let free = queries.iter().map(|query| {
-            let slots = query.as_ref().map(|query| free_slots(query));
-            slots.unwrap_or_default().into()
-        });
-        let free = free.collect();
+        let mut free = Vec::new();
+        // Without such a CTE, the arguments of a subquery are all outer values that it reads.
+        if has_outer_ctes(statement) {
+            free.extend(queries.iter().map(|query| {
+                let slots = query.as_ref().map(|query| free_slots(query));
+                slots.unwrap_or_default().into()
+            }));
+        }
         let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q), cx));
         Some(Subplans {
             free,

@@ -80,7 +80,7 @@ pub async fn run_change(
     // Neither triggers nor RETURNING may see rows without entries, or entries without rows.
     let is_unobserved = changer.triggers.is_none() && plan.returning.is_empty() && !is_view;
     if matches!(plan.action, Action::Delete) && is_unobserved && rows.len() >= MANY {
-        changer.writer.removals = EntryRemovals::of(&plan.table);
+        changer.writer.removals = EntryRemovals::of(&plan.table).map(Box::new);
     }
     for i in 0..rows.len() {
         cx.breathe().await?;

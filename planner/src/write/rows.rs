@@ -57,7 +57,7 @@ pub struct RowWriter {
     last: Option<(u32, Addr)>,
     entries: Entries,
     /// The index entries of deleted rows, if they are removed at the end of the statement.
-    pub(super) removals: Option<EntryRemovals>,
+    pub(super) removals: Option<Box<EntryRemovals>>,
     duplicate: Option<u32>,
     /// The number of unique keys that were locked.
     keys_locked: u32,
