@@ -217,7 +217,7 @@ impl Groups {
             self.memory.add_entry(cx, self.key.len() + accumulators)?;
         }
         if let Some(spill) = &mut self.spill {
-            spill.write().await?;
+            Box::pin(spill.write()).await?;
         }
         if self.is_open && self.memory.is_full() && !grouping.keys.is_empty() {
             self.is_open = false;
@@ -383,8 +383,11 @@ impl Groups {
         cx: &mut Cx<'_>,
         max: usize,
     ) -> Result<(&Batch, bool), StatementStop> {
-        if self.next == self.rows.len() && self.next_partition(grouping, cx).await? {
-            self.finish(grouping, cx).await?;
+        if self.next == self.rows.len()
+            && self.spill.is_some()
+            && Box::pin(self.next_partition(grouping, cx)).await?
+        {
+            Box::pin(self.finish(grouping, cx)).await?;
         }
         self.page.clear();
         let end = self.rows.len().min(self.next + max);

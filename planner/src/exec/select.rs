@@ -97,7 +97,7 @@ impl SelectState {
             return self.next_unsorted(plan, cx, out, max).await;
         }
         if self.sorter.is_none() {
-            self.sort(plan, cx, limits).await?;
+            Box::pin(self.sort(plan, cx, limits)).await?;
         }
         let Some(sorter) = &mut self.sorter else {
             return Ok(false);
@@ -196,13 +196,13 @@ impl SelectState {
         let new = || Box::new(Distinct::new(plan, cx));
         let distinct = self.distinct.get_or_insert_with(new);
         if distinct.is_source_over() {
-            return distinct.next(plan, cx, out, max).await;
+            return Box::pin(distinct.next(plan, cx, out, max)).await;
         }
         let more = self.project_source(plan, cx, out, max).await?;
         let Some(distinct) = &mut self.distinct else {
             return Ok(more);
         };
-        distinct.count(cx).await?;
+        Box::pin(distinct.count(cx)).await?;
         Ok(more || distinct.end_source())
     }
 
@@ -326,8 +326,8 @@ impl SelectState {
         max: usize,
     ) -> Result<bool, StatementStop> {
         if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
-            let mut groups = self.group(plan, grouping, cx).await?;
-            groups.finish(grouping, cx).await?;
+            let mut groups = Box::pin(self.group(plan, grouping, cx)).await?;
+            Box::pin(groups.finish(grouping, cx)).await?;
             self.groups = Some(groups);
         }
         self.input.clear();

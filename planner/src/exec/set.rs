@@ -92,12 +92,12 @@ impl SetState {
         max: usize,
     ) -> Result<bool, StatementStop> {
         if self.side == Side::Count {
-            self.count(set, cx).await?;
+            Box::pin(self.count(set, cx)).await?;
         }
         let plan = match self.side {
             Side::Left => &set.left,
             Side::Right => &set.right,
-            Side::Spilled => return self.next_spilled(set, cx, out, max).await,
+            Side::Spilled => return Box::pin(self.next_spilled(set, cx, out, max)).await,
             Side::Count => return Ok(false),
         };
         self.rows.clear();
@@ -249,7 +249,7 @@ impl SetState {
     /// Writes rows to the temporary file, which is created when the memory is full.
     async fn write_full(&mut self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         if let Some(spill) = &mut self.spill {
-            spill.write().await?;
+            Box::pin(spill.write()).await?;
         }
         if self.is_open && self.memory.as_ref().is_some_and(CollectedMemory::is_full) {
             self.is_open = false;

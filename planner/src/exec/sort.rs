@@ -256,19 +256,30 @@ impl Sorter {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, SqlError> {
+        if self.merge.is_some() {
+            return Box::pin(self.next_merged(cx, out, max)).await;
+        }
         for _ in 0..max {
-            let found = match &mut self.merge {
-                None => self.next_in_memory(out),
-                Some(merge) => {
-                    cx.breathe().await?;
-                    let found = merge.next(out.push()).await?;
-                    if !found {
-                        out.pop();
-                    }
-                    found
-                }
-            };
-            if !found {
+            if !self.next_in_memory(out) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn next_merged(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, SqlError> {
+        let Some(merge) = &mut self.merge else {
+            return Ok(false);
+        };
+        for _ in 0..max {
+            cx.breathe().await?;
+            if !merge.next(out.push()).await? {
+                out.pop();
                 return Ok(false);
             }
         }

@@ -352,11 +352,14 @@ impl Cx<'_> {
                         let input = self.deep_value(input, row).await?;
                         self.is_member(sub, &input, candidate, columns).await?
                     }
-                    None if !all => self.any(sub, (test, columns), row, wanted).await?,
+                    None if !all => {
+                        // Boxed, so that deeply nested subqueries need less memory.
+                        Box::pin(self.any(sub, (test, columns), row, wanted)).await?
+                    }
                     None => {
                         let rows = std::mem::take(&mut self.cached_rows(sub.id)?.rows);
                         let of = (true, &**test, columns.as_slice());
-                        let value = self.quantified(&rows, of, row).await;
+                        let value = Box::pin(self.quantified(&rows, of, row)).await;
                         self.cached_rows(sub.id)?.rows = rows;
                         value?
                     }

@@ -199,7 +199,7 @@ impl JoinState {
             self.left_more = match left {
                 Some(left) => {
                     let read = partitions.read_left(left, &mut self.left_rows, cx);
-                    read.await?
+                    Box::pin(read).await?
                 }
                 None => false,
             };
