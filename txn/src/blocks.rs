@@ -25,10 +25,15 @@ impl<T: Copy> Blocks<T> {
     #[inline]
     pub fn push(&mut self, value: T) {
         if self.last.len() == BLOCK {
-            let next = Vec::with_capacity(BLOCK);
-            self.full.push(std::mem::replace(&mut self.last, next));
+            self.begin_block();
         }
         self.last.push(value);
+    }
+
+    #[cold]
+    fn begin_block(&mut self) {
+        let next = Vec::with_capacity(BLOCK);
+        self.full.push(std::mem::replace(&mut self.last, next));
     }
 
     /// Returns the number of values.

@@ -20,6 +20,8 @@ use crate::write_set::{NO_BASE, Payload, WriteKind};
 
 /// The distance in objects at which objects are prefetched.
 const OBJECTS_AHEAD: usize = 8;
+/// The number of objects above which they are prefetched.
+const PREFETCHED_FROM: usize = 64;
 /// The bytes of the header words of an object.
 pub(crate) const HEADER_BYTES: usize = 16;
 
@@ -82,7 +84,10 @@ impl Context {
     /// order of locking.
     #[inline]
     pub(crate) fn prefetch_ahead(&self, i: usize, bytes: usize) {
-        if let Some(ahead) = self.order.get(i + OBJECTS_AHEAD) {
+        // The few objects of a short transaction have been read just before.
+        if self.order.len() > PREFETCHED_FROM
+            && let Some(ahead) = self.order.get(i + OBJECTS_AHEAD)
+        {
             let write = &self.writes.writes[*ahead as usize];
             self.machine.regions().prefetch(write.addr, bytes);
         }

@@ -24,7 +24,9 @@ impl Context {
     pub fn push(&mut self, write: Write) -> Result<usize, Stop> {
         self.check_space(1)?;
         let at = self.writes.push(write);
-        self.writes.writes[at].saved = self.undos.push(Undo::Added);
+        if self.undos.is_active() {
+            self.writes.writes[at].saved = self.undos.push(Undo::Added);
+        }
         self.charge()?;
         Ok(at)
     }
