@@ -16,6 +16,7 @@
 //! * `options`, `create`, `dismantle`: the options of a tree, its creation and its end.
 //! * `walk`, `tree`, `change`, `remove`, `scan`: descents, single keys, their changes, removals of
 //!   many keys, ranges.
+//! * `divide`: the parts of a range, for scans by several threads.
 //! * `grow`, `shrink`: splits and merges, in transactions of their own.
 //! * `bulk`, `check`: building from sorted entries, and verifying.
 //!
@@ -55,6 +56,7 @@ mod check;
 mod counters;
 mod create;
 mod dismantle;
+mod divide;
 mod entries;
 mod error;
 mod grow;

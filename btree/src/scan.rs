@@ -31,12 +31,12 @@ pub enum Direction {
 /// A scan in progress: the rest of its range, from `from` (inclusive) to `to` (exclusive).
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    tree: Addr,
-    direction: Direction,
-    from: Vec<u8>,
+    pub(crate) tree: Addr,
+    pub(crate) direction: Direction,
+    pub(crate) from: Vec<u8>,
     /// `None`: no upper bound.
-    to: Option<Vec<u8>>,
-    done: bool,
+    pub(crate) to: Option<Vec<u8>>,
+    pub(crate) done: bool,
     /// Scratch: the fence of the leaf where the scan continues.
     fence: Vec<u8>,
 }
@@ -86,6 +86,11 @@ impl BTree {
 }
 
 impl Cursor {
+    /// Returns whether the scan is at its end.
+    pub fn is_at_end(&self) -> bool {
+        self.done
+    }
+
     /// Fills `out` with the next entries, at most `max` and at least one if any are left. Returns
     /// `false`, with `out` empty, at the end. In a read-write transaction the range that was passed
     /// joins the read set, and an empty leaf on the way is merged in a transaction of its own.

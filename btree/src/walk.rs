@@ -106,7 +106,12 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> WalkStep {
 /// Walks as [`descend`] does, if all nodes on the way are in memory that is mapped here, and the
 /// first look at each of them leads downwards. Returns `None` otherwise.
 #[inline]
-fn descend_at_once(machine: &Machine, tree: Addr, level: u8, target: Target<'_>) -> Option<Addr> {
+pub(crate) fn descend_at_once(
+    machine: &Machine,
+    tree: Addr,
+    level: u8,
+    target: Target<'_>,
+) -> Option<Addr> {
     let mut at = tree;
     for _ in 0..MAX_DEPTH {
         let step = machine.glimpse(at, |view| look(Node::open_in(view, tree), level, target))??;

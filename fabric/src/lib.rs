@@ -92,7 +92,7 @@ pub use nvram::evicted::EvictedMemory;
 #[cfg(not(loom))]
 pub use nvram::saves::{LoadError, SaveOutcome};
 pub use os_disk::OsDisk;
-pub use priority::ask_for_priority;
+pub use priority::{ask_for_priority, stand_back};
 pub use random::{Random, entropy_seed};
 #[cfg(not(loom))]
 pub use retained_memory::{MemoryStore, RetainedMemory};

@@ -1,4 +1,5 @@
-//! Scheduling priority for threads that must run even while other threads use all processors.
+//! Scheduling priority: of threads that must run even while other threads use all processors, and
+//! of threads that come last.
 //!
 //! # Failure
 //! Systems give priority only to trusted processes (on Linux CAP_SYS_NICE). A thread without it
@@ -33,3 +34,16 @@ pub fn ask_for_priority() -> bool {
 pub fn ask_for_priority() -> bool {
     false
 }
+
+/// Lets other threads go before the calling thread, which gets a small share of a busy processor
+/// and all of an idle one.
+#[cfg(target_os = "linux")]
+pub fn stand_back() {
+    const NICE: i32 = 10;
+    // Without it the thread runs at normal priority. For Linux a process in this sense is a thread.
+    let _ = rustix::process::setpriority_process(None, NICE);
+}
+
+/// Does nothing: on other systems the call would change the priority of all threads.
+#[cfg(not(target_os = "linux"))]
+pub fn stand_back() {}

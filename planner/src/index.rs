@@ -17,23 +17,12 @@ use foldhash::fast::FixedState;
 
 use crate::exec::Cx;
 use crate::place::PartitionPlacement;
-
-/// Returns the tree that a B-tree index has for a partition.
-#[inline]
-pub fn tree(index: &IndexDef, partition: u32) -> BTree {
-    BTree::open(Addr::from_raw(index.roots.of(partition)))
-}
+use crate::trees::tree;
 
 /// Returns the hash table that a hash index has for a partition.
 #[inline]
 fn hash_table(index: &IndexDef, partition: u32) -> HashTable {
     HashTable::open(Addr::from_raw(index.roots.of(partition)))
-}
-
-/// Returns all trees of a B-tree index.
-pub fn trees(index: &IndexDef) -> impl Iterator<Item = BTree> {
-    let roots = index.roots.all().iter();
-    roots.map(|root| BTree::open(Addr::from_raw(*root)))
 }
 
 /// Returns the entry of `key`.

@@ -7,7 +7,7 @@ use fencepost_btree::BTree;
 use fencepost_sql::catalog::{IndexKind, TableDef};
 use fencepost_txn::Machine;
 
-use crate::index;
+use crate::trees;
 
 /// Estimates the number of rows of a table without waiting for another machine: the trees whose
 /// memory is mapped here stand for the others. Returns `None` if there are none, or if the primary
@@ -20,7 +20,7 @@ pub fn rows_of_mapped_trees(table: &TableDef, machine: &Machine) -> Option<f64> 
         if first.kind != IndexKind::BTree {
             return None;
         }
-        for tree in index::trees(first) {
+        for tree in trees::trees(first) {
             trees += 1;
             if let Some(entries) = entries(tree, machine) {
                 counted += 1;

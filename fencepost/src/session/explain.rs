@@ -69,27 +69,9 @@ impl Session {
                     extras.push(RunInformation::Whole("Shipped to", home.to_string()));
                 }
                 if analyze {
-                    let started = Instant::now();
-                    let mut rows = MemorySink::default();
-                    let before = self.far_counts();
-                    self.came.clear();
-                    self.run_plan(&mut inner, 0, &mut rows, false).await?;
-                    let after = self.far_counts();
-                    if let Some(first) = lines.first_mut() {
-                        first.push_str(&format!(" (actual rows={})", rows.rows.len()));
-                    }
-                    extras.push(RunInformation::ActualRows(rows.rows.len()));
+                    let run = self.run_explained(&mut inner, options, &mut lines).await?;
                     tell_returned(&mut lines, &self.came);
-                    if self.db.machine.number() != 0 {
-                        let reads = after.reads.saturating_sub(before.reads);
-                        let messages = after.messages.saturating_sub(before.messages);
-                        let fabric = format!("reads={reads} messages={messages}");
-                        extras.push(RunInformation::Whole("Fabric", fabric));
-                    }
-                    if options.summary != Some(false) {
-                        let elapsed = started.elapsed().as_secs_f64() * 1000.0;
-                        extras.push(RunInformation::Time("Execution Time", elapsed));
-                    }
+                    extras.extend(run);
                 }
             }
             match explained.filter(|_| !text) {
@@ -117,6 +99,38 @@ impl Session {
             }
             Ok(Completion::Complete(Tag::plain("EXPLAIN")))
         })
+    }
+
+    /// Runs an explained statement. Adds the number of its rows to `lines`, and returns the
+    /// information.
+    async fn run_explained(
+        &mut self,
+        portal: &mut Portal,
+        options: ExplainOptions,
+        lines: &mut [String],
+    ) -> Result<Vec<RunInformation>, StatementStop> {
+        let started = Instant::now();
+        let mut rows = MemorySink::default();
+        let before = self.far_counts();
+        let scans_before = self.scratch.parallel_scans;
+        self.came.clear();
+        self.run_plan(portal, 0, &mut rows, false).await?;
+        if let Some(first) = lines.first_mut() {
+            first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+        }
+        let mut run = vec![RunInformation::ActualRows(rows.rows.len())];
+        if self.db.machine.number() != 0 {
+            run.push(fabric_operations(before, self.far_counts()));
+        }
+        let scans = self.scratch.parallel_scans - scans_before;
+        if scans > 0 {
+            run.push(RunInformation::Whole("Parallel Scans", scans.to_string()));
+        }
+        if options.summary != Some(false) {
+            let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+            run.push(RunInformation::Time("Execution Time", elapsed));
+        }
+        Ok(run)
     }
 
     /// Returns the plan, with the known locations of its data.
@@ -172,6 +186,13 @@ impl Session {
             .map(Transaction::far_counts)
             .unwrap_or_default()
     }
+}
+
+/// Returns the operations between two counts.
+fn fabric_operations(before: FarCounts, after: FarCounts) -> RunInformation {
+    let reads = after.reads.saturating_sub(before.reads);
+    let messages = after.messages.saturating_sub(before.messages);
+    RunInformation::Whole("Fabric", format!("reads={reads} messages={messages}"))
 }
 
 const MACHINES: &str = "Machines: ";

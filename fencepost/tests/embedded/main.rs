@@ -19,6 +19,7 @@ mod loads;
 mod long_rows;
 mod memory;
 mod outcomes;
+mod parallel_scans;
 mod partitions;
 mod queueing;
 mod references;

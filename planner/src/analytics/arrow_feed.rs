@@ -248,7 +248,7 @@ impl Columns {
     ) -> Option<Vec<EncodedSource>> {
         let of = |expr: &Expr| match expr.node {
             Node::Column(slot) => slot.checked_sub(scan.first_slot).map(EncodedSource::Column),
-            _ => NumberExpr::new(expr, scan, params).map(EncodedSource::Number),
+            _ => NumberExpr::new(expr, scan.first_slot, params).map(EncodedSource::Number),
         };
         let source = |(pick, _): &(ColumnSource, Cells)| match (*pick, grouping) {
             (ColumnSource::Slot(slot), _) => {

@@ -11,8 +11,8 @@ use fencepost_txn::{Machine, Stop};
 
 use crate::access::Access;
 use crate::estimate::access_rows;
-use crate::index::trees;
 use crate::plan::{JoinMethod, Scan, SelectPlan, Source};
+use crate::trees::trees;
 
 /// The cost in rows above which DataFusion pays off: it takes about a millisecond to start.
 const MUCH: f64 = 100_000.0;

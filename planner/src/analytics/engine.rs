@@ -1,10 +1,6 @@
-//! The threads of DataFusion.
-//!
-//! They are few, and belong to the process. They start with the first SELECT that needs them, and
-//! are separate from the threads of sessions, which continue meanwhile.
+//! The execution of a plan of DataFusion's operators, on the helper threads.
 
-use std::sync::{Arc, OnceLock};
-use std::thread::available_parallelism;
+use std::sync::Arc;
 
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::TaskContext;
@@ -12,15 +8,14 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_physical_plan::{ExecutionPlan, execute_stream};
-use fencepost_fabric::processors::anywhere;
 use futures_util::StreamExt;
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::arrow_feed::BATCH_ROWS;
 use super::operators::Event;
 use super::pool::Pool;
+use crate::helper_threads::runtime;
 
 /// A running plan. When it is dropped, the plan ends at its next batch.
 pub struct Task(AbortHandle);
@@ -56,11 +51,13 @@ pub fn run(
         Default::default(),
         environment,
     ));
-    let task = runtime()?.spawn(async move {
-        let over = give(plan, context, &events).await;
-        // The receiver was dropped; ignore the send error.
-        let _ = events.send(Event::Over(over)).await;
-    });
+    let task = runtime()
+        .map_err(DataFusionError::IoError)?
+        .spawn(async move {
+            let over = give(plan, context, &events).await;
+            // The receiver was dropped; ignore the send error.
+            let _ = events.send(Event::Over(over)).await;
+        });
     Ok(Task(task.abort_handle()))
 }
 
@@ -76,21 +73,4 @@ async fn give(
         }
     }
     Ok(())
-}
-
-fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let build = || {
-        let threads = available_parallelism().map_or(1, |cores| cores.get() / 2);
-        Builder::new_multi_thread()
-            .worker_threads(threads.clamp(1, 4))
-            .thread_name("analytics")
-            .build()
-    };
-    let runtime = anywhere(build).map_err(DataFusionError::IoError)?;
-    // If another thread was faster, its runtime is used.
-    Ok(RUNTIME.get_or_init(|| runtime))
 }

@@ -11,9 +11,10 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use crate::exec::Cx;
-use crate::index::{create, trees};
+use crate::index::create;
 use crate::place::PartitionPlacement;
 use crate::store::{prefetch_row, read_at_once, read_columns, read_row};
+use crate::trees::trees;
 use crate::write::{EntryBuffer, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;

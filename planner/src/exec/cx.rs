@@ -145,6 +145,8 @@ pub struct Scratch {
     pub counting: SessionCounters,
     /// The state of the time slice.
     pub pace: TimeSlice,
+    /// The number of scans that helper threads took part in.
+    pub parallel_scans: u64,
     /// The bytes in the temporary files of the session.
     pub temporary_bytes: TemporaryBytes,
 }

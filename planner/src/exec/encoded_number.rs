@@ -7,8 +7,6 @@ use fencepost_sql::row::RowReader;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
-use crate::plan::Scan;
-
 /// The digits of a numeric, and its number of decimal places.
 pub type Number = (i128, u32);
 
@@ -24,14 +22,14 @@ pub enum NumberExpr {
 }
 
 impl NumberExpr {
-    /// Converts a numeric expression. Returns `None` if it does anything else than to add, subtract
-    /// and multiply columns of the scan and constants.
-    pub fn new(expr: &Expr, scan: &Scan, params: &[Value]) -> Option<NumberExpr> {
+    /// Converts a numeric expression over a scan whose columns begin at `first_slot`. Returns
+    /// `None` if it does anything else than to add, subtract and multiply columns and constants.
+    pub fn new(expr: &Expr, first_slot: usize, params: &[Value]) -> Option<NumberExpr> {
         if expr.ty.kind != TypeKind::Numeric {
             return None;
         }
         match &expr.node {
-            Node::Column(slot) => Some(NumberExpr::Column(slot.checked_sub(scan.first_slot)?)),
+            Node::Column(slot) => Some(NumberExpr::Column(slot.checked_sub(first_slot)?)),
             Node::Const(value) => constant(value),
             Node::Param(nth) => constant(params.get(*nth)?),
             Node::Cast { input, .. } if expr.ty.typmod == -1 => {
@@ -41,7 +39,7 @@ impl NumberExpr {
                 );
                 match &input.node {
                     Node::Column(slot) if is_int => {
-                        Some(NumberExpr::Column(slot.checked_sub(scan.first_slot)?))
+                        Some(NumberExpr::Column(slot.checked_sub(first_slot)?))
                     }
                     Node::Const(value) if is_int => constant(value),
                     Node::Param(nth) if is_int => constant(params.get(*nth)?),
@@ -55,8 +53,8 @@ impl NumberExpr {
                 right,
             } => Some(NumberExpr::Arith(
                 *op,
-                Box::new(NumberExpr::new(left, scan, params)?),
-                Box::new(NumberExpr::new(right, scan, params)?),
+                Box::new(NumberExpr::new(left, first_slot, params)?),
+                Box::new(NumberExpr::new(right, first_slot, params)?),
             )),
             _ => None,
         }

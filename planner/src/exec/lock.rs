@@ -16,7 +16,7 @@ use fencepost_txn::{AbortReason, Isolation, Stop, Strength};
 use super::anew::{LockTarget, RowState, lock_anew};
 use super::batch::Batch;
 use super::cx::Cx;
-use super::scan::pointer_of;
+use super::pointer::pointer_of;
 use super::sort::Sorter;
 use super::targets::Limits;
 use crate::locking::{LockedLeaf, RowLock};

@@ -11,8 +11,8 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use super::cx::Cx;
+use super::pointer::pointer_of;
 use super::routed::{leaf, routed_keys};
-use super::scan::pointer_of;
 use crate::access::{Access, KeyBounds, KeyTerm};
 use crate::plan::Scan;
 use crate::terms::is_array;

@@ -1,6 +1,9 @@
 //! Scans: from keys to index entries to rows, a batch at a time.
 
 mod encoded;
+mod parallel;
+
+use std::sync::Arc;
 
 use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_sql::bound::Expr;
@@ -15,19 +18,24 @@ use super::batch::Batch;
 use super::cx::Cx;
 use super::lock::lock_row;
 use super::merge::Merge;
+use super::pointer::pointer_value;
 use super::range::{Keys, keys};
 use super::row_filter::RowFilter;
 pub use encoded::{EncodedNext, EncodedRows};
+use parallel::ParallelScan;
 
 use crate::access::Access;
-use crate::index::{find, tree, trees};
+use crate::index::find;
 use crate::plan::{Hints, Scan};
 use crate::store::{prefetch_row, read_at_once, read_columns};
+use crate::trees::{tree, trees};
 
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
 /// The number of entries of a batch from which a filter for encoded rows pays off.
 const FILTERED_ROWS: usize = 16;
+/// The number of entries of a range after which helpers read parts of the rest.
+const ALONE_ENTRIES: usize = 8192;
 /// The distance in rows at which rows are prefetched.
 const ROWS_AHEAD: usize = 8;
 
@@ -43,9 +51,11 @@ pub struct ScanState {
     more: bool,
     words: Vec<u64>,
     chunk: usize,
+    /// The number of entries that were read in the range.
+    walked: usize,
     /// The filter for encoded rows, once the scan has found enough rows: `None` in it if no part of
     /// the filter can be tested on them.
-    filter: Option<Option<RowFilter>>,
+    filter: Option<Option<Arc<RowFilter>>>,
 }
 
 /// A scan of the entries of a range.
@@ -54,6 +64,8 @@ enum Walk {
     One(Cursor),
     /// In the trees of all partitions, merged.
     All(Box<Merge>),
+    /// In one tree, by several threads.
+    Parallel(Box<ParallelScan>),
 }
 
 impl Default for ScanState {
@@ -67,6 +79,7 @@ impl Default for ScanState {
             more: false,
             words: Vec::new(),
             chunk: 0,
+            walked: 0,
             filter: None,
         }
     }
@@ -182,7 +195,17 @@ impl ScanState {
         if !self.read_entries(scan, cx, wanted).await? {
             return Ok(false);
         }
-        self.read_rows(scan, cx, out, heavy).await?;
+        match &mut self.walk {
+            Some(Walk::Parallel(parallel)) => {
+                let filter = self.filter.as_ref().and_then(Option::as_ref);
+                let rest = match filter {
+                    None => scan.filter.as_ref(),
+                    Some(filter) => filter.rest(),
+                };
+                emit_block((scan, rest), cx, parallel, out, (target, heavy)).await?;
+            }
+            _ => self.read_rows(scan, cx, out, heavy).await?,
+        }
         self.end_range();
         Ok(true)
     }
@@ -198,6 +221,9 @@ impl ScanState {
         if self.walk.is_none() && !self.open_range(scan, cx) {
             return Ok(false);
         }
+        if self.walked >= ALONE_ENTRIES && self.entry == self.entries.len() {
+            self.share_range(scan, cx).await?;
+        }
         let Some(walk) = &mut self.walk else {
             return Ok(false);
         };
@@ -206,23 +232,29 @@ impl ScanState {
         }
         self.entries.clear();
         self.entry = 0;
+        if let Walk::Parallel(parallel) = walk {
+            if parallel.rows_left() == 0 {
+                let read = parallel.load(cx).await?;
+                self.more = read.is_some();
+                count_entries(scan, cx, read.unwrap_or(0));
+            }
+            return Ok(true);
+        }
         let mark = cx.tx.reads_mark();
         self.more = {
             let (tx, entries) = (&mut cx.seen(), &mut self.entries);
             match walk {
                 Walk::One(cursor) => cursor.next_batch(tx, entries, wanted).await?,
                 Walk::All(merge) => merge.next_batch(tx, entries, wanted).await?,
+                Walk::Parallel(_) => false,
             }
         };
         for first in self.entries.values().iter().take(ROWS_AHEAD) {
             prefetch_row(cx.tx, FatPtr::from_words(*first));
         }
         self.chunk = (self.chunk * 2).min(LAST_CHUNK);
-        let page = cx.scratch.counting.of(counted(scan));
-        page.add(Count::Returned, self.entries.len() as u64);
-        if !is_whole(scan) {
-            page.add(Count::Fetched, self.entries.len() as u64);
-        }
+        self.walked += self.entries.len();
+        count_entries(scan, cx, self.entries.len());
         if scan.hints == Hints::All {
             cx.tx.forget_reads(mark);
         }
@@ -234,6 +266,19 @@ impl ScanState {
         if !self.more && self.entry == self.entries.len() {
             self.walk = None;
         }
+    }
+
+    /// Lets helpers read parts of the rest of a long range.
+    async fn share_range(&mut self, scan: &Scan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
+        self.walked = 0;
+        let Some(Walk::One(cursor)) = &self.walk else {
+            return Ok(());
+        };
+        let filter = self.filter.as_ref().and_then(Option::as_ref);
+        if let Some(parallel) = ParallelScan::begin(scan, cx, cursor, filter).await? {
+            self.walk = Some(Walk::Parallel(Box::new(parallel)));
+        }
+        Ok(())
     }
 
     /// Prefetches a row that is read soon.
@@ -253,7 +298,7 @@ impl ScanState {
         heavy: usize,
     ) -> Result<(), StatementStop> {
         if self.filter.is_none() && self.entries.len() >= FILTERED_ROWS && scan.filter.is_some() {
-            self.filter = Some(RowFilter::new(scan, cx));
+            self.filter = Some(RowFilter::new(scan, cx).map(Arc::new));
         }
         let filter = self.filter.as_ref().and_then(Option::as_ref);
         while self.entry < self.entries.len() && out.weight() < heavy {
@@ -303,6 +348,7 @@ impl ScanState {
             return false;
         };
         self.position += 1;
+        self.walked = 0;
         cx.count(counted(scan), Count::Scans, 1);
         let direction = match scan.backward {
             false => Direction::Forward,
@@ -431,6 +477,15 @@ fn queues_first(scan: &Scan) -> bool {
     scan.locks.is_some() && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
+/// Counts entries that a scan has read.
+fn count_entries(scan: &Scan, cx: &mut Cx<'_>, entries: usize) {
+    let page = cx.scratch.counting.of(counted(scan));
+    page.add(Count::Returned, entries as u64);
+    if !is_whole(scan) {
+        page.add(Count::Fetched, entries as u64);
+    }
+}
+
 /// Reads the part of a row that the scan's columns need. Returns false if there is no row.
 #[inline]
 async fn read_words(
@@ -466,32 +521,35 @@ async fn emit(
         slots[slot] = pointer_value(row);
     }
     let passes = cx.holds(filter, slots).await?;
-    match passes {
-        true => out.weigh(words.len() * 8),
-        false => out.pop(),
+    if passes {
+        out.weigh(words.len() * 8);
+    } else {
+        out.pop();
     }
     Ok(passes)
 }
 
-/// Encodes a fat pointer as a slot value: its two words as 16 bytes.
-pub fn pointer_value(row: FatPtr) -> Value {
-    let [a, b] = row.to_words();
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&a.to_le_bytes());
-    bytes[8..].copy_from_slice(&b.to_le_bytes());
-    Value::Uuid(bytes)
-}
-
-/// Returns the address of the row whose fat pointer is in a slot.
-pub fn row_address(place: &Value) -> Option<Addr> {
-    pointer_of(place).map(|pointer| pointer.addr)
-}
-
-/// Decodes a fat pointer that [`pointer_value`] encoded.
-pub fn pointer_of(value: &Value) -> Option<FatPtr> {
-    let Value::Uuid(bytes) = value else {
-        return None;
-    };
-    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-    Some(FatPtr::from_words([word(0)?, word(8)?]))
+/// Decodes rows of a block, as [`emit`] does, until `out` has `target` rows or `heavy` bytes.
+async fn emit_block(
+    (scan, filter): (&Scan, Option<&Expr>),
+    cx: &mut Cx<'_>,
+    parallel: &mut ParallelScan,
+    out: &mut Batch,
+    (target, heavy): (usize, usize),
+) -> Result<(), StatementStop> {
+    let only_counts = parallel.only_counts();
+    while out.len() < target && out.weight() < heavy {
+        let Some(words) = parallel.next_row() else {
+            break;
+        };
+        if cx.is_due() {
+            cx.pause().await?;
+        }
+        if only_counts {
+            out.push();
+        } else {
+            emit(scan, filter, cx, FatPtr::NULL, words, out).await?;
+        }
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_txn::Machine;
 
-use crate::index::trees;
+use crate::trees::trees;
 
 /// The kind of tables that a view covers.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -21,8 +21,9 @@ use super::key_blocks::{KeyBlocks, KeyPlace};
 use super::key_order::{KeySort, OrderedKey};
 use super::rows::entry;
 use crate::exec::Cx;
-use crate::index::{self, tree};
+use crate::index;
 use crate::plan::TablePlan;
+use crate::trees::tree;
 
 /// The step in bytes in which memory is charged.
 const CHARGE_BYTES: usize = 1 << 20;

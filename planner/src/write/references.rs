@@ -13,9 +13,10 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use crate::exec::{Cx, Fit, fit};
-use crate::index::{is_referenced, tree, trees};
+use crate::index::is_referenced;
 use crate::plan::TablePlan;
 use crate::store::read_row;
+use crate::trees::{tree, trees};
 
 const CHUNK: usize = 256;
 

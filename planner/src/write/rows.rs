@@ -21,10 +21,11 @@ use super::errors::duplicate;
 use super::rules::check_row;
 use super::unique_recheck::{await_writers, record_duplicate};
 use crate::exec::Cx;
-use crate::index::{find, insert, is_taken, key_lock, remove, replace, trees, try_insert};
+use crate::index::{find, insert, is_taken, key_lock, remove, replace, try_insert};
 use crate::leaves::Leaves;
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
+use crate::trees::trees;
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

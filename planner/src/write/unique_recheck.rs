@@ -23,8 +23,8 @@ use fencepost_txn::Strength;
 
 use super::errors::duplicate;
 use crate::exec::Cx;
-use crate::index::tree;
 use crate::plan::TablePlan;
+use crate::trees::tree;
 
 /// Waits until no open transaction has changed or deleted a row. Keeps no lock on the row.
 pub(super) async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), StatementStop> {

@@ -105,6 +105,9 @@ pub enum Analytics {
     On,
 }
 
+/// The built-in value of `max_parallel_workers_per_gather`.
+const PARALLEL_WORKERS: usize = 2;
+
 /// All settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -128,6 +131,8 @@ pub struct Settings {
     pub analytics: Analytics,
     /// `fencepost.track_outcomes`
     pub track_outcomes: bool,
+    /// `max_parallel_workers_per_gather`: the maximal number of threads that help a scan.
+    pub parallel_workers: usize,
     /// `work_mem`, `hash_mem_multiplier` and `temp_file_limit`.
     pub work_memory: WorkMemory,
     /// The values that differ from the table's defaults, by lower-case name.
@@ -158,6 +163,7 @@ impl Settings {
             shipping: ShipMode::Auto,
             analytics: Analytics::Auto,
             track_outcomes: false,
+            parallel_workers: PARALLEL_WORKERS,
             work_memory: WorkMemory::DEFAULT,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
@@ -399,6 +405,9 @@ impl Settings {
                     "always" => ShipMode::Always,
                     _ => ShipMode::Auto,
                 }
+            }
+            "max_parallel_workers_per_gather" => {
+                self.parallel_workers = value.parse().unwrap_or(PARALLEL_WORKERS);
             }
             _ => self.work_memory.apply(name, value),
         }

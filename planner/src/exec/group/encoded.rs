@@ -86,7 +86,7 @@ fn argument(aggregate: &Aggregate, scan: &Scan, params: &[Value]) -> Option<Argu
             TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8,
         ) => column(arg, scan).map(Argument::Integer),
         (AggregateKind::Sum | AggregateKind::Avg, TypeKind::Numeric) => {
-            NumberExpr::new(arg, scan, params).map(Argument::Number)
+            NumberExpr::new(arg, scan.first_slot, params).map(Argument::Number)
         }
         _ => column(arg, scan).map(Argument::Value),
     }

@@ -1,5 +1,7 @@
 //! Scans that pass on their rows without decoding them.
 
+use std::sync::Arc;
+
 use fencepost_sql::error::SqlError;
 use fencepost_sql::row::RowReader;
 use fencepost_sql::stop::StatementStop;
@@ -8,7 +10,8 @@ use fencepost_storage::FatPtr;
 use super::super::cx::Cx;
 use super::super::range::Keys;
 use super::super::row_filter::RowFilter;
-use super::{LAST_CHUNK, ScanState, read_words};
+use super::parallel::ParallelScan;
+use super::{LAST_CHUNK, ScanState, Walk, read_words};
 use crate::plan::{Hints, Scan};
 
 /// The number of words of rows after which a batch ends.
@@ -68,8 +71,13 @@ impl ScanState {
             if !self.read_entries(scan, cx, self.chunk.min(left)).await? {
                 return Ok(EncodedNext::Done);
             }
-            left = left.saturating_sub(self.entries.len() - self.entry);
-            words += self.pass_rows(scan, cx, rows).await?;
+            if let Some(Walk::Parallel(parallel)) = &mut self.walk {
+                left = left.saturating_sub(parallel.rows_left());
+                words += pass_block(scan, cx, parallel, rows).await?;
+            } else {
+                left = left.saturating_sub(self.entries.len() - self.entry);
+                words += self.pass_rows(scan, cx, rows).await?;
+            }
             self.end_range();
         }
         Ok(EncodedNext::More)
@@ -84,7 +92,8 @@ impl ScanState {
         if !sound || scan.filter.is_none() {
             return sound;
         }
-        let filter = self.filter.get_or_insert_with(|| RowFilter::new(scan, cx));
+        let new = || RowFilter::new(scan, cx).map(Arc::new);
+        let filter = self.filter.get_or_insert_with(new);
         filter
             .as_ref()
             .is_some_and(|filter| filter.rest().is_none())
@@ -126,4 +135,26 @@ impl ScanState {
         }
         Ok(words_read)
     }
+}
+
+/// Passes on the rows of a block. Returns the number of words of the rows.
+async fn pass_block(
+    scan: &Scan,
+    cx: &mut Cx<'_>,
+    parallel: &mut ParallelScan,
+    rows: &mut impl EncodedRows,
+) -> Result<usize, StatementStop> {
+    if parallel.only_counts() {
+        rows.add_unread(parallel.skip_rows())?;
+        return Ok(0);
+    }
+    let mut words = 0;
+    while let Some(row) = parallel.next_row() {
+        if cx.is_due() {
+            cx.pause().await?;
+        }
+        words += row.len();
+        rows.add(&scan.table.layout.partial_reader(row)?)?;
+    }
+    Ok(words)
 }
