@@ -36,15 +36,26 @@ pub fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &one)?)
 }
 
+/// Returns the number of processors that the threads of the process may use together: those that
+/// were permitted before the first thread was pinned. It is 1 if the system does not tell.
+pub fn count() -> usize {
+    let permitted = match ALL.get() {
+        Some(all) => all.count() as usize,
+        None => usable().len(),
+    };
+    permitted.max(1)
+}
+
 /// Runs `start`, whose new threads may use all processors that were permitted before the first
 /// thread was pinned.
 ///
 /// ```
-/// use fencepost_fabric::processors::{anywhere, pin, usable};
+/// use fencepost_fabric::processors::{anywhere, count, pin, usable};
 ///
 /// let all = usable();
 /// let worker = std::thread::spawn(move || {
 ///     pin(all[0]).expect("it may be there");
+///     assert_eq!(count(), all.len());
 ///     let helper = anywhere(|| std::thread::spawn(usable));
 ///     assert_eq!(usable(), all[..1]);
 ///     assert_eq!(helper.join().expect("no panic"), all);

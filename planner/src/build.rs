@@ -6,15 +6,14 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Expr, From, Leaf, LeafSource, LockingClause, Node, RowLockOptions, Select, Volatility,
-    WaitPolicy,
+    Expr, From, Leaf, LeafSource, LockingClause, RowLockOptions, Select, Volatility, WaitPolicy,
 };
-use fencepost_sql::catalog::{EXPRESSION, TableDef};
+use fencepost_sql::catalog::TableDef;
 use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{OrderedBy, Path, Scope, WantedOrder, choose};
+use crate::access::{Path, Scope, WantedOrder, choose};
 use crate::analytics;
-use crate::conjuncts::{conjunction, conjuncts};
+use crate::conjuncts::{conjunction, conjuncts_of};
 use crate::context::PlanContext;
 use crate::estimate::Estimator;
 use crate::exec::Prune;
@@ -28,6 +27,7 @@ use crate::split::Split;
 use crate::subplans::{any_deep, inits};
 use crate::terms::{reads_only, terms};
 use crate::unions::balanced;
+use crate::wanted_order::wanted_order;
 
 /// A table that a statement changes or locks, so that the plan must deliver its row addresses.
 #[derive(Clone, Copy, Debug)]
@@ -119,9 +119,8 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
         },
         hashes,
     };
-    let mut conditions = Vec::new();
-    conjuncts(select.filter, &mut conditions);
-    let (mut planned, presorted) = if select.limit.is_some() && lock.is_none() {
+    let conditions = conjuncts_of(select.filter);
+    let (mut planned, presorted) = if select.limit.is_some() && lock.is_none() && ungrouped {
         builder.plan_with_prefix(select.from, conditions)
     } else {
         (builder.plan_from(select.from, conditions, Slots::NONE), 0)
@@ -157,6 +156,7 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
         visible: select.visible,
         distinct: select.distinct,
         presorted: if sort.is_empty() { 0 } else { presorted },
+        groups_in_order: sorted && !ungrouped,
         sort,
         computed,
         deep: false,
@@ -318,57 +318,6 @@ pub fn mark_joins(from: &From, needed: &mut [bool]) {
         mark_joins(&join.left, needed);
         mark_joins(&join.right, needed);
     }
-}
-
-/// Returns the order that would save the sort: plain columns of the only table, without grouping or
-/// DISTINCT in between. An empty ORDER BY yields an empty order.
-fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
-    let From::Leaf(leaf) = &select.from else {
-        return None;
-    };
-    let LeafSource::Table(table) = &leaf.source else {
-        return None;
-    };
-    // Ties are detected by the sort operator.
-    if select.with_ties
-        || select.grouping.is_some()
-        || select.distinct
-        || !select.windows.is_empty()
-    {
-        return None;
-    }
-    select
-        .order_by
-        .iter()
-        .map(|key| {
-            let expr = &select.targets[key.target].expr;
-            let by = match expr.node {
-                Node::Column(slot) => OrderedBy::Column(slot - leaf.first_slot),
-                _ => expression_key(table, expr, leaf.first_slot)?,
-            };
-            Some(WantedOrder {
-                by,
-                desc: key.desc,
-                nulls_first: key.nulls_first,
-            })
-        })
-        .collect()
-}
-
-/// Returns the index that has the expression as a key column. `expr` reads the leaf's slots.
-fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<OrderedBy> {
-    table.indexes.iter().enumerate().find_map(|(index, def)| {
-        let mut all = def.more.expressions.iter();
-        let at = all.position(|of| {
-            let mut value = of.value.clone();
-            value.remap_columns(&mut |slot| slot + first_slot);
-            value == *expr
-        })?;
-        Some(OrderedBy::Expression {
-            index,
-            column: EXPRESSION + at,
-        })
-    })
 }
 
 impl Builder<'_> {

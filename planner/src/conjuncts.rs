@@ -31,6 +31,13 @@ pub fn conjuncts(condition: Option<Expr>, out: &mut Vec<Expr>) {
     }
 }
 
+/// Returns the conjuncts of a condition.
+pub fn conjuncts_of(condition: Option<Expr>) -> Vec<Expr> {
+    let mut all = Vec::new();
+    conjuncts(condition, &mut all);
+    all
+}
+
 /// Combines several conditions into one with AND.
 pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
     match parts.len() {

@@ -1,5 +1,5 @@
-//! Decorrelation of EXISTS with an equality that no index serves: it becomes a condition over the
-//! rows of a subquery that runs once.
+//! Decorrelation of EXISTS with an equality: it becomes a condition over the rows of a subquery
+//! that runs once.
 //!
 //! ```text
 //! EXISTS (SELECT … FROM u WHERE u.x = t.y AND u.z > t.w AND …)
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Without the rewrite the subquery would read all of `u` for each row. A hash table finds the rows
-//! of `u` with the same `x`. If an index serves `u.x`, the query is left unchanged.
+//! of `u` with the same `x`. If an index serves `u.x`, the query is left unchanged, unless the
+//! outer rows are so many that one run and a hash table are estimated to be cheaper.
 
 use std::sync::Arc;
 
@@ -15,76 +16,136 @@ use fencepost_sql::bound::{
     BoolTest, CompareOp, CopySource, Expr, From, InsertSource, Leaf, LeafSource, Node, Select,
     Statement, Subquery, SubqueryKind, Target, Volatility,
 };
+use fencepost_sql::catalog::TableDef;
 use fencepost_sql::types::Type;
 
-use crate::conjuncts::{conjunction, conjuncts};
+use crate::conjuncts::{conjunction, conjuncts_of};
+use crate::context::PlanContext;
+use crate::estimate::Estimator;
+use crate::join::{Runs, prefers_one_run};
 use crate::outer_slots::free_slots;
 use crate::rules::rewrite;
 
 /// Decorrelates every eligible EXISTS of the statement, whose outer slots from `slots` on are free.
-pub fn decorrelate(statement: &mut Statement, slots: &mut usize) {
-    match statement {
-        Statement::Select(select) => in_select(select, slots),
-        Statement::Insert(insert) => {
-            if let InsertSource::Select { select, .. } = &mut insert.source {
-                in_select(select, slots);
+pub fn decorrelate(statement: &mut Statement, slots: &mut usize, cx: PlanContext<'_>) {
+    Decorrelation { slots, cx }.in_statement(statement);
+}
+
+/// The rewriting of one statement.
+struct Decorrelation<'a> {
+    /// The first free outer slot.
+    slots: &'a mut usize,
+    cx: PlanContext<'a>,
+}
+
+impl Decorrelation<'_> {
+    fn in_statement(&mut self, statement: &mut Statement) {
+        match statement {
+            Statement::Select(select) => self.in_select(select, 1.0),
+            Statement::Insert(insert) => {
+                if let InsertSource::Select { select, .. } = &mut insert.source {
+                    self.in_select(select, 1.0);
+                }
+            }
+            Statement::Update(update) => {
+                let rows = self.rows_of_table(&update.table, update.filter.as_ref());
+                update.filter.iter_mut().for_each(|e| self.in_expr(e, rows));
+            }
+            Statement::Delete(delete) => {
+                let rows = self.rows_of_table(&delete.table, delete.filter.as_ref());
+                delete.filter.iter_mut().for_each(|e| self.in_expr(e, rows));
+            }
+            Statement::Copy(copy) => {
+                if let CopySource::Query(select) = &mut copy.source {
+                    self.in_select(select, 1.0);
+                }
+            }
+            Statement::With(changes) => self.in_statement(&mut changes.main),
+            _ => {}
+        }
+    }
+
+    /// Rewrites a query that runs `runs` times.
+    fn in_select(&mut self, select: &mut Select, runs: f64) {
+        select
+            .from
+            .for_each_leaf_mut(&mut |leaf| self.in_leaf(leaf, runs));
+        let has_subquery = select
+            .filter
+            .iter()
+            .chain(&select.having)
+            .chain(select.targets.iter().map(|target| &target.expr))
+            .any(Expr::has_subquery);
+        if !has_subquery {
+            return;
+        }
+        let rows = runs * self.rows(&select.from, select.filter.as_ref());
+        let targets = select.targets.iter_mut().map(|target| &mut target.expr);
+        let exprs = select.filter.iter_mut().chain(&mut select.having);
+        exprs
+            .chain(targets)
+            .for_each(|expr| self.in_expr(expr, rows));
+    }
+
+    fn in_leaf(&mut self, leaf: &mut Leaf, runs: f64) {
+        let source = match &mut leaf.source {
+            LeafSource::Lateral(lateral) => &mut lateral.source,
+            other => other,
+        };
+        match source {
+            LeafSource::Subquery(select) => self.in_select(select, runs),
+            LeafSource::Set(set) => {
+                self.in_select(&mut set.left, runs);
+                self.in_select(&mut set.right, runs);
+            }
+            _ => {}
+        }
+    }
+
+    /// Rewrites an expression that is evaluated for `rows` rows.
+    fn in_expr(&mut self, expr: &mut Expr, rows: f64) {
+        expr.for_each_part_mut(|part| self.in_expr(part, rows));
+        if let Node::Subquery(sub) = &mut expr.node {
+            let runs = if sub.args.is_empty() { 1.0 } else { rows };
+            let query = Arc::make_mut(&mut sub.query);
+            rewrite(query);
+            self.in_select(query, runs);
+            if let Some(changed) = among(sub, rows, self) {
+                expr.node = Node::BoolTest {
+                    test: BoolTest::True,
+                    negated: false,
+                    input: Box::new(Expr::new(Type::BOOL, Node::Subquery(Box::new(changed)))),
+                };
             }
         }
-        Statement::Update(update) => update.filter.iter_mut().for_each(|e| in_expr(e, slots)),
-        Statement::Delete(delete) => delete.filter.iter_mut().for_each(|e| in_expr(e, slots)),
-        Statement::Copy(copy) => {
-            if let CopySource::Query(select) = &mut copy.source {
-                in_select(select, slots);
-            }
-        }
-        Statement::With(changes) => decorrelate(&mut changes.main, slots),
-        _ => {}
     }
-}
 
-fn in_select(select: &mut Select, slots: &mut usize) {
-    select
-        .from
-        .for_each_leaf_mut(&mut |leaf| in_leaf(leaf, slots));
-    select.filter.iter_mut().for_each(|e| in_expr(e, slots));
-    select.having.iter_mut().for_each(|e| in_expr(e, slots));
-    let targets = select.targets.iter_mut();
-    targets.for_each(|target| in_expr(&mut target.expr, slots));
-}
-
-fn in_leaf(leaf: &mut Leaf, slots: &mut usize) {
-    let source = match &mut leaf.source {
-        LeafSource::Lateral(lateral) => &mut lateral.source,
-        other => other,
-    };
-    match source {
-        LeafSource::Subquery(select) => in_select(select, slots),
-        LeafSource::Set(set) => {
-            in_select(&mut set.left, slots);
-            in_select(&mut set.right, slots);
+    /// Estimates as [`Self::rows`] does, for the target table of a statement.
+    fn rows_of_table(&self, table: &Arc<TableDef>, filter: Option<&Expr>) -> f64 {
+        if !filter.is_some_and(Expr::has_subquery) {
+            return 1.0;
         }
-        _ => {}
+        let leaf = Leaf {
+            source: LeafSource::Table(Arc::clone(table)),
+            alias: String::new(),
+            column_names: Vec::new(),
+            column_types: table.columns.iter().map(|column| column.ty).collect(),
+            first_slot: 0,
+        };
+        self.rows(&From::Leaf(leaf), filter)
     }
-}
 
-fn in_expr(expr: &mut Expr, slots: &mut usize) {
-    expr.for_each_part_mut(|part| in_expr(part, slots));
-    if let Node::Subquery(sub) = &mut expr.node {
-        let query = Arc::make_mut(&mut sub.query);
-        rewrite(query);
-        in_select(query, slots);
-        if let Some(changed) = among(sub, slots) {
-            expr.node = Node::BoolTest {
-                test: BoolTest::True,
-                negated: false,
-                input: Box::new(Expr::new(Type::BOOL, Node::Subquery(Box::new(changed)))),
-            };
-        }
+    /// Estimates the number of rows for which the subqueries of a filter run: those that the rest
+    /// of the filter leaves.
+    fn rows(&self, from: &From, filter: Option<&Expr>) -> f64 {
+        let mut conditions = conjuncts_of(filter.cloned());
+        conditions.retain(|condition| !condition.has_subquery());
+        Estimator::of(self.cx, from).rows(from, &conditions)
     }
 }
 
 /// Returns EXISTS rewritten as a condition over the rows of a query; `None` if it is not eligible.
-fn among(sub: &Subquery, slots: &mut usize) -> Option<Subquery> {
+fn among(sub: &Subquery, outer_rows: f64, to: &mut Decorrelation<'_>) -> Option<Subquery> {
     let query = &sub.query;
     let plain = sub.kind == SubqueryKind::Exists
         && !sub.args.is_empty()
@@ -97,24 +158,30 @@ fn among(sub: &Subquery, slots: &mut usize) -> Option<Subquery> {
     if !plain {
         return None;
     }
-    let mut conditions = Vec::new();
-    conjuncts(query.filter.clone(), &mut conditions);
+    let conditions = conjuncts_of(query.filter.clone());
     let (mut tests, own): (Vec<Expr>, Vec<Expr>) = conditions
         .into_iter()
         .partition(|condition| sub.args.iter().any(|(slot, _)| uses(condition, *slot) > 0));
-    let mut has_key = false;
+    let (mut keys, mut has_index) = (Vec::new(), false);
     for test in &mut tests {
         if test.has_subquery() || test.volatility() == Volatility::Volatile {
             return None;
         }
         if let Some(value) = turn_to_key(test, sub) {
-            if index_has(&query.from, value) {
-                return None;
-            }
-            has_key = true;
+            has_index |= index_has(&query.from, value);
+            keys.push(value.clone());
         }
     }
-    if !has_key {
+    if keys.is_empty() {
+        return None;
+    }
+    let runs = Runs {
+        outer_rows,
+        own: &own,
+        tests: &tests,
+        keys: &keys,
+    };
+    if has_index && !prefers_one_run(query, &runs, to.cx) {
         return None;
     }
     let mut changed = Select::clone(query);
@@ -130,7 +197,7 @@ fn among(sub: &Subquery, slots: &mut usize) -> Option<Subquery> {
     }
     let mut columns = Vec::new();
     for test in &mut tests {
-        take_columns(test, &mut changed, &mut columns, slots);
+        take_columns(test, &mut changed, &mut columns, to.slots);
         take_args(test, &sub.args);
     }
     Some(Subquery {

@@ -6,9 +6,8 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::thread::available_parallelism;
 
-use fencepost_fabric::processors::anywhere;
+use fencepost_fabric::processors::{anywhere, count};
 use fencepost_fabric::stand_back;
 use tokio::runtime::{Builder, Runtime};
 
@@ -18,7 +17,7 @@ const THREADS_MAX: usize = 4;
 /// Returns the number of threads that help a session to read; 0 on a single processor.
 pub fn reading_helpers() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| (processors() / 2).min(THREADS_MAX))
+    *COUNT.get_or_init(|| (count() / 2).min(THREADS_MAX))
 }
 
 /// Returns the runtime of the threads. It has no timers and no I/O.
@@ -40,8 +39,4 @@ pub fn runtime() -> io::Result<&'static Runtime> {
     let runtime = anywhere(build)?;
     // If another thread was faster, its runtime is used.
     Ok(RUNTIME.get_or_init(|| runtime))
-}
-
-fn processors() -> usize {
-    available_parallelism().map_or(1, usize::from)
 }

@@ -54,6 +54,7 @@ mod trees;
 mod unions;
 mod uses;
 mod volatile;
+mod wanted_order;
 mod write;
 
 pub use analyze::run_analyze;

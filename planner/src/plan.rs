@@ -147,6 +147,9 @@ pub struct SelectPlan {
     /// The number of leading sort keys in whose order the source returns the rows. With a limit,
     /// the sort then needs no rows behind the last ones that may be returned.
     pub presorted: usize,
+    /// Whether the source returns the rows of each group together, and the groups in the order of
+    /// ORDER BY.
+    pub groups_in_order: bool,
     /// Expressions with subqueries that grouping reads. Their values go into the slots behind those
     /// of the from row.
     pub computed: Vec<Expr>,

@@ -56,7 +56,7 @@ pub fn plan(mut statement: Statement, cx: PlanContext<'_>) -> Result<Plan, Box<S
     let cx = cx.with_queries(&with_queries);
     inline_queries(&mut statement);
     let mut slots = outer_slots(&statement);
-    decorrelate(&mut statement, &mut slots);
+    decorrelate(&mut statement, &mut slots, cx);
     let mut queries = Subplans::of(&statement, slots, cx);
     let needs_statement_snapshot = needs_statement_snapshot(&statement);
     if let Statement::With(changes) = statement {

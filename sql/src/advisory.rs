@@ -10,10 +10,9 @@
 //! still are.
 
 use std::fmt::Debug;
-use std::future::Future;
-use std::pin::Pin;
 
 use crate::error::{SqlError, SqlState};
+pub use crate::lock_future::LockFuture;
 pub use crate::lock_mode::LockMode;
 use crate::table_locks::TableUse;
 
@@ -99,9 +98,6 @@ pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
     }
     all
 }
-
-/// The pending result of a request.
-pub type LockFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>;
 
 /// The advisory locks and table locks of a session.
 pub trait AdvisoryLocks: Debug + Send + Sync {

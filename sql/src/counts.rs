@@ -20,7 +20,7 @@ use fencepost_txn::Machine;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use crate::advisory::LockFuture;
+use crate::lock_future::LockFuture;
 
 /// The number of counters in a page.
 pub const CELLS: usize = 8;

@@ -20,6 +20,7 @@ pub mod exports;
 pub mod extensions;
 pub mod functions;
 pub mod key;
+mod lock_future;
 pub mod lock_mode;
 pub mod notify;
 pub mod order;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use fencepost_txn::Strength;
 
-use crate::advisory::LockFuture;
+use crate::lock_future::LockFuture;
 
 /// A signal to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 
 use super::columns::{Cells, ResultColumn, schema};
-use super::shape::{Column, Form, GroupShape};
+use super::form::Form;
+use super::shape::{Column, GroupShape};
 use crate::exec::{Batch, Cx, EncodedNext, EncodedRows, NumberExpr, ScanState};
 use crate::plan::Scan;
 

@@ -16,7 +16,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use rust_decimal::Decimal;
 
-use super::shape::Form;
+use super::form::Form;
 
 /// The number of digits of a decimal in Arrow, more than any numeric has.
 const DIGITS: u8 = 38;

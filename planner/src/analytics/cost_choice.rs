@@ -34,7 +34,8 @@ pub fn may_run(select: &Select) -> bool {
 /// Returns whether a SELECT may read many rows with the row executor.
 pub fn reads_much(plan: &SelectPlan) -> bool {
     // It may end after a few rows.
-    let ends_early = plan.limit.is_some() && plan.grouping.is_none() && plan.sort.is_empty();
+    let collects = plan.grouping.is_some() && !plan.groups_in_order;
+    let ends_early = plan.limit.is_some() && !collects && plan.sort.is_empty();
     !ends_early && scans_much(&plan.source)
 }
 

@@ -18,9 +18,10 @@ use super::arrow_feed::{Columns, Leaf, Work, given};
 use super::columns::ResultColumn;
 use super::cost_choice::{PASSING, for_each_scan, scan_sizes};
 use super::engine::{self, Task};
+use super::form::Form;
 use super::operators::{self, Event, LeafPlan, sum_form};
 use super::pool::Pool;
-use super::shape::{Column, Form, GroupShape, Shape};
+use super::shape::{Column, GroupShape, Shape};
 use crate::exec::{Batch, Cx, Groups};
 use crate::plan::{Scan, Source};
 

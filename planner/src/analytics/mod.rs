@@ -41,6 +41,7 @@ mod cost_choice;
 mod engine;
 #[cfg(feature = "analytics")]
 mod execution;
+mod form;
 #[cfg(feature = "analytics")]
 mod operators;
 #[cfg(feature = "analytics")]

@@ -26,7 +26,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::columns::name;
-use super::shape::{Column, Form, GroupShape, key_column};
+use super::form::Form;
+use super::shape::{Column, GroupShape, key_column};
 use crate::plan::{Join, JoinMethod, Source};
 
 /// The number of batches that a leaf requests in advance.

@@ -4,6 +4,8 @@
 //! grouped after the groups in memory have been returned ([`spilled`]).
 
 mod encoded;
+mod first;
+mod ordered;
 mod spilled;
 
 use fencepost_sql::bound::{Aggregate, AggregateKind, Expr, Grouping, Node};
@@ -18,6 +20,8 @@ use super::collected_memory::CollectedMemory;
 use super::cx::Cx;
 use super::join::push_comparable;
 use super::order::sort_indexes;
+pub use first::FirstGroups;
+pub use ordered::LastGroup;
 use spilled::GroupSpill;
 
 /// The groups: they accumulate rows first, and hold results after `finish`.
@@ -447,15 +451,14 @@ async fn result(
         return accumulator.finish(aggregate);
     }
     let mut order: Vec<u32> = (0..retained as u32).collect();
-    let known = &accumulator;
+    let (known, heads) = (&accumulator, accumulator.retained_heads(aggregate));
     sort_indexes(&mut order, cx, |a, b| {
-        known.compare_retained(aggregate, a as usize, b as usize)
+        let by_head = heads[a as usize].cmp(&heads[b as usize]);
+        by_head.then_with(|| known.compare_retained(aggregate, a, b))
     })
     .await?;
     if matches!(aggregate.kind, AggregateKind::OrderedSet(_)) {
-        accumulator.arrange_retained(&order);
-        cx.pause().await?;
-        return accumulator.finish(aggregate);
+        return accumulator.finish_ordered(aggregate, &order);
     }
     let mut before = None;
     for piece in order.chunks(AT_ONCE) {

@@ -19,14 +19,12 @@ use std::cmp::Ordering;
 
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, LikeKind, Node, Volatility};
 use fencepost_sql::error::SqlError;
-use fencepost_sql::functions::{LikeEscape, LikeMatcher};
-use fencepost_sql::row::RowReader;
+use fencepost_sql::functions::{LikeEscape, LikeMatcher, SortDirection};
+use fencepost_sql::row::{RowLayout, RowReader};
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
-use super::cx::Cx;
 use crate::conjuncts::{conjunction, conjuncts};
-use crate::plan::Scan;
 
 /// The number of microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
@@ -97,11 +95,16 @@ fn compare_shifted(a: i128, places: u32, b: i128) -> Ordering {
 }
 
 impl RowFilter {
-    /// Splits the filter of a scan. Returns `None` if no conjunct can be tested on encoded rows.
-    pub fn new(scan: &Scan, cx: &Cx<'_>) -> Option<RowFilter> {
+    /// Splits the filter of a scan. `constant` computes expressions that read no row. Returns
+    /// `None` if no conjunct can be tested on encoded rows.
+    pub fn new(
+        filter: Option<&Expr>,
+        columns: ScanColumns<'_>,
+        constant: &dyn Fn(&Expr) -> Result<Value, SqlError>,
+    ) -> Option<RowFilter> {
         let mut all = Vec::new();
-        conjuncts(scan.filter.clone(), &mut all);
-        let subject = Subject { scan, cx };
+        conjuncts(filter.cloned(), &mut all);
+        let subject = Subject { columns, constant };
         let mut tests = Vec::new();
         let mut rest = Vec::new();
         for conjunct in all {
@@ -113,7 +116,7 @@ impl RowFilter {
         (!tests.is_empty()).then(|| RowFilter {
             tests,
             rest: conjunction(rest),
-            fixed: !scan.filter.as_ref().is_some_and(reads_outer),
+            fixed: !filter.is_some_and(reads_outer),
         })
     }
 
@@ -134,6 +137,45 @@ impl RowFilter {
     /// Returns the conjuncts that are not tested.
     pub fn rest(&self) -> Option<&Expr> {
         self.rest.as_ref()
+    }
+}
+
+/// A bound on a column that is known only while a scan runs: the rows behind it are not needed.
+#[derive(Debug)]
+pub struct Cutoff(Test);
+
+impl Cutoff {
+    /// Creates the cutoff of rows whose value in `column` comes behind `last` in an order. Returns
+    /// `None` if encoded rows cannot be tested for that.
+    pub fn new(
+        layout: &RowLayout,
+        column: usize,
+        last: &Value,
+        direction: SortDirection,
+    ) -> Option<Cutoff> {
+        if last.is_null() {
+            return None;
+        }
+        let op = if direction.desc {
+            CompareOp::Ge
+        } else {
+            CompareOp::Le
+        };
+        let test = with_constant(layout.kind(column)?, column, op, last)?;
+        if !direction.nulls_first {
+            return Some(Cutoff(test));
+        }
+        let null = Test::Null(column, false);
+        Some(Cutoff(Test::Any(vec![vec![null], vec![test]])))
+    }
+
+    /// Returns whether a row is not behind the bound.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    #[inline]
+    pub fn admits(&self, row: &RowReader<'_>) -> Result<bool, SqlError> {
+        self.0.holds(row)
     }
 }
 
@@ -207,10 +249,21 @@ fn midnight(days: i64) -> i64 {
     }
 }
 
-/// The scan whose filter is split, with the values of its parameters.
+/// The columns of a scan.
+#[derive(Clone, Copy)]
+pub struct ScanColumns<'a> {
+    /// The slot of the table's first column.
+    pub first_slot: usize,
+    /// The columns that the scan reads, by position in the table.
+    pub read: &'a [usize],
+    /// The layout of the rows.
+    pub layout: &'a RowLayout,
+}
+
+/// The scan whose filter is split.
 struct Subject<'a> {
-    scan: &'a Scan,
-    cx: &'a Cx<'a>,
+    columns: ScanColumns<'a>,
+    constant: &'a dyn Fn(&Expr) -> Result<Value, SqlError>,
 }
 
 impl Subject<'_> {
@@ -294,25 +347,7 @@ impl Subject<'_> {
     }
 
     fn with_constant(&self, column: usize, op: CompareOp, value: &Value) -> Option<Test> {
-        if value.is_null() {
-            return Some(Test::Never);
-        }
-        let integer = |value: i64| Some(Test::Integer(column, op, value));
-        match (self.kind(column)?, value) {
-            (kind, value) if is_int(kind) => integer(value.as_int()?),
-            (TypeKind::Date, Value::Date(value)) => integer(i64::from(*value)),
-            (TypeKind::Timestamp, Value::Timestamp(value))
-            | (TypeKind::TimestampTz, Value::TimestampTz(value))
-            | (TypeKind::Time, Value::Time(value)) => integer(*value),
-            (TypeKind::Numeric, Value::Numeric(value)) => {
-                let (digits, scale) = (value.mantissa(), value.scale());
-                Some(Test::Decimal(column, op, ScaledNumber { digits, scale }))
-            }
-            (kind, Value::Text(value)) if kind.is_string() => {
-                Some(Test::Text(column, op, value.as_bytes().into()))
-            }
-            _ => None,
-        }
+        with_constant(self.kind(column)?, column, op, value)
     }
 
     /// Returns the date column that an expression casts to timestamp.
@@ -347,12 +382,12 @@ impl Subject<'_> {
             }
             _ => return None,
         };
-        let column = slot.checked_sub(self.scan.first_slot)?;
-        self.scan.columns.contains(&column).then_some(column)
+        let column = slot.checked_sub(self.columns.first_slot)?;
+        self.columns.read.contains(&column).then_some(column)
     }
 
     fn kind(&self, column: usize) -> Option<TypeKind> {
-        self.scan.table.layout.kind(column)
+        self.columns.layout.kind(column)
     }
 
     /// Computes an expression that is the same for all rows of the scan.
@@ -364,7 +399,30 @@ impl Subject<'_> {
         if varies {
             return None;
         }
-        self.cx.value_here(expr, &[]).ok()
+        (self.constant)(expr).ok()
+    }
+}
+
+/// Returns the test of a column of a type against a constant.
+fn with_constant(kind: TypeKind, column: usize, op: CompareOp, value: &Value) -> Option<Test> {
+    if value.is_null() {
+        return Some(Test::Never);
+    }
+    let integer = |value: i64| Some(Test::Integer(column, op, value));
+    match (kind, value) {
+        (kind, value) if is_int(kind) => integer(value.as_int()?),
+        (TypeKind::Date, Value::Date(value)) => integer(i64::from(*value)),
+        (TypeKind::Timestamp, Value::Timestamp(value))
+        | (TypeKind::TimestampTz, Value::TimestampTz(value))
+        | (TypeKind::Time, Value::Time(value)) => integer(*value),
+        (TypeKind::Numeric, Value::Numeric(value)) => {
+            let (digits, scale) = (value.mantissa(), value.scale());
+            Some(Test::Decimal(column, op, ScaledNumber { digits, scale }))
+        }
+        (kind, Value::Text(value)) if kind.is_string() => {
+            Some(Test::Text(column, op, value.as_bytes().into()))
+        }
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_sql::bound::Expr;
 use fencepost_sql::counts::Count;
+use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
@@ -20,7 +21,7 @@ use super::lock::lock_row;
 use super::merge::Merge;
 use super::pointer::pointer_value;
 use super::range::{Keys, keys};
-use super::row_filter::RowFilter;
+use super::row_filter::{Cutoff, RowFilter, ScanColumns};
 pub use encoded::{EncodedNext, EncodedRows};
 use parallel::ParallelScan;
 
@@ -56,6 +57,8 @@ pub struct ScanState {
     /// The filter for encoded rows, once the scan has found enough rows: `None` in it if no part of
     /// the filter can be tested on them.
     filter: Option<Option<Arc<RowFilter>>>,
+    /// The rows that are left out since the scan was opened.
+    cutoff: Option<Arc<Cutoff>>,
 }
 
 /// A scan of the entries of a range.
@@ -81,6 +84,7 @@ impl Default for ScanState {
             chunk: 0,
             walked: 0,
             filter: None,
+            cutoff: None,
         }
     }
 }
@@ -99,6 +103,7 @@ impl ScanState {
         self.entries.clear();
         self.entry = 0;
         self.chunk = FIRST_CHUNK;
+        self.cutoff = None;
         if !matches!(&self.filter, Some(Some(filter)) if filter.is_fixed()) {
             self.filter = None;
         }
@@ -202,7 +207,8 @@ impl ScanState {
                     None => scan.filter.as_ref(),
                     Some(filter) => filter.rest(),
                 };
-                emit_block((scan, rest), cx, parallel, out, (target, heavy)).await?;
+                let tests = (rest, self.cutoff.as_deref());
+                emit_block((scan, tests), cx, parallel, out, (target, heavy)).await?;
             }
             _ => self.read_rows(scan, cx, out, heavy).await?,
         }
@@ -268,6 +274,14 @@ impl ScanState {
         }
     }
 
+    /// Leaves out rows from now on, until the scan is opened again.
+    pub fn cut_off(&mut self, cutoff: Cutoff) {
+        let cutoff = self.cutoff.insert(Arc::new(cutoff));
+        if let Some(Walk::Parallel(parallel)) = &self.walk {
+            parallel.cut_off(cutoff);
+        }
+    }
+
     /// Lets helpers read parts of the rest of a long range.
     async fn share_range(&mut self, scan: &Scan, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
         self.walked = 0;
@@ -275,7 +289,8 @@ impl ScanState {
             return Ok(());
         };
         let filter = self.filter.as_ref().and_then(Option::as_ref);
-        if let Some(parallel) = ParallelScan::begin(scan, cx, cursor, filter).await? {
+        let tests = (filter, self.cutoff.as_ref());
+        if let Some(parallel) = ParallelScan::begin(scan, cx, cursor, tests).await? {
             self.walk = Some(Walk::Parallel(Box::new(parallel)));
         }
         Ok(())
@@ -298,7 +313,7 @@ impl ScanState {
         heavy: usize,
     ) -> Result<(), StatementStop> {
         if self.filter.is_none() && self.entries.len() >= FILTERED_ROWS && scan.filter.is_some() {
-            self.filter = Some(RowFilter::new(scan, cx).map(Arc::new));
+            self.filter = Some(row_filter(scan, cx));
         }
         let filter = self.filter.as_ref().and_then(Option::as_ref);
         while self.entry < self.entries.len() && out.weight() < heavy {
@@ -319,6 +334,9 @@ impl ScanState {
                 continue;
             }
             let words = &self.words;
+            if is_behind(scan, self.cutoff.as_deref(), words)? {
+                continue;
+            }
             let passes = match filter {
                 None => emit(scan, scan.filter.as_ref(), cx, row, words, out).await?,
                 Some(filter) => {
@@ -477,6 +495,26 @@ fn queues_first(scan: &Scan) -> bool {
     scan.locks.is_some() && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
+/// Returns the part of a scan's filter that is tested on encoded rows; `None` if there is none.
+fn row_filter(scan: &Scan, cx: &Cx<'_>) -> Option<Arc<RowFilter>> {
+    let columns = ScanColumns {
+        first_slot: scan.first_slot,
+        read: &scan.columns,
+        layout: &scan.table.layout,
+    };
+    let constant = |expr: &Expr| cx.value_here(expr, &[]);
+    RowFilter::new(scan.filter.as_ref(), columns, &constant).map(Arc::new)
+}
+
+/// Returns whether a cutoff leaves out an encoded row.
+#[inline]
+fn is_behind(scan: &Scan, cutoff: Option<&Cutoff>, words: &[u64]) -> Result<bool, SqlError> {
+    match cutoff {
+        Some(cutoff) => Ok(!cutoff.admits(&scan.table.layout.partial_reader(words)?)?),
+        None => Ok(false),
+    }
+}
+
 /// Counts entries that a scan has read.
 fn count_entries(scan: &Scan, cx: &mut Cx<'_>, entries: usize) {
     let page = cx.scratch.counting.of(counted(scan));
@@ -531,7 +569,7 @@ async fn emit(
 
 /// Decodes rows of a block, as [`emit`] does, until `out` has `target` rows or `heavy` bytes.
 async fn emit_block(
-    (scan, filter): (&Scan, Option<&Expr>),
+    (scan, (filter, cutoff)): (&Scan, (Option<&Expr>, Option<&Cutoff>)),
     cx: &mut Cx<'_>,
     parallel: &mut ParallelScan,
     out: &mut Batch,
@@ -547,7 +585,7 @@ async fn emit_block(
         }
         if only_counts {
             out.push();
-        } else {
+        } else if !is_behind(scan, cutoff, words)? {
             emit(scan, filter, cx, FatPtr::NULL, words, out).await?;
         }
     }

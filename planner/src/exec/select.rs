@@ -1,14 +1,19 @@
 //! The execution of a SELECT: from rows of the source to rows of the select list.
 
-use fencepost_sql::bound::Grouping;
+mod groups;
+
+use fencepost_sql::bound::{Grouping, Node};
+use fencepost_sql::functions::SortDirection;
 use fencepost_sql::stop::StatementStop;
+use fencepost_sql::value::Value;
 
 use super::batch::Batch;
 use super::cx::Cx;
 use super::distinct::Distinct;
 use super::gather::{GatherState, Stage, push_rows};
-use super::group::Groups;
+use super::group::{FirstGroups, Groups};
 use super::lock::{lock_rows, next_locked};
+use super::row_filter::Cutoff;
 use super::sort::Sorter;
 use super::source::SourceState;
 use super::targets::{Limits, deep_target_row, limits, target_row};
@@ -169,9 +174,12 @@ impl SelectState {
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
             // Rows of other machines come in no order.
             let is_over = self.gather.is_none() && sorter.is_over(plan.presorted, from);
-            sorter.take(cx, from).await?;
+            let has_trimmed = sorter.take(cx, from).await?;
             if !more || is_over {
                 break;
+            }
+            if let Some(last) = sorter.last_of_first().filter(|_| has_trimmed) {
+                self.cut_off(plan, last);
             }
         }
         sorter.finish(cx, skip).await?;
@@ -180,6 +188,28 @@ impl SelectState {
         }
         self.sorter = Some(sorter);
         Ok(())
+    }
+
+    /// Leaves out the rows of a scan that the sort would discard: those behind `last`.
+    fn cut_off(&mut self, plan: &SelectPlan, last: &Value) {
+        let is_plain = plan.grouping.is_none()
+            && plan.windows.is_empty()
+            && !plan.distinct
+            && self.gather.is_none();
+        let Some(key) = plan.sort.first().filter(|_| is_plain) else {
+            return;
+        };
+        let direction = SortDirection {
+            desc: key.desc,
+            nulls_first: key.nulls_first,
+        };
+        if let (Source::Scan(scan), SourceState::Scan(state)) = (&plan.source, &mut self.source)
+            && let Node::Column(slot) = plan.targets[key.target].expr.node
+            && let Some(column) = slot.checked_sub(scan.first_slot)
+            && let Some(cutoff) = Cutoff::new(&scan.table.layout, column, last, direction)
+        {
+            state.cut_off(cutoff);
+        }
     }
 
     /// Adds about `max` rows of targets to `out`, before sort and limit.
@@ -317,41 +347,6 @@ impl SelectState {
         Ok(Box::new(windowed))
     }
 
-    /// Projects the groups.
-    async fn project_groups(
-        &mut self,
-        plan: &SelectPlan,
-        cx: &mut Cx<'_>,
-        out: &mut Batch,
-        max: usize,
-    ) -> Result<bool, StatementStop> {
-        if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
-            let mut groups = Box::pin(self.group(plan, grouping, cx)).await?;
-            Box::pin(groups.finish(grouping, cx)).await?;
-            self.groups = Some(groups);
-        }
-        self.input.clear();
-        let (Some(groups), Some(grouping)) = (&mut self.groups, &plan.grouping) else {
-            return Ok(false);
-        };
-        let (rows, more) = groups.next_rows(grouping, cx, max).await?;
-        for i in 0..rows.len() {
-            if cx.is_due() {
-                cx.pause().await?;
-            }
-            if plan.deep {
-                if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
-                    let row = rows.row(i);
-                    deep_target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
-                }
-            } else if cx.holds(plan.having.as_ref(), rows.row(i)).await? {
-                let row = rows.row(i);
-                target_row(plan, cx, row, out, self.distinct.as_deref_mut()).await?;
-            }
-        }
-        Ok(more)
-    }
-
     /// Accumulates all groups.
     pub async fn group(
         &mut self,
@@ -430,11 +425,16 @@ impl SelectState {
         (grouping, groups): (&Grouping, &mut Groups),
         cx: &mut Cx<'_>,
     ) -> Result<(), StatementStop> {
+        let limits = self.limits.filter(|_| self.gather.is_none());
+        let first = limits
+            .and_then(|limits| FirstGroups::of(plan, limits.skip.saturating_add(limits.take)));
         if let (Source::Scan(scan), SourceState::Scan(state)) = (&plan.source, &mut self.source)
             && plan.filter.is_none()
             && plan.computed.is_empty()
             && self.input_more
-            && groups.add_encoded(grouping, (scan, state), cx).await?
+            && groups
+                .add_encoded(grouping, (scan, state), first, cx)
+                .await?
         {
             self.input_more = false;
             return Ok(());

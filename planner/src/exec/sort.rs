@@ -110,12 +110,13 @@ impl Sorter {
 
     /// Takes the rows from `from` on, the ones added last: discards those that cannot be among the
     /// first, and counts the memory of the others. Writes all rows to a run when the memory is
-    /// full.
+    /// full. Returns whether it has discarded earlier rows too.
     ///
     /// # Errors
     /// Those of the temporary file; 53200 at the memory limit if the sorter has none.
-    pub async fn take(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), StatementStop> {
-        if self.trim(cx, from).await? {
+    pub async fn take(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<bool, StatementStop> {
+        let has_trimmed = self.trim(cx, from).await?;
+        if has_trimmed {
             self.memory.restart();
             self.memory.add_rows(cx, &self.rows, 0)?;
         } else {
@@ -124,7 +125,14 @@ impl Sorter {
         if self.memory.is_full() {
             self.write_run(cx).await?;
         }
-        Ok(())
+        Ok(has_trimmed)
+    }
+
+    /// Returns the value of the first key behind which no row is among the first ones, once it is
+    /// known.
+    pub fn last_of_first(&self) -> Option<&Value> {
+        let last = self.keep().checked_sub(1).filter(|_| self.is_bounded)?;
+        Some(&self.rows.row(last)[self.keys.first()?.target])
     }
 
     /// Returns the number of rows to return, as a position in memory.

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use fencepost_sql::bound::{Expr, WindowCall};
-use fencepost_sql::functions::sort_compare;
+use fencepost_sql::functions::{SortDirection, sort_compare, sort_heads};
 use fencepost_sql::stop::StatementStop;
 
 use self::partition::{Bounds, WindowOrder, WindowPartition};
@@ -138,6 +138,16 @@ impl WindowRows {
 }
 
 impl WindowOrder {
+    /// Creates an order without rows, with space for some.
+    fn with_capacity(rows: usize) -> WindowOrder {
+        WindowOrder {
+            partitions: Vec::new(),
+            groups: Vec::with_capacity(rows),
+            group_ranges: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
     /// Sorts `order` into the window's order.
     async fn new(
         order: &mut Vec<u32>,
@@ -158,6 +168,11 @@ impl WindowOrder {
             )
             .collect();
         let mut keys = Batch::new(exprs.len());
+        let mut heads = Vec::with_capacity(rows.len());
+        let directions = exprs.iter().map(|(_, desc, nulls_first)| SortDirection {
+            desc: *desc,
+            nulls_first: *nulls_first,
+        });
         let mut gathered = CollectedMemory::default();
         for i in 0..rows.len() {
             if i % BREATH == 0 {
@@ -166,9 +181,11 @@ impl WindowOrder {
             if cx.is_due() {
                 cx.pause().await?;
             }
-            for (slot, (expr, ..)) in keys.push().iter_mut().zip(&exprs) {
+            let key = keys.push();
+            for (slot, (expr, ..)) in key.iter_mut().zip(&exprs) {
                 *slot = cx.value(expr, rows.row(i)).await?;
             }
+            heads.push(sort_heads(key.iter().zip(directions.clone())));
         }
         let compare = |a: u32, b: u32, range: Range<usize>| {
             let (a, b) = (keys.row(a as usize), keys.row(b as usize));
@@ -182,14 +199,13 @@ impl WindowOrder {
             Ordering::Equal
         };
         if !exprs.is_empty() {
-            sort_indexes(order, cx, |a, b| compare(a, b, 0..exprs.len())).await?;
+            sort_indexes(order, cx, |a, b| {
+                let by_heads = heads[a as usize].cmp(&heads[b as usize]);
+                by_heads.then_with(|| compare(a, b, 0..exprs.len()))
+            })
+            .await?;
         }
-        let mut sorted = WindowOrder {
-            partitions: Vec::new(),
-            groups: Vec::with_capacity(order.len()),
-            group_ranges: Vec::new(),
-            keys: Vec::new(),
-        };
+        let mut sorted = WindowOrder::with_capacity(order.len());
         for (place, row) in order.iter().enumerate() {
             if cx.is_due() {
                 cx.pause().await?;

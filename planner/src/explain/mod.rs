@@ -246,6 +246,8 @@ impl ExplainBuilder<'_> {
         if let Some(grouping) = &plan.grouping {
             let name = if grouping.keys.is_empty() {
                 "Aggregate"
+            } else if plan.groups_in_order {
+                "GroupAggregate"
             } else {
                 "HashAggregate"
             };

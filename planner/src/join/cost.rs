@@ -17,15 +17,15 @@ use crate::slots::{SlotRange, Slots};
 use crate::terms::{reads_any, terms};
 
 /// Reading a row in the order of the primary index.
-const SCAN_ROW: f64 = 100.0;
+pub const SCAN_ROW: f64 = 100.0;
 /// Reading a row that an index entry refers to.
-const INDEX_ROW: f64 = 300.0;
+pub const INDEX_ROW: f64 = 300.0;
 /// Finding the first entry of a range, or a key.
-const LOOKUP: f64 = 500.0;
+pub const LOOKUP: f64 = 500.0;
 /// Storing a row in a hash table.
-const HASH_BUILD: f64 = 400.0;
+pub const HASH_BUILD: f64 = 400.0;
 /// Looking up a row in a hash table.
-const HASH_PROBE: f64 = 200.0;
+pub const HASH_PROBE: f64 = 200.0;
 /// Comparing a pair of rows in a nested loop.
 const PAIR: f64 = 80.0;
 /// Producing a joined row.

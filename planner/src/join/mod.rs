@@ -16,6 +16,7 @@ mod equality;
 mod graph;
 mod nulls;
 mod outer;
+mod runs;
 mod sides;
 mod units;
 
@@ -26,6 +27,7 @@ use crate::build::{Builder, PlannedSource};
 use cost::CostModel;
 use enumerate::best_order;
 use graph::{JoinGraph, UNITS_MAX};
+pub use runs::{Runs, prefers_one_run};
 use sides::IsKey;
 
 /// Plans `join` under the WHERE conditions that reach it.

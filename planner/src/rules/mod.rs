@@ -5,8 +5,10 @@
 //! ```
 //! The rules work on one SELECT. Each SELECT inside it is rewritten when it is planned, so what a
 //! rule moves into a subquery can move further down there. Applying the rules twice changes nothing
-//! more.
+//! more. UPDATE, DELETE and MERGE only move conditions into the subqueries of FROM and USING: their
+//! plans depend on the numbers of the slots.
 
+mod distinct_groups;
 mod min_max;
 mod pull_up;
 mod push_down;
@@ -14,13 +16,15 @@ mod row_exprs;
 
 use fencepost_sql::bound::{LeafSource, Select};
 
+pub use push_down::push_down;
+
 /// A rule.
 struct Rule {
     apply: fn(&mut Select),
 }
 
 /// All rules, in the order in which they are applied.
-const RULES: [Rule; 3] = [
+const RULES: [Rule; 4] = [
     // A subquery in FROM that only filters and computes is merged into its query.
     Rule {
         apply: pull_up::pull_up_subqueries,
@@ -33,6 +37,10 @@ const RULES: [Rule; 3] = [
     Rule {
         apply: min_max::read_extremes_by_index,
     },
+    // The first rows of DISTINCT are the first groups in the order of an index.
+    Rule {
+        apply: distinct_groups::group_distinct_rows,
+    },
 ];
 
 /// Applies all rules to `select`.
@@ -42,7 +50,7 @@ pub fn rewrite(select: &mut Select) {
         has_query |= matches!(leaf.source, LeafSource::Subquery(_) | LeafSource::Set(_));
     });
     // Most queries have nothing to rewrite.
-    if has_query || select.grouping.is_some() {
+    if has_query || select.grouping.is_some() || select.distinct {
         RULES.iter().for_each(|rule| (rule.apply)(select));
     }
 }

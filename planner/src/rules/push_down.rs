@@ -31,7 +31,11 @@ pub fn push_down_conditions(select: &mut Select) {
     if select.locking.is_some() {
         return;
     }
-    let Select { from, filter, .. } = select;
+    push_down(&mut select.from, &mut select.filter);
+}
+
+/// Moves conditions of WHERE, which is `filter`, and of ON into the subqueries of `from`.
+pub fn push_down(from: &mut From, filter: &mut Option<Expr>) {
     push_some(filter, &mut |condition| push(from, condition));
     push_from_joins(from);
 }

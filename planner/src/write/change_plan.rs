@@ -16,6 +16,7 @@ use crate::context::PlanContext;
 use crate::estimate::Estimator;
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
+use crate::rules::push_down;
 use crate::slots::Slots;
 use crate::subplans::{Subplans, any_deep, inits};
 
@@ -162,15 +163,8 @@ pub(super) fn plan_change(
         Action::Merge(_) => (JoinKind::Right, filter.take()),
         _ => (JoinKind::Inner, None),
     };
-    let from = match others {
-        None => leaf,
-        Some(others) => From::Join(Box::new(Join {
-            kind,
-            left: leaf,
-            right: others,
-            on,
-        })),
-    };
+    let mut from = joined(leaf, others, (kind, on));
+    push_down(&mut from, &mut filter);
     let width = from.width();
     let mut needed = vec![false; width];
     match action {
@@ -187,7 +181,7 @@ pub(super) fn plan_change(
             }
         }
     }
-    filter.iter().for_each(|f| mark(f, &mut needed));
+    whole.iter().for_each(|f| mark(f, &mut needed));
     mark_joins(&from, &mut needed);
     returning.iter().for_each(|t| mark(&t.expr, &mut needed));
     action.for_each_expr(&mut |expr| mark(expr, &mut needed));
@@ -229,6 +223,19 @@ pub(super) fn plan_change(
         returning,
         home: None,
         width,
+    }
+}
+
+/// Joins the target with the other relations, if there are any.
+fn joined(target: From, others: Option<From>, (kind, on): (JoinKind, Option<Expr>)) -> From {
+    match others {
+        None => target,
+        Some(others) => From::Join(Box::new(Join {
+            kind,
+            left: target,
+            right: others,
+            on,
+        })),
     }
 }
 

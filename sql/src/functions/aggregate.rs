@@ -9,6 +9,7 @@ mod gather;
 mod numbers;
 mod ordered_set;
 mod partial;
+mod retained;
 mod stats;
 
 use std::cmp::Ordering;
@@ -17,28 +18,24 @@ use compact_str::CompactString;
 use distinct::SeenValues;
 use gather::AggregateInput;
 pub use partial::partial_sum;
+use retained::{RetainedRows, compare_all};
 use stats::Stats;
 
 use super::decimal::Sum;
 use super::long::{VALUE_BYTES_MAX, too_long};
-use super::{compare, eval, eval_predicate, mismatch, out_of_range, sort_compare};
+use super::{compare, eval, eval_predicate, mismatch, out_of_range};
 use crate::bound::{Aggregate, AggregateKind};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::{Interval, Value};
 
-/// The size of a retained row besides its values, in bytes.
-const ROW_BYTES: usize = size_of::<(Vec<Value>, Vec<Value>)>();
-
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     state: State,
-    /// The sort keys and arguments of retained rows, if ORDER BY or DISTINCT needs them.
-    retained: Option<Vec<(Vec<Value>, Vec<Value>)>>,
-    /// The size of the retained rows, in bytes.
-    retained_bytes: usize,
+    /// The rows, if ORDER BY or DISTINCT needs them together.
+    retained: Option<Box<RetainedRows>>,
     /// The values that have been added, if DISTINCT needs no order.
     seen: Option<Box<SeenValues>>,
 }
@@ -146,8 +143,7 @@ impl Accumulator {
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {
             state,
-            retained: (keeps && seen.is_none()).then(Vec::new),
-            retained_bytes: 0,
+            retained: (keeps && seen.is_none()).then(|| Box::new(RetainedRows::new(aggregate))),
             seen,
         }
     }
@@ -202,23 +198,21 @@ impl Accumulator {
                 }
             };
         };
-        let mut keys = Vec::with_capacity(aggregate.order_by.len());
-        for (key, _, _) in &aggregate.order_by {
-            keys.push(eval(key, row, params, cx)?);
+        let mut args = aggregate.args.as_slice();
+        if aggregate.has_direct_args() {
+            if retained.direct().is_empty() {
+                let direct = args.iter().map(|arg| eval(arg, grouped, params, cx));
+                let direct = direct.collect::<Result<_, _>>()?;
+                retained.set_direct(direct);
+            }
+            args = &[];
         }
-        let of_args = if aggregate.has_direct_args() {
-            grouped
-        } else {
-            row
-        };
-        let mut values = Vec::with_capacity(aggregate.args.len());
-        for arg in &aggregate.args {
-            values.push(eval(arg, of_args, params, cx)?);
-        }
-        let apart: usize = keys.iter().chain(&values).map(Value::bytes_apart).sum();
-        self.retained_bytes += ROW_BYTES + apart + size_of_val(&*keys) + size_of_val(&*values);
-        retained.push((keys, values));
-        Ok(())
+        retained.push(|values| {
+            for key in aggregate.order_by.iter().map(|(key, ..)| key).chain(args) {
+                values.push(eval(key, row, params, cx)?);
+            }
+            Ok(())
+        })
     }
 
     /// Returns the memory that grows with the rows of the group, in bytes.
@@ -230,21 +224,29 @@ impl Accumulator {
             _ => 0,
         };
         let seen = self.seen.as_ref().map_or(0, |seen| seen.bytes());
-        state + self.retained_bytes + seen
+        let retained = self.retained.as_ref().map_or(0, |rows| rows.bytes());
+        state + retained + seen
     }
 
     /// Returns the number of retained rows, which are sorted at the end.
     pub fn retained_rows(&self) -> usize {
-        self.retained.as_ref().map_or(0, Vec::len)
+        self.retained.as_ref().map_or(0, |rows| rows.len())
+    }
+
+    /// Returns the numbers of each retained row by which it is compared first
+    /// ([`super::sort_heads`]).
+    pub fn retained_heads(&self, aggregate: &Aggregate) -> Vec<[u64; 2]> {
+        let retained = self.retained.as_ref();
+        retained.map_or_else(Vec::new, |rows| rows.heads(aggregate))
     }
 
     /// Compares two retained rows.
-    pub fn compare_retained(&self, aggregate: &Aggregate, a: usize, b: usize) -> Ordering {
-        let retained = self.retained.as_deref().unwrap_or(&[]);
-        match (retained.get(a), retained.get(b)) {
-            (Some(a), Some(b)) => compare_rows(aggregate, a, b),
-            _ => Ordering::Equal,
-        }
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn compare_retained(&self, aggregate: &Aggregate, a: u32, b: u32) -> Ordering {
+        let retained = self.retained.as_ref();
+        retained.map_or(Ordering::Equal, |rows| rows.compare(aggregate, a, b))
     }
 
     /// Adds the retained rows at the indexes in `order`, in this order. `before` is the index of
@@ -264,8 +266,8 @@ impl Accumulator {
         };
         let mut last = before;
         for at in order {
-            let args = &retained[*at as usize].1;
-            let previous = last.map(|last| &retained[last as usize].1);
+            let args = retained.args(*at);
+            let previous = last.map(|last| retained.args(last));
             last = Some(*at);
             if aggregate.distinct
                 && previous.is_some_and(|previous| compare_all(previous, args).is_eq())
@@ -278,34 +280,33 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Sorts the retained rows in the order of these indexes.
-    pub fn arrange_retained(&mut self, order: &[u32]) {
-        if let Some(retained) = &mut self.retained {
-            let mut all = std::mem::take(retained);
-            let taken = |at: &u32| all.get_mut(*at as usize).map(std::mem::take);
-            *retained = order.iter().filter_map(taken).collect();
-        }
-    }
-
     /// Discards the retained rows.
     pub fn forget_retained(&mut self) {
         self.retained = None;
-        self.retained_bytes = 0;
+    }
+
+    /// Returns the result of an ordered-set aggregate, whose rows are sorted in the order of these
+    /// indexes.
+    ///
+    /// # Errors
+    /// Those of the aggregate.
+    pub fn finish_ordered(self, aggregate: &Aggregate, order: &[u32]) -> Result<Value, SqlError> {
+        match (&self.retained, aggregate.kind) {
+            (Some(retained), AggregateKind::OrderedSet(kind)) => {
+                ordered_set::result(kind, aggregate, retained, order)
+            }
+            _ => Err(mismatch("an ordered-set aggregate")),
+        }
     }
 
     /// Returns the result for the group.
     pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
-        if let Some(mut retained) = self.retained.take() {
-            retained.sort_by(|a, b| compare_rows(aggregate, a, b));
-            if let AggregateKind::OrderedSet(kind) = aggregate.kind {
-                return ordered_set::result(kind, aggregate, retained);
+        if let Some(retained) = &self.retained {
+            let order = retained.sorted(aggregate);
+            if matches!(aggregate.kind, AggregateKind::OrderedSet(_)) {
+                return self.finish_ordered(aggregate, &order);
             }
-            if aggregate.distinct {
-                retained.dedup_by(|(_, a), (_, b)| compare_all(a, b) == Ordering::Equal);
-            }
-            for (_, args) in &retained {
-                self.add(args)?;
-            }
+            self.add_retained(aggregate, None, &order)?;
         }
         Ok(match self.state {
             State::Count(count) => Value::Int8(count),
@@ -455,25 +456,6 @@ impl Accumulator {
     }
 }
 
-/// Compares two retained rows, which are pairs of sort keys and arguments.
-fn compare_rows(
-    aggregate: &Aggregate,
-    (keys_a, args_a): &(Vec<Value>, Vec<Value>),
-    (keys_b, args_b): &(Vec<Value>, Vec<Value>),
-) -> Ordering {
-    let keys = aggregate.order_by.iter().zip(keys_a.iter().zip(keys_b));
-    for ((_, desc, nulls_first), (a, b)) in keys {
-        let ordering = sort_compare(a, b, *desc, *nulls_first);
-        if ordering.is_ne() {
-            return ordering;
-        }
-    }
-    match aggregate.distinct {
-        true => compare_all(args_a, args_b),
-        false => Ordering::Equal,
-    }
-}
-
 fn bits(kind: AggregateKind, a: &Value, b: &Value) -> Result<Value, SqlError> {
     let (Some(x), Some(y)) = (a.as_int(), b.as_int()) else {
         return Err(mismatch("an aggregate of bits"));
@@ -496,10 +478,4 @@ fn add_number(sum: &mut Sum, value: &Value) -> Result<(), SqlError> {
         Value::Numeric(v) => sum.add(v),
         other => sum.add_int(other.as_int().ok_or_else(|| mismatch("sum"))?),
     }
-}
-
-fn compare_all(a: &[Value], b: &[Value]) -> Ordering {
-    a.iter().zip(b).fold(Ordering::Equal, |so_far, (a, b)| {
-        so_far.then_with(|| compare(a, b))
-    })
 }

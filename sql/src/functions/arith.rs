@@ -1,16 +1,10 @@
 //! `+ - * / %` and unary minus on numbers and dates, with PostgreSQL's errors.
 
-use super::{decimal, mismatch, out_of_range};
+use super::{decimal, division_by_zero, mismatch, out_of_range};
 use crate::bound::{ArithClass, ArithOp};
 use crate::error::{SqlError, SqlState};
 use crate::types::calendar::{DATE_MAX, DATE_MIN};
 use crate::value::Value;
-
-/// Returns error 22012.
-#[cold]
-pub(super) fn division_by_zero() -> SqlError {
-    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
-}
 
 /// Applies an operator to two values of the class.
 #[inline]

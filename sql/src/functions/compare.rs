@@ -133,6 +133,74 @@ pub fn sort_compare(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Orde
     }
 }
 
+/// The direction of a key of ORDER BY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortDirection {
+    /// DESC
+    pub desc: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+/// Returns two numbers for the keys of a row in ORDER BY. Of two rows with different numbers, the
+/// one with the smaller first number, or else the smaller second one, comes first. Rows with equal
+/// numbers must be compared.
+#[inline]
+pub fn sort_heads<'a>(mut keys: impl Iterator<Item = (&'a Value, SortDirection)>) -> [u64; 2] {
+    let mut next = || {
+        let head = keys.next().map(|(value, direction)| head(value, direction));
+        head.unwrap_or((0, false))
+    };
+    let (first, is_whole) = next();
+    let second = if is_whole { next().0 } else { 0 };
+    [first, second]
+}
+
+/// Returns a number for a key, and whether keys with the same number are equal.
+#[inline]
+fn head(value: &Value, direction: SortDirection) -> (u64, bool) {
+    if value.is_null() {
+        let number = if direction.nulls_first { 0 } else { u64::MAX };
+        return (number, false);
+    }
+    let (number, is_whole) = ascending_head(value);
+    let number = if direction.desc { !number } else { number };
+    // NULL has one of these numbers.
+    (number, is_whole && number != 0 && number != u64::MAX)
+}
+
+fn ascending_head(value: &Value) -> (u64, bool) {
+    const SIGN: u64 = 1 << 63;
+    let integer = |v: i64| (v as u64 ^ SIGN, true);
+    let float = |v: f64| {
+        // Zeros with different signs are equal, and NaN is the largest number.
+        let bits = match v {
+            v if v.is_nan() => return (u64::MAX, false),
+            0.0 => 0,
+            v => v.to_bits(),
+        };
+        let number = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+        (number, true)
+    };
+    let first_bytes = |bytes: &[u8]| {
+        let mut head = [0; 8];
+        let len = bytes.len().min(8);
+        head[..len].copy_from_slice(&bytes[..len]);
+        u64::from_be_bytes(head)
+    };
+    match value {
+        Value::Float4(v) => float(f64::from(*v)),
+        Value::Float8(v) => float(*v),
+        // A text has no zero bytes, so a short one is the only one with its number.
+        Value::Text(v) => (first_bytes(v.as_bytes()), v.len() < 8),
+        Value::Bytea(v) => (first_bytes(v), false),
+        Value::Uuid(v) => (first_bytes(v), false),
+        Value::Date(v) => integer(i64::from(*v)),
+        Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => integer(*v),
+        other => other.as_int().map_or((0, false), integer),
+    }
+}
+
 /// Hashes a value; values that are the `same` have equal hashes.
 pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
     if let Some(v) = value.as_int() {

@@ -6,7 +6,7 @@
 
 use rust_decimal::Decimal;
 
-use super::arith::division_by_zero;
+use super::division_by_zero;
 use crate::bound::ArithOp;
 use crate::error::SqlError;
 use crate::types::numeric::{MAX_MANTISSA, MAX_SCALE, from_parts, overflow};

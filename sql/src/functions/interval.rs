@@ -270,7 +270,7 @@ pub(super) fn times(span: &Interval, by: f64) -> Result<Interval, SqlError> {
 /// Divides an interval by a number, which must not be 0.
 pub(super) fn divided(span: &Interval, by: f64) -> Result<Interval, SqlError> {
     if by == 0.0 {
-        return Err(super::arith::division_by_zero());
+        return Err(super::division_by_zero());
     }
     scaled(span, |v| v / by)
 }

@@ -1,6 +1,7 @@
 //! Functions on numbers.
 
-use super::arith::{check_float, division_by_zero};
+use super::arith::check_float;
+use super::division_by_zero;
 use super::library::{pure, volatile};
 use super::math_degrees::finite;
 use super::{ScalarFunction, decimal, mismatch, out_of_range};

@@ -22,6 +22,7 @@ mod decimal;
 mod domain;
 mod elsewhere;
 mod enums;
+mod errors;
 mod eval;
 mod extract;
 mod format;
@@ -70,7 +71,7 @@ use std::pin::Pin;
 
 use crate::bound::Volatility;
 use crate::context::EvalContext;
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::Value;
 
@@ -79,11 +80,13 @@ pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, PADDED_ELEMENTS, SLICE, SUBSCRIPT};
 pub use array_assign::{WITH_ELEMENT, WITH_SLICE, set_element};
 pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
-pub use compare::{compare, hash_value, same, sort_compare};
+pub use compare::{SortDirection, compare, hash_value, same, sort_compare, sort_heads};
 pub use decimal::scaled_arith;
 pub use domain::{check_domain, check_rules, conditions, satisfies};
 pub(crate) use elsewhere::is_elsewhere;
 pub use enums::ENUM_RANGE;
+pub(crate) use errors::mismatch;
+use errors::{division_by_zero, out_of_range};
 pub use eval::{eval, eval_predicate, eval_row_count};
 pub use json_assign::WITH_JSON;
 pub use json_rows::{JSON_RECORD, JSON_RECORDS};
@@ -159,19 +162,4 @@ impl PartialEq for ScalarFunction {
     fn eq(&self, other: &ScalarFunction) -> bool {
         std::ptr::eq(self, other)
     }
-}
-
-/// Returns error XX000: a value does not have the type that the binder promised.
-#[cold]
-pub(crate) fn mismatch(what: &str) -> SqlError {
-    SqlError::internal(format!("unexpected value type in {what}"))
-}
-
-/// Returns error 22003 for a type: `integer out of range`.
-#[cold]
-fn out_of_range(type_name: &str) -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("{type_name} out of range"),
-    )
 }

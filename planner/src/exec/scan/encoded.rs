@@ -1,7 +1,5 @@
 //! Scans that pass on their rows without decoding them.
 
-use std::sync::Arc;
-
 use fencepost_sql::error::SqlError;
 use fencepost_sql::row::RowReader;
 use fencepost_sql::stop::StatementStop;
@@ -9,9 +7,9 @@ use fencepost_storage::FatPtr;
 
 use super::super::cx::Cx;
 use super::super::range::Keys;
-use super::super::row_filter::RowFilter;
+use super::super::row_filter::Cutoff;
 use super::parallel::ParallelScan;
-use super::{LAST_CHUNK, ScanState, Walk, read_words};
+use super::{LAST_CHUNK, ScanState, Walk, read_words, row_filter};
 use crate::plan::{Hints, Scan};
 
 /// The number of words of rows after which a batch ends.
@@ -73,7 +71,7 @@ impl ScanState {
             }
             if let Some(Walk::Parallel(parallel)) = &mut self.walk {
                 left = left.saturating_sub(parallel.rows_left());
-                words += pass_block(scan, cx, parallel, rows).await?;
+                words += pass_block(scan, cx, (parallel, self.cutoff.as_deref()), rows).await?;
             } else {
                 left = left.saturating_sub(self.entries.len() - self.entry);
                 words += self.pass_rows(scan, cx, rows).await?;
@@ -92,8 +90,7 @@ impl ScanState {
         if !sound || scan.filter.is_none() {
             return sound;
         }
-        let new = || RowFilter::new(scan, cx).map(Arc::new);
-        let filter = self.filter.get_or_insert_with(new);
+        let filter = self.filter.get_or_insert_with(|| row_filter(scan, cx));
         filter
             .as_ref()
             .is_some_and(|filter| filter.rest().is_none())
@@ -125,9 +122,13 @@ impl ScanState {
             }
             words_read += self.words.len();
             let reader = scan.table.layout.partial_reader(&self.words)?;
+            let is_within = match &self.cutoff {
+                Some(cutoff) => cutoff.admits(&reader)?,
+                None => true,
+            };
             let passes = match &self.filter {
-                Some(Some(filter)) => filter.holds(&reader)?,
-                Some(None) | None => true,
+                Some(Some(filter)) => is_within && filter.holds(&reader)?,
+                Some(None) | None => is_within,
             };
             if passes {
                 rows.add(&reader)?;
@@ -141,7 +142,7 @@ impl ScanState {
 async fn pass_block(
     scan: &Scan,
     cx: &mut Cx<'_>,
-    parallel: &mut ParallelScan,
+    (parallel, cutoff): (&mut ParallelScan, Option<&Cutoff>),
     rows: &mut impl EncodedRows,
 ) -> Result<usize, StatementStop> {
     if parallel.only_counts() {
@@ -154,7 +155,14 @@ async fn pass_block(
             cx.pause().await?;
         }
         words += row.len();
-        rows.add(&scan.table.layout.partial_reader(row)?)?;
+        let reader = scan.table.layout.partial_reader(row)?;
+        let is_within = match cutoff {
+            Some(cutoff) => cutoff.admits(&reader)?,
+            None => true,
+        };
+        if is_within {
+            rows.add(&reader)?;
+        }
     }
     Ok(words)
 }

@@ -1,34 +1,34 @@
 //! Ordered-set aggregates (WITHIN GROUP) over the sorted rows of a group.
-//!
-//! Direct arguments are equal for all rows of a group, so those of its first row are used.
 
 use std::cmp::Ordering;
 
+use super::retained::RetainedRows;
 use crate::bound::{Aggregate, OrderedSet};
 use crate::error::{SqlError, SqlState};
 use crate::functions::interval::{minus, plus, times};
 use crate::functions::{compare, mismatch, sort_compare};
 use crate::value::Value;
 
-/// The sort keys and the direct arguments of a row.
-type Row = (Vec<Value>, Vec<Value>);
-
-/// Returns the result over the rows of a group.
+/// Returns the result over the rows of a group, which are sorted in the order of these indexes.
 pub(super) fn result(
     kind: OrderedSet,
     aggregate: &Aggregate,
-    mut rows: Vec<Row>,
+    rows: &RetainedRows,
+    order: &[u32],
 ) -> Result<Value, SqlError> {
     if kind.is_hypothetical() {
-        return hypothetical(kind, aggregate, &rows);
+        return hypothetical(kind, aggregate, rows, order);
     }
-    let direct = rows.first().and_then(|(_, direct)| direct.first().cloned());
-    rows.retain(|(keys, _)| !keys.iter().any(Value::is_null));
-    let values: Vec<Value> = rows.into_iter().flat_map(|(keys, _)| keys).collect();
-    match (kind, direct) {
+    let keys = order.iter().map(|row| rows.keys(*row));
+    let values: Vec<&Value> = keys
+        .filter(|keys| !keys.iter().any(Value::is_null))
+        .flatten()
+        .collect();
+    match (kind, rows.direct().first()) {
         (OrderedSet::Mode, _) => Ok(mode(&values)),
         (_, None | Some(Value::Null)) => Ok(Value::Null),
-        (_, Some(Value::Array(mut fractions))) => {
+        (_, Some(Value::Array(fractions))) => {
+            let mut fractions = fractions.clone();
             for fraction in &mut fractions.values {
                 *fraction = percentile(kind, fraction, &values)?;
             }
@@ -37,13 +37,13 @@ pub(super) fn result(
                 false => Value::Array(fractions),
             })
         }
-        (_, Some(fraction)) => percentile(kind, &fraction, &values),
+        (_, Some(fraction)) => percentile(kind, fraction, &values),
     }
 }
 
 /// Returns the value at a fraction of the sorted values. `percentile_cont` interpolates between two
 /// neighbors.
-fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Value, SqlError> {
+fn percentile(kind: OrderedSet, fraction: &Value, values: &[&Value]) -> Result<Value, SqlError> {
     let fraction = match fraction {
         Value::Null => return Ok(Value::Null),
         Value::Float8(fraction) => *fraction,
@@ -64,7 +64,7 @@ fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Va
     }
     let place = fraction * (values.len() - 1) as f64;
     let (below, above) = (place.floor(), place.ceil());
-    let (low, high) = (&values[below as usize], &values[above as usize]);
+    let (low, high) = (values[below as usize], values[above as usize]);
     if below == above {
         return Ok(low.clone());
     }
@@ -81,18 +81,23 @@ fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Va
 }
 
 /// Returns the most frequent value; the first of several.
-fn mode(values: &[Value]) -> Value {
+fn mode(values: &[&Value]) -> Value {
     let mut best = (0, &Value::Null);
     for same in values.chunk_by(|a, b| compare(a, b) == Ordering::Equal) {
         if same.len() > best.0 {
-            best = (same.len(), &same[0]);
+            best = (same.len(), same[0]);
         }
     }
     best.1.clone()
 }
 
 /// Returns the result of a hypothetical-set aggregate: the rank of a row among the existing rows.
-fn hypothetical(kind: OrderedSet, aggregate: &Aggregate, rows: &[Row]) -> Result<Value, SqlError> {
+fn hypothetical(
+    kind: OrderedSet,
+    aggregate: &Aggregate,
+    rows: &RetainedRows,
+    order: &[u32],
+) -> Result<Value, SqlError> {
     let beside = |a: &[Value], b: &[Value]| {
         let keys = a.iter().zip(b).zip(&aggregate.order_by);
         keys.fold(
@@ -102,17 +107,19 @@ fn hypothetical(kind: OrderedSet, aggregate: &Aggregate, rows: &[Row]) -> Result
             },
         )
     };
-    let all = rows.len() as f64;
-    let before = rows.partition_point(|(keys, row)| beside(keys, row) == Ordering::Less);
+    let beside_direct = |row: &u32| beside(rows.keys(*row), rows.direct());
+    let all = order.len() as f64;
+    let before = order.partition_point(|row| beside_direct(row) == Ordering::Less);
     Ok(match kind {
-        OrderedSet::PercentRank if rows.is_empty() => Value::Float8(0.0),
+        OrderedSet::PercentRank if order.is_empty() => Value::Float8(0.0),
         OrderedSet::PercentRank => Value::Float8(before as f64 / all),
         OrderedSet::CumeDist => {
-            let upto = rows.partition_point(|(keys, row)| beside(keys, row) != Ordering::Greater);
+            let upto = order.partition_point(|row| beside_direct(row) != Ordering::Greater);
             Value::Float8((upto as f64 + 1.0) / (all + 1.0))
         }
         OrderedSet::DenseRank => {
-            let ranks = rows[..before].chunk_by(|(a, _), (b, _)| beside(a, b) == Ordering::Equal);
+            let is_same = |a: &u32, b: &u32| beside(rows.keys(*a), rows.keys(*b)).is_eq();
+            let ranks = order[..before].chunk_by(is_same);
             Value::Int8(ranks.count() as i64 + 1)
         }
         _ => Value::Int8(before as i64 + 1),

@@ -37,7 +37,7 @@ use self::block::RowBlock;
 use self::part::{PartReader, RowRead, help};
 use self::queue::{NextRows, Queue, ROOM_BYTES};
 use super::super::cx::{Cx, check_stop};
-use super::super::row_filter::RowFilter;
+use super::super::row_filter::{Cutoff, RowFilter};
 use crate::helper_threads::{reading_helpers, runtime};
 use crate::plan::{Hints, Scan};
 
@@ -65,7 +65,7 @@ impl ParallelScan {
         scan: &Scan,
         cx: &mut Cx<'_>,
         cursor: &Cursor,
-        filter: Option<&Arc<RowFilter>>,
+        (filter, cutoff): (Option<&Arc<RowFilter>>, Option<&Arc<Cutoff>>),
     ) -> Result<Option<ParallelScan>, StatementStop> {
         let helpers = cx.eval.settings.parallel_workers.min(reading_helpers());
         let is_able = scan.locks.is_none()
@@ -80,7 +80,15 @@ impl ParallelScan {
             return Ok(None);
         };
         let queue = Arc::new(Queue::new(cursor.clone()));
-        let read = Arc::new(RowRead::of(scan, filter.cloned()));
+        let (layout, columns) = (scan.table.layout.clone(), scan.columns.clone());
+        let mut read = RowRead::new(layout, columns, filter.cloned());
+        if scan.columns.is_empty() && scan.filter.is_none() {
+            read = read.only_counting();
+        }
+        let read = Arc::new(read);
+        if let Some(cutoff) = cutoff {
+            read.cut_off(cutoff);
+        }
         let snapshot = cx.tx.share_snapshot().await?;
         for _ in 0..helpers {
             let tx = cx.tx.machine().coordinator().begin_at(snapshot);
@@ -96,6 +104,11 @@ impl ParallelScan {
             row: 0,
             _memory: memory,
         }))
+    }
+
+    /// Leaves out rows of the blocks that are read from now on.
+    pub fn cut_off(&self, cutoff: &Arc<Cutoff>) {
+        self.read.cut_off(cutoff);
     }
 
     /// Returns the number of rows of the last block that are left.

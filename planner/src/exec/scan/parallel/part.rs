@@ -4,36 +4,56 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use fencepost_btree::{Cursor, ScanBatch};
+use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::StatementStop;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Stop, Transaction};
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 
-use super::super::super::row_filter::RowFilter;
-use super::super::{LAST_CHUNK, ROWS_AHEAD};
+use super::super::super::row_filter::{Cutoff, RowFilter};
 use super::block::RowBlock;
 use super::queue::{Claim, PartGuard, Queue};
-use crate::plan::{Scan, TablePlan};
 use crate::store::{prefetch_row, read_at_once, read_columns};
+
+/// The number of entries that are read at once.
+const BATCH_ENTRIES: usize = 1024;
+/// The distance in rows at which rows are prefetched.
+const ROWS_AHEAD: usize = 8;
 
 /// The columns and tests of a scan, as its threads need them to read a row.
 pub struct RowRead {
-    table: Arc<TablePlan>,
+    layout: RowLayout,
     columns: Vec<usize>,
     filter: Option<Arc<RowFilter>>,
+    cutoff: Mutex<Option<Arc<Cutoff>>>,
     /// Whether only the number of rows matters.
     only_counts: bool,
 }
 
 impl RowRead {
-    /// Returns the columns of a scan. `filter` has the tests of its filter.
-    pub fn of(scan: &Scan, filter: Option<Arc<RowFilter>>) -> RowRead {
+    /// Creates the reading of some columns of rows that pass `filter`.
+    pub fn new(layout: RowLayout, columns: Vec<usize>, filter: Option<Arc<RowFilter>>) -> RowRead {
         RowRead {
-            table: Arc::clone(&scan.table),
-            columns: scan.columns.clone(),
+            layout,
+            columns,
             filter,
-            only_counts: scan.columns.is_empty() && scan.filter.is_none(),
+            cutoff: Mutex::new(None),
+            only_counts: false,
         }
+    }
+
+    /// Reads no row: only their number matters.
+    pub fn only_counting(self) -> RowRead {
+        RowRead {
+            only_counts: true,
+            ..self
+        }
+    }
+
+    /// Leaves out rows from the next batch on.
+    pub fn cut_off(&self, cutoff: &Arc<Cutoff>) {
+        *self.cutoff.lock() = Some(Arc::clone(cutoff));
     }
 
     /// Returns whether only the number of rows matters: the rows of blocks have no words.
@@ -64,7 +84,9 @@ impl PartReader {
         cursor: &mut Cursor,
         block: &mut RowBlock,
     ) -> Result<bool, StatementStop> {
-        let more = cursor.next_batch(tx, &mut self.entries, LAST_CHUNK).await?;
+        let more = cursor
+            .next_batch(tx, &mut self.entries, BATCH_ENTRIES)
+            .await?;
         block.entries += self.entries.len();
         if read.only_counts {
             block.push_unread(self.entries.len());
@@ -74,12 +96,15 @@ impl PartReader {
         for first in entries.iter().take(ROWS_AHEAD) {
             prefetch_row(tx, FatPtr::from_words(*first));
         }
+        let cutoff = read.cutoff.lock().clone();
         for (i, entry) in entries.iter().enumerate() {
             if let Some(ahead) = entries.get(i + ROWS_AHEAD) {
                 prefetch_row(tx, FatPtr::from_words(*ahead));
             }
             let row = FatPtr::from_words(*entry).addr;
-            if read_words(read, tx, row, &mut self.words).await? && read.passes(&self.words)? {
+            if read_words(read, tx, row, &mut self.words).await?
+                && read.passes(cutoff.as_deref(), &self.words)?
+            {
                 block.push(&self.words);
             }
         }
@@ -89,11 +114,20 @@ impl PartReader {
 
 impl RowRead {
     #[inline]
-    fn passes(&self, words: &[u64]) -> Result<bool, StatementStop> {
-        let Some(filter) = &self.filter else {
+    fn passes(&self, cutoff: Option<&Cutoff>, words: &[u64]) -> Result<bool, StatementStop> {
+        if self.filter.is_none() && cutoff.is_none() {
             return Ok(true);
+        }
+        let row = self.layout.partial_reader(words)?;
+        let is_within = match cutoff {
+            Some(cutoff) => cutoff.admits(&row)?,
+            None => true,
         };
-        Ok(filter.holds(&self.table.layout.partial_reader(words)?)?)
+        Ok(is_within
+            && match &self.filter {
+                Some(filter) => filter.holds(&row)?,
+                None => true,
+            })
     }
 }
 
@@ -106,7 +140,7 @@ async fn read_words(
 ) -> Result<bool, Stop> {
     match read_at_once(tx, row, words) {
         Some(there) => there,
-        None => read_columns(tx, row, (&read.table.layout, &read.columns), words).await,
+        None => read_columns(tx, row, (&read.layout, &read.columns), words).await,
     }
 }
 
