@@ -12,7 +12,10 @@ use crate::context::PlanContext;
 use crate::estimate::Estimator;
 
 /// Starting a query, in nanoseconds.
-const START: f64 = 2_000.0;
+const START: f64 = 600.0;
+/// The number of outer rows up to which an index serves each of them, as for a table of unknown
+/// size: the read set stays small.
+const OUTER_ROWS: f64 = 1_000.0;
 /// Keeping a row of a query in memory, in bytes, without its columns.
 const ROW_BYTES: f64 = 128.0;
 
@@ -29,7 +32,8 @@ pub struct Runs<'a> {
 }
 
 /// Returns whether it is cheaper to run a query once, under its own conditions, than for each outer
-/// row. It is not if its rows are estimated to exceed the memory for a hash table.
+/// row. It is not for few outer rows, nor if the query's rows are estimated to exceed the memory
+/// for a hash table.
 pub fn prefers_one_run(query: &Select, runs: &Runs<'_>, cx: PlanContext<'_>) -> bool {
     let Some(cx) = cx.inside() else {
         return false;
@@ -37,7 +41,7 @@ pub fn prefers_one_run(query: &Select, runs: &Runs<'_>, cx: PlanContext<'_>) -> 
     let estimator = Estimator::of(cx, &query.from);
     let rows = estimator.rows(&query.from, runs.own);
     let memory = cx.eval().settings.work_memory.hash_bytes();
-    if rows * ROW_BYTES > memory as f64 {
+    if runs.outer_rows <= OUTER_ROWS || rows * ROW_BYTES > memory as f64 {
         return false;
     }
     let mut read = 0.0;

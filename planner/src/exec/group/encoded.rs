@@ -26,7 +26,7 @@ use crate::exec::join::push_comparable;
 use crate::plan::Scan;
 
 /// The number of rows after which the memory of new groups is charged.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 1024;
 
 /// A grouping as it is computed from encoded rows.
 struct EncodedGrouping {

@@ -26,7 +26,7 @@ mod queue;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use fencepost_btree::Cursor;
@@ -92,7 +92,12 @@ impl ParallelScan {
         let snapshot = cx.tx.share_snapshot().await?;
         for _ in 0..helpers {
             let tx = cx.tx.machine().coordinator().begin_at(snapshot);
-            runtime.spawn(help(Arc::clone(&queue), Arc::clone(&read), tx));
+            let (helper, queue) = (queue.register_helper(), Arc::clone(&queue));
+            let read = Arc::clone(&read);
+            runtime.spawn(async move {
+                help(&queue, &read, tx).await;
+                drop(helper);
+            });
         }
         cx.scratch.parallel_scans += 1;
         Ok(Some(ParallelScan {
@@ -148,6 +153,8 @@ impl ParallelScan {
         loop {
             cx.breathe().await?;
             let Some(next) = self.queue.take(used.take())? else {
+                // No helper still reads when the statement has ended.
+                self.wait(cx, |queue, waker| queue.poll_end(waker)).await?;
                 return Ok(None);
             };
             let ahead = match next {
@@ -159,7 +166,7 @@ impl ParallelScan {
                 NextRows::Unread => false,
             };
             if !self.read_own(ahead, cx).await? {
-                self.wait(cx).await?;
+                self.wait(cx, |queue, waker| queue.poll_rows(waker)).await?;
             }
         }
     }
@@ -189,14 +196,18 @@ impl ParallelScan {
         Ok(true)
     }
 
-    /// Waits for a helper, or until the statement is cancelled.
-    async fn wait(&self, cx: &mut Cx<'_>) -> Result<(), StatementStop> {
+    /// Waits for helpers, or until the statement is cancelled.
+    async fn wait(
+        &self,
+        cx: &mut Cx<'_>,
+        poll: impl Fn(&Queue, &Waker) -> Poll<()> + Send,
+    ) -> Result<(), StatementStop> {
         let (cancel, deadline) = (cx.cancel, cx.deadline);
         poll_fn(|task| {
             if let Err(error) = check_stop(cancel, deadline, Instant::now()) {
                 return Poll::Ready(Err(error));
             }
-            self.queue.poll_rows(task.waker()).map(Ok)
+            poll(&self.queue, task.waker()).map(Ok)
         })
         .await?;
         cx.scratch.pace.begin_slice(Instant::now());

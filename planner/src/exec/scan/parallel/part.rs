@@ -145,16 +145,13 @@ async fn read_words(
 }
 
 /// Reads parts until none is left, or the queue is closed.
-pub async fn help(queue: Arc<Queue>, read: Arc<RowRead>, mut tx: Transaction) {
+pub async fn help(queue: &Queue, read: &RowRead, mut tx: Transaction) {
     let machine = Arc::clone(tx.machine());
     let mut reader = PartReader::new();
-    while let Some(claim) = next_part(&queue, &machine).await {
+    while let Some(claim) = next_part(queue, &machine).await {
         let number = claim.number;
-        let guard = PartGuard {
-            queue: &queue,
-            number,
-        };
-        let end = read_part(&queue, &read, &mut tx, claim, &mut reader).await;
+        let guard = PartGuard { queue, number };
+        let end = read_part(queue, read, &mut tx, claim, &mut reader).await;
         queue.end_part(number, end);
         drop(guard);
     }

@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use fencepost_btree::Cursor;
@@ -49,6 +50,8 @@ struct State {
     spare: Vec<RowBlock>,
     session: Option<Waker>,
     helpers: Vec<Waker>,
+    /// The number of helpers that have not ended.
+    helpers_left: usize,
     is_closed: bool,
 }
 
@@ -87,8 +90,15 @@ impl Queue {
             spare: Vec::new(),
             session: None,
             helpers: Vec::new(),
+            helpers_left: 0,
             is_closed: false,
         }))
+    }
+
+    /// Registers a helper. It has ended when the guard is dropped.
+    pub fn register_helper(self: &Arc<Queue>) -> HelperGuard {
+        self.0.lock().helpers_left += 1;
+        HelperGuard(Arc::clone(self))
     }
 
     /// Begins the next part, if there is room or no part is being read. Returns `None` otherwise,
@@ -200,6 +210,16 @@ impl Queue {
         Poll::Pending
     }
 
+    /// Waits until all helpers have ended.
+    pub fn poll_end(&self, waker: &Waker) -> Poll<()> {
+        let mut state = self.0.lock();
+        if state.helpers_left == 0 {
+            return Poll::Ready(());
+        }
+        state.session = Some(waker.clone());
+        Poll::Pending
+    }
+
     /// Closes the queue: the session needs no more rows.
     pub fn close(&self) {
         let mut state = self.0.lock();
@@ -262,5 +282,16 @@ impl Drop for PartGuard<'_> {
     fn drop(&mut self) {
         let failed = SqlError::internal("a part of a scan has failed");
         self.queue.end_part(self.number, Err(failed.into()));
+    }
+}
+
+/// A helper that has not ended.
+pub struct HelperGuard(Arc<Queue>);
+
+impl Drop for HelperGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.helpers_left -= 1;
+        state.wake_session();
     }
 }
