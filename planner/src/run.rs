@@ -96,6 +96,9 @@ impl Execution {
         sink: &mut dyn RowSink,
         max_rows: usize,
     ) -> Result<Progress, StatementStop> {
+        if let Plan::Select(_) | Plan::CopyOut(..) = plan {
+            cx.only_reads = max_rows == 0 && plan.is_snapshot_read();
+        }
         match plan {
             Plan::Row(select) if self.state.is_none() => {
                 run_row(select, cx, sink).await?;

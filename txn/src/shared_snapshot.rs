@@ -26,11 +26,16 @@
 //! a transaction that is open at R, and publish R before that transaction ends. The garbage
 //! collector looks at all readers twice (READ-1), and so sees one of the two.
 //!
+//! Readers on the same machine may read parts of one statement's scans ([`Transaction::share_scans`]).
+//! The rows that they read are those of the statement as long as it moves its snapshot for no other
+//! reason: it only reads, and it runs to its end before the next one begins.
+//!
 //! Such a transaction only reads, so there is nothing to validate. Past the limit for old versions
 //! it is stopped like any other.
 
 use fencepost_storage::Timestamp;
 
+use crate::isolation::Isolation;
 use crate::stop::Stop;
 use crate::transaction::{Coordinator, Mode, Transaction};
 
@@ -47,6 +52,23 @@ impl Transaction {
         }
         self.come_into_force().await?;
         Ok(self.read_timestamp())
+    }
+
+    /// Returns the snapshot of the running scans, for readers on this machine that read parts of
+    /// them. They begin while this transaction is open ([`Coordinator::begin_at`]). Returns `None`
+    /// if the scans depend on more than the snapshot: on the transaction's own changes, or on its
+    /// read set.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the time is not known.
+    pub async fn share_scans(&mut self) -> Result<Option<Timestamp>, Stop> {
+        let depends = self.mode() == Mode::ReadWrite
+            && (self.isolation() != Isolation::ReadCommitted || self.has_writes());
+        if depends {
+            return Ok(None);
+        }
+        self.come_into_force().await?;
+        Ok(Some(self.read_timestamp()))
     }
 
     /// Returns a read-only transaction on this transaction's snapshot as it is now. While it is

@@ -558,6 +558,7 @@ fn cx<'a>(
         part: None,
         parts: None,
         queries: None,
+        only_reads: false,
         before: None,
     }
 }

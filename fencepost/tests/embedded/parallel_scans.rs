@@ -26,6 +26,11 @@ fn database() -> Database {
     db
 }
 
+/// Returns whether the process has helper threads.
+fn has_helpers() -> bool {
+    available_parallelism().is_ok_and(|processors| processors.get() > 1)
+}
+
 /// Returns the rows of a query as text, and whether helpers took part.
 fn answer(session: &mut BlockingSession, sql: &str) -> (Vec<Option<String>>, bool) {
     let rows = session.query(sql, &[]).expect(sql);
@@ -55,7 +60,6 @@ const LARGE: &[&str] = &[
 
 #[test]
 fn rows_and_their_order_are_those_of_one_thread() {
-    let has_helpers = available_parallelism().is_ok_and(|processors| processors.get() > 1);
     let mut session = database().blocking();
     for sql in LARGE {
         session.batch(ALONE).expect("a setting");
@@ -63,7 +67,7 @@ fn rows_and_their_order_are_those_of_one_thread() {
         assert!(!helped, "{sql}");
         session.batch(TOGETHER).expect("a setting");
         let (together, helped) = answer(&mut session, sql);
-        assert_eq!(helped, has_helpers, "{sql}");
+        assert_eq!(helped, has_helpers(), "{sql}");
         assert_eq!(together.len(), alone.len(), "{sql}");
         let unlike = together.iter().zip(&alone).position(|(a, b)| a != b);
         assert_eq!(unlike, None, "{sql}");
@@ -77,6 +81,17 @@ fn small_and_changing_reads_need_no_helper() {
     assert!(!answer(&mut session, sql).1, "few rows");
     let sql = "SELECT name FROM t WHERE id < 5000";
     assert!(!answer(&mut session, sql).1, "a narrow range");
+    for begin in ["BEGIN", "BEGIN ISOLATION LEVEL SERIALIZABLE"] {
+        session.batch(begin).expect("a block");
+        let (rows, helped) = answer(&mut session, "SELECT count(*)::text FROM t");
+        let expected = begin == "BEGIN" && has_helpers();
+        assert_eq!(
+            (rows[0].as_deref(), helped),
+            (Some("57932"), expected),
+            "{begin}"
+        );
+        session.batch("ROLLBACK").expect("an end");
+    }
     session
         .batch("BEGIN; DELETE FROM t WHERE id = 7")
         .expect("a change");
@@ -118,8 +133,11 @@ fn all_threads_read_one_snapshot() {
     let mut session = db.blocking();
     let sql = "SELECT (sum(amount) || ' ' || count(*)) FROM t";
     let (first, _) = answer(&mut session, sql);
-    for _ in 0..30 {
+    for round in 0..30 {
+        let begin = ["BEGIN", "BEGIN READ ONLY"][round % 2];
+        session.batch(begin).expect("a block");
         assert_eq!(answer(&mut session, sql).0, first);
+        session.batch("COMMIT").expect("an end");
     }
     over.store(true, Ordering::Relaxed);
     writers

@@ -181,6 +181,8 @@ pub struct Cx<'a> {
     /// has several statements, or met conflicts. The only statement of a transaction just waits for
     /// the intents of others.
     pub intents: bool,
+    /// Whether the statement only reads, and runs to its end at once.
+    pub only_reads: bool,
     /// Buffers to reuse.
     pub scratch: &'a mut Scratch,
     /// The time at which `statement_timeout` ends the statement.
@@ -214,6 +216,7 @@ impl Cx<'_> {
             eval: self.eval,
             cancel: self.cancel,
             intents: true,
+            only_reads: false,
             scratch: self.scratch,
             deadline: self.deadline,
             held: 0,

@@ -17,7 +17,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{ScalarFunction, compare};
 use fencepost_sql::stop::StatementStop;
 use fencepost_sql::value::{Array, Value};
-use fencepost_txn::Work;
+use fencepost_txn::{Isolation, Work};
 use foldhash::{HashMap, HashSet};
 
 use super::batch::Batch;
@@ -192,7 +192,8 @@ impl Cx<'_> {
 
     /// Evaluates a function that may wait. Other transactions may have committed meanwhile, and the
     /// function often waits for just that. Afterwards the transaction reads the current state, if
-    /// its earlier reads are still valid.
+    /// its earlier reads are still valid. At READ COMMITTED a statement that only reads keeps its
+    /// snapshot, which helper threads may read, too.
     async fn waited(
         &mut self,
         function: &ScalarFunction,
@@ -210,7 +211,9 @@ impl Cx<'_> {
             return Ok(Value::Null);
         }
         let value = wait(&values, self.eval).await?;
-        self.tx.freshen().await;
+        if !self.only_reads || self.tx.isolation() != Isolation::ReadCommitted {
+            self.tx.freshen().await;
+        }
         if let Some(exports) = self.eval.exports.as_ref()
             && exports.is_announced()
         {

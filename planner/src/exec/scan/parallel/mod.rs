@@ -14,8 +14,9 @@
 //!
 //! The helpers read the session's snapshot in transactions of their own
 //! ([`fencepost_txn::shared_snapshot`]). They begin while the session's transaction is open, and so
-//! keep its versions. A transaction that may write reads alone: its snapshot may move, and what it
-//! has read must be in its read set.
+//! keep its versions. A transaction that may write has helpers at READ COMMITTED alone, before its
+//! first change, and for statements that only read: otherwise its snapshot may move, or what it has
+//! read must be in its read set.
 //!
 //! # Failure
 //! Without a helper the session reads all parts. A helper's error is the scan's error.
@@ -72,10 +73,13 @@ impl ParallelScan {
             && scan.pointer_slot.is_none()
             && scan.hints == Hints::No
             && cx.before.is_none()
-            && cx.tx.mode() == Mode::ReadOnly;
+            && (cx.only_reads || cx.tx.mode() == Mode::ReadOnly);
         if helpers == 0 || !is_able || !cursor.is_divisible(cx.tx.machine()) {
             return Ok(None);
         }
+        let Some(snapshot) = cx.tx.share_scans().await? else {
+            return Ok(None);
+        };
         let (Some(memory), Ok(runtime)) = (BlockMemory::take(cx.tx.machine()), runtime()) else {
             return Ok(None);
         };
@@ -89,7 +93,6 @@ impl ParallelScan {
         if let Some(cutoff) = cutoff {
             read.cut_off(cutoff);
         }
-        let snapshot = cx.tx.share_snapshot().await?;
         for _ in 0..helpers {
             let tx = cx.tx.machine().coordinator().begin_at(snapshot);
             let (helper, queue) = (queue.register_helper(), Arc::clone(&queue));
@@ -186,8 +189,8 @@ impl ParallelScan {
             return Ok(false);
         }
         let mut block = self.queue.spare_block();
-        let more = self.reader.read(&self.read, cx.tx, cursor, &mut block);
-        let more = more.await?;
+        let tx = &mut cx.seen();
+        let more = self.reader.read(&self.read, tx, cursor, &mut block).await?;
         self.queue.push(number, block);
         if !more {
             self.own = None;
