@@ -26,9 +26,10 @@
 //! a transaction that is open at R, and publish R before that transaction ends. The garbage
 //! collector looks at all readers twice (READ-1), and so sees one of the two.
 //!
-//! Readers on the same machine may read parts of one statement's scans ([`Transaction::share_scans`]).
-//! The rows that they read are those of the statement as long as it moves its snapshot for no other
-//! reason: it only reads, and it runs to its end before the next one begins.
+//! Readers on the same machine may read parts of one statement's scans
+//! ([`Transaction::share_scans`]). The rows that they read are those of the statement as long as it
+//! moves its snapshot for no other reason: it only reads, and it runs to its end before the next
+//! one begins.
 //!
 //! Such a transaction only reads, so there is nothing to validate. Past the limit for old versions
 //! it is stopped like any other.

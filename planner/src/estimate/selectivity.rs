@@ -74,7 +74,8 @@ impl Estimator<'_> {
                 (lower, upper) => lower.or(upper).unwrap_or(1.0),
             };
         }
-        selectivity.clamp(LEAST, 1.0)
+        // The conditions of a join of large tables leave a tiny fraction of their product.
+        selectivity.min(1.0)
     }
 
     /// Returns the slot, the operator and the selectivity of an inequality between a column and a
