@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::available_parallelism;
 
 use fencepost::{BlockingSession, Database, SqlState};
+use fencepost_fabric::processors;
 
 const ALONE: &str = "SET max_parallel_workers_per_gather = 0";
 const TOGETHER: &str = "SET max_parallel_workers_per_gather = 2";
@@ -28,7 +28,7 @@ fn database() -> Database {
 
 /// Returns whether the process has helper threads.
 fn has_helpers() -> bool {
-    available_parallelism().is_ok_and(|processors| processors.get() > 1)
+    processors::count() > 1
 }
 
 /// Returns the rows of a query as text, and whether helpers took part.
