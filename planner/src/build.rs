@@ -102,7 +102,7 @@ fn plan_with(select: Select, cx: PlanContext<'_>, hashes: bool) -> SelectPlan {
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
     computed.iter().for_each(|expr| mark(expr, &mut needed));
-    let wanted = wanted_order(&select).filter(|_| !hashes);
+    let wanted = wanted_order(&select, cx).filter(|_| !hashes);
     let builder = Builder {
         estimator: Estimator::of_joins(cx, &select.from),
         needed,

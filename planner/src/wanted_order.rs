@@ -5,18 +5,24 @@ use fencepost_sql::bound::{Expr, From, Grouping, LeafSource, Node, Select};
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 
 use crate::access::{OrderedBy, WantedOrder};
+use crate::context::PlanContext;
+use crate::estimate::Estimator;
+
+/// The cost of a row that is read by an index, in rows that a scan by several threads reads.
+const ROWS_BY_INDEX: f64 = 6.0;
 
 /// Returns the order that would save the sort, without grouping or DISTINCT in between: columns of
 /// the only table, or expressions of its indexes. An empty ORDER BY yields an empty order. With
 /// GROUP BY and LIMIT, returns the order of the groups.
-pub fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
+pub fn wanted_order(select: &Select, cx: PlanContext<'_>) -> Option<Vec<WantedOrder>> {
     let (table, first_slot) = only_table(&select.from)?;
     // Ties are detected by the sort operator.
     if select.with_ties || select.distinct || !select.windows.is_empty() {
         return None;
     }
     if let Some(grouping) = &select.grouping {
-        return group_order(select, grouping, (table, first_slot));
+        let order = || group_order(select, grouping, (table, first_slot));
+        return order().filter(|_| takes_few_groups(select, grouping, cx));
     }
     select
         .order_by
@@ -44,6 +50,16 @@ fn only_table(from: &From) -> Option<(&TableDef, usize)> {
         LeafSource::Table(table) => Some((table, leaf.first_slot)),
         _ => None,
     }
+}
+
+/// Returns whether LIMIT and OFFSET need few of all groups. Otherwise reading the rows in the order
+/// of an index costs more than reading all of them.
+fn takes_few_groups(select: &Select, grouping: &Grouping, cx: PlanContext<'_>) -> bool {
+    let estimator = Estimator::of(cx, &select.from);
+    let groups = estimator.groups(&grouping.keys, estimator.rows(&select.from, &[]));
+    let ends = [&select.limit, &select.offset].into_iter().flatten();
+    let needed: f64 = ends.filter_map(|end| estimator.number(end)).sum();
+    needed * ROWS_BY_INDEX <= groups
 }
 
 /// Returns an order of the keys of all groups that begins with ORDER BY. Returns `None` if all

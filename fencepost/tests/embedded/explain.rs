@@ -30,6 +30,16 @@ const PLANS: &[(&str, &str)] = &[
         "Index Scan using t_pkey on t\n  Index Cond: (a = 5)",
     ),
     (
+        "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 3",
+        "Limit\n  ->  GroupAggregate\n        Group Key: b\n        \
+             ->  Index Scan using t_bc on t",
+    ),
+    (
+        "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 100",
+        "Limit\n  ->  Sort\n        Sort Key: b\n        ->  HashAggregate\n              \
+             Group Key: b\n              ->  Seq Scan on t",
+    ),
+    (
         "SELECT * FROM t WHERE a = 5 AND b > 1",
         "Index Scan using t_pkey on t\n  Index Cond: (a = 5)\n  Filter: (b > 1)",
     ),

@@ -135,7 +135,7 @@ impl Estimator<'_> {
     }
 
     /// Returns the value of a constant or known parameter as a number.
-    fn number(&self, expr: &Expr) -> Option<f64> {
+    pub fn number(&self, expr: &Expr) -> Option<f64> {
         match &expr.node {
             Node::Cast { input, .. } => self.number(input),
             _ => Some(self.constant(expr)?.as_int()? as f64),
